@@ -1,0 +1,124 @@
+//! Files beneath an open directory: `openat2(2)` with `RESOLVE_BENEATH`, never through a link.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// A system call that failed: which, on what, why.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} {object}: {errno}")]
+pub struct CallError {
+    /// Name of the system call.
+    pub call: &'static str,
+    /// What it was aimed at, escaped.
+    pub object: String,
+    /// The kernel's answer.
+    #[source]
+    pub errno: Errno,
+}
+
+impl CallError {
+    /// An error of `call` on `object`.
+    pub fn new(call: &'static str, object: impl Into<String>, errno: Errno) -> Self {
+        Self {
+            call,
+            object: object.into(),
+            errno,
+        }
+    }
+}
+
+/// How a path beneath a directory is resolved: never out of it, never through a link of any kind.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens `path` beneath `directory` with `flags` (close-on-exec is added).
+///
+/// Where openat2 answers ENOSYS (systemd's `RestrictSUIDSGID=` and `DynamicUser=` do that) the
+/// path is walked component by component with `O_NOFOLLOW`, to the same effect.
+///
+/// # Errors
+/// The errno of openat2(2): ELOOP or EXDEV where a link or the way out was met.
+pub fn open_beneath(
+    directory: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let name = CString::new(path).map_err(|_nul| Errno::INVAL)?;
+    match rustix::fs::openat2(directory, &name, flags | OFlags::CLOEXEC, mode, BENEATH) {
+        Err(Errno::NOSYS) => open_component_by_component(directory, path, flags, mode),
+        // EAGAIN: a rename raced with the resolution (openat2(2)); one more try settles it.
+        Err(Errno::AGAIN) => {
+            rustix::fs::openat2(directory, &name, flags | OFlags::CLOEXEC, mode, BENEATH)
+        }
+        other => other,
+    }
+}
+
+fn open_component_by_component(
+    directory: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let (parents, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(cut) => (&path[..cut], &path[cut + 1..]),
+        None => (&path[..0], path),
+    };
+    if path.first() == Some(&b'/') || name == b".." {
+        return Err(Errno::XDEV);
+    }
+    let mut held: Option<OwnedFd> = None;
+    for component in parents
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+    {
+        if component == b".." {
+            return Err(Errno::XDEV);
+        }
+        let here = held.as_ref().map_or(directory, AsFd::as_fd);
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        held = Some(rustix::fs::openat(here, component, step, Mode::empty())?);
+    }
+    let here = held.as_ref().map_or(directory, AsFd::as_fd);
+    rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(path: &[u8], directory: BorrowedFd<'_>) -> [Option<Errno>; 2] {
+        [open_beneath, open_component_by_component]
+            .map(|open| open(directory, path, OFlags::RDONLY, Mode::empty()).err())
+    }
+
+    #[test]
+    fn neither_way_of_opening_leaves_the_directory_or_follows_a_link() {
+        let outside = tempfile::tempdir().expect("a directory");
+        let inside = outside.path().join("inside");
+        std::fs::create_dir_all(inside.join("a")).expect("made");
+        std::fs::write(inside.join("a/file"), b"x").expect("written");
+        std::fs::write(outside.path().join("secret"), b"x").expect("written");
+        std::os::unix::fs::symlink("..", inside.join("up")).expect("linked");
+        std::os::unix::fs::symlink("a", inside.join("link")).expect("linked");
+        let directory = std::fs::File::open(&inside).expect("opened");
+        assert_eq!(both(b"a/file", directory.as_fd()), [None, None]);
+        for path in [
+            &b"up/secret"[..],
+            b"link/file",
+            b"../secret",
+            b"a/../../secret",
+            b"/etc/passwd",
+            b"link",
+        ] {
+            for errno in both(path, directory.as_fd()) {
+                assert!(errno.is_some(), "{} was opened", path.escape_ascii());
+            }
+        }
+    }
+}

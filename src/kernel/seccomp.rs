@@ -1,0 +1,1 @@
+//! seccomp(2): load a filter that was compiled before.

@@ -1,0 +1,1 @@
+//! The seccomp filter: policy data compiled to a tree of BPF instructions.

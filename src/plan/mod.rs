@@ -1,0 +1,4 @@
+//! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
+#![forbid(unsafe_code)]
+pub mod filter;
+pub mod run_form;

@@ -1,0 +1,1 @@
+//! Which program a `run` value becomes: file, exec or shell.

@@ -1,0 +1,1 @@
+//! What a person writes: the manifest, parsed with the place of every value.

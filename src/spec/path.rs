@@ -1,0 +1,187 @@
+//! Paths inside a bundle, a workspace or a scratch root: relative, and unable to leave.
+
+use std::fmt;
+
+/// Longest path that is accepted, in bytes without the terminating NUL (PATH_MAX is 4,096 with it).
+pub const PATH_BYTES_MAX: usize = 4_095;
+/// Longest single segment, in bytes (NAME_MAX).
+pub const SEGMENT_BYTES_MAX: usize = 255;
+
+/// A relative path of one or more segments, none of them empty, `.` or `..`, without a NUL byte.
+///
+/// Bytes, not text: archives carry names that are not UTF-8. Whether a link stands on the way is
+/// not known here; that is what `openat2` with `RESOLVE_BENEATH` is for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(Vec<u8>);
+
+/// Why a byte string is not a [`RelPath`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Nothing is left of it.
+    #[error("is empty")]
+    Empty,
+    /// It starts with `/`.
+    #[error("is absolute")]
+    Absolute,
+    /// A segment is `..`.
+    #[error("contains a `..` segment")]
+    Parent,
+    /// A segment is `.`, or empty as in `a//b` or `a/`.
+    #[error("contains an empty or `.` segment")]
+    EmptySegment,
+    /// It contains a NUL byte.
+    #[error("contains a NUL byte")]
+    Nul,
+    /// Longer than [`PATH_BYTES_MAX`].
+    #[error("is longer than 4095 bytes")]
+    TooLong,
+    /// A segment is longer than [`SEGMENT_BYTES_MAX`].
+    #[error("has a segment longer than 255 bytes")]
+    SegmentTooLong,
+}
+
+impl RelPath {
+    /// Accepts `bytes` as they are; nothing is normalised.
+    ///
+    /// # Errors
+    /// The first rule that the path breaks, as a [`PathError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
+        if bytes.is_empty() {
+            return Err(PathError::Empty);
+        }
+        if bytes.contains(&0) {
+            return Err(PathError::Nul);
+        }
+        if bytes[0] == b'/' {
+            return Err(PathError::Absolute);
+        }
+        if PATH_BYTES_MAX < bytes.len() {
+            return Err(PathError::TooLong);
+        }
+        for segment in bytes.split(|byte| *byte == b'/') {
+            match segment {
+                b"" | b"." => return Err(PathError::EmptySegment),
+                b".." => return Err(PathError::Parent),
+                long if SEGMENT_BYTES_MAX < long.len() => return Err(PathError::SegmentTooLong),
+                _ => (),
+            }
+        }
+        Ok(Self(bytes.to_vec()))
+    }
+
+    /// The path as bytes, segments joined by one `/`.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The segments, first to last.
+    pub fn segments(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|byte| *byte == b'/')
+    }
+
+    /// The path without its last segment; `None` where there is only one.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let cut = self.0.iter().rposition(|byte| *byte == b'/')?;
+        Some(Self(self.0[..cut].to_vec()))
+    }
+
+    /// The last segment.
+    #[must_use]
+    pub fn file_name(&self) -> &[u8] {
+        self.0
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or(&self.0)
+    }
+
+    /// `self/other`.
+    ///
+    /// # Errors
+    /// [`PathError::TooLong`] where the whole is longer than [`PATH_BYTES_MAX`].
+    pub fn join(&self, other: &Self) -> Result<Self, PathError> {
+        let mut bytes = self.0.clone();
+        bytes.push(b'/');
+        bytes.extend_from_slice(&other.0);
+        if PATH_BYTES_MAX < bytes.len() {
+            return Err(PathError::TooLong);
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// Printable form: see [`escape`].
+impl fmt::Display for RelPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&escape(&self.0))
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RelPath({})", escape(&self.0))
+    }
+}
+
+/// Bytes as text that is safe on a terminal: control characters, direction overrides and bytes
+/// that are not UTF-8 become `\x..` or `\u{..}`, a backslash is doubled; everything else stays.
+#[must_use]
+pub fn escape(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '\u{0}'..='\u{1f}' | '\u{7f}' => {
+                    let _written = write!(text, "\\x{:02x}", u32::from(character));
+                }
+                '\u{80}'..='\u{9f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+                | '\u{feff}' => {
+                    let _written = write!(text, "\\u{{{:x}}}", u32::from(character));
+                }
+                _ => text.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _written = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_could_leave_or_be_read_two_ways_are_refused() {
+        for (bytes, error) in [
+            (&b""[..], PathError::Empty),
+            (b"/a", PathError::Absolute),
+            (b"../a", PathError::Parent),
+            (b"a/../b", PathError::Parent),
+            (b"a//b", PathError::EmptySegment),
+            (b"a/", PathError::EmptySegment),
+            (b"./a", PathError::EmptySegment),
+            (b"a\0b", PathError::Nul),
+        ] {
+            assert_eq!(RelPath::parse(bytes), Err(error), "{}", escape(bytes));
+        }
+        assert_eq!(RelPath::parse(&[b'a'; 256]), Err(PathError::SegmentTooLong));
+        assert_eq!(
+            RelPath::parse("a/".repeat(2_100).as_bytes()),
+            Err(PathError::TooLong)
+        );
+    }
+
+    #[test]
+    fn a_name_is_escaped_before_a_terminal_sees_it() {
+        assert_eq!(escape(b"a\x1b[31mb\xff\n"), "a\\x1b[31mb\\xff\\x0a");
+        assert_eq!(escape("ab\u{202e}c ü".as_bytes()), "ab\\u{202e}c ü");
+    }
+}

@@ -1,0 +1,316 @@
+//! The report: the JSON document about one run. Its schema is `schemas/report.schema.json`.
+
+use serde::Serialize;
+
+use crate::spec::digest::Digest;
+use crate::spec::outcome::Outcome;
+
+/// Version of the document's shape: the number before the dot changes when a reader would break.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// The JSON document about one run.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Report {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: &'static str,
+    /// Lower-case ULID.
+    pub run_id: String,
+    /// What became of the body.
+    pub outcome: Outcome,
+    /// How the body's first process ended; absent where it never ran.
+    pub exit: Option<Exit>,
+    /// Why the outcome is `refused` or `failed`.
+    pub error: Option<ErrorReport>,
+    /// Wall time of each phase, in order, microseconds.
+    pub timings_us: Vec<Timing>,
+    /// What the body used.
+    pub usage: Usage,
+    /// Each limit: what was asked, what held, through what.
+    pub limits: Vec<LimitReport>,
+    /// Each axis of the confinement and how strongly it holds.
+    pub enforcement: Vec<Enforcement>,
+    /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
+    pub cgroup_backend: String,
+    /// The body's standard output.
+    pub stdout: StreamReport,
+    /// The body's standard error.
+    pub stderr: StreamReport,
+    /// Files staged in, by key.
+    pub inputs: Vec<StagedReport>,
+    /// Files synced out, by key.
+    pub outputs: Vec<SyncedReport>,
+    /// The structured output of the body.
+    pub output: Option<serde_json::Value>,
+    /// What the body tried and was refused.
+    pub denials: Vec<Denial>,
+    /// The bundle; absent for `runner run`.
+    pub bundle: Option<BundleReport>,
+    /// `file`, `exec` or `shell`.
+    pub run_form: Option<RunForm>,
+    /// The argument vector that was executed.
+    pub argv: Vec<String>,
+    /// Host directories that were made visible for a program outside the system directories.
+    pub bound_programs: Vec<String>,
+    /// `true` where `engine: in-process` became a subprocess.
+    pub downgraded: bool,
+    /// What a person should know and need not act on.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// How the body's first process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Exit {
+    /// Its exit code, where it exited.
+    pub code: Option<i32>,
+    /// The signal, where one ended it.
+    pub signal: Option<i32>,
+    /// Whether the kernel says that a core was dumped.
+    pub core_dump: bool,
+    /// The wait status as wait(2) gave it.
+    pub raw_status: i32,
+}
+
+/// An error that a program can match on and a person can act on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ErrorReport {
+    /// Stable, in snake case or as the specifications write it.
+    pub code: String,
+    /// What was found where, and what was expected.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// Wall time of one phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Timing {
+    /// `prepare`, `unpack`, `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
+    pub phase: &'static str,
+    /// Microseconds.
+    pub duration_us: u64,
+}
+
+/// What the body used; `None` where this host cannot say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Usage {
+    /// From launch to the end of the body.
+    pub wall_time_ms: u64,
+    /// CPU time in user mode, whole tree.
+    pub user_time_ms: Option<u64>,
+    /// CPU time in the kernel, whole tree.
+    pub system_time_ms: Option<u64>,
+    /// Highest memory of the whole tree, files in memory included.
+    pub memory_peak_bytes: Option<u64>,
+    /// Highest number of processes and threads at once.
+    pub processes_peak: Option<u64>,
+    /// Bytes in the writable space at the end beyond what was there at launch.
+    pub written_bytes: Option<u64>,
+    /// Processes that the memory limit ended, the first process or another.
+    pub oom_kills: Option<u64>,
+}
+
+/// One limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LimitReport {
+    /// With its unit last: `memory_bytes`, `wall_time_ms`, `cpu_time_ms`, `cpu_millis`, `processes`, `disk_bytes`, `disk_inodes`, `output_bytes`.
+    pub name: &'static str,
+    /// What was asked; `None` where nobody asked.
+    pub requested: Option<u64>,
+    /// What held; `None`: unlimited.
+    pub effective: Option<u64>,
+    /// The mechanism: `cgroup-v1`, `cgroup-v2`, `rlimit`, `tmpfs`, `supervisor`, `poll`, `none`.
+    pub enforced_by: &'static str,
+    /// Whose word won: `default`, `flag`, `manifest`, `host-policy` …
+    pub source: String,
+}
+
+/// How strongly an axis of the confinement holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Enforcement {
+    /// `user-namespace`, `landlock`, `seccomp`, `memory` …
+    pub axis: String,
+    /// How strongly.
+    pub state: EnforcementState,
+    /// Why it is not `enforced`.
+    pub reason: Option<String>,
+}
+
+/// How strongly an axis holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EnforcementState {
+    /// By the kernel, for the whole tree.
+    Enforced,
+    /// A bound that a body can partly evade: per process, or polled.
+    Weaker,
+    /// Not at all.
+    Absent,
+}
+
+/// One of the body's two output streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StreamReport {
+    /// Bytes that the body wrote.
+    pub bytes: u64,
+    /// Bytes of those that were thrown away.
+    pub dropped_bytes: u64,
+    /// The text, where it was captured; bytes that are not UTF-8 are replaced.
+    pub text: Option<String>,
+    /// The exact bytes, where they were captured and are not UTF-8.
+    pub text_base64: Option<String>,
+}
+
+/// A file that was staged for the body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StagedReport {
+    /// The key; the file lies at `/scratch/<key>`.
+    pub key: String,
+    /// Relative to the workspace.
+    pub path: String,
+    /// Of the bytes that were staged.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub sha256: Digest,
+    /// Size.
+    pub bytes: u64,
+}
+
+/// A declared output file after the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SyncedReport {
+    /// The key; the body wrote `/scratch/<key>`.
+    pub key: String,
+    /// Relative to the workspace, tokens replaced.
+    pub path: String,
+    /// What became of it.
+    pub state: SyncState,
+    /// Of the bytes that were written; only when `synced`.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub sha256: Option<Digest>,
+    /// Size; only when `synced`.
+    pub bytes: Option<u64>,
+    /// Why it is `failed`.
+    pub error: Option<ErrorReport>,
+}
+
+/// What became of a declared output file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SyncState {
+    /// Written to the workspace.
+    Synced,
+    /// The body did not make it.
+    Missing,
+    /// It could not or must not be written.
+    Failed,
+    /// Not tried: the run was cancelled.
+    Skipped,
+}
+
+/// One thing that the body tried and was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Denial {
+    /// `syscall`, `file`, `net`, `exec`.
+    pub kind: String,
+    /// What it was aimed at.
+    pub object: String,
+    /// Which rule refused it.
+    pub rule: String,
+    /// What to change.
+    pub hint: Option<String>,
+    /// How often.
+    pub count: u64,
+}
+
+/// The bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BundleReport {
+    /// SHA-256 of the canonical tar: the bundle's identity.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub content_digest: Digest,
+    /// SHA-256 of the archive's bytes as they were read; absent for a directory.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub archive_digest: Option<Digest>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+}
+
+/// How the body is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RunForm {
+    /// An interpreter chosen by the file's extension.
+    File,
+    /// An argument vector.
+    Exec,
+    /// `bash -c`.
+    Shell,
+}
+
+/// Something a person should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WarningReport {
+    /// Stable.
+    pub code: String,
+    /// For people.
+    pub message: String,
+}
+
+impl WarningReport {
+    /// A warning.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+impl Report {
+    /// A report in which nothing has happened yet.
+    #[must_use]
+    pub fn new(run_id: String, outcome: Outcome) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            run_id,
+            outcome,
+            exit: None,
+            error: None,
+            timings_us: Vec::new(),
+            usage: Usage::default(),
+            limits: Vec::new(),
+            enforcement: Vec::new(),
+            cgroup_backend: "none".to_owned(),
+            stdout: StreamReport::default(),
+            stderr: StreamReport::default(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            output: None,
+            denials: Vec::new(),
+            bundle: None,
+            run_form: None,
+            argv: Vec::new(),
+            bound_programs: Vec::new(),
+            downgraded: false,
+            warnings: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The `run` field: a string, an array, or an explicit object.

@@ -1,0 +1,2 @@
+//! The run from launch to outcome: watch, capture, terminate, judge.
+#![forbid(unsafe_code)]

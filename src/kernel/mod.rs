@@ -1,7 +1,18 @@
 //! One module per primitive of the kernel: plain arguments, no policy, the only room with raw system calls.
 #![allow(unsafe_code, reason = "the one room where raw system calls are made")]
 
+pub mod arena;
 pub mod cgroup;
 pub mod credentials;
 pub mod file;
+pub mod landlock;
+pub mod link;
+pub mod mount;
+pub mod namespace;
+pub mod privileges;
+pub mod probe;
+pub mod process;
+pub mod rlimit;
 pub mod seccomp;
+pub mod signal;
+pub mod terminal;

@@ -1,4 +1,7 @@
 //! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
 #![forbid(unsafe_code)]
+
 pub mod filter;
+pub mod ruleset;
 pub mod run_form;
+pub mod view;

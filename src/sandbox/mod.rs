@@ -1,3 +1,10 @@
 //! The sandbox before the body runs: prepare, launch, the child's checklist, init.
+
 pub mod cgroups;
+mod child;
+pub mod error;
+mod init;
+pub mod launch;
+pub mod prepare;
 pub mod registry;
+pub mod steps;

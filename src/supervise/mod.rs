@@ -1,2 +1,6 @@
 //! The run from launch to outcome: watch, capture, terminate, judge.
 #![forbid(unsafe_code)]
+
+pub mod judge;
+pub mod streams;
+pub mod watch;

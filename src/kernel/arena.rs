@@ -1,0 +1,135 @@
+//! Memory that a process shares with the child that it cloned: plans are written into it after the clone.
+//!
+//! The manifest of a bundle is known only after the bundle was unpacked, and it is unpacked into
+//! the memory of a child that already runs. So what that child is to do is written here, in a
+//! mapping that both have at the same address: references into it hold on both sides.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A shared anonymous mapping that is filled from its start and never moves.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    size_bytes: usize,
+    used_bytes: Cell<usize>,
+}
+
+/// Where the published value lies: at the start, reserved by [`Arena::new`].
+const PUBLISHED_BYTES_MAX: usize = 1024;
+
+impl Arena {
+    /// Maps `size_bytes` of address space; pages cost memory only once they are written.
+    ///
+    /// # Errors
+    /// The errno of mmap(2).
+    pub fn new(size_bytes: usize) -> Result<Self, Errno> {
+        // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
+        let address = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                size_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(address.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            base,
+            size_bytes,
+            used_bytes: Cell::new(PUBLISHED_BYTES_MAX),
+        })
+    }
+
+    /// Copies `items` into the arena.
+    ///
+    /// # Errors
+    /// ENOMEM when it is full.
+    pub fn slice<'arena, T: Copy>(&'arena self, items: &[T]) -> Result<&'arena [T], Errno> {
+        let align = align_of::<T>();
+        let start = self.used_bytes.get().next_multiple_of(align);
+        let end = start.checked_add(size_of_val(items)).ok_or(Errno::NOMEM)?;
+        if self.size_bytes < end {
+            return Err(Errno::NOMEM);
+        }
+        self.used_bytes.set(end);
+        // SAFETY: `start` is at most `size_bytes` (checked above), within the one mapping.
+        let target = unsafe { self.base.add(start) }.cast::<T>();
+        // SAFETY: the target is aligned, holds `items.len()` values, was never handed out before
+        // (the mark only grows), and cannot overlap memory that the caller owns.
+        unsafe { target.copy_from_nonoverlapping(NonNull::from(items).cast(), items.len()) };
+        // SAFETY: the values were just written and nobody writes them again while the arena lives.
+        Ok(unsafe { std::slice::from_raw_parts(target.as_ptr(), items.len()) })
+    }
+
+    /// Copies `bytes` and a terminating NUL.
+    ///
+    /// # Errors
+    /// EINVAL when `bytes` contains a NUL, ENOMEM when the arena is full.
+    pub fn c_string<'arena>(&'arena self, bytes: &[u8]) -> Result<&'arena CStr, Errno> {
+        let mut terminated = Vec::with_capacity(bytes.len() + 1);
+        terminated.extend_from_slice(bytes);
+        terminated.push(0);
+        CStr::from_bytes_with_nul(self.slice(&terminated)?).map_err(|_nul| Errno::INVAL)
+    }
+
+    /// Puts `value` where [`Arena::published`] of the other process finds it.
+    ///
+    /// # Errors
+    /// E2BIG when it is larger than the place for it.
+    pub fn publish<'arena, T: Copy + 'arena>(&'arena self, value: T) -> Result<(), Errno> {
+        if PUBLISHED_BYTES_MAX < size_of::<T>() || 4096 < align_of::<T>() {
+            return Err(Errno::TOOBIG);
+        }
+        // SAFETY: the first PUBLISHED_BYTES_MAX bytes are reserved for this value and the base is
+        // page aligned; volatile, because the reader is another process.
+        unsafe { self.base.cast::<T>().as_ptr().write_volatile(value) };
+        Ok(())
+    }
+
+    /// The value that the other process published.
+    ///
+    /// # Safety
+    /// The other process must have published a value of exactly this type, and a message over a
+    /// socket must have said so since.
+    pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self) -> T {
+        // SAFETY: the caller says that a `T` was written there, and its references point into this
+        // mapping, which has the same address in both processes.
+        unsafe { self.base.cast::<T>().as_ptr().read_volatile() }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone and every reference into it borrows `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size_bytes) };
+        debug_assert!(unmapped.is_ok(), "munmap of a mapping of ours");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_read_back_with_its_references() {
+        let arena = Arena::new(1 << 16).expect("mapped");
+        let name = arena.c_string(b"name").expect("fits");
+        let numbers = arena.slice(&[1_u64, 2, 3]).expect("fits");
+        arena.publish((name, numbers)).expect("fits");
+        // SAFETY: the very type that was published.
+        let (name, numbers): (&CStr, &[u64]) = unsafe { arena.published() };
+        assert_eq!((name.to_bytes(), numbers), (&b"name"[..], &[1, 2, 3][..]));
+    }
+
+    #[test]
+    fn a_full_arena_is_an_error_and_a_nul_is_refused() {
+        let arena = Arena::new(4096).expect("mapped");
+        assert_eq!(arena.slice(&[0_u8; 8192]), Err(Errno::NOMEM));
+        assert_eq!(arena.c_string(b"a\0b"), Err(Errno::INVAL));
+    }
+}

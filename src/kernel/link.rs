@@ -1,0 +1,150 @@
+//! A pair of connected sockets that carries fixed messages and descriptors between two processes.
+//!
+//! SOCK_SEQPACKET: a message arrives whole or not at all, and the end of the other side is an
+//! end of file.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// Most descriptors that one message carries.
+pub const DESCRIPTORS_MAX: usize = 64;
+
+/// One message: four numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Message {
+    /// What it is.
+    pub kind: u32,
+    /// Its numbers, by kind.
+    pub values: [i32; 3],
+}
+
+const MESSAGE_BYTES: usize = 16;
+
+impl Message {
+    fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[..4].copy_from_slice(&self.kind.to_ne_bytes());
+        for (place, value) in bytes[4..].chunks_exact_mut(4).zip(self.values) {
+            place.copy_from_slice(&value.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; MESSAGE_BYTES]) -> Self {
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        Self {
+            kind: u32::from_ne_bytes(word(0)),
+            values: [4, 8, 12].map(|at| i32::from_ne_bytes(word(at))),
+        }
+    }
+}
+
+/// Descriptors that came with a message, in the order in which they were sent.
+pub type Received = [Option<OwnedFd>; DESCRIPTORS_MAX];
+
+/// A connected pair, close-on-exec.
+///
+/// # Errors
+/// The errno of socketpair(2).
+pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+/// Sends a message with up to [`DESCRIPTORS_MAX`] descriptors. Allocates nothing.
+///
+/// # Errors
+/// EPIPE where the other side is gone, E2BIG for too many descriptors.
+pub fn send(
+    link: BorrowedFd<'_>,
+    message: Message,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::TOOBIG);
+    }
+    let bytes = message.to_bytes();
+    let sent = rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(
+            link,
+            &[IoSlice::new(&bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )
+    })?;
+    if sent == MESSAGE_BYTES {
+        Ok(())
+    } else {
+        Err(Errno::IO)
+    }
+}
+
+/// Waits for a message. `None`: the other side is gone. Allocates nothing.
+///
+/// # Errors
+/// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
+pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut bytes = [0; MESSAGE_BYTES];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let answer = rustix::io::retry_on_intr(|| {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        rustix::net::recvmsg(
+            link.as_fd(),
+            &mut parts,
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    if answer.bytes == 0 {
+        return Ok(None);
+    }
+    let mut received: Received = [const { None }; DESCRIPTORS_MAX];
+    let mut places = received.iter_mut();
+    for message in ancillary.drain() {
+        let RecvAncillaryMessage::ScmRights(descriptors) = message else {
+            return Err(Errno::BADMSG);
+        };
+        for descriptor in descriptors {
+            *places.next().ok_or(Errno::BADMSG)? = Some(descriptor);
+        }
+    }
+    if answer.bytes != MESSAGE_BYTES || answer.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+        return Err(Errno::BADMSG);
+    }
+    Ok(Some((Message::from_bytes(bytes), received)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptors_and_the_end_is_seen() {
+        let (here, there) = pair().expect("made");
+        let message = Message {
+            kind: 7,
+            values: [1, -2, i32::MAX],
+        };
+        send(here.as_fd(), message, &[here.as_fd(), there.as_fd()]).expect("sent");
+        let (got, descriptors) = receive(there.as_fd())
+            .expect("received")
+            .expect("a message");
+        assert_eq!(got, message);
+        assert_eq!(descriptors.iter().flatten().count(), 2);
+        drop((here, descriptors));
+        assert!(receive(there.as_fd()).expect("received").is_none());
+    }
+}

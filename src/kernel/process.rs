@@ -1,0 +1,262 @@
+//! Processes: clone3(2), the vfork-style clone(2), wait4(2), pidfd_send_signal(2), execve(2).
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+
+/// Which side of the fork one is on.
+#[derive(Debug)]
+pub enum Forked {
+    /// The process that called, with the child's pid and a descriptor of it.
+    Parent {
+        /// Pid of the child as the parent sees it.
+        pid: i32,
+        /// Readable once the child has ended.
+        pidfd: OwnedFd,
+    },
+    /// The new process.
+    Child,
+}
+
+/// clone3(2) without shared memory: the child starts with all signal handlers at their default.
+///
+/// `namespaces` holds CLONE_NEW… flags; `into_cgroup` an open directory of a version 2 group.
+///
+/// # Safety
+/// The calling process must have one thread only: locks that another thread holds, the
+/// allocator's among them, would stay locked in the child for ever.
+///
+/// # Errors
+/// The errno of clone3(2): EPERM or ENOSPC where user namespaces are not to be had, EAGAIN at a
+/// process limit, EINVAL where the kernel does not know one of the flags.
+pub unsafe fn fork_into(
+    namespaces: u64,
+    into_cgroup: Option<BorrowedFd<'_>>,
+) -> Result<Forked, Errno> {
+    const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    const CLONE_PIDFD: u64 = 0x1000;
+    let mut pidfd: RawFd = -1;
+    // SAFETY: clone_args is plain integers; all zero is its documented "nothing asked".
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = namespaces | CLONE_PIDFD | CLONE_CLEAR_SIGHAND;
+    arguments.pidfd = (&raw mut pidfd) as u64;
+    arguments.exit_signal = libc::SIGCHLD.cast_unsigned().into();
+    if let Some(group) = into_cgroup {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = u64::from(group.as_raw_fd().cast_unsigned());
+    }
+    // SAFETY: the structure lives across the call, its size is passed, and without CLONE_VM the
+    // child has a copy of this stack; the caller vouches for the single thread.
+    let pid = check(unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut arguments,
+            size_of_val(&arguments),
+        )
+    })?;
+    if pid == 0 {
+        return Ok(Forked::Child);
+    }
+    // SAFETY: the kernel stored a fresh descriptor there, which nobody else owns.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Forked::Parent {
+        pid: i32::try_from(pid).map_err(|_range| Errno::RANGE)?,
+        pidfd,
+    })
+}
+
+/// clone(2) with CLONE_VM and CLONE_VFORK: `child` runs on `stack` in the caller's memory while
+/// the caller stands still, until it calls execve or exits. Returns the pid.
+///
+/// # Safety
+/// `child` must not return before it would be right to exit with its return value, must not
+/// unwind, and must touch only memory that the caller expects to be changed. `argument` must stay
+/// valid for it. `stack` must be large enough for what it calls.
+///
+/// # Errors
+/// The errno of clone(2).
+pub unsafe fn vfork_onto(
+    stack: &mut [u8],
+    child: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+) -> Result<i32, Errno> {
+    let top = stack.as_mut_ptr_range().end;
+    let aligned = top.wrapping_sub(top.addr() % 16);
+    // SAFETY: the stack is exclusively borrowed and its aligned top is passed, as clone(2) wants
+    // where stacks grow downwards; the caller vouches for function and argument.
+    let pid = unsafe {
+        libc::clone(
+            child,
+            aligned.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            argument,
+        )
+    };
+    if pid < 0 { Err(last_errno()) } else { Ok(pid) }
+}
+
+/// execve(2). Returns only when it failed.
+///
+/// # Safety
+/// `argv` and `envp` must end with a null pointer and hold pointers to NUL-terminated strings.
+pub unsafe fn execve(
+    program: &CStr,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> Errno {
+    // SAFETY: the program is a C string; the caller vouches for the two arrays.
+    unsafe { libc::execve(program.as_ptr(), argv, envp) };
+    last_errno()
+}
+
+/// Ends the process at once: no handlers, no destructors, no flushing.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit takes an integer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// What wait4(2) tells about a child that ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// Which child.
+    pub pid: i32,
+    /// The wait status.
+    pub raw_status: i32,
+    /// CPU time in user mode of it and of the children that it waited for, microseconds.
+    pub user_time_us: u64,
+    /// CPU time in the kernel, likewise.
+    pub system_time_us: u64,
+}
+
+/// wait4(2) for `pid` (-1: any child).
+///
+/// Returns `None` where `block` is false and no child has ended.
+///
+/// # Errors
+/// ECHILD where there is no such child.
+pub fn wait(pid: i32, block: bool) -> Result<Option<Ended>, Errno> {
+    let mut raw_status = 0;
+    // SAFETY: rusage is plain integers, for which all zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: both out-parameters live across the call.
+        let ended = unsafe { libc::wait4(pid, &raw mut raw_status, flags, &raw mut usage) };
+        match ended {
+            0 => return Ok(None),
+            ended if 0 < ended => {
+                return Ok(Some(Ended {
+                    pid: ended,
+                    raw_status,
+                    user_time_us: microseconds(usage.ru_utime),
+                    system_time_us: microseconds(usage.ru_stime),
+                }));
+            }
+            _ => match last_errno() {
+                Errno::INTR => (),
+                errno => return Err(errno),
+            },
+        }
+    }
+}
+
+fn microseconds(time: libc::timeval) -> u64 {
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+}
+
+/// pidfd_send_signal(2): to exactly this process, or ESRCH.
+///
+/// # Errors
+/// ESRCH where it has ended.
+pub fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Errno> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a null siginfo is what kill(2) would send; the rest is integers.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            no_info,
+            0_u32,
+        )
+    })
+    .map(|_zero| ())
+}
+
+/// kill(2). A negative `pid` means a process group.
+///
+/// # Errors
+/// ESRCH where there is none.
+pub fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
+    // SAFETY: integers only.
+    if unsafe { libc::kill(pid, signal) } < 0 {
+        Err(last_errno())
+    } else {
+        Ok(())
+    }
+}
+
+/// Closes every descriptor but those in `keep`, which must be sorted. Allocates nothing.
+///
+/// # Errors
+/// The errno of close_range(2); EINVAL never for the ranges made here.
+pub fn close_all_but(keep: &[RawFd]) -> Result<(), Errno> {
+    let mut first: u32 = 0;
+    for fd in keep {
+        let fd = fd.cast_unsigned();
+        if first < fd {
+            close_range(first, fd - 1, 0)?;
+        }
+        first = fd + 1;
+    }
+    close_range(first, u32::MAX, 0)
+}
+
+/// Marks every descriptor from `first` on close-on-exec: what a caller leaked to us stays with us.
+///
+/// # Errors
+/// The errno of close_range(2).
+pub fn close_on_exec_from(first: u32) -> Result<(), Errno> {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    close_range(first, u32::MAX, CLOSE_RANGE_CLOEXEC)
+}
+
+fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+    // SAFETY: integers only. That descriptors vanish is what the caller asks for.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(|_zero| ())
+}
+
+pub(super) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
+    if result < 0 {
+        Err(last_errno())
+    } else {
+        Ok(result)
+    }
+}
+
+pub(super) fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// dup2(2): afterwards `target` names what `source` names, and stays open across exec.
+///
+/// # Errors
+/// EBADF where `source` is not open.
+pub fn duplicate_onto(source: RawFd, target: RawFd) -> Result<(), Errno> {
+    // SAFETY: integers only. That `target` is replaced is what the caller asks for.
+    if unsafe { libc::dup2(source, target) } < 0 {
+        Err(last_errno())
+    } else {
+        Ok(())
+    }
+}
+
+/// close(2) of a descriptor that another process owns a copy of: for a child that must not drop
+/// what its parent will drop.
+pub fn close_quietly(descriptor: RawFd) {
+    // SAFETY: an integer. A wrong number is EBADF, and after a clone the copy is this process's own.
+    let closed = unsafe { libc::close(descriptor) };
+    debug_assert_eq!(closed, 0, "a descriptor that was open before the clone");
+}

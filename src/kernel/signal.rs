@@ -1,0 +1,105 @@
+//! Signals: the mask of this thread, signalfd(2), dispositions.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::process::{check, last_errno};
+
+/// A set of signal numbers, 1 to 64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalSet(u64);
+
+impl SignalSet {
+    /// Every signal.
+    pub const ALL: Self = Self(u64::MAX);
+    /// No signal.
+    pub const NONE: Self = Self(0);
+
+    /// The set of `signals`.
+    #[must_use]
+    pub fn of(signals: &[i32]) -> Self {
+        Self(
+            signals
+                .iter()
+                .fold(0, |set, signal| set | 1_u64 << (signal - 1)),
+        )
+    }
+}
+
+/// Replaces the signal mask of this thread.
+///
+/// # Errors
+/// The errno of rt_sigprocmask(2).
+pub fn set_mask(blocked: SignalSet) -> Result<(), Errno> {
+    let before = std::ptr::null_mut::<u64>();
+    // SAFETY: the kernel's set is 64 bits, which is the size that is passed.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const blocked.0,
+            before,
+            size_of::<u64>(),
+        )
+    })
+    .map(|_zero| ())
+}
+
+/// A descriptor that becomes readable when one of `signals` is pending; they must be blocked.
+///
+/// # Errors
+/// The errno of signalfd4(2).
+pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the kernel's set is 64 bits, which is the size that is passed; -1 asks for a new one.
+    let fd = check(unsafe {
+        libc::syscall(
+            libc::SYS_signalfd4,
+            -1,
+            &raw const signals.0,
+            size_of::<u64>(),
+            flags,
+        )
+    })?;
+    let fd = i32::try_from(fd).map_err(|_range| Errno::BADF)?;
+    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Takes one pending signal from a [`descriptor`]; `None` when none is pending.
+///
+/// # Errors
+/// The errno of read(2).
+pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errno> {
+    let mut bytes = [0_u8; size_of::<libc::signalfd_siginfo>()];
+    match rustix::io::read(descriptor, &mut bytes) {
+        Ok(count) if count == bytes.len() => {
+            // ssi_signo is the first field.
+            Ok(Some(i32::from_ne_bytes([
+                bytes[0], bytes[1], bytes[2], bytes[3],
+            ])))
+        }
+        Ok(_) => Err(Errno::IO),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// SIGCHLD as the kernel delivers it by default, whatever the caller left: where it is ignored,
+/// children vanish without a status. SIGPIPE ignored: a reader that goes away is an error value.
+///
+/// # Errors
+/// The errno of sigaction(2).
+pub fn own_dispositions() -> Result<(), Errno> {
+    for (signal, handler) in [
+        (libc::SIGCHLD, libc::SIG_DFL),
+        (libc::SIGPIPE, libc::SIG_IGN),
+    ] {
+        // SAFETY: no handler function is installed, only one of the two constants.
+        if unsafe { libc::signal(signal, handler) } == libc::SIG_ERR {
+            return Err(last_errno());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Pseudo-terminals: a pair of a devpts of one's own, controlling terminal, raw mode, size.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::process::check;
+
+/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns master and slave.
+///
+/// # Errors
+/// The errno of open(2) or ioctl(2).
+pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let master = rustix::fs::openat(rustix::fs::CWD, ptmx, flags, Mode::empty())?;
+    let unlocked: libc::c_int = 0;
+    // SAFETY: TIOCSPTLCK reads one int, which lives across the call.
+    let result = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) };
+    check(result.into())?;
+    let slave_flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: TIOCGPTPEER takes open flags and returns a new descriptor.
+    let slave =
+        check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, slave_flags) }.into())?;
+    let slave = i32::try_from(slave).map_err(|_range| Errno::BADF)?;
+    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+    Ok((master, unsafe { OwnedFd::from_raw_fd(slave) }))
+}
+
+/// Makes `terminal` the controlling terminal of this session, which must have none.
+///
+/// # Errors
+/// The errno of ioctl(2).
+pub fn make_controlling(terminal: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::process::ioctl_tiocsctty(terminal)
+}
+
+/// Copies the window size of `from` to `to`, where `from` is a terminal.
+///
+/// # Errors
+/// ENOTTY where one of them is none.
+pub fn copy_size(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Errno> {
+    let size = rustix::termios::tcgetwinsize(from)?;
+    rustix::termios::tcsetwinsize(to, size)
+}
+
+/// A terminal in raw mode, as it was before once the guard is dropped.
+#[derive(Debug)]
+pub struct RawMode<'fd> {
+    terminal: BorrowedFd<'fd>,
+    before: rustix::termios::Termios,
+}
+
+impl<'fd> RawMode<'fd> {
+    /// Puts `terminal` into raw mode.
+    ///
+    /// # Errors
+    /// ENOTTY where it is none.
+    pub fn enter(terminal: BorrowedFd<'fd>) -> Result<Self, Errno> {
+        let before = rustix::termios::tcgetattr(terminal)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        rustix::termios::tcsetattr(terminal, rustix::termios::OptionalActions::Drain, &raw)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for RawMode<'_> {
+    fn drop(&mut self) {
+        let restored = rustix::termios::tcsetattr(
+            self.terminal,
+            rustix::termios::OptionalActions::Drain,
+            &self.before,
+        );
+        // The terminal may be gone, and then there is nothing to restore.
+        debug_assert!(restored.is_ok() || restored == Err(Errno::IO));
+    }
+}

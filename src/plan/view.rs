@@ -1,0 +1,517 @@
+//! What the body sees: the steps that make the new root, in order.
+//!
+//! The new root is itself the one limited tmpfs. Everything that the body may write is a
+//! directory of it with a mount of its own; the root's mount turns read-only at the end. So one
+//! size limit covers all of it, the supervisor reaches all of it through one descriptor, and no
+//! further tmpfs has to be made.
+
+use crate::spec::host::{HostEntry, HostSupport};
+use crate::spec::request::ViewEntry;
+
+/// Uid and gid of the body inside.
+pub const INSIDE_ID: u32 = 1000;
+/// Home of the body.
+pub const HOME: &str = "/home/runner";
+/// Where the bundle lies.
+pub const BUNDLE: &str = "/bundle";
+/// Where declared inputs and outputs lie: `_workflowFsRoot`.
+pub const SCRATCH: &str = "/scratch";
+/// The structured input.
+pub const INPUT: &str = "/runner/input.json";
+/// The structured output.
+pub const OUTPUT: &str = "/runner/out/output.json";
+/// Directories that the body may write, each a mount of its own.
+pub const WRITABLE: [&str; 6] = [BUNDLE, SCRATCH, "/runner/out", "/tmp", HOME, "/dev/shm"];
+
+/// How many of the first steps of [`base`] make the directories that the supervisor fills.
+pub const FILLED_BY_SUPERVISOR: usize = 4;
+
+/// Paths of the host that become part of the base view where they exist.
+pub const BASE_CANDIDATES: [&str; 15] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/ld.so.cache",
+    "/etc/ssl",
+    "/etc/ca-certificates",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/localtime",
+    "/etc/alternatives",
+    "/etc/mime.types",
+];
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Files of proc that every user may read and no body needs. What only root may read or write is
+/// closed by its mode: uid 0 has no name in the body's user namespace.
+const PROC_MASKS: [&str; 4] = ["keys", "key-users", "kallsyms", "config.gz"];
+
+/// How the body may use what a mount shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It can be read and executed.
+    ReadOnly,
+    /// It can be written as well.
+    Writable,
+    /// A device node: it can be opened.
+    Device,
+}
+
+/// One step. Paths inside are absolute; sources are paths of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ViewStep {
+    /// Makes a directory; one that exists is fine.
+    Directory {
+        /// Inside.
+        path: Vec<u8>,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Makes a file; one that exists is replaced.
+    File {
+        /// Inside.
+        path: Vec<u8>,
+        /// What stands in it.
+        contents: Vec<u8>,
+    },
+    /// Makes a symbolic link.
+    Symlink {
+        /// Inside.
+        path: Vec<u8>,
+        /// What it says.
+        target: Vec<u8>,
+    },
+    /// Shows a path of the host, with what is mounted beneath it.
+    Bind {
+        /// On the host.
+        source: Vec<u8>,
+        /// Inside; exists already.
+        target: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// Shows a tree that the supervisor has cloned: root cannot be let through its own
+    /// directories as somebody else.
+    Attach {
+        /// Which of the trees that come with the launch.
+        tree: usize,
+        /// Inside; exists already.
+        target: Vec<u8>,
+    },
+    /// Gives a directory of the new root a mount of its own, so that it stays writable.
+    OwnMount {
+        /// Inside.
+        path: Vec<u8>,
+    },
+    /// Mounts a further tmpfs.
+    Tmpfs {
+        /// Inside; exists already.
+        target: Vec<u8>,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// Mounts proc of the pid namespace.
+    Proc,
+    /// Mounts a devpts.
+    Devpts,
+    /// Lays /dev/null over a file of proc, if it is there.
+    Mask {
+        /// Inside.
+        path: Vec<u8>,
+    },
+}
+
+/// The steps that every run has, whatever it is going to run.
+#[must_use]
+pub fn base(host: &HostSupport) -> Vec<ViewStep> {
+    let mut steps = Vec::with_capacity(72);
+    for path in [
+        "/bundle",
+        "/scratch",
+        "/runner",
+        "/runner/out",
+        "/tmp",
+        "/home",
+        HOME,
+    ] {
+        steps.push(directory(path));
+    }
+    for path in ["/usr", "/etc", "/proc", "/dev", "/dev/shm", "/dev/pts"] {
+        steps.push(directory(path));
+    }
+    system_directories(host, &mut steps);
+    own_files(&mut steps);
+    steps.push(ViewStep::Proc);
+    for name in PROC_MASKS {
+        steps.push(ViewStep::Mask {
+            path: format!("/proc/{name}").into_bytes(),
+        });
+    }
+    devices(&mut steps);
+    for path in WRITABLE {
+        steps.push(ViewStep::OwnMount { path: path.into() });
+    }
+    steps
+}
+
+fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
+    for path in BASE_CANDIDATES {
+        let (bytes, source) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
+        match host.entry(path) {
+            None => continue,
+            // A merged /usr: the link is made anew, since what it names is visible.
+            Some(HostEntry::Link(target)) if !path.starts_with("/etc/") => {
+                steps.push(ViewStep::Symlink {
+                    path: bytes,
+                    target: target.clone(),
+                });
+                continue;
+            }
+            Some(HostEntry::Directory) => {
+                steps.push(ViewStep::Directory {
+                    path: bytes.clone(),
+                    mode: 0o755,
+                });
+            }
+            // A link below /etc (localtime is one) is followed by the bind.
+            Some(HostEntry::File | HostEntry::Link(_)) => {
+                steps.push(ViewStep::File {
+                    path: bytes.clone(),
+                    contents: Vec::new(),
+                });
+            }
+        }
+        steps.push(ViewStep::Bind {
+            source,
+            target: bytes,
+            access: Access::ReadOnly,
+        });
+    }
+}
+
+fn own_files(steps: &mut Vec<ViewStep>) {
+    let id = INSIDE_ID;
+    let files: [(&str, String); 5] = [
+        (
+            "/etc/passwd",
+            format!(
+                "runner:x:{id}:{id}:runner:{HOME}:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("/etc/group", format!("runner:x:{id}:\nnogroup:x:65534:\n")),
+        (
+            "/etc/hosts",
+            "127.0.0.1 localhost\n::1 localhost\n".to_owned(),
+        ),
+        // No resolver: the sandbox has no network but its own loopback.
+        ("/etc/resolv.conf", String::new()),
+        (
+            "/etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+                .to_owned(),
+        ),
+    ];
+    for (path, contents) in files {
+        steps.push(ViewStep::File {
+            path: path.into(),
+            contents: contents.into_bytes(),
+        });
+    }
+}
+
+fn devices(steps: &mut Vec<ViewStep>) {
+    for name in DEVICES {
+        let path = format!("/dev/{name}").into_bytes();
+        steps.push(ViewStep::File {
+            path: path.clone(),
+            contents: Vec::new(),
+        });
+        steps.push(ViewStep::Bind {
+            source: path.clone(),
+            target: path,
+            access: Access::Device,
+        });
+    }
+    steps.push(ViewStep::Devpts);
+    for (name, target) in [
+        ("/dev/ptmx", "pts/ptmx"),
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+    ] {
+        steps.push(ViewStep::Symlink {
+            path: name.into(),
+            target: target.into(),
+        });
+    }
+}
+
+fn directory(path: &str) -> ViewStep {
+    ViewStep::Directory {
+        path: path.into(),
+        mode: 0o755,
+    }
+}
+
+/// A mount that somebody asked for, with what the host has at its source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedMount {
+    /// What was asked.
+    pub entry: ViewEntry,
+    /// Whether the source is a directory.
+    pub is_directory: bool,
+    /// Index of the cloned tree, where the supervisor has cloned one.
+    pub tree: Option<usize>,
+}
+
+/// Why a mount is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ViewError {
+    /// The place inside is not absolute and plain.
+    #[error("mount target `{target}` {problem}")]
+    Target {
+        /// As given, escaped.
+        target: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// Two mounts at one place.
+    #[error("two mounts at `{target}`")]
+    Duplicate {
+        /// Escaped.
+        target: String,
+    },
+}
+
+impl ViewError {
+    /// Stable.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Target { .. } => "mount_target_refused",
+            Self::Duplicate { .. } => "mount_duplicate",
+        }
+    }
+}
+
+/// Places that no mount may cover: the runner's own, and those at or below a system directory.
+const TARGETS_REFUSED_BELOW: [&str; 11] = [
+    "/proc", "/dev", "/sys", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/runner",
+];
+const TARGETS_REFUSED: [&str; 5] = ["/", "/bundle", "/scratch", "/tmp", HOME];
+
+/// Checks the place of a mount inside.
+///
+/// # Errors
+/// [`ViewError::Target`].
+pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
+    let refuse = |problem| {
+        Err(ViewError::Target {
+            target: crate::spec::path::escape(target),
+            problem,
+        })
+    };
+    let Some(relative) = target.strip_prefix(b"/") else {
+        return refuse("is not absolute");
+    };
+    if TARGETS_REFUSED
+        .iter()
+        .any(|refused| refused.as_bytes() == target)
+    {
+        return refuse("is a place of the runner's own");
+    }
+    if crate::spec::path::RelPath::parse(relative).is_err() {
+        return refuse("must have no `.`, `..`, empty segment or NUL, and at most 4095 bytes");
+    }
+    for refused in TARGETS_REFUSED_BELOW {
+        let rest = target.strip_prefix(refused.as_bytes());
+        if rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/') {
+            return refuse("lies at or below a system directory");
+        }
+    }
+    Ok(())
+}
+
+/// The steps for mounts that were asked for: parents before children.
+///
+/// # Errors
+/// [`ViewError`] for a place that is refused or used twice.
+pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
+    let mut order: Vec<&AskedMount> = mounts.iter().collect();
+    order.sort_by_key(|mount| target_of(&mount.entry).to_vec());
+    let mut steps = Vec::new();
+    let mut before: Option<&[u8]> = None;
+    for mount in order {
+        let target = target_of(&mount.entry);
+        check_target(target)?;
+        if before == Some(target) {
+            return Err(ViewError::Duplicate {
+                target: crate::spec::path::escape(target),
+            });
+        }
+        before = Some(target);
+        steps.extend(place(target, mount.is_directory));
+        let target = target.to_vec();
+        steps.push(match (&mount.entry, mount.tree) {
+            (
+                ViewEntry::Tmpfs {
+                    size_bytes: Some(size_bytes),
+                    ..
+                },
+                _,
+            ) => ViewStep::Tmpfs {
+                target,
+                size_bytes: *size_bytes,
+            },
+            (
+                ViewEntry::Tmpfs {
+                    size_bytes: None, ..
+                },
+                _,
+            ) => ViewStep::OwnMount { path: target },
+            (ViewEntry::Bind { .. }, Some(tree)) => ViewStep::Attach { tree, target },
+            (
+                ViewEntry::Bind {
+                    source, writable, ..
+                },
+                None,
+            ) => ViewStep::Bind {
+                source: std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec(),
+                target,
+                access: if *writable {
+                    Access::Writable
+                } else {
+                    Access::ReadOnly
+                },
+            },
+        });
+    }
+    Ok(steps)
+}
+
+/// The directories above `target`, and `target` itself as a directory or an empty file.
+fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
+    let mut steps: Vec<ViewStep> = target
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|(_, byte)| **byte == b'/')
+        .map(|(at, _)| ViewStep::Directory {
+            path: target[..at].to_vec(),
+            mode: 0o755,
+        })
+        .collect();
+    steps.push(if is_directory {
+        ViewStep::Directory {
+            path: target.to_vec(),
+            mode: 0o755,
+        }
+    } else {
+        ViewStep::File {
+            path: target.to_vec(),
+            contents: Vec::new(),
+        }
+    });
+    steps
+}
+
+fn target_of(entry: &ViewEntry) -> &[u8] {
+    let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
+    std::os::unix::ffi::OsStrExt::as_bytes(target.as_os_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(target: &str) -> AskedMount {
+        let entry = ViewEntry::Bind {
+            source: "/src".into(),
+            target: target.into(),
+            writable: false,
+        };
+        AskedMount {
+            entry,
+            is_directory: true,
+            tree: None,
+        }
+    }
+
+    #[test]
+    fn a_mount_over_a_system_directory_or_a_place_of_ours_is_refused() {
+        for target in [
+            "/",
+            "/proc",
+            "/proc/self",
+            "/dev/shm",
+            "/usr",
+            "/usr/lib/x",
+            "/etc/passwd",
+            "/runner",
+            "/bundle",
+            "/scratch",
+            "/tmp",
+            "relative",
+            "/a/../b",
+            "/a//b",
+            "/a/.",
+            "/a/",
+        ] {
+            assert!(asked(&[bind(target)]).is_err(), "{target}");
+        }
+        for target in [
+            "/data",
+            "/bundle/vendor",
+            "/tmp/x",
+            "/user",
+            "/workspace/a",
+            "/homes",
+        ] {
+            assert!(asked(&[bind(target)]).is_ok(), "{target}");
+        }
+    }
+
+    #[test]
+    fn parents_are_mounted_before_children_and_a_place_only_once() {
+        let steps = asked(&[bind("/a/b"), bind("/a")]).expect("accepted");
+        let order: Vec<&[u8]> = steps
+            .iter()
+            .filter_map(|step| match step {
+                ViewStep::Bind { target, .. } => Some(&target[..]),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(order, [&b"/a"[..], b"/a/b"]);
+        assert!(asked(&[bind("/a"), bind("/a")]).is_err());
+    }
+
+    #[test]
+    fn a_merged_usr_keeps_its_links_and_localtime_is_followed() {
+        let host = HostSupport {
+            entries: vec![
+                ("/usr", HostEntry::Directory),
+                ("/bin", HostEntry::Link(b"usr/bin".to_vec())),
+                (
+                    "/etc/localtime",
+                    HostEntry::Link(b"/usr/share/zoneinfo/UTC".to_vec()),
+                ),
+            ],
+            ..HostSupport::default()
+        };
+        let steps = base(&host);
+        assert!(steps.contains(&ViewStep::Symlink {
+            path: b"/bin".to_vec(),
+            target: b"usr/bin".to_vec()
+        }));
+        assert!(steps.contains(&ViewStep::Bind {
+            source: b"/etc/localtime".to_vec(),
+            target: b"/etc/localtime".to_vec(),
+            access: Access::ReadOnly,
+        }));
+    }
+}

@@ -1,0 +1,283 @@
+//! The child between clone and exec, as init of the new pid namespace: its checklist in order.
+//!
+//! Nothing here allocates, takes a lock or is optional: a step that fails is reported over the
+//! link and ends the process, and with it the namespace. The order is the one in which the
+//! kernel lets the steps be taken; where a step needs the one before it, the comment says why.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::kernel::arena::Arena;
+use crate::kernel::link::{self, Message, Received};
+use crate::kernel::mount::Attributes;
+use crate::kernel::namespace::kind;
+use crate::kernel::{landlock, mount, namespace, privileges, process, terminal};
+use crate::plan::view::FILLED_BY_SUPERVISOR;
+use crate::sandbox::init;
+use crate::sandbox::steps::{
+    BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, message,
+};
+
+/// Runs the whole checklist and then serves as init. Never returns.
+pub(super) fn run(base: &BaseSteps<'_>, arena: &Arena, link: &OwnedFd, stack: &mut [u8]) -> ! {
+    let link = link.as_fd();
+    let failed = match follow(base, arena, link, stack) {
+        Ok(never) => match never {},
+        Err(failed) => failed,
+    };
+    let values = [
+        failed.step as i32,
+        failed.index,
+        failed.errno.raw_os_error(),
+    ];
+    // Where the supervisor is gone there is nobody to tell, and ending is all that is left to do.
+    let told = link::send(
+        link,
+        Message {
+            kind: message::FAILED,
+            values,
+        },
+        &[],
+    );
+    process::exit_now(if told.is_ok() { 1 } else { 2 })
+}
+
+fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
+    move |errno| StepError {
+        step,
+        index: 0,
+        errno,
+    }
+}
+
+fn follow(
+    base: &BaseSteps<'_>,
+    arena: &Arena,
+    link: BorrowedFd<'_>,
+    stack: &mut [u8],
+) -> Result<std::convert::Infallible, StepError> {
+    privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
+    // Made here and not by clone3: the network namespace is the dearest step of all, and while it
+    // is made the supervisor writes maps and makes groups.
+    namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
+    namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
+    rustix::system::sethostname(b"runner").map_err(at(ChildStep::HostName))?;
+    mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
+    take_ids(base, link)?;
+    let space = make_space(base)?;
+    let shared = [space.as_fd()];
+    // The directories that the supervisor fills exist before it hears of the space.
+    let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
+    let (first, rest) = base.view.split_at(cut);
+    assemble(first, &[], ChildStep::BaseView, 0)?;
+    link::send(
+        link,
+        Message {
+            kind: message::SPACE,
+            values: [0; 3],
+        },
+        &shared,
+    )
+    .map_err(at(ChildStep::WritableSpace))?;
+    drop(space);
+    assemble(rest, &[], ChildStep::BaseView, cut)?;
+    let slave = announce(base, link)?;
+    let (launch, received) = await_launch(arena, link)?;
+    let ruleset = enter(&launch, &received)?;
+    init::start_and_serve(&mut init::Start {
+        launch,
+        received,
+        ruleset,
+        terminal: slave,
+        streams: base.streams,
+        link,
+        stack,
+    })
+}
+
+/// From here on the process is the body's uid. Before that no file can be made: EOVERFLOW.
+fn take_ids(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
+    if let Some(maps) = base.own_maps {
+        let write =
+            |path: &CStr, text| namespace::write_file(path, text).map_err(at(ChildStep::WriteIds));
+        // Without the deny an ordinary user may not write the map of groups.
+        write(c"/proc/self/setgroups", b"deny")?;
+        write(c"/proc/self/uid_map", maps.uid_map)?;
+        return write(c"/proc/self/gid_map", maps.gid_map);
+    }
+    match link::receive(link).map_err(at(ChildStep::AwaitIds))? {
+        Some((
+            Message {
+                kind: message::MAPPED,
+                ..
+            },
+            _,
+        )) => (),
+        Some(_) => return Err(at(ChildStep::AwaitIds)(Errno::BADMSG)),
+        None => return Err(at(ChildStep::AwaitIds)(Errno::PIPE)),
+    }
+    privileges::become_ids(base.inside_id, base.inside_id).map_err(at(ChildStep::BecomeBody))?;
+    // A change of ids clears the death signal (prctl(2)).
+    privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))
+}
+
+fn make_space(base: &BaseSteps<'_>) -> Result<OwnedFd, StepError> {
+    let space = mount::new_tmpfs(base.space_size, base.space_inodes)
+        .map_err(at(ChildStep::WritableSpace))?;
+    mount::attach(space.as_fd(), base.mount_point).map_err(at(ChildStep::AttachRoot))?;
+    rustix::process::chdir(base.mount_point).map_err(at(ChildStep::AttachRoot))?;
+    Ok(space)
+}
+
+fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd>, StepError> {
+    let mut master = None;
+    let mut slave = None;
+    let mut proc = None;
+    if base.terminal {
+        let (ours, theirs) =
+            terminal::open_pair(c"dev/pts/ptmx").map_err(at(ChildStep::Terminal))?;
+        master = Some(ours);
+        slave = Some(theirs);
+    }
+    if base.send_proc {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(rustix::fs::CWD, c"proc", flags, Mode::empty());
+        proc = Some(opened.map_err(at(ChildStep::ProcDescriptor))?);
+    }
+    let values = [i32::from(proc.is_some()), i32::from(master.is_some()), 0];
+    let ready = Message {
+        kind: message::READY,
+        values,
+    };
+    let sent = match (&proc, &master) {
+        (None, None) => link::send(link, ready, &[]),
+        (Some(one), None) | (None, Some(one)) => link::send(link, ready, &[one.as_fd()]),
+        (Some(proc), Some(master)) => link::send(link, ready, &[proc.as_fd(), master.as_fd()]),
+    };
+    sent.map_err(at(ChildStep::AwaitLaunch))?;
+    Ok(slave)
+}
+
+fn await_launch<'a>(
+    arena: &'a Arena,
+    link: BorrowedFd<'_>,
+) -> Result<(LaunchSteps<'a>, Received), StepError> {
+    let failed = at(ChildStep::AwaitLaunch);
+    match link::receive(link).map_err(&failed)? {
+        Some((
+            Message {
+                kind: message::LAUNCH,
+                ..
+            },
+            received,
+        )) => Ok((LaunchSteps::published(arena), received)),
+        Some(_) => Err(failed(Errno::BADMSG)),
+        None => Err(failed(Errno::PIPE)),
+    }
+}
+
+/// Finishes the view, enters it, and makes the ruleset on the final paths.
+fn enter(launch: &LaunchSteps<'_>, received: &Received) -> Result<Option<OwnedFd>, StepError> {
+    if let Some((size, inodes)) = launch.resize {
+        mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
+    }
+    let trees = received.get(..launch.trees).unwrap_or(&[]);
+    assemble(launch.view, trees, ChildStep::LaunchView, 0)?;
+    mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
+    // Last, because everything before creates files. Only the root's own mount: the writable
+    // directories have mounts of their own by now.
+    mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
+    privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
+    // Init has the body's uid: without this the body could reach it through /proc/1 and ptrace.
+    privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
+    launch.ruleset.as_ref().map(make_ruleset).transpose()
+}
+
+fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
+    let ruleset =
+        landlock::new_ruleset(steps.handled, steps.scoped).map_err(at(ChildStep::Ruleset))?;
+    for (index, (path, allowed)) in (0..).zip(steps.rules) {
+        landlock::allow_beneath(ruleset.as_fd(), path, *allowed).map_err(|errno| StepError {
+            step: ChildStep::Rule,
+            index,
+            errno,
+        })?;
+    }
+    Ok(ruleset)
+}
+
+fn assemble(
+    steps: &[Step<'_>],
+    trees: &[Option<OwnedFd>],
+    name: ChildStep,
+    first: usize,
+) -> Result<(), StepError> {
+    for (index, step) in (first..).zip(steps) {
+        assemble_one(step, trees).map_err(|errno| StepError {
+            step: name,
+            index: i32::try_from(index).unwrap_or(i32::MAX),
+            errno,
+        })?;
+    }
+    Ok(())
+}
+
+fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno> {
+    match *step {
+        Step::Directory { path, mode } => {
+            match rustix::fs::mkdirat(rustix::fs::CWD, path, Mode::from_raw_mode(mode)) {
+                // An empty path is the root itself.
+                Err(Errno::EXIST) => Ok(()),
+                Err(Errno::NOENT) if path.is_empty() => Ok(()),
+                other => other,
+            }
+        }
+        Step::File { path, contents } => write_new(path, contents),
+        Step::Symlink { path, target } => rustix::fs::symlinkat(target, rustix::fs::CWD, path),
+        Step::Bind {
+            source,
+            target,
+            attributes,
+        } => {
+            mount::bind(source, target, true)?;
+            mount::restrict(target, attributes, true)
+        }
+        Step::Attach { tree, target } => {
+            let tree = trees
+                .get(tree)
+                .and_then(Option::as_ref)
+                .ok_or(Errno::BADF)?;
+            mount::attach(tree.as_fd(), target)
+        }
+        // A bind keeps the nosuid and nodev of the mount that it is taken from.
+        Step::OwnMount { path } => mount::bind(path, path, false),
+        Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
+        Step::Proc => mount::proc_at(c"proc"),
+        Step::Devpts => mount::devpts_at(c"dev/pts"),
+        Step::Mask { path } => match mount::bind(c"/dev/null", path, false) {
+            // What this kernel does not have needs no mask.
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        },
+    }
+}
+
+fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(0o644);
+    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, mode)?;
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let count = rustix::io::write(&file, rest)?;
+        rest = rest.get(count..).ok_or(Errno::IO)?;
+    }
+    Ok(())
+}
+
+/// The descriptor's number, or -1.
+pub(super) fn number(descriptor: Option<&OwnedFd>) -> i32 {
+    descriptor.map_or(-1, AsRawFd::as_raw_fd)
+}

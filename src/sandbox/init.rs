@@ -1,0 +1,275 @@
+//! Init: starts the body, reaps whatever becomes its child, passes signals on, and ends with it.
+//!
+//! When init ends, the kernel ends everything else in the pid namespace: nothing outlives it.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::kernel::link::{self, Message, Received};
+use crate::kernel::namespace::kind;
+use crate::kernel::signal::{self, SignalSet};
+use crate::kernel::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
+use crate::sandbox::child::number;
+use crate::sandbox::steps::{ChildStep, LaunchSteps, StepError, Streams, message};
+
+/// What init needs to start the body.
+pub(super) struct Start<'a> {
+    pub(super) launch: LaunchSteps<'a>,
+    pub(super) received: Received,
+    pub(super) ruleset: Option<OwnedFd>,
+    pub(super) terminal: Option<OwnedFd>,
+    pub(super) streams: Streams,
+    pub(super) link: BorrowedFd<'a>,
+    pub(super) stack: *mut [u8],
+}
+
+fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
+    move |errno| StepError {
+        step,
+        index: 0,
+        errno,
+    }
+}
+
+/// What the body's first process finds in the memory that it shares with init until its exec.
+struct BodyStart<'a> {
+    launch: &'a LaunchSteps<'a>,
+    received: &'a Received,
+    ruleset: Option<&'a OwnedFd>,
+    terminal: Option<&'a OwnedFd>,
+    streams: Streams,
+    failed: Cell<Option<StepError>>,
+}
+
+/// Starts the body and serves until it ends. Never returns but with an error before the start.
+pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepError> {
+    signal::set_mask(SignalSet::ALL).map_err(at(ChildStep::Signals))?;
+    let children =
+        signal::descriptor(SignalSet::of(&[libc::SIGCHLD])).map_err(at(ChildStep::Signals))?;
+    let body = start_body(start)?;
+    // As init's first act: the body has been executed some microseconds before, and init is
+    // non-dumpable meanwhile. Init kept its capabilities because the body needed one to leave the
+    // cgroup namespace.
+    privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
+    let link = start.link;
+    let mut keep = [link.as_raw_fd(), children.as_raw_fd()];
+    keep.sort_unstable();
+    // Pipes above all: while init holds the body's end, nobody sees that the body closed it.
+    process::close_all_but(&keep).map_err(at(ChildStep::CloseDescriptors))?;
+    link::send(
+        link,
+        Message {
+            kind: message::STARTED,
+            values: [0; 3],
+        },
+        &[],
+    )
+    .map_err(at(ChildStep::Wait))?;
+    serve(body, link, children.as_fd())
+}
+
+fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
+    let body_start = BodyStart {
+        launch: &start.launch,
+        received: &start.received,
+        ruleset: start.ruleset.as_ref(),
+        terminal: start.terminal.as_ref(),
+        streams: start.streams,
+        failed: Cell::new(None),
+    };
+    let argument = (&raw const body_start).cast_mut().cast::<c_void>();
+    let body = init_vfork(start.stack, argument).map_err(at(ChildStep::StartBody))?;
+    match body_start.failed.get() {
+        None => Ok(body),
+        Some(failed) => Err(failed),
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the one place where the body's first process is started"
+)]
+fn init_vfork(stack: *mut [u8], argument: *mut c_void) -> Result<i32, Errno> {
+    // SAFETY: the stack was handed to init alone, and init runs only on its own.
+    let stack = unsafe { &mut *stack };
+    // SAFETY: `body_main` neither returns nor unwinds, and changes only the Cell of its argument,
+    // which lives until this call has returned.
+    unsafe { process::vfork_onto(stack, body_main, argument) }
+}
+
+/// The body's first process until its exec, in init's memory.
+extern "C" fn body_main(argument: *mut c_void) -> c_int {
+    #[expect(unsafe_code, reason = "the argument of clone(2) is a bare pointer")]
+    // SAFETY: `start_body` passes a `BodyStart` that lives until this process has left its memory.
+    let start = unsafe { &*argument.cast_const().cast::<BodyStart<'_>>() };
+    let failed = confine_and_execute(start);
+    start.failed.set(Some(failed));
+    process::exit_now(127)
+}
+
+/// Everything between clone and exec. Returns only what went wrong.
+fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
+    match confine(start) {
+        Ok(()) => execute(start.launch),
+        Err(failed) => failed,
+    }
+}
+
+fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
+    let launch = start.launch;
+    let joins = start
+        .received
+        .iter()
+        .flatten()
+        .skip(launch.trees)
+        .take(launch.joins);
+    for (index, group) in (0..).zip(joins) {
+        // `0` means the writer: joining oneself by `tasks` needs no lock over all threads.
+        rustix::io::write(group, b"0").map_err(|errno| StepError {
+            step: ChildStep::JoinCgroup,
+            index,
+            errno,
+        })?;
+    }
+    // After joining: the namespace's root is the group at that moment. Before the capabilities
+    // are gone: it needs one.
+    namespace::leave(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
+    privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
+    rustix::process::setsid().map_err(at(ChildStep::Session))?;
+    for (index, limit) in (0..).zip(launch.limits) {
+        rlimit::set(limit.resource, limit.value).map_err(|errno| StepError {
+            step: ChildStep::ResourceLimit,
+            index,
+            errno,
+        })?;
+    }
+    connect_streams(start)?;
+    rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
+    if let Some(ruleset) = start.ruleset {
+        landlock::restrict_self(ruleset.as_fd()).map_err(at(ChildStep::Landlock))?;
+    }
+    process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
+    signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
+    seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))
+}
+
+fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
+    let terminal = number(start.terminal);
+    let sources: [RawFd; 3] = if 0 <= terminal {
+        [terminal; 3]
+    } else {
+        [
+            start.streams.stdin,
+            start.streams.stdout,
+            start.streams.stderr,
+        ]
+    };
+    // The supervisor has made sure that the sources are above 2, so none is overwritten.
+    for (target, source) in (0..).zip(sources) {
+        process::duplicate_onto(source, target).map_err(at(ChildStep::Streams))?;
+    }
+    if let Some(slave) = start.terminal {
+        terminal::make_controlling(slave.as_fd()).map_err(at(ChildStep::Terminal))?;
+    }
+    Ok(())
+}
+
+fn execute(launch: &LaunchSteps<'_>) -> StepError {
+    let mut answer = Errno::NOENT;
+    for program in launch.programs {
+        #[expect(unsafe_code, reason = "execve takes bare pointers")]
+        // SAFETY: both arrays were laid out with a null pointer at their end.
+        let errno =
+            unsafe { process::execve(program, launch.argv.as_ptr(), launch.environment.as_ptr()) };
+        // As execvp(3): what is not there is skipped; what is there and cannot be executed is
+        // remembered while the rest is tried.
+        match errno {
+            Errno::NOENT | Errno::NOTDIR => (),
+            Errno::ACCESS => answer = errno,
+            other => {
+                answer = other;
+                break;
+            }
+        }
+    }
+    at(ChildStep::Execute)(answer)
+}
+
+fn serve(
+    body: i32,
+    link: BorrowedFd<'_>,
+    children: BorrowedFd<'_>,
+) -> Result<Infallible, StepError> {
+    loop {
+        let mut watched = [
+            PollFd::new(&link, PollFlags::IN),
+            PollFd::new(&children, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut watched, None) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(errno) => return Err(at(ChildStep::Wait)(errno)),
+        }
+        let spoken = !watched[0].revents().is_empty();
+        let ended = !watched[1].revents().is_empty();
+        if ended {
+            while signal::take(children)
+                .map_err(at(ChildStep::Wait))?
+                .is_some()
+            {}
+            reap(body, link)?;
+        }
+        if spoken {
+            pass_on(body, link)?;
+        }
+    }
+}
+
+/// Takes every child that has ended; ends with the body's first process.
+fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
+    loop {
+        match process::wait(-1, false) {
+            Ok(Some(ended)) if ended.pid == body => {
+                let values = [ended.raw_status, 0, 0];
+                link::send(
+                    link,
+                    Message {
+                        kind: message::ENDED,
+                        values,
+                    },
+                    &[],
+                )
+                .map_err(at(ChildStep::Wait))?;
+                process::exit_now(0)
+            }
+            Ok(Some(_)) => (),
+            Ok(None) | Err(Errno::CHILD) => return Ok(()),
+            Err(errno) => return Err(at(ChildStep::Wait)(errno)),
+        }
+    }
+}
+
+/// Passes a signal to the body's process group; the end of the link is the supervisor's end.
+fn pass_on(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
+    match link::receive(link).map_err(at(ChildStep::Wait))? {
+        None => process::exit_now(3),
+        Some((
+            Message {
+                kind: message::SIGNAL,
+                values: [signal, ..],
+            },
+            _,
+        )) => {
+            match process::kill(-body, signal) {
+                // The group is empty, though something of the body may still run elsewhere.
+                Ok(()) | Err(Errno::SRCH) => Ok(()),
+                Err(errno) => Err(at(ChildStep::Wait)(errno)),
+            }
+        }
+        Some(_) => Err(at(ChildStep::Wait)(Errno::BADMSG)),
+    }
+}

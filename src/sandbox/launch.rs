@@ -1,0 +1,227 @@
+//! Launch: the plan goes to the waiting child, and the body runs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::kernel::link::{self, Message};
+use crate::plan::ruleset::Ruleset;
+use crate::plan::view::ViewStep;
+use crate::sandbox::error::SandboxError;
+use crate::sandbox::prepare::{Child, Prepared, describe_view, expect_message};
+use crate::sandbox::steps::{self, ChildStep, LaunchSteps, ResourceLimit, message};
+use crate::spec::bpf::Instruction;
+use crate::spec::path::escape;
+
+/// What is known once the manifest has been read.
+#[derive(Debug, Clone)]
+pub struct LaunchPlan<'a> {
+    /// Mounts that were asked for.
+    pub view: Vec<ViewStep>,
+    /// New limits of the writable space: bytes and inodes.
+    pub resize: Option<(u64, u64)>,
+    /// The second line for files.
+    pub ruleset: Option<Ruleset>,
+    /// The system call filter.
+    pub filter: &'a [Instruction],
+    /// Limits of setrlimit(2).
+    pub limits: Vec<ResourceLimit>,
+    /// Inside.
+    pub working_directory: Vec<u8>,
+    /// Paths to try in order.
+    pub programs: Vec<Vec<u8>>,
+    /// The argument vector.
+    pub argv: Vec<Vec<u8>>,
+    /// `NAME=value`.
+    pub environment: Vec<Vec<u8>>,
+}
+
+/// The body runs.
+#[derive(Debug)]
+pub struct Launched {
+    /// Init of its pid namespace.
+    pub child: Child,
+    /// The link to init.
+    pub link: OwnedFd,
+    /// The root of the writable space.
+    pub space: OwnedFd,
+    /// The supervisor's end of the body's pseudo-terminal.
+    pub terminal: Option<OwnedFd>,
+    /// proc of the body's pid namespace, where it was asked for.
+    pub proc: Option<OwnedFd>,
+}
+
+impl Launched {
+    /// Sends `signal` to the body's process group. That init has ended already is fine.
+    ///
+    /// # Errors
+    /// The errno of sendmsg(2).
+    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
+        let message = Message {
+            kind: message::SIGNAL,
+            values: [signal, 0, 0],
+        };
+        match link::send(self.link.as_fd(), message, &[]) {
+            Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// What init says while the body runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// The body's first process ended with this wait status.
+    Ended(i32),
+    /// Init itself failed, or is gone.
+    Gone,
+}
+
+/// Takes init's word from the link once it is readable.
+///
+/// # Errors
+/// The errno of recvmsg(2).
+pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
+    match link::receive(link) {
+        Ok(Some((
+            Message {
+                kind: message::ENDED,
+                values: [raw_status, ..],
+            },
+            _,
+        ))) => Ok(Word::Ended(raw_status)),
+        Ok(_) | Err(Errno::CONNRESET) => Ok(Word::Gone),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Sends the plan and waits until the body's program has been executed.
+///
+/// `trees` are what [`ViewStep::Attach`] names; `joins` are opened `tasks` files of groups of
+/// version 1.
+///
+/// # Errors
+/// [`SandboxError`]; then the body did not run, and nothing of the child is left.
+pub fn launch(
+    prepared: Prepared,
+    plan: &LaunchPlan<'_>,
+    trees: &[OwnedFd],
+    joins: &[OwnedFd],
+) -> Result<Launched, SandboxError> {
+    let describe = |step, index| describe_launch(plan, step, index);
+    let link = prepared.link.as_fd();
+    let (ready, mut received) =
+        expect_message(link, message::READY, "assemble the new root", &describe)?;
+    let [has_proc, has_terminal, _] = ready.values;
+    let mut descriptors = received.iter_mut().filter_map(Option::take);
+    let proc = if has_proc == 0 {
+        None
+    } else {
+        descriptors.next()
+    };
+    let terminal = if has_terminal == 0 {
+        None
+    } else {
+        descriptors.next()
+    };
+    publish(&prepared, plan, trees.len(), joins.len()).map_err(|errno| {
+        SandboxError::Supervisor {
+            act: "lay out",
+            object: "the launch (arguments and environment together are limited to 16 MiB)"
+                .to_owned(),
+            errno,
+        }
+    })?;
+    let fds: Vec<BorrowedFd<'_>> = trees.iter().chain(joins).map(AsFd::as_fd).collect();
+    let go = Message {
+        kind: message::LAUNCH,
+        values: [0; 3],
+    };
+    link::send(link, go, &fds).map_err(|errno| SandboxError::Supervisor {
+        act: "send the launch to",
+        object: "the child".to_owned(),
+        errno,
+    })?;
+    match expect_message(link, message::STARTED, "start the body", &describe) {
+        Ok(_) => (),
+        Err(SandboxError::Child {
+            step: ChildStep::Execute,
+            errno,
+            ..
+        }) => {
+            return Err(not_executed(plan, errno));
+        }
+        Err(error) => return Err(error),
+    }
+    let Prepared {
+        child, link, space, ..
+    } = prepared;
+    Ok(Launched {
+        child,
+        link,
+        space,
+        terminal,
+        proc,
+    })
+}
+
+fn not_executed(plan: &LaunchPlan<'_>, errno: Errno) -> SandboxError {
+    let program = escape(plan.argv.first().map_or(&b""[..], Vec::as_slice));
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => SandboxError::ProgramNotFound { program },
+        errno => SandboxError::ProgramNotExecutable { program, errno },
+    }
+}
+
+fn publish(
+    prepared: &Prepared,
+    plan: &LaunchPlan<'_>,
+    trees: usize,
+    joins: usize,
+) -> Result<(), Errno> {
+    let arena = &prepared.arena;
+    let number = |value: u64| arena.c_string(value.to_string().as_bytes());
+    let mut programs = Vec::with_capacity(plan.programs.len());
+    for program in &plan.programs {
+        programs.push(arena.c_string(program)?);
+    }
+    let steps = LaunchSteps {
+        view: steps::lay_out_view(arena, &plan.view)?,
+        resize: match plan.resize {
+            Some((bytes, inodes)) => Some((number(bytes)?, number(inodes)?)),
+            None => None,
+        },
+        trees,
+        joins,
+        ruleset: match &plan.ruleset {
+            Some(ruleset) => Some(steps::lay_out_ruleset(arena, ruleset)?),
+            None => None,
+        },
+        filter: arena.slice(plan.filter)?,
+        limits: arena.slice(&plan.limits)?,
+        working_directory: arena.c_string(&plan.working_directory)?,
+        programs: arena.slice(&programs)?,
+        argv: steps::lay_out_strings(arena, &plan.argv)?,
+        environment: steps::lay_out_strings(arena, &plan.environment)?,
+    };
+    arena.publish(steps)
+}
+
+fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {
+    match step {
+        ChildStep::LaunchView => plan.view.get(index).map(describe_view).unwrap_or_default(),
+        ChildStep::Rule => plan
+            .ruleset
+            .as_ref()
+            .and_then(|ruleset| ruleset.rules.get(index))
+            .map(|rule| escape(&rule.path))
+            .unwrap_or_default(),
+        ChildStep::WorkingDirectory => escape(&plan.working_directory),
+        ChildStep::ResourceLimit => plan
+            .limits
+            .get(index)
+            .map(|limit| limit.resource.to_string())
+            .unwrap_or_default(),
+        _ => String::new(),
+    }
+}

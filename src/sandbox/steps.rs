@@ -1,0 +1,342 @@
+//! The child's checklist as data: what it is to do, laid out in memory that both processes share.
+//!
+//! Everything here is `Copy` and points into the arena only, so that the child allocates nothing.
+
+use std::ffi::{CStr, c_char};
+use std::os::fd::RawFd;
+
+use rustix::io::Errno;
+
+use crate::kernel::arena::Arena;
+use crate::kernel::mount::Attributes;
+use crate::plan::ruleset::{Rule, Ruleset};
+use crate::plan::view::{Access, ViewStep};
+use crate::spec::bpf::Instruction;
+
+/// Declares the steps once: the enum, their numbers and what each does, for people.
+macro_rules! child_steps {
+    ($($name:ident: $act:literal,)*) => {
+        /// What the child is doing, as it reports it when it fails.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(i32)]
+        pub enum ChildStep {
+            $(#[doc = $act] $name,)*
+        }
+
+        const CHILD_STEPS: &[(ChildStep, &str)] = &[$((ChildStep::$name, $act),)*];
+    };
+}
+
+child_steps! {
+    DeathSignal: "set the death signal",
+    Namespaces: "leave the host's network, ipc and uts namespaces",
+    Loopback: "bring the loopback device up",
+    HostName: "set the host name",
+    PrivateMounts: "make the mounts private",
+    AwaitIds: "wait for the id maps",
+    WriteIds: "write the id maps",
+    BecomeBody: "become the body's uid",
+    WritableSpace: "make the writable space",
+    AttachRoot: "attach the new root",
+    BaseView: "assemble the new root",
+    Terminal: "open the pseudo-terminal",
+    ProcDescriptor: "open proc",
+    AwaitLaunch: "wait for the launch",
+    Resize: "limit the writable space",
+    LaunchView: "mount what was asked for",
+    Pivot: "enter the new root",
+    ReadOnlyRoot: "make the new root read-only",
+    NoNewPrivileges: "set no_new_privs",
+    NotDumpable: "become non-dumpable",
+    Ruleset: "make the landlock ruleset",
+    Rule: "add a landlock rule",
+    Signals: "block the signals",
+    StartBody: "start the body",
+    JoinCgroup: "join the cgroup",
+    CgroupNamespace: "leave the host's cgroup namespace",
+    Capabilities: "drop the capabilities",
+    Session: "start a session",
+    ResourceLimit: "set a resource limit",
+    Streams: "connect the standard streams",
+    CloseDescriptors: "close the descriptors",
+    WorkingDirectory: "enter the working directory",
+    Landlock: "apply landlock",
+    Seccomp: "apply the seccomp filter",
+    Execute: "execute the program",
+    Wait: "wait for the body",
+}
+
+impl ChildStep {
+    /// The step with this number, and what it does, for people.
+    #[must_use]
+    pub fn from_number(number: i32) -> Option<(Self, &'static str)> {
+        CHILD_STEPS
+            .iter()
+            .copied()
+            .find(|(step, _)| *step as i32 == number)
+    }
+}
+
+/// A failed step: which, which of several, why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StepError {
+    /// Which.
+    pub(super) step: ChildStep,
+    /// Place in its list, where it works through one.
+    pub(super) index: i32,
+    /// The kernel's answer.
+    pub(super) errno: Errno,
+}
+
+/// The kinds of messages on the link between supervisor and init.
+pub(super) mod message {
+    /// Init: the writable space is there; one descriptor.
+    pub(crate) const SPACE: u32 = 1;
+    /// Init: waiting for the launch; descriptors of proc and of the terminal, as asked.
+    pub(crate) const READY: u32 = 2;
+    /// Init: the body has been executed.
+    pub(crate) const STARTED: u32 = 3;
+    /// Init: a step failed: number, index, errno.
+    pub(crate) const FAILED: u32 = 4;
+    /// Init: the body's first process ended: wait status.
+    pub(crate) const ENDED: u32 = 5;
+    /// Supervisor: the id maps are written.
+    pub(crate) const MAPPED: u32 = 16;
+    /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
+    pub(crate) const LAUNCH: u32 = 17;
+    /// Supervisor: a signal for the body's process group.
+    pub(crate) const SIGNAL: u32 = 18;
+}
+
+/// One step of the view, paths relative to the new root.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    Directory {
+        path: &'a CStr,
+        mode: u32,
+    },
+    File {
+        path: &'a CStr,
+        contents: &'a [u8],
+    },
+    Symlink {
+        path: &'a CStr,
+        target: &'a CStr,
+    },
+    Bind {
+        source: &'a CStr,
+        target: &'a CStr,
+        attributes: Attributes,
+    },
+    Attach {
+        tree: usize,
+        target: &'a CStr,
+    },
+    OwnMount {
+        path: &'a CStr,
+    },
+    Tmpfs {
+        target: &'a CStr,
+        options: &'a CStr,
+    },
+    Proc,
+    Devpts,
+    Mask {
+        path: &'a CStr,
+    },
+}
+
+/// Id maps that the child writes itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnMaps<'a> {
+    pub(super) uid_map: &'a [u8],
+    pub(super) gid_map: &'a [u8],
+}
+
+/// What the child does before it waits for the launch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BaseSteps<'a> {
+    /// `None`: the supervisor writes the maps and says so.
+    pub(super) own_maps: Option<OwnMaps<'a>>,
+    pub(super) inside_id: u32,
+    pub(super) mount_point: &'a CStr,
+    pub(super) space_size: &'a CStr,
+    pub(super) space_inodes: &'a CStr,
+    pub(super) view: &'a [Step<'a>],
+    pub(super) terminal: bool,
+    pub(super) send_proc: bool,
+    pub(super) streams: Streams,
+}
+
+/// The body's ends of the pipes, as descriptors that the child inherited.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Streams {
+    pub(super) stdin: RawFd,
+    pub(super) stdout: RawFd,
+    pub(super) stderr: RawFd,
+}
+
+/// The Landlock ruleset.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RulesetSteps<'a> {
+    pub(super) handled: u64,
+    pub(super) scoped: u64,
+    pub(super) rules: &'a [(&'a CStr, u64)],
+}
+
+/// A limit of setrlimit(2), soft and hard alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceLimit {
+    /// `RLIMIT_…`.
+    pub resource: u32,
+    /// The value.
+    pub value: u64,
+}
+
+/// What the child does once it may launch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaunchSteps<'a> {
+    pub(super) view: &'a [Step<'a>],
+    pub(super) resize: Option<(&'a CStr, &'a CStr)>,
+    pub(super) trees: usize,
+    pub(super) joins: usize,
+    pub(super) ruleset: Option<RulesetSteps<'a>>,
+    pub(super) filter: &'a [Instruction],
+    pub(super) limits: &'a [ResourceLimit],
+    pub(super) working_directory: &'a CStr,
+    /// Tried in order, as execvp(3) does.
+    pub(super) programs: &'a [&'a CStr],
+    pub(super) argv: &'a [*const c_char],
+    pub(super) environment: &'a [*const c_char],
+}
+
+impl<'a> LaunchSteps<'a> {
+    /// The plan that the supervisor published in the arena before it sent [`message::LAUNCH`].
+    pub(super) fn published(arena: &'a Arena) -> Self {
+        #[expect(
+            unsafe_code,
+            reason = "memory that another process wrote has no safe type"
+        )]
+        // SAFETY: `launch` publishes exactly this type before it sends LAUNCH, and this is called
+        // only once that message has come.
+        unsafe {
+            arena.published()
+        }
+    }
+}
+
+/// Lays `steps` out in the arena.
+///
+/// # Errors
+/// EINVAL for a NUL in a path, ENOMEM when the arena is full.
+pub(super) fn lay_out_view<'a>(
+    arena: &'a Arena,
+    steps: &[ViewStep],
+) -> Result<&'a [Step<'a>], Errno> {
+    let laid_out: Result<Vec<Step<'a>>, Errno> =
+        steps.iter().map(|step| lay_out_step(arena, step)).collect();
+    arena.slice(&laid_out?)
+}
+
+fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+    let nosuid = Attributes::NOSUID;
+    Ok(match step {
+        ViewStep::Directory { path, mode } => Step::Directory {
+            path: inside(arena, path)?,
+            mode: *mode,
+        },
+        ViewStep::File { path, contents } => Step::File {
+            path: inside(arena, path)?,
+            contents: arena.slice(contents)?,
+        },
+        ViewStep::Symlink { path, target } => Step::Symlink {
+            path: inside(arena, path)?,
+            target: arena.c_string(target)?,
+        },
+        ViewStep::Bind {
+            source,
+            target,
+            access,
+        } => Step::Bind {
+            source: arena.c_string(source)?,
+            target: inside(arena, target)?,
+            attributes: match access {
+                Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
+                Access::Writable => nosuid.and(Attributes::NODEV),
+                Access::Device => nosuid.and(Attributes::NOEXEC),
+            },
+        },
+        ViewStep::Attach { tree, target } => Step::Attach {
+            tree: *tree,
+            target: inside(arena, target)?,
+        },
+        ViewStep::OwnMount { path } => Step::OwnMount {
+            path: inside(arena, path)?,
+        },
+        ViewStep::Tmpfs { target, size_bytes } => Step::Tmpfs {
+            target: inside(arena, target)?,
+            options: arena
+                .c_string(format!("size={size_bytes},nr_inodes=65536,mode=0755").as_bytes())?,
+        },
+        ViewStep::Proc => Step::Proc,
+        ViewStep::Devpts => Step::Devpts,
+        ViewStep::Mask { path } => Step::Mask {
+            path: inside(arena, path)?,
+        },
+    })
+}
+
+/// A path inside, relative to the new root, which is the child's working directory.
+fn inside<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
+    arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
+}
+
+/// Lays a ruleset out in the arena.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_ruleset<'a>(
+    arena: &'a Arena,
+    ruleset: &Ruleset,
+) -> Result<RulesetSteps<'a>, Errno> {
+    let rules: Result<Vec<(&'a CStr, u64)>, Errno> = ruleset
+        .rules
+        .iter()
+        .map(|Rule { path, allowed }| Ok((arena.c_string(path)?, *allowed)))
+        .collect();
+    Ok(RulesetSteps {
+        handled: ruleset.handled,
+        scoped: ruleset.scoped,
+        rules: arena.slice(&rules?)?,
+    })
+}
+
+/// Lays strings out as execve(2) wants them: pointers, the last one null.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_strings<'a>(
+    arena: &'a Arena,
+    strings: &[Vec<u8>],
+) -> Result<&'a [*const c_char], Errno> {
+    let mut pointers = Vec::with_capacity(strings.len() + 1);
+    for string in strings {
+        pointers.push(arena.c_string(string)?.as_ptr());
+    }
+    pointers.push(std::ptr::null());
+    arena.slice(&pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_has_a_number_and_a_name() {
+        for (step, name) in CHILD_STEPS {
+            assert_eq!(ChildStep::from_number(*step as i32), Some((*step, *name)));
+        }
+        assert_eq!(ChildStep::from_number(-1), None);
+        assert_eq!(ChildStep::from_number(10_000), None);
+    }
+}

@@ -1,2 +1,64 @@
 //! The files of one run: staged in before launch, synced out after the outcome.
+//!
+//! The contract, in the order of a run:
+//!
+//! - [`check_outputs`] refuses, before anything is launched, destinations that are code later
+//!   (`.git/hooks`, shell start-up files) and outputs that would overwrite each other.
+//! - [`stage`] copies each declared input from the workspace to `<scratch>/<key>`. One that is
+//!   missing, leads through a link, is no regular file or is too large stops the run.
+//! - [`sync`] copies each declared output from `<scratch>/<key>` to the workspace, each judged on
+//!   its own: one that cannot be written leaves the others alone and never fails the run.
+//! - [`keep`] and [`remove_tree`] deal with trees that the body may have shaped to hurt whoever
+//!   walks them: 100,000 levels deep, modes 000, directories swapped for links.
+//!
+//! Both sides are hostile. The body chose what lies in the scratch root; other processes of the
+//! host may rename things in the workspace meanwhile. So each file is opened once beneath a
+//! directory that is already open, judged by its descriptor, and read and written through it.
 #![forbid(unsafe_code)]
+
+mod copy;
+mod destination;
+mod directory;
+mod error;
+mod keep;
+mod remove;
+mod source;
+mod stage;
+mod sync;
+mod temporary;
+mod workspace;
+
+pub use destination::{OUTPUTS_MAX, check_destination, check_key, check_outputs};
+pub use error::{Refusal, ScratchError, Unfit, Unwritable};
+pub use keep::{Kept, LeftOut, keep};
+pub use remove::{LeftOver, Removal, remove_tree};
+pub use stage::{InputFile, stage};
+pub use sync::{OutputFile, sync};
+pub use temporary::{Journal, SyncStep, TemporaryName, remove_temporary};
+pub use workspace::Workspace;
+
+/// How much may be staged or synced; sizes are logical, so that a hole counts as its zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileLimits {
+    /// Bytes of one file.
+    pub file_bytes: u64,
+    /// Bytes of all files of one call together.
+    pub total_bytes: u64,
+    /// Number of files of one call.
+    pub files: usize,
+    /// How long [`sync`] waits for another run that holds the lock of the workspace.
+    pub lock_wait: std::time::Duration,
+}
+
+/// 1 GiB for one file and for all together (what a bundle may unpack to), 10,000 files, and half
+/// a minute for the lock: a sync holds it only while it copies.
+impl Default for FileLimits {
+    fn default() -> Self {
+        Self {
+            file_bytes: 1 << 30,
+            total_bytes: 1 << 30,
+            files: OUTPUTS_MAX,
+            lock_wait: std::time::Duration::from_secs(30),
+        }
+    }
+}

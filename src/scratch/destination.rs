@@ -1,0 +1,189 @@
+//! Which keys and which destinations may be declared at all: decided on the names alone.
+
+use crate::scratch::error::{Refusal, ScratchError};
+use crate::scratch::sync::OutputFile;
+use crate::scratch::temporary;
+use crate::spec::path::{PathError, RelPath, escape};
+
+/// Most outputs that one run may declare.
+pub const OUTPUTS_MAX: usize = 10_000;
+
+/// Directories whose content other programs execute or obey. `.git~1` and its like are the short
+/// names under which file systems with 8.3 names show the same directory.
+const OBEYED_DIRECTORIES: &[&str] = &[
+    ".git", "git~1", ".hg", ".svn", ".github", ".vscode", ".idea", ".ssh", ".runner",
+];
+
+/// Files that shells execute when they start or end, and what those read in turn.
+const SHELL_FILES: &[&str] = &[
+    ".bash_aliases",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".cshrc",
+    ".envrc",
+    ".kshrc",
+    ".login",
+    ".logout",
+    ".mkshrc",
+    ".pam_environment",
+    ".profile",
+    ".shrc",
+    ".tcshrc",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".zlogin",
+    ".zlogout",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+    "config.fish",
+];
+
+/// Refuses a destination that is executed or obeyed later, outside the sandbox.
+///
+/// Every segment is compared, without regard to ASCII case and to dots and spaces at its end:
+/// on a workspace whose file system ignores those, `.GIT ` is `.git`.
+///
+/// # Errors
+/// [`ScratchError::DestinationRefused`], naming the rule.
+pub fn check_destination(path: &RelPath) -> Result<(), ScratchError> {
+    check_own_form(path)?;
+    for segment in path.segments() {
+        let folded = fold(segment);
+        let stands_in = |list: &[&str]| list.iter().any(|name| name.as_bytes() == folded);
+        let reason = if stands_in(OBEYED_DIRECTORIES) {
+            Refusal::ObeyedDirectory
+        } else if stands_in(SHELL_FILES) {
+            Refusal::ShellFile
+        } else {
+            continue;
+        };
+        return Err(refused(path, reason));
+    }
+    Ok(())
+}
+
+/// Refuses, granted or not, the names that a later start removes.
+pub(super) fn check_own_form(path: &RelPath) -> Result<(), ScratchError> {
+    if path
+        .segments()
+        .any(|segment| temporary::has_our_form(&fold(segment)))
+    {
+        return Err(refused(path, Refusal::OwnTemporary));
+    }
+    Ok(())
+}
+
+/// Refuses keys that are not one plain file name.
+///
+/// # Errors
+/// [`ScratchError::KeyRefused`].
+pub fn check_key(key: &str) -> Result<(), ScratchError> {
+    let reason = match RelPath::parse(key.as_bytes()) {
+        Err(PathError::Empty) => "is empty",
+        Err(PathError::Nul) => "contains a NUL byte",
+        Err(PathError::Absolute) => "begins with `/`",
+        Err(PathError::Parent) => "contains `..`",
+        Err(PathError::EmptySegment) => "is `.` or contains an empty segment",
+        Err(PathError::TooLong | PathError::SegmentTooLong) => "is longer than 255 bytes",
+        Ok(path) if path.parent().is_some() => "contains `/`",
+        Ok(_) if key.starts_with('-') => "begins with `-`",
+        Ok(_) if key.chars().any(char::is_control) => "contains a control character",
+        Ok(_) => return Ok(()),
+    };
+    Err(ScratchError::KeyRefused {
+        key: escape(key.as_bytes()),
+        reason,
+    })
+}
+
+/// Refuses a set of outputs that cannot be synced as declared, before anything is launched.
+///
+/// Paths that differ in ASCII case only count as the same: the workspace may lie on a file
+/// system that does not tell them apart, and then one output would replace the other.
+///
+/// # Errors
+/// The first of: more than [`OUTPUTS_MAX`], a key that is no file name or stands twice, a
+/// destination that is refused and not granted, two destinations of which one is the other or a
+/// directory on its way.
+pub fn check_outputs(outputs: &[OutputFile]) -> Result<(), ScratchError> {
+    if OUTPUTS_MAX < outputs.len() {
+        return Err(ScratchError::TooManyFiles {
+            found: outputs.len(),
+            limit: OUTPUTS_MAX,
+        });
+    }
+    check_keys(outputs.iter().map(|output| output.key.as_str()))?;
+    for output in outputs {
+        if output.granted {
+            check_own_form(&output.path)?;
+        } else {
+            check_destination(&output.path)?;
+        }
+    }
+    // With the separator as the lowest byte, a path is followed by everything below it, so that
+    // only neighbours need comparing.
+    let mut sorted: Vec<(Vec<u8>, &OutputFile)> = outputs
+        .iter()
+        .map(|output| (ordered(&output.path), output))
+        .collect();
+    sorted.sort_by(|one, other| one.0.cmp(&other.0));
+    for pair in sorted.windows(2) {
+        let [(upper, first), (lower, second)] = pair else {
+            continue;
+        };
+        let below = lower
+            .strip_prefix(upper.as_slice())
+            .is_some_and(|rest| rest.is_empty() || rest[0] == 0);
+        if below {
+            return Err(ScratchError::OutputsOverlap {
+                first: escape(first.key.as_bytes()),
+                second: escape(second.key.as_bytes()),
+                path: first.path.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks each key, and that none stands twice.
+pub(super) fn check_keys<'key>(keys: impl Iterator<Item = &'key str>) -> Result<(), ScratchError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for key in keys {
+        check_key(key)?;
+        if !seen.insert(key) {
+            return Err(ScratchError::KeyTwice {
+                key: escape(key.as_bytes()),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn ordered(path: &RelPath) -> Vec<u8> {
+    path.as_bytes()
+        .iter()
+        .map(|byte| match byte {
+            b'/' => 0,
+            other => other.to_ascii_lowercase(),
+        })
+        .collect()
+}
+
+fn fold(segment: &[u8]) -> Vec<u8> {
+    let end = segment
+        .iter()
+        .rposition(|byte| !matches!(byte, b'.' | b' '))
+        .map_or(0, |last| last + 1);
+    segment[..end].to_ascii_lowercase()
+}
+
+fn refused(path: &RelPath, reason: Refusal) -> ScratchError {
+    ScratchError::DestinationRefused {
+        path: path.to_string(),
+        reason,
+    }
+}

@@ -1,0 +1,120 @@
+//! Directories that somebody else shaped: opened by descriptor, whatever their mode.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, StatxFlags};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+/// Bytes of one getdents64(2): some hundred names.
+const LISTING_BYTES: usize = 32 * 1_024;
+
+/// A name in a directory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: CString,
+    pub(super) kind: FileType,
+}
+
+/// Opens the directory `name` in `parent` for reading, never through a link.
+pub(super) fn open(parent: BorrowedFd<'_>, name: impl Arg) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(parent, name, READ, Mode::empty())
+}
+
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+/// As [`open`], but first gives its owner (us) the rights to list and to change it, by descriptor.
+///
+/// # Errors
+/// EXDEV where `name` is the place of another mount: what is mounted there is not ours.
+pub(super) fn open_with_rights(
+    parent: BorrowedFd<'_>,
+    name: impl Arg + Copy,
+) -> Result<OwnedFd, Errno> {
+    let opened = match open(parent, name) {
+        Err(Errno::ACCESS) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let seen = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            same_mount(parent, seen.as_fd())?;
+            // fchmod(2) refuses O_PATH descriptors; their name in /proc leads to that very
+            // directory, whatever has been renamed meanwhile.
+            let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
+            rustix::fs::chmodat(CWD, path.as_str(), Mode::RWXU, AtFlags::empty())?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::openat(CWD, path.as_str(), flags, Mode::empty())?
+        }
+        other => other?,
+    };
+    same_mount(parent, opened.as_fd())?;
+    let stat = rustix::fs::fstat(&opened)?;
+    if !Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {
+        match rustix::fs::fchmod(&opened, Mode::RWXU) {
+            // Not ours: what its mode forbids will fail by itself and be said there.
+            Ok(()) | Err(Errno::PERM | Errno::ROFS) => (),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(opened)
+}
+
+/// EXDEV unless both lie on the same mount.
+fn same_mount(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mount = |fd| {
+        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+        // Kernels before 5.8 do not know the mount; the device is what is left.
+        let known = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        Ok((
+            known.then_some(stat.stx_mnt_id),
+            stat.stx_dev_major,
+            stat.stx_dev_minor,
+        ))
+    };
+    if mount(one)? == mount(other)? {
+        return Ok(());
+    }
+    Err(Errno::XDEV)
+}
+
+/// Appends the next few names of `directory` to `found`; `false` where there are no more.
+pub(super) fn list_some(
+    directory: BorrowedFd<'_>,
+    found: &mut VecDeque<Entry>,
+) -> Result<bool, Errno> {
+    let mut space = Vec::<u8>::with_capacity(LISTING_BYTES);
+    let mut listing = RawDir::new(directory, space.spare_capacity_mut());
+    let mut any = false;
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        any = true;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            found.push_back(Entry {
+                name: name.to_owned(),
+                kind: entry.file_type(),
+            });
+        }
+        // Another step would call the kernel again; what it gave so far is enough.
+        if listing.is_buffer_empty() {
+            break;
+        }
+    }
+    Ok(any)
+}
+
+/// Whether there is nothing in `directory`.
+pub(super) fn is_empty(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut found = VecDeque::new();
+    while found.is_empty() && list_some(directory, &mut found)? {}
+    Ok(found.is_empty())
+}
+
+/// Which file it is, as long as it is open.
+pub(super) fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}

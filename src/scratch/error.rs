@@ -1,0 +1,372 @@
+//! Why a file was not staged, synced, kept or removed: a stable code, a message, what to do.
+
+use rustix::io::Errno;
+
+use crate::spec::path::PathError;
+use crate::spec::report::ErrorReport;
+
+/// Why this room could not do its part. Texts in it are escaped already.
+#[derive(Debug, thiserror::Error)]
+pub enum ScratchError {
+    /// A declared input cannot be staged; the run must not start.
+    #[error("input `{key}`: `{path}` in the workspace {cause}")]
+    Input {
+        /// Its key.
+        key: String,
+        /// Its path, relative to the workspace.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        cause: Unfit,
+    },
+    /// What the body left under the key of a declared output cannot be taken.
+    #[error("output `{key}` (for `{path}`): the file in the scratch directory {cause}")]
+    Output {
+        /// Its key, which is its name in the scratch directory.
+        key: String,
+        /// Its destination, relative to the workspace.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        cause: Unfit,
+    },
+    /// A declared output cannot be written to its destination.
+    #[error("output `{key}`: destination `{path}` in the workspace {cause}")]
+    Destination {
+        /// Its key.
+        key: String,
+        /// Its destination, relative to the workspace.
+        path: String,
+        /// What stands in the way.
+        #[source]
+        cause: Unwritable,
+    },
+    /// Nobody granted a destination that other programs execute later.
+    #[error("destination `{path}`: {reason}")]
+    DestinationRefused {
+        /// The destination, relative to the workspace.
+        path: String,
+        /// Which rule refuses it.
+        reason: Refusal,
+    },
+    /// Two outputs would overwrite each other.
+    #[error("outputs `{first}` and `{second}` both write to `{path}` or below it")]
+    OutputsOverlap {
+        /// Key of the one.
+        first: String,
+        /// Key of the other.
+        second: String,
+        /// The path that both need, relative to the workspace.
+        path: String,
+    },
+    /// A key is no file name.
+    #[error("key `{key}` {reason}; a key is one file name")]
+    KeyRefused {
+        /// The key, escaped.
+        key: String,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// Two files were declared under one key.
+    #[error("key `{key}` is declared twice")]
+    KeyTwice {
+        /// The key.
+        key: String,
+    },
+    /// More files than are accepted.
+    #[error("{found} files are declared, {limit} are accepted")]
+    TooManyFiles {
+        /// How many.
+        found: usize,
+        /// [`crate::scratch::FileLimits::files`].
+        limit: usize,
+    },
+    /// The workspace cannot be opened or locked.
+    #[error("workspace {path}: {call}: {errno}")]
+    WorkspaceUnusable {
+        /// As the caller named it.
+        path: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// Another run kept the lock of the workspace for too long.
+    #[error("workspace {path} is locked by another run that syncs; waited {waited_ms} ms")]
+    WorkspaceBusy {
+        /// As the caller named it.
+        path: String,
+        /// How long we waited, milliseconds.
+        waited_ms: u128,
+    },
+    /// The staged copy of an input cannot be written.
+    #[error("input `{key}`: {call} in the scratch directory: {errno}")]
+    ScratchUnwritable {
+        /// The key.
+        key: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// The kernel did not let us touch files as the body's user.
+    #[error("file ids of the body (setfsuid, setfsgid): {errno}")]
+    FileIds {
+        /// EPERM, most likely.
+        #[source]
+        errno: Errno,
+    },
+    /// A run id that cannot be part of a file name of ours.
+    #[error("run id `{found}` is not 1 to 64 lower-case letters and digits")]
+    RunIdRefused {
+        /// The id, escaped.
+        found: String,
+    },
+    /// A recorded name is not one that [`crate::scratch::sync`] makes.
+    #[error("`{path}` is no temporary file of ours: {reason}")]
+    TemporaryNotOurs {
+        /// The path, relative to the workspace.
+        path: String,
+        /// What gave it away.
+        reason: &'static str,
+    },
+    /// A temporary file of an earlier run cannot be removed.
+    #[error("temporary file `{path}`: {call}: {errno}")]
+    TemporaryStuck {
+        /// The path, relative to the workspace.
+        path: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// A directory tree cannot be kept or removed any further.
+    #[error("{call} `{object}`: {errno}")]
+    Tree {
+        /// The system call that failed.
+        call: &'static str,
+        /// What it was aimed at.
+        object: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+}
+
+/// What is wrong with a file that was to be copied. Reads on from the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// There is no such file.
+    #[error("does not exist")]
+    Missing,
+    /// The file itself is a symbolic link.
+    #[error("is a symbolic link; links are never followed")]
+    Link,
+    /// A directory on the way is a link, or the path leads out of the directory.
+    #[error("leads through a link or out of the directory ({0})")]
+    Escapes(#[source] Errno),
+    /// It is a directory, a FIFO, a socket, a device.
+    #[error("is {0}, not a regular file")]
+    NotRegular(&'static str),
+    /// The file has other names: what is written to one shows in the others.
+    #[error("has more than one hard link")]
+    HardLinked,
+    /// It cannot be opened or read.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[source] Errno),
+    /// Its mode does not even let its owner read it.
+    #[error("has mode {0:04o}: its owner cannot read it")]
+    ModeUnreadable(u32),
+    /// It is larger than one file may be.
+    #[error("has {bytes} bytes, {limit_bytes} are accepted for one file")]
+    TooLarge {
+        /// Its logical size.
+        bytes: u64,
+        /// [`crate::scratch::FileLimits::file_bytes`].
+        limit_bytes: u64,
+    },
+    /// All files together are larger than they may be.
+    #[error("has {bytes} bytes, and {left_bytes} of {limit_bytes} for all files are left")]
+    TotalTooLarge {
+        /// Its logical size.
+        bytes: u64,
+        /// What the files before it have left.
+        left_bytes: u64,
+        /// [`crate::scratch::FileLimits::total_bytes`].
+        limit_bytes: u64,
+    },
+    /// It grew, shrank or was replaced while it was copied.
+    #[error("{0} while it was being copied")]
+    Changed(&'static str),
+}
+
+/// What stands in the way of writing a destination. Reads on from the destination's name.
+#[derive(Debug, thiserror::Error)]
+pub enum Unwritable {
+    /// A directory has that name.
+    #[error("is a directory; a file does not replace it")]
+    Directory,
+    /// A directory on the way is a link, or the path leads out of the workspace.
+    #[error("leads through a link or out of the workspace ({0})")]
+    Escapes(#[source] Errno),
+    /// A parent directory that was just made is not the one that was found afterwards.
+    #[error("lies below a directory that was replaced while it was being made")]
+    Replaced,
+    /// The path of the temporary file beside it is too long.
+    #[error("leaves no room for a temporary name beside it: the path {0}")]
+    NameTooLong(#[source] PathError),
+    /// Every temporary name that was tried exists already.
+    #[error("has files beside it under every temporary name that was tried")]
+    NamesTaken,
+    /// The temporary name could not be recorded, so nothing was made.
+    #[error("was not touched: the temporary name could not be recorded: {0}")]
+    Journal(#[source] std::io::Error),
+    /// A system call failed; the old file is as it was.
+    #[error("cannot be written: {call}: {errno}{}", Left(.left_behind.as_ref()))]
+    Call {
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+        /// Why the temporary file could not be removed, where it could not.
+        left_behind: Option<Errno>,
+    },
+    /// The new file is in place, but the directory could not be written through to the disk.
+    #[error("has the new file, but fsync of its directory failed: {0}")]
+    NotDurable(#[source] Errno),
+}
+
+struct Left<'error>(Option<&'error Errno>);
+
+impl std::fmt::Display for Left<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.map_or(Ok(()), |errno| {
+            write!(formatter, "; the temporary file beside it stays: {errno}")
+        })
+    }
+}
+
+/// The rule by which a destination is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A directory whose files version control, an editor, a forge or ssh acts on.
+    #[error("files below such a directory are executed or obeyed later, outside the sandbox")]
+    ObeyedDirectory,
+    /// A file that shells read when they start or end.
+    #[error("shells execute a file of that name, outside the sandbox")]
+    ShellFile,
+    /// A name of the form that only the runner makes and removes.
+    #[error("names of the form .runner-….tmp belong to the runner")]
+    OwnTemporary,
+}
+
+impl ScratchError {
+    /// The stable code of the report.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Input { cause, .. } => match cause {
+                Unfit::Missing => "input_missing",
+                Unfit::Link | Unfit::Escapes(_) => "input_escapes",
+                Unfit::NotRegular(_) => "input_not_regular",
+                Unfit::HardLinked => "input_hard_linked",
+                Unfit::Unreadable(_) | Unfit::ModeUnreadable(_) => "input_unreadable",
+                Unfit::TooLarge { .. } | Unfit::TotalTooLarge { .. } => "input_too_large",
+                Unfit::Changed(_) => "input_changed",
+            },
+            Self::Output { cause, .. } => match cause {
+                Unfit::Missing => "output_missing",
+                Unfit::Link => "output_is_link",
+                Unfit::Escapes(_) => "output_escapes",
+                Unfit::NotRegular(_) => "output_not_regular",
+                Unfit::HardLinked => "output_hard_linked",
+                Unfit::Unreadable(_) | Unfit::ModeUnreadable(_) => "output_unreadable",
+                Unfit::TooLarge { .. } | Unfit::TotalTooLarge { .. } => "output_too_large",
+                Unfit::Changed(_) => "output_changed",
+            },
+            Self::Destination { cause, .. } => match cause {
+                Unwritable::Directory => "destination_is_directory",
+                Unwritable::Escapes(_) | Unwritable::Replaced => "destination_escapes",
+                Unwritable::Call {
+                    errno: Errno::NOSPC | Errno::DQUOT,
+                    ..
+                } => "destination_full",
+                Unwritable::NameTooLong(_) => "destination_name_too_long",
+                Unwritable::NotDurable(_) => "destination_not_durable",
+                Unwritable::NamesTaken | Unwritable::Journal(_) | Unwritable::Call { .. } => {
+                    "destination_unwritable"
+                }
+            },
+            Self::DestinationRefused { .. } => "destination_refused",
+            Self::OutputsOverlap { .. } => "outputs_overlap",
+            Self::KeyRefused { .. } => "key_refused",
+            Self::KeyTwice { .. } => "key_twice",
+            Self::TooManyFiles { .. } => "too_many_files",
+            Self::WorkspaceUnusable { .. } => "workspace_unusable",
+            Self::WorkspaceBusy { .. } => "workspace_busy",
+            Self::ScratchUnwritable {
+                errno: Errno::NOSPC | Errno::DQUOT,
+                ..
+            } => "scratch_full",
+            Self::ScratchUnwritable { .. } => "scratch_unwritable",
+            Self::FileIds { .. } => "file_ids_refused",
+            Self::RunIdRefused { .. } => "run_id_refused",
+            Self::TemporaryNotOurs { .. } => "temporary_not_ours",
+            Self::TemporaryStuck { .. } => "temporary_stuck",
+            Self::Tree { .. } => "tree_unusable",
+        }
+    }
+
+    /// What to do about it, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self.code() {
+            "input_missing" => "make the file, or correct the path; it is relative to --workspace",
+            "input_escapes" => "declare the file itself, inside the workspace, not a link to it",
+            "input_not_regular" | "output_not_regular" => "only regular files are copied",
+            "input_unreadable" => "give the user who starts the runner the right to read it",
+            "input_too_large" | "output_too_large" => {
+                "make the file smaller, or raise the size limits of the host policy"
+            }
+            "input_changed" => "start the run when nothing else writes the file",
+            "output_is_link" | "output_hard_linked" | "output_escapes" => {
+                "the body should write a regular file of its own under that name"
+            }
+            "output_unreadable" => "the body should leave the file readable by its owner",
+            "output_changed" => "nothing should write to the scratch directory after the outcome",
+            "destination_is_directory" => "choose the path of a file, or remove the directory",
+            "destination_escapes" => "replace the link on the way by a directory",
+            "destination_full" => "free space where the workspace lies",
+            "destination_name_too_long" => "choose a shorter path",
+            "destination_not_durable" => "look at the kernel log for an error of the disk",
+            "destination_unwritable" => {
+                "give the user who starts the runner the right to write there"
+            }
+            "destination_refused" => "grant it with --grant outputs, or choose another path",
+            "outputs_overlap" | "key_twice" => "give each output a path and a key of its own",
+            "key_refused" => {
+                "rename the key: one name, at most 255 bytes, no `/`, no control character, not beginning with `-`"
+            }
+            "too_many_files" => "declare fewer files; let the body pack them into one archive",
+            "workspace_unusable" => "give --workspace a directory that you may read",
+            "workspace_busy" => "wait until the other run has ended; its sync holds the lock",
+            "scratch_full" => "raise --disk, or stage smaller files",
+            "temporary_not_ours" | "temporary_stuck" => "look at the file and remove it by hand",
+            _ => return None,
+        })
+    }
+}
+
+impl From<&ScratchError> for ErrorReport {
+    fn from(error: &ScratchError) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            hint: error.hint().map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Keeping what a run left: a copy of a tree out of the scratch root, into a fresh directory.
+//!
+//! The tree may be 100,000 levels deep: no recursion, no paths, and only the innermost levels
+//! keep their descriptors. The way back up goes through `..`, compared with what was there on
+//! the way down.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::scratch::copy::write_all;
+use crate::scratch::directory;
+use crate::scratch::error::{ScratchError, Unfit};
+use crate::scratch::source::{HardLinks, open_regular};
+use crate::spec::path::escape;
+
+/// Levels that are open at once, on each side.
+const OPEN_LEVELS_MAX: usize = 64;
+/// How many of the things that were left out are named.
+const NAMED_MAX: usize = 32;
+const BUFFER_BYTES: usize = 256 * 1_024;
+
+/// What was kept.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Regular files that were copied.
+    pub files: u64,
+    /// Directories that were made, the top one included.
+    pub directories: u64,
+    /// Symbolic links that were made again, wherever they point.
+    pub links: u64,
+    /// Bytes that were written; holes are kept as holes and count nothing.
+    pub bytes: u64,
+    /// How many files, links and special files were left out.
+    pub left_out: u64,
+    /// The first few of those.
+    pub named: Vec<LeftOut>,
+}
+
+/// Something that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name in its directory, escaped.
+    pub name: String,
+    /// How many directories below the top it lies.
+    pub depth: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// Copies the tree at `from` to `into`, which is made with mode 0700 and must not exist.
+///
+/// Files become 0644 or 0755 and are the caller's; symbolic links are made again without being
+/// followed; FIFOs, sockets and devices are left out, and so is what cannot be read and what
+/// would bring the copied bytes above `bytes_max`. Holes stay holes. The source's directories
+/// may be given the rights to read them.
+///
+/// # Errors
+/// [`ScratchError::Tree`] where `into` cannot be made, a directory cannot be copied, or somebody
+/// moves directories meanwhile; what was kept so far stays.
+pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, ScratchError> {
+    let shown = escape(into.as_os_str().as_bytes());
+    let failed = |call| tree_error(call, &shown);
+    rustix::fs::mkdirat(CWD, into, Mode::RWXU).map_err(failed("mkdir"))?;
+    let sink = directory::open_with_rights(CWD, into).map_err(failed("open"))?;
+    let source = directory::open(from, c".").map_err(failed("open source of"))?;
+    let mut walk = Walk {
+        kept: Kept {
+            directories: 1,
+            ..Kept::default()
+        },
+        bytes_max,
+        buffer: vec![0; BUFFER_BYTES],
+        levels: Vec::new(),
+    };
+    walk.enter(source, sink).map_err(failed("copy to"))?;
+    walk.run()
+        .map_err(|stop| tree_error(stop.call, &stop.name)(stop.errno))?;
+    Ok(walk.kept)
+}
+
+struct Walk {
+    kept: Kept,
+    bytes_max: u64,
+    buffer: Vec<u8>,
+    levels: Vec<Level>,
+}
+
+/// One directory on the way down; `None` where its descriptor was closed to save it.
+struct Level {
+    source: Option<OwnedFd>,
+    sink: Option<OwnedFd>,
+    source_identity: (u64, u64),
+    sink_identity: (u64, u64),
+    directories: Vec<CString>,
+}
+
+struct Stop {
+    call: &'static str,
+    name: String,
+    errno: Errno,
+}
+
+impl Walk {
+    fn run(&mut self) -> Result<(), Stop> {
+        let stop = |call, name: &CString| {
+            let name = escape(name.to_bytes());
+            move |errno| Stop { call, name, errno }
+        };
+        while let Some(level) = self.levels.last_mut() {
+            let Some(name) = level.directories.pop() else {
+                self.leave().map_err(|errno| Stop {
+                    call: "return from",
+                    name: format!("level {}", self.levels.len()),
+                    errno,
+                })?;
+                continue;
+            };
+            let (Some(source), Some(sink)) = (&level.source, &level.sink) else {
+                return Err(stop("reopen", &name)(Errno::BADF));
+            };
+            let child = match directory::open_with_rights(source.as_fd(), name.as_c_str()) {
+                Ok(child) => child,
+                Err(errno) => {
+                    self.leave_out(&name, format!("the directory cannot be opened: {errno}"));
+                    continue;
+                }
+            };
+            rustix::fs::mkdirat(sink, &name, Mode::RWXU).map_err(stop("mkdirat", &name))?;
+            let copy = directory::open_with_rights(sink.as_fd(), name.as_c_str())
+                .map_err(stop("openat", &name))?;
+            self.kept.directories += 1;
+            self.enter(child, copy).map_err(stop("copy", &name))?;
+        }
+        Ok(())
+    }
+
+    /// Copies all but the directories of `source`, and remembers those for later.
+    fn enter(&mut self, source: OwnedFd, sink: OwnedFd) -> Result<(), Errno> {
+        let mut directories = Vec::new();
+        let mut found = VecDeque::new();
+        while directory::list_some(source.as_fd(), &mut found)? {
+            for entry in found.drain(..) {
+                if entry.kind == FileType::Directory
+                    || self.keep_entry(source.as_fd(), sink.as_fd(), &entry.name)
+                {
+                    directories.push(entry.name);
+                }
+            }
+        }
+        let level = Level {
+            source_identity: directory::identity(&rustix::fs::fstat(&source)?),
+            sink_identity: directory::identity(&rustix::fs::fstat(&sink)?),
+            source: Some(source),
+            sink: Some(sink),
+            directories,
+        };
+        self.levels.push(level);
+        if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS_MAX + 1) {
+            self.levels[far].source = None;
+            self.levels[far].sink = None;
+        }
+        Ok(())
+    }
+
+    /// Goes back to the directory above, opening it again where it was closed.
+    fn leave(&mut self) -> Result<(), Errno> {
+        let (Some(done), Some(above)) = (self.levels.pop(), self.levels.last_mut()) else {
+            return Ok(());
+        };
+        if above.source.is_none() {
+            above.source = Some(reopen(done.source, above.source_identity)?);
+        }
+        if above.sink.is_none() {
+            above.sink = Some(reopen(done.sink, above.sink_identity)?);
+        }
+        Ok(())
+    }
+
+    /// Copies one file or link; `true` where it turned out to be a directory.
+    fn keep_entry(&mut self, source: BorrowedFd<'_>, sink: BorrowedFd<'_>, name: &CString) -> bool {
+        match open_regular(source, name.to_bytes(), HardLinks::Accepted) {
+            Ok(opened) => match self.keep_file(&opened.descriptor, opened.mode, sink, name) {
+                Ok(()) => self.kept.files += 1,
+                Err(reason) => self.leave_out(name, reason),
+            },
+            Err(Unfit::Link) => match keep_link(source, sink, name) {
+                Ok(()) => self.kept.links += 1,
+                Err(errno) => self.leave_out(name, format!("the link cannot be made: {errno}")),
+            },
+            Err(Unfit::NotRegular("a directory")) => return true,
+            Err(unfit) => self.leave_out(name, unfit.to_string()),
+        }
+        false
+    }
+
+    fn keep_file(
+        &mut self,
+        source: &OwnedFd,
+        mode: Mode,
+        sink: BorrowedFd<'_>,
+        name: &CString,
+    ) -> Result<(), String> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let copy = rustix::fs::openat(sink, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| format!("the copy cannot be made: {errno}"))?;
+        let filled = self.copy_data(source, &copy).and_then(|()| {
+            rustix::fs::fchmod(&copy, mode).map_err(|errno| format!("fchmod: {errno}"))
+        });
+        let Err(reason) = filled else {
+            return Ok(());
+        };
+        match rustix::fs::unlinkat(sink, name, rustix::fs::AtFlags::empty()) {
+            Ok(()) => Err(reason),
+            Err(errno) => Err(format!("{reason}; part of it stays: {errno}")),
+        }
+    }
+
+    /// Copies the parts that hold data and leaves the holes between them.
+    fn copy_data(&mut self, source: &OwnedFd, copy: &OwnedFd) -> Result<(), String> {
+        let read = |errno: Errno| format!("cannot be read: {errno}");
+        let write = |errno: Errno| format!("the copy cannot be written: {errno}");
+        let size = rustix::fs::fstat(source).map_err(read)?.st_size;
+        let end = u64::try_from(size).map_err(|_negative| read(Errno::OVERFLOW))?;
+        rustix::fs::ftruncate(copy, end).map_err(write)?;
+        let mut at = 0;
+        while at < end {
+            let start = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                // Nothing but a hole up to the end.
+                Err(Errno::NXIO) => break,
+                Err(errno) => return Err(read(errno)),
+            };
+            let stop = rustix::fs::seek(source, SeekFrom::Hole(start))
+                .map_err(read)?
+                .min(end);
+            rustix::fs::seek(source, SeekFrom::Start(start)).map_err(read)?;
+            rustix::fs::seek(copy, SeekFrom::Start(start)).map_err(write)?;
+            let mut left = stop.saturating_sub(start);
+            if self.bytes_max - self.kept.bytes < left {
+                return Err(format!(
+                    "does not fit into the {} bytes that are kept at most",
+                    self.bytes_max
+                ));
+            }
+            self.kept.bytes += left;
+            while 0 < left {
+                let room =
+                    usize::try_from(left).map_or(BUFFER_BYTES, |left| left.min(BUFFER_BYTES));
+                let got = retry_on_intr(|| rustix::io::read(source, &mut self.buffer[..room]))
+                    .map_err(read)?;
+                if got == 0 {
+                    return Err("shrank while it was being copied".to_owned());
+                }
+                write_all(copy.as_fd(), &self.buffer[..got]).map_err(write)?;
+                left = left.saturating_sub(u64::try_from(got).unwrap_or(u64::MAX));
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, name: &CString, reason: String) {
+        self.kept.left_out += 1;
+        if self.kept.named.len() < NAMED_MAX {
+            self.kept.named.push(LeftOut {
+                name: escape(name.to_bytes()),
+                depth: self.levels.len(),
+                reason,
+            });
+        }
+    }
+}
+
+/// Opens the directory above `below`, if it is still the one that we came from.
+fn reopen(below: Option<OwnedFd>, identity: (u64, u64)) -> Result<OwnedFd, Errno> {
+    let below = below.ok_or(Errno::BADF)?;
+    let above = directory::open(below.as_fd(), c"..")?;
+    if directory::identity(&rustix::fs::fstat(&above)?) == identity {
+        return Ok(above);
+    }
+    // Somebody moved a directory while we were inside.
+    Err(Errno::STALE)
+}
+
+fn keep_link(source: BorrowedFd<'_>, sink: BorrowedFd<'_>, name: &CString) -> Result<(), Errno> {
+    let target = rustix::fs::readlinkat(source, name, Vec::new())?;
+    rustix::fs::symlinkat(&target, sink, name)
+}
+
+fn tree_error(call: &'static str, object: &str) -> impl FnOnce(Errno) -> ScratchError {
+    let object = object.to_owned();
+    move |errno| ScratchError::Tree {
+        call,
+        object,
+        errno,
+    }
+}

@@ -1,0 +1,172 @@
+//! Opening a file that somebody else named or made: beneath a directory, judged by descriptor.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::kernel::file::open_beneath;
+use crate::scratch::FileLimits;
+use crate::scratch::copy::{Buffer, CopyError, copy_hashed};
+use crate::scratch::error::Unfit;
+use crate::spec::digest::Digest;
+
+/// Whether a file may have other names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HardLinks {
+    /// It may: they cannot be told from a file of the workspace's own.
+    Accepted,
+    /// It may not: the body could have linked what it may not read otherwise.
+    Refused,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) descriptor: OwnedFd,
+    pub(super) bytes: u64,
+    /// 0755 where its owner may execute it, else 0644.
+    pub(super) mode: Mode,
+    stat: Stat,
+}
+
+/// What may still be copied in this call.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    file_bytes: u64,
+    total_bytes: u64,
+    left_bytes: u64,
+}
+
+/// Why a copy failed: the file it came from, or the place it went to.
+#[derive(Debug)]
+pub(super) enum Failed {
+    Source(Unfit),
+    Sink(Errno),
+}
+
+impl Allowance {
+    pub(super) fn new(limits: &FileLimits) -> Self {
+        Self {
+            file_bytes: limits.file_bytes,
+            total_bytes: limits.total_bytes,
+            left_bytes: limits.total_bytes,
+        }
+    }
+
+    /// Refuses a file that is too large, before a byte of it is read.
+    pub(super) fn check(&self, bytes: u64) -> Result<(), Unfit> {
+        if self.file_bytes < bytes {
+            return Err(Unfit::TooLarge {
+                bytes,
+                limit_bytes: self.file_bytes,
+            });
+        }
+        if self.left_bytes < bytes {
+            return Err(Unfit::TotalTooLarge {
+                bytes,
+                left_bytes: self.left_bytes,
+                limit_bytes: self.total_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn spend(&mut self, bytes: u64) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes);
+    }
+}
+
+/// Opens `path` beneath `directory` if it is a regular file, reached without any link.
+///
+/// Opened twice: first with `O_PATH`, which has no effect on what is opened, because merely
+/// opening a device can act (a tape rewinds, a watchdog starts) and a FIFO can block.
+pub(super) fn open_regular(
+    directory: BorrowedFd<'_>,
+    path: &[u8],
+    hard_links: HardLinks,
+) -> Result<Opened, Unfit> {
+    let look = OFlags::PATH | OFlags::NOFOLLOW;
+    let seen = open_beneath(directory, path, look, Mode::empty()).map_err(unopened)?;
+    let seen = rustix::fs::fstat(&seen).map_err(Unfit::Unreadable)?;
+    judge(&seen, hard_links)?;
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let descriptor = open_beneath(directory, path, read, Mode::empty()).map_err(unopened)?;
+    let stat = rustix::fs::fstat(&descriptor).map_err(Unfit::Unreadable)?;
+    judge(&stat, hard_links)?;
+    if (stat.st_dev, stat.st_ino) != (seen.st_dev, seen.st_ino) {
+        return Err(Unfit::Changed("was replaced"));
+    }
+    let executable = Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR);
+    Ok(Opened {
+        descriptor,
+        bytes: u64::try_from(stat.st_size)
+            .map_err(|_negative| Unfit::Unreadable(Errno::OVERFLOW))?,
+        mode: Mode::from_raw_mode(if executable { 0o755 } else { 0o644 }),
+        stat,
+    })
+}
+
+impl Opened {
+    /// Copies the whole file to `sink`; the digest is that of the bytes that were written.
+    pub(super) fn copy_to(
+        &self,
+        sink: BorrowedFd<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<Digest, Failed> {
+        let digest =
+            copy_hashed(self.descriptor.as_fd(), sink, self.bytes, buffer).map_err(|error| {
+                match error {
+                    CopyError::Read(errno) => Failed::Source(Unfit::Unreadable(errno)),
+                    CopyError::Write(errno) => Failed::Sink(errno),
+                    CopyError::Shrank => Failed::Source(Unfit::Changed("shrank")),
+                    CopyError::Grew => Failed::Source(Unfit::Changed("grew")),
+                }
+            })?;
+        // Bytes overwritten in place leave the size as it was: a torn copy shows in the time only.
+        let after = rustix::fs::fstat(&self.descriptor)
+            .map_err(|errno| Failed::Source(Unfit::Unreadable(errno)))?;
+        let moment = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+        if moment(&after) != moment(&self.stat) {
+            return Err(Failed::Source(Unfit::Changed("was written to")));
+        }
+        Ok(digest)
+    }
+}
+
+fn judge(stat: &Stat, hard_links: HardLinks) -> Result<(), Unfit> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => (),
+        FileType::Symlink => return Err(Unfit::Link),
+        other => return Err(Unfit::NotRegular(kind_name(other))),
+    }
+    if hard_links == HardLinks::Refused && stat.st_nlink != 1 {
+        return Err(Unfit::HardLinked);
+    }
+    if !Mode::from_raw_mode(stat.st_mode).contains(Mode::RUSR) && hard_links == HardLinks::Refused {
+        return Err(Unfit::ModeUnreadable(stat.st_mode & 0o7777));
+    }
+    Ok(())
+}
+
+fn unopened(errno: Errno) -> Unfit {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => Unfit::Missing,
+        Errno::LOOP | Errno::XDEV => Unfit::Escapes(errno),
+        Errno::NXIO => Unfit::NotRegular("a socket or a device"),
+        _ => Unfit::Unreadable(errno),
+    }
+}
+
+fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice => "a character device",
+        FileType::BlockDevice => "a block device",
+        FileType::Symlink => "a symbolic link",
+        FileType::RegularFile => "a regular file",
+        FileType::Unknown => "of an unknown kind",
+    }
+}

@@ -1,0 +1,115 @@
+//! Staging: copies each declared input from the workspace into the scratch directory.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::kernel::credentials::{AssumedFileIds, HostIds};
+use crate::scratch::FileLimits;
+use crate::scratch::copy::Buffer;
+use crate::scratch::destination::check_keys;
+use crate::scratch::error::{ScratchError, Unfit};
+use crate::scratch::source::{Allowance, Failed, HardLinks, open_regular};
+use crate::scratch::workspace::Workspace;
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::StagedReport;
+
+/// A declared input: `path` of the workspace becomes `<scratch>/<key>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputFile {
+    /// Its name in the scratch directory.
+    pub key: String,
+    /// Relative to the workspace.
+    pub path: RelPath,
+}
+
+/// Copies all `inputs` into `scratch`; the run must not start where this fails.
+///
+/// Always copies, never links or mounts: the body may change its own and never the original.
+/// The workspace is read with the caller's ids, `scratch` is written with those of `body`.
+/// Modes are 0644, or 0755 where the owner may execute. An input with other hard links is
+/// accepted: nothing tells which of its names is the right one. After an error the files that
+/// were staged before stay, in a scratch directory that is discarded as a whole.
+///
+/// # Errors
+/// The first input that cannot be staged, see [`ScratchError::code`].
+pub fn stage(
+    workspace: &Workspace,
+    inputs: &[InputFile],
+    scratch: BorrowedFd<'_>,
+    body: Option<HostIds>,
+    limits: &FileLimits,
+) -> Result<Vec<StagedReport>, ScratchError> {
+    if limits.files < inputs.len() {
+        return Err(ScratchError::TooManyFiles {
+            found: inputs.len(),
+            limit: limits.files,
+        });
+    }
+    check_keys(inputs.iter().map(|input| input.key.as_str()))?;
+    let mut allowance = Allowance::new(limits);
+    let mut buffer = Buffer::new();
+    inputs
+        .iter()
+        .map(|input| stage_one(workspace, input, scratch, body, &mut allowance, &mut buffer))
+        .collect()
+}
+
+fn stage_one(
+    workspace: &Workspace,
+    input: &InputFile,
+    scratch: BorrowedFd<'_>,
+    body: Option<HostIds>,
+    allowance: &mut Allowance,
+    buffer: &mut Buffer,
+) -> Result<StagedReport, ScratchError> {
+    let key = || escape(input.key.as_bytes());
+    let unfit = |cause: Unfit| ScratchError::Input {
+        key: key(),
+        path: input.path.to_string(),
+        cause,
+    };
+    let unwritable = |call| {
+        move |errno| ScratchError::ScratchUnwritable {
+            key: escape(input.key.as_bytes()),
+            call,
+            errno,
+        }
+    };
+    let source = open_regular(
+        workspace.as_fd(),
+        input.path.as_bytes(),
+        HardLinks::Accepted,
+    )
+    .map_err(unfit)?;
+    allowance.check(source.bytes).map_err(unfit)?;
+    let copy = {
+        let _as_body =
+            AssumedFileIds::assume(body).map_err(|errno| ScratchError::FileIds { errno })?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(
+            scratch,
+            input.key.as_bytes(),
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map_err(unwritable("openat"))?;
+        // Apart from open(2), whose mode the umask trims.
+        rustix::fs::fchmod(&made, source.mode).map_err(unwritable("fchmod"))?;
+        made
+    };
+    let digest = source
+        .copy_to(copy.as_fd(), buffer)
+        .map_err(|failed| match failed {
+            Failed::Source(cause) => unfit(cause),
+            Failed::Sink(errno) => unwritable("write")(errno),
+        })?;
+    allowance.spend(source.bytes);
+    Ok(StagedReport {
+        key: input.key.clone(),
+        path: input.path.to_string(),
+        sha256: digest,
+        bytes: source.bytes,
+    })
+}

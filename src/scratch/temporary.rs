@@ -1,0 +1,188 @@
+//! Temporary files beside a destination: their one form, their record, their removal.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::kernel::file::open_beneath;
+use crate::scratch::error::{ScratchError, Unwritable};
+use crate::scratch::workspace::Workspace;
+use crate::spec::path::{RelPath, escape};
+
+const PREFIX: &[u8] = b".runner-";
+const SUFFIX: &[u8] = b".tmp";
+const RUN_ID_BYTES_MAX: usize = 64;
+const NUMBER_DIGITS_MAX: usize = 10;
+
+/// The path of a temporary file, relative to the workspace: `<parents>/.runner-<run id>-<n>.tmp`.
+///
+/// The run id makes it hard to guess; the form makes it recognisable, so that a later start can
+/// remove what a SIGKILL left and can never be talked into removing anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemporaryName(RelPath);
+
+/// Where a sync has got to with one output. For tests that end the process at each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncStep {
+    /// The temporary file was made, empty.
+    Made,
+    /// It holds all bytes.
+    Copied,
+    /// Its owner and mode are set.
+    Owned,
+    /// Its bytes are on the disk.
+    FileSynced,
+    /// It has the name of the destination.
+    Renamed,
+    /// The name is on the disk.
+    DirectorySynced,
+}
+
+/// Remembers temporary names somewhere that outlives the process.
+pub trait Journal {
+    /// Called before a file of that name is made; only what was recorded is made.
+    ///
+    /// # Errors
+    /// The output is not written then.
+    fn record(&mut self, temporary: &TemporaryName) -> Result<(), std::io::Error>;
+
+    /// Called when no file of that name is there any more. A journal that cannot forget may keep
+    /// the name: removing what is not there is no error.
+    fn forget(&mut self, temporary: &TemporaryName);
+
+    /// Called after each step of each output.
+    fn reached(&mut self, _step: SyncStep) {}
+}
+
+impl TemporaryName {
+    /// The name number `number` of run `run_id` in the directory `parent` of the workspace.
+    pub(super) fn new(
+        parent: Option<&RelPath>,
+        run_id: &str,
+        number: u32,
+    ) -> Result<Self, Unwritable> {
+        let name = RelPath::parse(format!(".runner-{run_id}-{number}.tmp").as_bytes())
+            .map_err(Unwritable::NameTooLong)?;
+        match parent {
+            None => Ok(Self(name)),
+            Some(parent) => parent
+                .join(&name)
+                .map(Self)
+                .map_err(Unwritable::NameTooLong),
+        }
+    }
+
+    /// Takes a path back from a record.
+    ///
+    /// # Errors
+    /// [`ScratchError::TemporaryNotOurs`] where the last segment does not have our form.
+    pub fn parse(path: RelPath) -> Result<Self, ScratchError> {
+        if has_our_form(path.file_name()) {
+            return Ok(Self(path));
+        }
+        Err(ScratchError::TemporaryNotOurs {
+            path: path.to_string(),
+            reason: "its name does not have the form .runner-<run id>-<number>.tmp",
+        })
+    }
+
+    /// The path, relative to the workspace.
+    #[must_use]
+    pub fn path(&self) -> &RelPath {
+        &self.0
+    }
+}
+
+/// Refuses run ids that would make a name of another form.
+pub(super) fn check_run_id(run_id: &str) -> Result<(), ScratchError> {
+    if is_run_id(run_id.as_bytes()) {
+        return Ok(());
+    }
+    Err(ScratchError::RunIdRefused {
+        found: escape(run_id.as_bytes()),
+    })
+}
+
+pub(super) fn has_our_form(name: &[u8]) -> bool {
+    let parts = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix(SUFFIX))
+        .and_then(|middle| {
+            let cut = middle.iter().position(|byte| *byte == b'-')?;
+            Some((&middle[..cut], &middle[cut + 1..]))
+        });
+    parts.is_some_and(|(run_id, number)| {
+        is_run_id(run_id)
+            && (1..=NUMBER_DIGITS_MAX).contains(&number.len())
+            && number.iter().all(u8::is_ascii_digit)
+    })
+}
+
+fn is_run_id(bytes: &[u8]) -> bool {
+    (1..=RUN_ID_BYTES_MAX).contains(&bytes.len())
+        && bytes
+            .iter()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z'))
+}
+
+/// Removes a temporary file that a killed run left; `false` where there was none.
+///
+/// Only a regular file with one name, of our form, reached without a link, is removed: the
+/// record may be old, and others can write in the workspace.
+///
+/// # Errors
+/// [`ScratchError::WorkspaceUnusable`], [`ScratchError::TemporaryNotOurs`] where something else
+/// has that name, [`ScratchError::TemporaryStuck`] with the errno of the call that failed.
+pub fn remove_temporary(
+    workspace_directory: &Path,
+    temporary: &TemporaryName,
+) -> Result<bool, ScratchError> {
+    let workspace = match Workspace::open(workspace_directory) {
+        Err(ScratchError::WorkspaceUnusable {
+            errno: Errno::NOENT,
+            ..
+        }) => return Ok(false),
+        other => other?,
+    };
+    let path = temporary.path();
+    let stuck = |call| {
+        move |errno| ScratchError::TemporaryStuck {
+            path: path.to_string(),
+            call,
+            errno,
+        }
+    };
+    let not_ours = |reason| ScratchError::TemporaryNotOurs {
+        path: path.to_string(),
+        reason,
+    };
+    let opened = path.parent().map(|parent| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        open_beneath(workspace.as_fd(), parent.as_bytes(), flags, Mode::empty())
+    });
+    let parent = match opened.transpose() {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        Err(Errno::LOOP | Errno::XDEV) => {
+            return Err(not_ours("its directory has become a link"));
+        }
+        other => other.map_err(stuck("openat2"))?,
+    };
+    let here = parent.as_ref().map_or(workspace.as_fd(), |fd| fd.as_fd());
+    let name = path.file_name();
+    let stat = match rustix::fs::statat(here, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(false),
+        other => other.map_err(stuck("fstatat"))?,
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(not_ours("it is no regular file"));
+    }
+    if stat.st_nlink != 1 {
+        return Err(not_ours("it has more than one hard link"));
+    }
+    match rustix::fs::unlinkat(here, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(false),
+        other => other.map(|()| true).map_err(stuck("unlinkat")),
+    }
+}

@@ -1,0 +1,145 @@
+//! The workspace: opened once, so that whatever is renamed later, we stay where we were.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::kernel::credentials::HostIds;
+use crate::scratch::error::ScratchError;
+use crate::spec::path::escape;
+
+/// How long to sleep between two tries to take the lock.
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// The host directory that inputs come from and outputs go back to, open.
+#[derive(Debug)]
+pub struct Workspace {
+    directory: OwnedFd,
+    shown: String,
+    /// To whom outputs are given; `None` where they stay with the caller.
+    owner: Option<HostIds>,
+}
+
+impl Workspace {
+    /// Opens the directory at `path`, which is the caller's own word: links in it are followed.
+    ///
+    /// # Errors
+    /// [`ScratchError::WorkspaceUnusable`] with the errno of open(2), fstat(2), or of reading
+    /// `/proc/self/uid_map`.
+    pub fn open(path: &Path) -> Result<Self, ScratchError> {
+        let shown = escape(path.as_os_str().as_bytes());
+        let failed = |call| {
+            let path = shown.clone();
+            move |errno| ScratchError::WorkspaceUnusable { path, call, errno }
+        };
+        // Not O_PATH: flock(2) and fsync(2) need a descriptor that is really open.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
+        let stat = rustix::fs::fstat(&directory).map_err(failed("fstat"))?;
+        let owner = gives_files_away().map_err(failed("/proc/self/uid_map"))?;
+        Ok(Self {
+            directory,
+            owner: owner.then_some(HostIds {
+                uid: stat.st_uid,
+                gid: stat.st_gid,
+            }),
+            shown,
+        })
+    }
+
+    /// The open directory.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// The path as the caller named it, escaped: for messages only.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// To whom outputs and new directories are given: the owner of the workspace where we are
+    /// root, nobody else where we are not.
+    #[must_use]
+    pub fn owner(&self) -> Option<HostIds> {
+        self.owner
+    }
+
+    /// Holds the lock of the workspace until the guard is dropped.
+    ///
+    /// flock(2) on the directory itself: nothing is left behind, and the kernel lets go when a
+    /// holder is killed. Anyone who may read the directory can hold it, hence the deadline.
+    pub(super) fn lock(&self, wait: Duration) -> Result<WorkspaceLock, ScratchError> {
+        let failed = |call| {
+            move |errno| ScratchError::WorkspaceUnusable {
+                path: self.shown.clone(),
+                call,
+                errno,
+            }
+        };
+        // An open description of its own: the lock belongs to that, and two syncs of one
+        // process through the same `Workspace` must exclude each other too.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())
+            .map_err(failed("open"))?;
+        let start = Instant::now();
+        loop {
+            match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(WorkspaceLock { _held: held }),
+                Err(Errno::INTR) => (),
+                Err(Errno::WOULDBLOCK) if start.elapsed() < wait => std::thread::sleep(LOCK_POLL),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(ScratchError::WorkspaceBusy {
+                        path: self.shown.clone(),
+                        waited_ms: start.elapsed().as_millis(),
+                    });
+                }
+                Err(errno) => return Err(failed("flock")(errno)),
+            }
+        }
+    }
+}
+
+/// The lock of a workspace, held until it is dropped.
+#[derive(Debug)]
+pub(super) struct WorkspaceLock {
+    _held: OwnedFd,
+}
+
+/// Whether we are root and can give files to somebody else. Root of a user namespace that maps
+/// a single id cannot: for chown(2) nobody else exists there.
+fn gives_files_away() -> Result<bool, Errno> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(false);
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map")
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(1 < mapped_ids(&map))
+}
+
+fn mapped_ids(map: &str) -> u64 {
+    map.lines()
+        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_of_one_id_is_told_from_a_map_of_many() {
+        assert_eq!(mapped_ids("         0       1000          1\n"), 1);
+        assert_eq!(
+            mapped_ids("         0          0 4294967295\n"),
+            4_294_967_295
+        );
+        assert_eq!(mapped_ids("0 1000 1\n1 100000 65536\n"), 65_537);
+    }
+}

@@ -4,4 +4,6 @@
 pub mod cgroup;
 pub mod credentials;
 pub mod file;
+pub mod lock;
+pub mod proc;
 pub mod seccomp;

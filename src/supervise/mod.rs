@@ -1,2 +1,4 @@
 //! The run from launch to outcome: watch, capture, terminate, judge.
 #![forbid(unsafe_code)]
+
+pub mod without_cgroup;

@@ -4,3 +4,4 @@
 pub mod judge;
 pub mod streams;
 pub mod watch;
+pub mod without_cgroup;

@@ -1,0 +1,110 @@
+//! Claims that the kernel drops by itself: flock(2) and byte-range locks of an open file description.
+//!
+//! Both belong to the open file description: a descriptor inherited over fork carries the claim
+//! on, and it ends when the last such descriptor is closed, whoever died first and however.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// Takes the whole file, waiting for whoever has it.
+///
+/// # Errors
+/// flock(2) except for EINTR, which is tried again.
+pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::flock(file, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => (),
+            other => return other,
+        }
+    }
+}
+
+/// Takes the whole file if nobody has it; `false`: somebody has it.
+///
+/// # Errors
+/// flock(2) except for EWOULDBLOCK.
+pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Takes the byte at `offset` for the open file description of `file` (F_OFD_SETLK, fcntl(2),
+/// Linux 3.15), which must be open for writing; `false`: another description has it.
+///
+/// Two claims through the same description do not exclude each other.
+///
+/// # Errors
+/// fcntl(2) except for EAGAIN and EACCES; EOVERFLOW for an offset beyond `off_t`.
+pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> {
+    let range = libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK).map_err(|_wide| Errno::INVAL)?,
+        l_whence: i16::try_from(libc::SEEK_SET).map_err(|_wide| Errno::INVAL)?,
+        l_start: libc::off_t::try_from(offset).map_err(|_wide| Errno::OVERFLOW)?,
+        l_len: 1,
+        // Must be 0 for the OFD commands, else EINVAL.
+        l_pid: 0,
+    };
+    // SAFETY: F_OFD_SETLK reads one `struct flock` through a pointer that is valid for the call;
+    // the descriptor is borrowed and stays open.
+    let outcome = unsafe {
+        libc::fcntl(
+            file.as_fd().as_raw_fd(),
+            libc::F_OFD_SETLK,
+            std::ptr::from_ref(&range),
+        )
+    };
+    if outcome == 0 {
+        return Ok(true);
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        Some(number) => Err(Errno::from_raw_os_error(number)),
+        None => Err(Errno::IO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(path: &std::path::Path) -> std::fs::File {
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .expect("opened")
+    }
+
+    #[test]
+    fn a_byte_is_claimed_once_and_free_again_when_its_last_holder_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("uids");
+        let (first, second) = (opened(&path), opened(&path));
+        assert_eq!(try_claim_byte(first.as_fd(), 70_000), Ok(true));
+        assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(false));
+        assert_eq!(try_claim_byte(second.as_fd(), 70_001), Ok(true));
+        let inherited = first.try_clone().expect("a second descriptor");
+        drop(first);
+        assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(false));
+        drop(inherited);
+        assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(true));
+    }
+
+    #[test]
+    fn a_file_is_claimed_once_and_free_again_when_its_last_holder_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("record");
+        let (first, second) = (opened(&path), opened(&path));
+        claim_file(first.as_fd()).expect("claimed");
+        assert_eq!(try_claim_file(second.as_fd()), Ok(false));
+        drop(first);
+        assert_eq!(try_claim_file(second.as_fd()), Ok(true));
+    }
+}

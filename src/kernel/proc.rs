@@ -1,0 +1,153 @@
+//! Files of /proc/PID, read beneath an open /proc: proc_pid_stat(5), proc_pid_statm(5),
+//! proc_pid_smaps(5), proc_pid_status(5).
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// What /proc/PID/stat says that limits are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// CPU time of the process and of all descendants that were waited for, clock ticks.
+    pub cpu_ticks: u64,
+    /// Its threads.
+    pub threads: u64,
+}
+
+/// The ids of all processes that this /proc lists.
+///
+/// # Errors
+/// openat(2), getdents64(2).
+pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+    let mut ids = Vec::new();
+    for entry in rustix::fs::Dir::read_from(proc)? {
+        let entry = entry?;
+        let id = entry.file_name().to_str().ok();
+        ids.extend(id.and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(ids)
+}
+
+/// CPU time and threads; `None`: the process is gone.
+///
+/// # Errors
+/// openat(2), read(2); EPROTO where the file is not what proc(5) says.
+pub fn stat(proc: BorrowedFd<'_>, id: u32) -> Result<Option<Stat>, Errno> {
+    parsed(read(proc, id, c"stat")?, parse_stat)
+}
+
+/// Resident pages, shared ones included; `None`: the process is gone.
+///
+/// # Errors
+/// As [`stat`].
+pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
+    parsed(read(proc, id, c"statm")?, |text| {
+        text.split_ascii_whitespace().nth(1)?.parse().ok()
+    })
+}
+
+/// Proportional share of memory in bytes: what is mapped by n processes counts one n-th for each.
+/// Linux 4.14; `None`: the process is gone.
+///
+/// # Errors
+/// As [`stat`]; EACCES or EPERM where its memory is closed to us (ptrace(2) decides).
+pub fn proportional_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
+    let text = match read(proc, id, c"smaps_rollup") {
+        // A zombie, or a process whose memory is gone already, has nothing to roll up.
+        Ok(Some(text)) if text.is_empty() => return Ok(Some(0)),
+        other => other?,
+    };
+    parsed(text, |text| kilobytes(text, "Pss:"))
+}
+
+/// Resident anonymous and shared memory in bytes, files on a disk left out. Linux 4.5; `None`:
+/// the process is gone.
+///
+/// # Errors
+/// As [`stat`].
+pub fn unbacked_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
+    // A zombie has neither line.
+    parsed(read(proc, id, c"status")?, |text| {
+        let anonymous = kilobytes(text, "RssAnon:").unwrap_or(0);
+        anonymous.checked_add(kilobytes(text, "RssShmem:").unwrap_or(0))
+    })
+}
+
+fn parsed<T>(text: Option<String>, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Errno> {
+    match text {
+        Some(text) => parse(&text).map(Some).ok_or(Errno::PROTO),
+        None => Ok(None),
+    }
+}
+
+fn read(proc: BorrowedFd<'_>, id: u32, file: &CStr) -> Result<Option<String>, Errno> {
+    let gone = |errno| matches!(errno, Errno::NOENT | Errno::SRCH);
+    let path = format!("{id}/{}", file.to_string_lossy());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = match rustix::fs::openat(proc, path, flags, Mode::empty()) {
+        Ok(opened) => opened,
+        Err(errno) if gone(errno) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut text = Vec::new();
+    let mut chunk = [0_u8; 4096];
+    loop {
+        match rustix::io::read(&opened, &mut chunk) {
+            Ok(0) => break,
+            Ok(count) => text.extend_from_slice(&chunk[..count]),
+            Err(Errno::INTR) => (),
+            Err(errno) if gone(errno) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// The second field is the name the process gave itself: it may hold spaces and brackets, so that
+/// only the last `)` ends it.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, after_name) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    // The first of them is field 3, `state`; times are fields 14 to 17, threads field 20.
+    let mut cpu_ticks: u64 = 0;
+    for field in fields.get(11..15)? {
+        // The children's times are signed in the file.
+        cpu_ticks = cpu_ticks.saturating_add(u64::try_from(field.parse::<i64>().ok()?).ok()?);
+    }
+    Some(Stat {
+        cpu_ticks,
+        threads: fields.get(17)?.parse().ok()?,
+    })
+}
+
+fn kilobytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let number: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    number.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_cannot_forge_its_times_by_its_name() {
+        let text =
+            "7 (a) R 0 0 0 (b) S 1 7 7 0 -1 4194560 9 0 0 0 11 22 33 44 20 0 5 0 100 1 2 3\n";
+        let expected = Stat {
+            cpu_ticks: 110,
+            threads: 5,
+        };
+        assert_eq!(parse_stat(text), Some(expected));
+        assert_eq!(parse_stat("7 (a) R 1"), None);
+    }
+
+    #[test]
+    fn a_key_is_found_at_the_beginning_of_a_line_only() {
+        let text = "head\nSwapPss: 9 kB\nPss:      3 kB\nPss_Anon: 1 kB\n";
+        assert_eq!(kilobytes(text, "Pss:"), Some(3 * 1024));
+        assert_eq!(kilobytes(text, "Rss:"), None);
+    }
+}

@@ -1,0 +1,254 @@
+//! Where the hierarchies are mounted and which groups this process is in: pure, from two texts of /proc.
+
+use std::collections::BTreeMap;
+
+/// A controller that a limit or a counter of ours needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Controller {
+    /// Memory limit, peak, out-of-memory kills.
+    Memory,
+    /// Number of processes and threads.
+    Pids,
+    /// Share of the processors.
+    Cpu,
+    /// CPU time used. Version 2 counts it in every group, without a controller.
+    Cpuacct,
+}
+
+impl Controller {
+    /// All of them, in the order in which groups are made.
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Pids, Self::Cpu, Self::Cpuacct];
+    /// Those that version 2 has.
+    pub const OF_V2: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
+
+    /// The kernel's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+            Self::Cpuacct => "cpuacct",
+        }
+    }
+}
+
+/// One mounted hierarchy as this process stands in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    /// Where its top is visible.
+    pub(super) mount_point: String,
+    /// The directory of the group that this process is in, or why it is not visible.
+    pub(super) own: Result<String, String>,
+}
+
+impl Hierarchy {
+    /// The group beneath which runs are made: the one that `named` says, else our own.
+    pub(super) fn parent(&self, named: Option<&str>) -> Result<String, String> {
+        match named {
+            Some(named) => join(&self.mount_point, named),
+            None => self.own.clone(),
+        }
+    }
+}
+
+/// All mounted hierarchies that matter here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Version 1, by controller; controllers that are mounted together share one place.
+    pub(super) v1: BTreeMap<Controller, Hierarchy>,
+    /// Version 1's freezer.
+    pub(super) freezer: Option<Hierarchy>,
+    /// The version 2 tree.
+    pub(super) unified: Option<Hierarchy>,
+}
+
+struct Mount {
+    root: String,
+    mount_point: String,
+    version_2: bool,
+    controllers: Vec<String>,
+}
+
+/// Reads /proc/self/cgroup (cgroups(7)) and /proc/self/mountinfo (proc_pid_mountinfo(5)).
+pub(super) fn read(own: &str, mounts: &str) -> Layout {
+    let mounts: Vec<Mount> = mounts.lines().filter_map(mount).collect();
+    let mut layout = Layout::default();
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(number), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        if number == "0" && controllers.is_empty() {
+            layout.unified = hierarchy(path, mounts.iter().filter(|mount| mount.version_2));
+            continue;
+        }
+        for name in controllers.split(',') {
+            let of_this = mounts
+                .iter()
+                .filter(|mount| mount.controllers.iter().any(|known| known == name));
+            let found = hierarchy(path, of_this);
+            if name == "freezer" {
+                layout.freezer = found;
+            } else if let Some(controller) = Controller::ALL.iter().find(|c| c.name() == name)
+                && let Some(found) = found
+            {
+                layout.v1.insert(*controller, found);
+            }
+        }
+    }
+    layout
+}
+
+/// Picks the mount that shows our own group; if none does, the first one, with the reason.
+fn hierarchy<'mount>(path: &str, mounts: impl Iterator<Item = &'mount Mount>) -> Option<Hierarchy> {
+    let mut fallback = None;
+    for mount in mounts {
+        let own = beneath(path, &mount.root)
+            .and_then(|rest| join(&mount.mount_point, rest).ok())
+            .ok_or_else(|| {
+                format!(
+                    "our own group {path} is not visible below {}, which shows {}",
+                    mount.mount_point, mount.root
+                )
+            });
+        let found = Hierarchy {
+            mount_point: mount.mount_point.clone(),
+            own,
+        };
+        if found.own.is_ok() {
+            return Some(found);
+        }
+        fallback.get_or_insert(found);
+    }
+    fallback
+}
+
+/// What remains of `path` below `root`. A group outside our cgroup namespace begins with `/..`.
+fn beneath<'path>(path: &'path str, root: &str) -> Option<&'path str> {
+    if path.split('/').any(|segment| segment == "..") {
+        return None;
+    }
+    if root == "/" {
+        return Some(path);
+    }
+    path.strip_prefix(root)
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn join(mount_point: &str, path: &str) -> Result<String, String> {
+    if path
+        .split('/')
+        .any(|segment| segment == "." || segment == "..")
+    {
+        return Err(format!(
+            "{path} is no path of a group: it contains `.` or `..`"
+        ));
+    }
+    let rest = path.trim_matches('/');
+    Ok(match rest {
+        "" => mount_point.to_owned(),
+        rest => format!("{}/{rest}", mount_point.trim_end_matches('/')),
+    })
+}
+
+fn mount(line: &str) -> Option<Mount> {
+    let (about_mount, about_filesystem) = line.split_once(" - ")?;
+    let mut fields = about_mount.split(' ').skip(3);
+    let (root, mount_point) = (fields.next()?, fields.next()?);
+    let mut fields = about_filesystem.split(' ');
+    let (kind, _source, options) = (fields.next()?, fields.next()?, fields.next()?);
+    if kind != "cgroup" && kind != "cgroup2" {
+        return None;
+    }
+    let version_2 = kind == "cgroup2";
+    Some(Mount {
+        root: unescape(root),
+        mount_point: unescape(mount_point),
+        version_2,
+        controllers: match version_2 {
+            true => Vec::new(),
+            false => options.split(',').map(str::to_owned).collect(),
+        },
+    })
+}
+
+/// Undoes the `\040` of mountinfo.
+fn unescape(field: &str) -> String {
+    let mut text = String::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((before, after)) = rest.split_once('\\') {
+        text.push_str(before);
+        let number = after
+            .get(..3)
+            .and_then(|octal| u8::from_str_radix(octal, 8).ok())
+            .filter(u8::is_ascii);
+        match number {
+            Some(number) => {
+                text.push(char::from(number));
+                rest = &after[3..];
+            }
+            None => {
+                text.push('\\');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_shows_a_part_of_the_tree_shows_our_group_at_the_shortened_path() {
+        let layout = read(
+            "4:memory:/docker/abc/inner\n",
+            "1 2 0:1 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+        );
+        let memory = &layout.v1[&Controller::Memory];
+        assert_eq!(memory.own, Ok("/sys/fs/cgroup/memory/inner".to_owned()));
+        assert_eq!(
+            memory.parent(Some("/named")),
+            Ok("/sys/fs/cgroup/memory/named".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_group_outside_of_what_is_mounted_is_not_invented() {
+        for own in ["4:memory:/../other\n", "4:memory:/docker/abcd\n"] {
+            let layout = read(own, "1 2 0:1 /docker/abc /m rw - cgroup cgroup rw,memory\n");
+            assert!(layout.v1[&Controller::Memory].own.is_err(), "{own}");
+        }
+    }
+
+    #[test]
+    fn the_mount_that_shows_our_group_is_preferred() {
+        let layout = read(
+            "0::/a/b\n",
+            "1 2 0:1 /c /first rw - cgroup2 cgroup2 rw\n1 2 0:1 / /second rw shared:3 - cgroup2 cgroup2 rw\n",
+        );
+        let own = layout.unified.expect("mounted").own;
+        assert_eq!(own, Ok("/second/a/b".to_owned()));
+    }
+
+    #[test]
+    fn controllers_mounted_together_share_a_place_and_a_named_hierarchy_is_not_a_controller() {
+        let layout = read(
+            "9:name=memory:/\n3:cpu,cpuacct:/x\n",
+            "1 2 0:1 / /c\\040d rw - cgroup cgroup rw,cpu,cpuacct\n1 2 0:2 / /n rw - cgroup cgroup rw,name=memory\n",
+        );
+        assert_eq!(layout.v1.len(), 2);
+        assert_eq!(layout.v1[&Controller::Cpu], layout.v1[&Controller::Cpuacct]);
+        assert_eq!(layout.v1[&Controller::Cpu].own, Ok("/c d/x".to_owned()));
+    }
+
+    #[test]
+    fn a_named_parent_cannot_climb() {
+        assert!(join("/sys/fs/cgroup", "/a/../..").is_err());
+    }
+}

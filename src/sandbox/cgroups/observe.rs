@@ -1,0 +1,118 @@
+//! The facts for [`super::choose`]: two texts of /proc, and one look at each group in question.
+
+use std::io::ErrorKind;
+
+use rustix::io::Errno;
+
+use crate::kernel::cgroup::{Group, may_write};
+use crate::kernel::file::CallError;
+
+use super::choose::{GroupFacts, HostCgroups, groups_to_probe};
+use super::{CgroupError, Controller};
+
+/// Looks at this host as far as [`super::choose`] and [`super::should_reexec`] want it.
+///
+/// # Errors
+/// [`CgroupError::Observe`] where /proc/self cannot be read. What is merely missing is a fact.
+pub fn observe(
+    parent_named: Option<&str>,
+    in_delegated_scope: bool,
+) -> Result<HostCgroups, CgroupError> {
+    let own = read_or_empty("/proc/self/cgroup")?;
+    let mounts = read_or_empty("/proc/self/mountinfo")?;
+    let groups = groups_to_probe(parent_named, &own, &mounts)
+        .into_iter()
+        .map(|path| {
+            let facts = look_at(&path);
+            (path, facts)
+        })
+        .collect();
+    let uid = rustix::process::geteuid();
+    Ok(HostCgroups {
+        own,
+        mounts,
+        groups,
+        is_root: uid.is_root(),
+        system_manager: exists("/run/systemd/private"),
+        user_manager: exists(&format!("/run/user/{}/systemd/private", uid.as_raw())),
+        in_delegated_scope,
+    })
+}
+
+fn look_at(path: &str) -> GroupFacts {
+    let group = match Group::open(path) {
+        Ok(group) => group,
+        Err(error) => return unusable(error.to_string()),
+    };
+    if let Err(errno) = may_write(path) {
+        return unusable(format!("{path} is not ours to write: {errno}"));
+    }
+    let mut facts = GroupFacts {
+        may_move_processes: may_write(&format!("{path}/cgroup.procs")).is_ok(),
+        ..GroupFacts::default()
+    };
+    let read = |file| group.read(file).map(Option::unwrap_or_default);
+    facts.controllers = match read("cgroup.controllers") {
+        Ok(controllers) => controllers,
+        Err(error) => return unusable(error.to_string()),
+    };
+    let useful = facts
+        .controllers
+        .split_ascii_whitespace()
+        .any(|name| Controller::OF_V2.iter().any(|known| known.name() == name));
+    if !useful {
+        return facts;
+    }
+    match (
+        read("cgroup.subtree_control"),
+        group.read("cgroup.type"),
+        group.processes(),
+    ) {
+        (Ok(enabled), Ok(kind), Ok(processes)) => {
+            let own = rustix::process::getpid().as_raw_nonzero().get();
+            facts.enabled = enabled;
+            facts.top_of_tree = kind.is_none();
+            facts.holds_this_process = processes.contains(&own);
+            facts.other_processes = processes.iter().filter(|pid| **pid != own).count();
+        }
+        (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
+            return unusable(error.to_string());
+        }
+    }
+    facts.marked_delegated = ["trusted.delegate", "user.delegate"]
+        .into_iter()
+        .any(|name| is_marked(&group, name));
+    facts
+}
+
+fn unusable(why: String) -> GroupFacts {
+    GroupFacts {
+        unwritable: Some(why),
+        ..GroupFacts::default()
+    }
+}
+
+fn is_marked(group: &Group, name: &str) -> bool {
+    let mut value = [0_u8; 8];
+    match rustix::fs::fgetxattr(group.directory(), name, &mut value) {
+        Ok(length) => value.get(..length) == Some(b"1"),
+        Err(_unmarked) => false,
+    }
+}
+
+fn exists(path: &str) -> bool {
+    std::path::Path::new(path).exists()
+}
+
+fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        // A kernel without cgroups has no such file.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(CgroupError::Observe(CallError::new(
+            "read",
+            path,
+            Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        ))),
+    }
+}

@@ -1,0 +1,561 @@
+//! The groups of one run: a guard that makes them, limits them, kills what is in them, removes them.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::kernel::cgroup::{self, Group};
+use crate::kernel::file::CallError;
+use crate::spec::path::escape;
+
+use super::coverage::{self, AxisCoverage};
+use super::{
+    Backend, CgroupError, CgroupLimits, Controller, Unified, V1Parent, group_name, group_path,
+};
+
+/// How long an emptying group is waited for before it is reported as left.
+const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
+/// The same for a guard that nobody closed.
+const DROP_PATIENCE: Duration = Duration::from_millis(500);
+/// How often a group without `cgroup.kill` is swept before it is given up.
+const KILL_SWEEPS_MAX: usize = 200;
+
+/// The groups of one run. [`RunCgroup::close`] it; dropped, it kills and removes as far as it can
+/// and tells nobody, and what is left then stands in the run's record.
+#[derive(Debug)]
+pub struct RunCgroup {
+    run_id: String,
+    mechanism: &'static str,
+    planned: Vec<String>,
+    /// In the order of making; removed in reverse.
+    made: Vec<String>,
+    unified: Option<Group>,
+    /// The version 2 group has the controllers, not only the kill switch.
+    unified_limits: bool,
+    freezer: Option<Group>,
+    v1_parents: Vec<V1Parent>,
+    v1: Vec<(Vec<Controller>, Group)>,
+    missing: Vec<(Controller, String)>,
+    swap_unlimited: Option<String>,
+}
+
+impl Backend {
+    /// Makes what must be there before the child is cloned: the group of the version 2 tree.
+    ///
+    /// In a version 2 tree this first moves the supervisor into a leaf and enables controllers,
+    /// where that is needed. A controller that is refused becomes a gap in
+    /// [`RunCgroup::coverage`]. [`Backend::None`] gives a run without groups.
+    ///
+    /// # Errors
+    /// [`CgroupError::MoveToLeaf`], [`CgroupError::Make`].
+    pub fn create(&self, run_id: &str) -> Result<RunCgroup, CgroupError> {
+        let mut run = RunCgroup {
+            run_id: run_id.to_owned(),
+            mechanism: "none",
+            planned: self.planned_paths(run_id),
+            made: Vec::new(),
+            unified: None,
+            unified_limits: false,
+            freezer: None,
+            v1_parents: Vec::new(),
+            v1: Vec::new(),
+            missing: Vec::new(),
+            swap_unlimited: None,
+        };
+        match self {
+            Self::V2(unified) => {
+                run.mechanism = "cgroup-v2";
+                run.missing = unified.missing.clone();
+                run.missing.extend(hand_out(unified)?);
+                run.unified = Some(run.make(&unified.parent)?);
+                run.unified_limits = true;
+            }
+            Self::V1(hybrid) => {
+                run.mechanism = "cgroup-v1";
+                run.missing = hybrid.missing.clone();
+                run.v1_parents = hybrid.parents.clone();
+                if let Some(parent) = &hybrid.unified {
+                    run.unified = Some(run.make(parent)?);
+                }
+                if let Some(parent) = &hybrid.freezer {
+                    run.freezer = Some(run.make(parent)?);
+                }
+            }
+            Self::None { reason } => {
+                run.missing = Controller::ALL
+                    .into_iter()
+                    .map(|controller| (controller, reason.clone()))
+                    .collect();
+            }
+        }
+        Ok(run)
+    }
+}
+
+/// Enables the controllers, one write each: in a combined write one refusal fails all.
+/// Returns those that were refused.
+fn hand_out(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError> {
+    if unified.to_enable.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parent = &unified.parent;
+    if unified.move_to_leaf {
+        let leaf = group_path(parent, "supervisor");
+        let moved = match cgroup::make(&leaf) {
+            Err(error) if error.errno != Errno::EXIST => Err(error),
+            _ => Group::open(&leaf).and_then(|group| group.join()),
+        };
+        moved.map_err(|source| CgroupError::MoveToLeaf {
+            parent: parent.clone(),
+            leaf,
+            source,
+        })?;
+    }
+    let group = Group::open(parent).map_err(|source| CgroupError::Make {
+        group: parent.clone(),
+        source,
+    })?;
+    let mut refused = Vec::new();
+    for controller in &unified.to_enable {
+        let enable = format!("+{}", controller.name());
+        if let Err(error) = group.write("cgroup.subtree_control", &enable) {
+            refused.push((*controller, error.to_string()));
+        }
+    }
+    Ok(refused)
+}
+
+impl RunCgroup {
+    /// The directory for `CLONE_INTO_CGROUP`; `None` where there is no version 2 group.
+    #[must_use]
+    pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
+        self.unified.as_ref().map(Group::directory)
+    }
+
+    /// Sets the limits, making the version 1 groups first. To be called after clone, so that it
+    /// runs beside the child's own work.
+    ///
+    /// Returns the opened `tasks` files of version 1. The child writes `0` to each, in any order,
+    /// before it unshares its cgroup namespace.
+    ///
+    /// # Errors
+    /// [`CgroupError::Make`], [`CgroupError::Limit`], [`CgroupError::WayIn`].
+    pub fn apply(&mut self, limits: &CgroupLimits) -> Result<Vec<OwnedFd>, CgroupError> {
+        if self.unified_limits {
+            self.limit_v2(limits)?;
+            return Ok(Vec::new());
+        }
+        for parent in std::mem::take(&mut self.v1_parents) {
+            // Without a limit the group would count nothing that anybody reads.
+            if parent.controllers == [Controller::Cpu] && limits.cpu_millis.is_none() {
+                continue;
+            }
+            let group = self.make(&parent.path)?;
+            for controller in &parent.controllers {
+                match controller {
+                    Controller::Memory => self.limit_memory_v1(&group, limits.memory_bytes)?,
+                    Controller::Pids => set(&group, "pids.max", limits.processes)?,
+                    Controller::Cpu => limit_cpu_v1(&group, &parent.path, limits.cpu_millis)?,
+                    Controller::Cpuacct => (),
+                }
+            }
+            self.v1.push((parent.controllers, group));
+        }
+        let groups = self.v1.iter().map(|(_, group)| group);
+        groups
+            .chain(&self.freezer)
+            .map(|group| {
+                group.open_tasks().map_err(|source| CgroupError::WayIn {
+                    group: group.path().to_owned(),
+                    source,
+                })
+            })
+            .collect()
+    }
+
+    /// Every directory that this run may have; the same as [`Backend::planned_paths`].
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        self.planned.clone()
+    }
+
+    /// How strongly each limit holds, after what [`Backend::create`] and [`RunCgroup::apply`] met.
+    #[must_use]
+    pub fn coverage(&self) -> Vec<AxisCoverage> {
+        coverage::of(
+            self.mechanism,
+            &self.missing,
+            self.swap_unlimited.as_deref(),
+        )
+    }
+
+    /// Sends SIGKILL to everything in the run's groups. It may still be dying on return.
+    ///
+    /// `cgroup.kill` where there is one (Linux 5.14); else forks are refused (`pids.max`), the
+    /// group is frozen where it can be, and all that is listed is killed until nothing is.
+    ///
+    /// # Errors
+    /// [`CgroupError::Kill`].
+    pub fn kill(&self) -> Result<(), CgroupError> {
+        let failed = |group: &Group| {
+            let group = group.path().to_owned();
+            move |source| CgroupError::Kill { group, source }
+        };
+        if let Some(group) = &self.unified {
+            match group.kill_all() {
+                Ok(()) => return Ok(()),
+                Err(error) if error.errno == Errno::NOENT => (),
+                Err(error) => return Err(failed(group)(error)),
+            }
+        }
+        if let Some((group, _)) = self.with(Controller::Pids) {
+            group.write("pids.max", "0").map_err(failed(group))?;
+        }
+        // A group that has everything; of version 1's any, since the body is in all or in none.
+        let Some(group) = self
+            .unified
+            .as_ref()
+            .or(self.freezer.as_ref())
+            .or_else(|| self.v1.first().map(|(_, group)| group))
+        else {
+            return Ok(());
+        };
+        sweep(group).map_err(failed(group))
+    }
+
+    /// Waits until nothing lives in the groups, so that the counters stand still.
+    ///
+    /// # Errors
+    /// [`CgroupError::StillPopulated`] after `patience`; [`CgroupError::Count`].
+    pub fn wait_until_empty(&self, patience: Duration) -> Result<(), CgroupError> {
+        let started = Instant::now();
+        let groups = self.unified.iter().chain(&self.freezer);
+        for group in groups.chain(self.v1.iter().map(|(_, group)| group)) {
+            let mut pause = Duration::from_micros(100);
+            while group.is_populated().map_err(CgroupError::Count)? {
+                let left = patience.saturating_sub(started.elapsed());
+                if left.is_zero() {
+                    return Err(CgroupError::StillPopulated {
+                        group: group.path().to_owned(),
+                        processes: group.processes().map_err(CgroupError::Count)?.len(),
+                        waited_ms: started.elapsed().as_millis(),
+                    });
+                }
+                group
+                    .wait_for_change(pause.min(left))
+                    .map_err(CgroupError::Count)?;
+                pause = (pause * 2).min(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the groups, last made first, waiting for what is still dying in them.
+    ///
+    /// # Errors
+    /// [`CgroupError::Remove`] with all that is left; a later start finds it in the run's record.
+    pub fn close(mut self) -> Result<(), CgroupError> {
+        self.remove_all(REMOVE_PATIENCE)
+    }
+
+    /// The version 2 group.
+    pub(super) fn unified(&self) -> Option<&Group> {
+        self.unified.as_ref()
+    }
+
+    /// The version 1 group that has `controller`.
+    pub(super) fn v1_group(&self, controller: Controller) -> Option<&Group> {
+        self.v1
+            .iter()
+            .find(|(controllers, _)| controllers.contains(&controller))
+            .map(|(_, group)| group)
+    }
+
+    /// The group that has `controller`, and whether it is a version 2 one.
+    pub(super) fn with(&self, controller: Controller) -> Option<(&Group, bool)> {
+        if self.missing.iter().any(|(absent, _)| *absent == controller) {
+            return None;
+        }
+        match self.unified_limits {
+            true => self.unified.as_ref().map(|group| (group, true)),
+            false => self.v1_group(controller).map(|group| (group, false)),
+        }
+    }
+
+    fn make(&mut self, parent: &str) -> Result<Group, CgroupError> {
+        let path = group_path(parent, &self.run_id);
+        let made = cgroup::make(&path).and_then(|()| {
+            self.made.push(path.clone());
+            Group::open(&path)
+        });
+        made.map_err(|source| CgroupError::Make {
+            group: path,
+            source,
+        })
+    }
+
+    fn limit_v2(&mut self, limits: &CgroupLimits) -> Result<(), CgroupError> {
+        if let Some((group, _)) = self.with(Controller::Memory) {
+            set(group, "memory.max", limits.memory_bytes)?;
+            if limits.memory_bytes.is_some() {
+                // All or nothing: a body that lost one process to the limit has no sane state.
+                set(group, "memory.oom.group", Some(1))?;
+                let swap = set_if_present(group, "memory.swap.max", 0)?;
+                self.note_swap(swap);
+            }
+        }
+        if let Some((group, _)) = self.with(Controller::Pids) {
+            set(group, "pids.max", limits.processes)?;
+        }
+        if let Some((group, _)) = self.with(Controller::Cpu)
+            && let Some(millis) = limits.cpu_millis
+        {
+            let (quota_us, period_us) = quota(millis);
+            write(group, "cpu.max", format!("{quota_us} {period_us}"))?;
+        }
+        Ok(())
+    }
+
+    fn limit_memory_v1(&mut self, group: &Group, limit: Option<u64>) -> Result<(), CgroupError> {
+        let Some(bytes) = limit else {
+            return Ok(());
+        };
+        set(group, "memory.limit_in_bytes", Some(bytes))?;
+        // Only after the limit: memory and swap together may not be less than memory (EINVAL).
+        let swap = set_if_present(group, "memory.memsw.limit_in_bytes", bytes)?;
+        self.note_swap(swap);
+        // Version 1 does not count socket buffers as memory until they have a limit of their own.
+        set_if_present(group, "memory.kmem.tcp.limit_in_bytes", bytes)?;
+        Ok(())
+    }
+
+    fn note_swap(&mut self, limited: bool) {
+        // The first line is the heading.
+        let host_swaps =
+            || std::fs::read_to_string("/proc/swaps").map_or(true, |text| 1 < text.lines().count());
+        if !limited && host_swaps() {
+            self.swap_unlimited =
+                Some("this kernel does not count swap, and the host has some".to_owned());
+        }
+    }
+
+    fn remove_all(&mut self, patience: Duration) -> Result<(), CgroupError> {
+        let deadline = Instant::now() + patience;
+        let mut left = Vec::new();
+        let mut first: Option<CallError> = None;
+        for path in std::mem::take(&mut self.made).into_iter().rev() {
+            if let Err(error) = remove_when_empty(&path, deadline) {
+                left.push(path);
+                first.get_or_insert(error);
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some(source) => Err(CgroupError::Remove {
+                groups: left,
+                source,
+            }),
+        }
+    }
+}
+
+impl Drop for RunCgroup {
+    fn drop(&mut self) {
+        if self.made.is_empty() {
+            return;
+        }
+        // Nobody is left to be told. What fails here stays in the run's record, and a later start
+        // kills and removes it.
+        if self.kill().is_ok() && self.remove_all(DROP_PATIENCE).is_ok() {
+            self.made.clear();
+        }
+    }
+}
+
+/// Kills and removes a group that a dead run recorded. One that is not there is no error.
+///
+/// # Errors
+/// [`CgroupError::NotOurs`] unless the last component of `path` is the name of this run's group;
+/// [`CgroupError::Kill`], [`CgroupError::Remove`].
+pub fn remove_leftover(run_id: &str, path: &str) -> Result<(), CgroupError> {
+    let is_ours = path.starts_with('/')
+        && !path.split('/').any(|segment| segment == "..")
+        && path
+            .rsplit_once('/')
+            .is_some_and(|(_, name)| name == group_name(run_id));
+    if !is_ours {
+        return Err(CgroupError::NotOurs {
+            path: escape(path.as_bytes()),
+            run_id: run_id.to_owned(),
+        });
+    }
+    let kill = |source| CgroupError::Kill {
+        group: path.to_owned(),
+        source,
+    };
+    let group = match Group::open(path) {
+        Ok(group) => group,
+        Err(error) if error.errno == Errno::NOENT => return Ok(()),
+        Err(error) => return Err(kill(error)),
+    };
+    match group.kill_all() {
+        Ok(()) => (),
+        Err(error) if error.errno == Errno::NOENT => sweep(&group).map_err(kill)?,
+        Err(error) => return Err(kill(error)),
+    }
+    remove_when_empty(path, Instant::now() + REMOVE_PATIENCE).map_err(|source| {
+        CgroupError::Remove {
+            groups: vec![path.to_owned()],
+            source,
+        }
+    })
+}
+
+/// Kills what is listed until nothing is, frozen meanwhile where the group can be.
+fn sweep(group: &Group) -> Result<(), CallError> {
+    let mut pause = Duration::from_micros(50);
+    for _ in 0..KILL_SWEEPS_MAX {
+        let frozen = freeze(group)?;
+        let listed = group.kill_listed();
+        if let Some((file, thaw)) = frozen {
+            // A frozen process of version 1 ignores SIGKILL until it is thawed.
+            group.write(file, thaw)?;
+        }
+        if listed? == 0 {
+            return Ok(());
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+    Err(CallError::new(
+        "kill",
+        format!("{}: it refills faster than it is killed", group.path()),
+        Errno::BUSY,
+    ))
+}
+
+/// Freezes; returns how to thaw. `None`: this group has no freezer.
+fn freeze(group: &Group) -> Result<Option<(&'static str, &'static str)>, CallError> {
+    for (file, freeze, thaw) in [
+        ("cgroup.freeze", "1", "0"),
+        ("freezer.state", "FROZEN", "THAWED"),
+    ] {
+        match group.write(file, freeze) {
+            Ok(()) => return Ok(Some((file, thaw))),
+            Err(error) if error.errno == Errno::NOENT => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn remove_when_empty(path: &str, deadline: Instant) -> Result<(), CallError> {
+    let mut pause = Duration::from_micros(100);
+    loop {
+        match cgroup::remove(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.errno == Errno::NOENT => return Ok(()),
+            Err(error) if error.errno == Errno::BUSY && Instant::now() < deadline => (),
+            Err(error) => return Err(error),
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn write(group: &Group, file: &'static str, value: String) -> Result<(), CgroupError> {
+    group
+        .write(file, &value)
+        .map_err(|source| CgroupError::Limit {
+            group: group.path().to_owned(),
+            file,
+            value,
+            source,
+        })
+}
+
+fn set(group: &Group, file: &'static str, value: Option<u64>) -> Result<(), CgroupError> {
+    match value {
+        Some(value) => write(group, file, value.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// `false`: this kernel has no such file.
+fn set_if_present(group: &Group, file: &'static str, value: u64) -> Result<bool, CgroupError> {
+    match set(group, file, Some(value)) {
+        Ok(()) => Ok(true),
+        Err(CgroupError::Limit { source, .. }) if source.errno == Errno::NOENT => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Quota and period in microseconds. The kernel takes no quota below 1 ms and no period above 1 s.
+fn quota(cpu_millis: u64) -> (u64, u64) {
+    match cpu_millis {
+        0..10 => (cpu_millis.max(1) * 1_000, 1_000_000),
+        _ => (cpu_millis.saturating_mul(100), 100_000),
+    }
+}
+
+fn limit_cpu_v1(group: &Group, parent: &str, limit: Option<u64>) -> Result<(), CgroupError> {
+    let Some(millis) = limit else {
+        return Ok(());
+    };
+    let (quota_us, period_us) = quota(millis);
+    set(group, "cpu.cfs_period_us", Some(period_us))?;
+    match set(group, "cpu.cfs_quota_us", Some(quota_us)) {
+        // Version 1 refuses a share above that of a group further up, which then holds anyway.
+        Err(CgroupError::Limit { source, .. })
+            if source.errno == Errno::INVAL && tighter_above(parent, millis) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn tighter_above(parent: &str, cpu_millis: u64) -> bool {
+    let mut here = Some(parent);
+    while let Some(Ok(group)) = here.map(Group::open) {
+        let quota_us = group.read_number("cpu.cfs_quota_us");
+        let period_us = group.read_number("cpu.cfs_period_us");
+        if let (Ok(Some(quota_us)), Ok(Some(period_us))) = (quota_us, period_us)
+            && u128::from(quota_us) * 1_000 < u128::from(cpu_millis) * u128::from(period_us)
+        {
+            return true;
+        }
+        here = here
+            .and_then(|path| path.rsplit_once('/'))
+            .map(|(above, _)| above);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_share_is_stretched_over_a_longer_period() {
+        assert_eq!(quota(1500), (150_000, 100_000));
+        assert_eq!(quota(10), (1_000, 100_000));
+        assert_eq!(quota(5), (5_000, 1_000_000));
+        assert_eq!(quota(0), (1_000, 1_000_000));
+    }
+
+    #[test]
+    fn a_recorded_path_that_is_not_this_run_s_group_is_left_alone() {
+        for path in [
+            "/sys/fs/cgroup/memory",
+            "/sys/fs/cgroup/memory/runner-other",
+            "/sys/fs/cgroup/../x/runner-abc",
+            "runner-abc",
+            "/sys/fs/cgroup/runner-abc/",
+        ] {
+            let error = remove_leftover("abc", path).expect_err(path);
+            assert!(matches!(error, CgroupError::NotOurs { .. }), "{path}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The record of one run: what it is about to make, one JSON line each.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+
+use rustix::fs::AtFlags;
+use serde::{Deserialize, Serialize};
+
+use super::{RegistryError, failed, io};
+
+/// Something of a run that outlives its supervisor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// The directory of a cgroup, absolute.
+    Cgroup(String),
+    /// A file or directory of ours at a place of the host's.
+    Temporary {
+        /// Where it lies, absolute.
+        directory: PathBuf,
+        /// Its name there, one component.
+        name: OsString,
+    },
+}
+
+/// The record of a live run. Dropped without [`RunRecord::finish`] it stays behind, and a later
+/// start removes what it names.
+#[derive(Debug)]
+pub struct RunRecord {
+    run_id: String,
+    path: PathBuf,
+    runs: OwnedFd,
+    file: File,
+    length: u64,
+}
+
+impl RunRecord {
+    pub(super) fn new(run_id: String, path: PathBuf, runs: OwnedFd, file: File) -> Self {
+        Self {
+            run_id,
+            path,
+            runs,
+            file,
+            length: 0,
+        }
+    }
+
+    /// Writes down what is about to be made. Only when this has returned it may be made.
+    ///
+    /// # Errors
+    /// [`RegistryError::Call`], [`RegistryError::Encode`]; then nothing was written down.
+    pub fn record(&mut self, entry: &Entry) -> Result<(), RegistryError> {
+        self.append(std::slice::from_ref(entry), |entry| Line::from(entry))
+    }
+
+    /// Writes down several things at once, in the order in which they will be made.
+    ///
+    /// # Errors
+    /// As [`RunRecord::record`].
+    pub fn record_all(&mut self, entries: &[Entry]) -> Result<(), RegistryError> {
+        self.append(entries, |entry| Line::from(entry))
+    }
+
+    /// Takes back what was removed, or became the caller's to keep.
+    ///
+    /// # Errors
+    /// As [`RunRecord::record`].
+    pub fn forget(&mut self, entry: &Entry) -> Result<(), RegistryError> {
+        self.append(std::slice::from_ref(entry), |entry| {
+            Line::Forget(Box::new(Line::from(entry)))
+        })
+    }
+
+    /// The claim. The sandbox's init keeps it open until it dies; the body must not have it.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Removes the record, while it is still claimed.
+    ///
+    /// # Errors
+    /// [`RegistryError::Call`]; the record then stays, and a later start looks through it.
+    pub fn finish(self) -> Result<(), RegistryError> {
+        rustix::fs::unlinkat(&self.runs, &self.run_id, AtFlags::empty()).map_err(|errno| {
+            failed(
+                &self.path,
+                "remove a record",
+                &self.run_id,
+                "unlinkat",
+                errno,
+            )
+        })
+    }
+
+    fn append(&mut self, entries: &[Entry], line: fn(&Entry) -> Line) -> Result<(), RegistryError> {
+        let mut text = Vec::new();
+        for entry in entries {
+            serde_json::to_writer(&mut text, &line(entry)).map_err(|source| {
+                RegistryError::Encode {
+                    run_id: self.run_id.clone(),
+                    source,
+                }
+            })?;
+            text.push(b'\n');
+        }
+        let run_id = &self.run_id;
+        let fault = |call, error: &std::io::Error| {
+            failed(&self.path, "write a record", run_id, call, io(error))
+        };
+        if let Err(error) = self.file.write_all(&text) {
+            // Half a line would make the next one unreadable.
+            self.file
+                .set_len(self.length)
+                .map_err(|error| fault("ftruncate", &error))?;
+            return Err(fault("write", &error));
+        }
+        let written = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        self.length = self.length.saturating_add(written);
+        Ok(())
+    }
+}
+
+/// What a record still names, in the order of making, and what is wrong with it if anything is.
+///
+/// A last line without its end was torn by a crash: what it names was not made yet.
+pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<RegistryError>) {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut failure = None;
+    let complete = text
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(&text[..0], |end| &text[..end]);
+    let lines = complete.split(|byte| *byte == b'\n').enumerate();
+    for (index, line) in lines.filter(|(_, line)| !line.is_empty()) {
+        match serde_json::from_slice::<Line>(line) {
+            Ok(Line::Forget(forgotten)) => {
+                let forgotten = forgotten.entry();
+                entries.retain(|entry| Some(entry) != forgotten.as_ref());
+            }
+            Ok(line) => entries.extend(line.entry()),
+            Err(source) => {
+                failure.get_or_insert(RegistryError::Malformed {
+                    run_id: run_id.to_owned(),
+                    line: index + 1,
+                    source,
+                });
+            }
+        }
+    }
+    (entries, failure)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Cgroup(String),
+    Temporary { directory: Name, name: Name },
+    Forget(Box<Line>),
+}
+
+impl Line {
+    fn entry(self) -> Option<Entry> {
+        match self {
+            Self::Cgroup(path) => Some(Entry::Cgroup(path)),
+            Self::Temporary { directory, name } => Some(Entry::Temporary {
+                directory: PathBuf::from(directory.into_os_string()),
+                name: name.into_os_string(),
+            }),
+            Self::Forget(_) => None,
+        }
+    }
+}
+
+impl From<&Entry> for Line {
+    fn from(entry: &Entry) -> Self {
+        match entry {
+            Entry::Cgroup(path) => Self::Cgroup(path.clone()),
+            Entry::Temporary { directory, name } => Self::Temporary {
+                directory: Name::from(directory.as_os_str()),
+                name: Name::from(name.as_os_str()),
+            },
+        }
+    }
+}
+
+/// A name as text where it is text, else its bytes: JSON has no other way to carry them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Name {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Name {
+    fn into_os_string(self) -> OsString {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Bytes(bytes) => OsString::from_vec(bytes),
+        }
+    }
+}
+
+impl From<&OsStr> for Name {
+    fn from(name: &OsStr) -> Self {
+        match name.to_str() {
+            Some(text) => Self::Text(text.to_owned()),
+            None => Self::Bytes(name.as_bytes().to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &[u8]) -> Entry {
+        Entry::Temporary {
+            directory: "/work".into(),
+            name: OsString::from_vec(name.to_vec()),
+        }
+    }
+
+    fn written(lines: &[Line]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line).expect("written");
+            text.push(b'\n');
+        }
+        text
+    }
+
+    #[test]
+    fn names_that_are_not_text_come_back_as_they_were() {
+        let entries = [
+            Entry::Cgroup("/sys/fs/cgroup/runner-a".to_owned()),
+            temporary(b"out\xff\n.tmp"),
+            temporary(b"line\nbreak"),
+        ];
+        let lines: Vec<Line> = entries.iter().map(|entry| Line::from(entry)).collect();
+        let (read, failure) = remaining("a", &written(&lines));
+        assert_eq!(read, entries);
+        assert!(failure.is_none());
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_removed() {
+        let kept = temporary(b"kept");
+        let lines = [
+            Line::from(&temporary(b"gone")),
+            Line::from(&kept),
+            Line::Forget(Box::new(Line::from(&temporary(b"gone")))),
+        ];
+        let (read, failure) = remaining("a", &written(&lines));
+        assert_eq!(read, [kept]);
+        assert!(failure.is_none());
+    }
+
+    #[test]
+    fn a_line_torn_at_any_byte_loses_only_itself() {
+        let first = written(&[Line::from(&temporary(b"first"))]);
+        let both = written(&[
+            Line::from(&temporary(b"first")),
+            Line::from(&temporary(b"second")),
+        ]);
+        for length in first.len()..both.len() {
+            let (read, failure) = remaining("a", &both[..length]);
+            assert_eq!(read, [temporary(b"first")], "torn at {length}");
+            assert!(failure.is_none(), "torn at {length}");
+        }
+        assert_eq!(remaining("a", &both).0.len(), 2);
+        assert!(remaining("a", b"").0.is_empty());
+    }
+
+    #[test]
+    fn a_whole_line_that_nobody_wrote_is_reported_and_hides_no_other() {
+        let mut text = b"{\"cgroup\":7}\n".to_vec();
+        text.extend(written(&[Line::from(&temporary(b"x"))]));
+        let (read, failure) = remaining("a", &text);
+        assert_eq!(read, [temporary(b"x")]);
+        assert!(matches!(
+            failure,
+            Some(RegistryError::Malformed { line: 1, .. })
+        ));
+    }
+}

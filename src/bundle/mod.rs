@@ -1,2 +1,23 @@
 //! Archives: from hostile bytes to a tree under an open directory, and back.
 #![forbid(unsafe_code)]
+
+pub mod canonical;
+mod entries;
+pub mod error;
+pub mod gzip;
+pub mod links;
+pub mod open;
+pub mod pack;
+pub mod pax;
+pub mod tar_header;
+mod target;
+pub mod tree;
+mod tree_writer;
+pub mod unpack;
+
+pub use canonical::write_canonical;
+pub use error::{EntryRefusal, UnpackError};
+pub use open::{OpenedArchive, open_archive};
+pub use pack::{unpack_directory, unpack_directory_as};
+pub use tree::{Entry, Tree};
+pub use unpack::{UnpackLimits, Unpacked, unpack};

@@ -1,0 +1,575 @@
+//! The entries of a tar, one after the other, each checked before anything is made of it.
+
+use std::io::Read;
+
+use crate::bundle::error::{EntryRefusal, UnpackError, shown};
+use crate::bundle::gzip::{GzipReader, looks_like};
+use crate::bundle::links::check_target;
+use crate::bundle::pax::PaxRecords;
+use crate::bundle::tar_header::{BLOCK_BYTES, Format, Header, OCTAL_SIZE_MAX};
+use crate::spec::digest::Digest;
+use crate::spec::path::{PATH_BYTES_MAX, PathError, RelPath};
+
+/// Most segments of a path; npm's deepest trees have some fifty.
+pub(crate) const SEGMENTS_MAX: usize = 128;
+/// Longest pax header, in bytes; extended attributes, which are ignored, may be long.
+const PAX_BYTES_MAX: u64 = 1024 * 1024;
+/// Longest GNU long name, in bytes, with the NUL byte that ends it.
+const LONG_NAME_BYTES_MAX: u64 = PATH_BYTES_MAX as u64 + 1;
+/// Most zeros after the end of the tar, in bytes: the largest record that tar(1) commonly writes.
+const PADDING_BYTES_MAX: u64 = 1024 * 1024;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// What an archive may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryLimits {
+    /// Entries, whether they are kept or not.
+    pub(crate) entries: u64,
+    /// Bytes of all files, also of those that a later entry replaces.
+    pub(crate) file_bytes: u64,
+    /// Bytes of all headers.
+    pub(crate) header_bytes: u64,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Position among the headers of the archive, from 1.
+    pub(crate) index: u64,
+    /// The name as written.
+    pub(crate) name: Vec<u8>,
+    /// Where it goes; `None` is the bundle's own directory.
+    pub(crate) path: Option<RelPath>,
+    pub(crate) kind: MemberKind,
+}
+
+/// What a [`Member`] is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MemberKind {
+    File { executable: bool, bytes: u64 },
+    Directory,
+    Symlink { target: Vec<u8> },
+    HardLink { target: RelPath },
+}
+
+/// Extended headers that apply to the next entry.
+#[derive(Default)]
+struct Extensions {
+    pax: Option<PaxRecords>,
+    long_name: Option<Vec<u8>>,
+    long_link: Option<Vec<u8>>,
+    last: Option<&'static str>,
+}
+
+/// Reads the entries of a gzip-compressed tar.
+pub(crate) struct Entries<R> {
+    source: GzipReader<R>,
+    limits: EntryLimits,
+    index: u64,
+    /// Name of the header that is being read, for messages.
+    name: Vec<u8>,
+    members: u64,
+    header_bytes: u64,
+    file_bytes: u64,
+    data_left: u64,
+    padding_left: u64,
+}
+
+impl<R: Read> Entries<R> {
+    /// The entries of what `source` inflates.
+    pub(crate) fn new(source: GzipReader<R>, limits: EntryLimits) -> Self {
+        Self {
+            source,
+            limits,
+            index: 0,
+            name: Vec::new(),
+            members: 0,
+            header_bytes: 0,
+            file_bytes: 0,
+            data_left: 0,
+            padding_left: 0,
+        }
+    }
+
+    /// The next entry, data of the last one that was not read being skipped; `None` once the
+    /// whole archive was read and found whole.
+    ///
+    /// # Errors
+    /// The first rule that the archive breaks.
+    pub(crate) fn next_member(&mut self) -> Result<Option<Member>, UnpackError> {
+        self.read_data(&mut |_| Ok(()))?;
+        let mut extensions = Extensions::default();
+        loop {
+            self.index += 1;
+            let Some(header) = self.header()? else {
+                if let Some(what) = extensions.last {
+                    return Err(self.refused(EntryRefusal::ExtensionWithoutEntry { what }));
+                }
+                self.finish()?;
+                return Ok(None);
+            };
+            self.name.clone_from(&header.name);
+            match header.type_flag {
+                b'x' | b'g' | b'L' | b'K' => self.extension(&header, &mut extensions)?,
+                _ => return self.member(header, extensions).map(Some),
+            }
+        }
+    }
+
+    /// Gives the data of the last entry to `sink`, piece by piece.
+    ///
+    /// # Errors
+    /// What `sink` says, or [`EntryRefusal::Truncated`].
+    pub(crate) fn read_data(
+        &mut self,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), UnpackError>,
+    ) -> Result<(), UnpackError> {
+        while 0 < self.data_left + self.padding_left {
+            let chunk = self.source.chunk()?;
+            if chunk.is_empty() {
+                return Err(self.refused(EntryRefusal::Truncated));
+            }
+            let data = head(chunk, self.data_left);
+            let padding = head(&chunk[data.len()..], self.padding_left);
+            if !data.is_empty() {
+                sink(data)?;
+            }
+            let (data, padding) = (data.len(), padding.len());
+            self.data_left -= data as u64;
+            self.padding_left -= padding as u64;
+            self.source.consume(data + padding);
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files so far, the last one included.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// SHA-256 of the compressed bytes; meaningful after the last entry.
+    pub(crate) fn archive_digest(self) -> Digest {
+        self.source.archive_digest()
+    }
+
+    fn refused(&self, refusal: EntryRefusal) -> UnpackError {
+        UnpackError::entry(self.index, &self.name, refusal)
+    }
+
+    /// The next header; `None` at the first zero block.
+    fn header(&mut self) -> Result<Option<Header>, UnpackError> {
+        self.name.clear();
+        self.count_header_bytes(BLOCK)?;
+        let mut block = [0; BLOCK_BYTES];
+        let count = self.read_block(&mut block)?;
+        let is_first = self.index == 1;
+        let is_tar = block.get(257..262) == Some(b"ustar");
+        match Header::parse(&block) {
+            _ if is_first && count < BLOCK_BYTES => Err(not_tar(&block[..count])),
+            _ if count < BLOCK_BYTES => Err(UnpackError::EndMissing {
+                entries: self.members,
+            }),
+            Err(_) if is_first && !is_tar => Err(not_tar(&block)),
+            Err(error) => {
+                let name = block[..100].split(|byte| *byte == 0).next();
+                self.name = name.unwrap_or_default().to_vec();
+                Err(self.refused(EntryRefusal::Header(error)))
+            }
+            Ok(header) => Ok(header),
+        }
+    }
+
+    /// Reads a block, or as much of it as there is; returns how much.
+    fn read_block(&mut self, block: &mut [u8; BLOCK_BYTES]) -> Result<usize, UnpackError> {
+        let mut filled = 0;
+        while filled < BLOCK_BYTES {
+            let chunk = self.source.chunk()?;
+            let piece = head(chunk, (BLOCK_BYTES - filled) as u64);
+            if piece.is_empty() {
+                break;
+            }
+            block[filled..filled + piece.len()].copy_from_slice(piece);
+            filled += piece.len();
+            let count = piece.len();
+            self.source.consume(count);
+        }
+        Ok(filled)
+    }
+
+    fn count_header_bytes(&mut self, bytes: u64) -> Result<(), UnpackError> {
+        self.header_bytes = self.header_bytes.saturating_add(bytes);
+        if self.limits.header_bytes < self.header_bytes {
+            return Err(UnpackError::TooLongHeaders {
+                index: self.index,
+                limit_bytes: self.limits.header_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads the data of an extended header. Its own size counts, never one out of another
+    /// extended header: those apply to the entry.
+    fn extension(
+        &mut self,
+        header: &Header,
+        extensions: &mut Extensions,
+    ) -> Result<(), UnpackError> {
+        let (what, limit_bytes) = match header.type_flag {
+            b'x' => ("pax header", PAX_BYTES_MAX),
+            b'g' => ("global pax header", PAX_BYTES_MAX),
+            b'L' => ("GNU long name", LONG_NAME_BYTES_MAX),
+            _ => ("GNU long link name", LONG_NAME_BYTES_MAX),
+        };
+        let bytes = header.size_bytes;
+        if limit_bytes < bytes {
+            return Err(self.refused(EntryRefusal::ExtensionTooLong {
+                what,
+                bytes,
+                limit_bytes,
+            }));
+        }
+        // A long name and a long link name belong together; any other two may contradict.
+        let pair = (extensions.last, header.type_flag);
+        if let (Some(first), b'x' | b'L' | b'K') = pair
+            && !matches!(
+                pair,
+                (Some("GNU long name"), b'K') | (Some("GNU long link name"), b'L')
+            )
+        {
+            let second = what;
+            return Err(self.refused(EntryRefusal::TwoExtensions { first, second }));
+        }
+        let data = self.extension_data(bytes)?;
+        match header.type_flag {
+            b'g' => {
+                let records = self.pax(&data)?;
+                let keys = [
+                    ("path", records.path.is_some()),
+                    ("linkpath", records.link_path.is_some()),
+                    ("size", records.size_bytes.is_some()),
+                ];
+                if let Some((key, _)) = keys.into_iter().find(|(_, there)| *there) {
+                    return Err(self.refused(EntryRefusal::GlobalOverride { key }));
+                }
+                // Without an effect on the next entry, and therefore none on `last`.
+                return Ok(());
+            }
+            b'x' => extensions.pax = Some(self.pax(&data)?),
+            flag => {
+                let name = data.strip_suffix(b"\0").unwrap_or(&data);
+                if name.contains(&0) {
+                    return Err(self.refused(EntryRefusal::NulInLongName { what }));
+                }
+                let slot = match flag {
+                    b'L' => &mut extensions.long_name,
+                    _ => &mut extensions.long_link,
+                };
+                if slot.replace(name.to_vec()).is_some() {
+                    let (first, second) = (what, what);
+                    return Err(self.refused(EntryRefusal::TwoExtensions { first, second }));
+                }
+            }
+        }
+        extensions.last = Some(what);
+        Ok(())
+    }
+
+    fn extension_data(&mut self, bytes: u64) -> Result<Vec<u8>, UnpackError> {
+        self.count_header_bytes(bytes.next_multiple_of(BLOCK))?;
+        (self.data_left, self.padding_left) = (bytes, bytes.next_multiple_of(BLOCK) - bytes);
+        let mut data = Vec::new();
+        self.read_data(&mut |piece| {
+            data.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(data)
+    }
+
+    fn pax(&self, data: &[u8]) -> Result<PaxRecords, UnpackError> {
+        PaxRecords::parse(data).map_err(|error| self.refused(EntryRefusal::Pax(error)))
+    }
+
+    fn member(&mut self, header: Header, extensions: Extensions) -> Result<Member, UnpackError> {
+        let pax = extensions.pax.unwrap_or_default();
+        let name = pax.path.or(extensions.long_name).unwrap_or(header.name);
+        let link = pax.link_path.or(extensions.long_link);
+        let link = link.unwrap_or(header.link_name);
+        self.name.clone_from(&name);
+        self.members += 1;
+        if self.limits.entries < self.members {
+            return Err(UnpackError::TooManyEntries {
+                index: self.index,
+                name: shown(&name),
+                limit: self.limits.entries,
+            });
+        }
+        let (path, kind) = what_and_where(
+            &name,
+            link,
+            EntryHead {
+                format: header.format,
+                type_flag: header.type_flag,
+                executable: header.owner_may_execute,
+                header_bytes: header.size_bytes,
+                pax_bytes: pax.size_bytes,
+            },
+        )
+        .map_err(|refusal| self.refused(refusal))?;
+        if let MemberKind::File { bytes, .. } = kind {
+            let file_bytes = self.file_bytes.checked_add(bytes);
+            self.file_bytes = file_bytes
+                .filter(|sum| *sum <= self.limits.file_bytes)
+                .ok_or_else(|| UnpackError::TooManyBytes {
+                    index: self.index,
+                    name: shown(&name),
+                    limit_bytes: self.limits.file_bytes,
+                })?;
+            self.data_left = bytes;
+            self.padding_left = (BLOCK - bytes % BLOCK) % BLOCK;
+        }
+        Ok(Member {
+            index: self.index,
+            name,
+            path,
+            kind,
+        })
+    }
+
+    /// After the first zero block: a second one, then nothing but zeros, then the end of the gzip data.
+    fn finish(&mut self) -> Result<(), UnpackError> {
+        let entries = self.members;
+        let mut block = [0; BLOCK_BYTES];
+        if self.read_block(&mut block)? < BLOCK_BYTES {
+            return Err(UnpackError::EndMissing { entries });
+        }
+        let mut is_zero = block.iter().all(|byte| *byte == 0);
+        let mut padding_bytes = 0;
+        loop {
+            if !is_zero || PADDING_BYTES_MAX < padding_bytes {
+                return Err(UnpackError::DataAfterEnd { entries });
+            }
+            let chunk = self.source.chunk()?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            is_zero = chunk.iter().all(|byte| *byte == 0);
+            let count = chunk.len();
+            padding_bytes += count as u64;
+            self.source.consume(count);
+        }
+    }
+}
+
+fn not_tar(start: &[u8]) -> UnpackError {
+    UnpackError::NotTar {
+        found: match looks_like(start) {
+            Some("an empty file") => "nothing",
+            Some(known) => known,
+            None => "something else",
+        },
+    }
+}
+
+/// At most the first `count` bytes.
+fn head(bytes: &[u8], count: u64) -> &[u8] {
+    let end = usize::try_from(count).map_or(bytes.len(), |count| count.min(bytes.len()));
+    &bytes[..end]
+}
+
+/// What a header says about an entry, apart from its names.
+#[derive(Clone, Copy)]
+struct EntryHead {
+    format: Format,
+    type_flag: u8,
+    executable: bool,
+    header_bytes: u64,
+    pax_bytes: Option<u64>,
+}
+
+/// Decides what an entry is and where it goes.
+fn what_and_where(
+    name: &[u8],
+    link: Vec<u8>,
+    head: EntryHead,
+) -> Result<(Option<RelPath>, MemberKind), EntryRefusal> {
+    let old_directory = head.format == Format::V7 && name.ends_with(b"/");
+    let is_directory = match head.type_flag {
+        0 => old_directory,
+        flag => flag == b'5',
+    };
+    let kind = match head.type_flag {
+        _ if is_directory => "a directory",
+        0 | b'0' => "a file",
+        b'1' => "a hard link",
+        b'2' => "a symlink",
+        other => return Err(unsupported(other)),
+    };
+    let bytes = one_size(head)?;
+    let is_file = kind == "a file";
+    if !is_file && 0 < bytes {
+        return Err(EntryRefusal::DataWithoutFile { kind, bytes });
+    }
+    let path = place(name, kind, is_directory)?;
+    let path = match path {
+        None if !is_directory => return Err(EntryRefusal::RootNotDirectory { kind }),
+        path => path,
+    };
+    let kind = match (kind, &path) {
+        ("a file", _) => MemberKind::File {
+            executable: head.executable,
+            bytes,
+        },
+        ("a hard link", _) => MemberKind::HardLink {
+            target: hard_link_target(&link)?,
+        },
+        ("a symlink", Some(path)) => {
+            check_target(path, &link).map_err(EntryRefusal::Link)?;
+            MemberKind::Symlink { target: link }
+        }
+        _ => MemberKind::Directory,
+    };
+    Ok((path, kind))
+}
+
+/// The size that every reader sees. A pax size that differs is accepted only where the header
+/// cannot hold it; else one reader would take for an entry what another takes for data.
+fn one_size(head: EntryHead) -> Result<u64, EntryRefusal> {
+    let header_bytes = head.header_bytes;
+    match head.pax_bytes {
+        Some(pax_bytes) if pax_bytes != header_bytes && pax_bytes <= OCTAL_SIZE_MAX => {
+            Err(EntryRefusal::TwoSizes {
+                header_bytes,
+                pax_bytes,
+            })
+        }
+        Some(pax_bytes) => Ok(pax_bytes),
+        None => Ok(header_bytes),
+    }
+}
+
+/// The path that a member name stands for; `None` for the bundle's own directory. One leading
+/// `./` is what `tar -C DIR .` writes; one trailing `/` belongs to a directory.
+fn place(
+    name: &[u8],
+    kind: &'static str,
+    is_directory: bool,
+) -> Result<Option<RelPath>, EntryRefusal> {
+    if matches!(name, b"." | b"./") {
+        return Ok(None);
+    }
+    let inner = name.strip_prefix(b"./").unwrap_or(name);
+    if inner.starts_with(b"/") {
+        return Err(EntryRefusal::Path(PathError::Absolute));
+    }
+    let inner = match inner.strip_suffix(b"/") {
+        Some(directory) if is_directory => directory,
+        Some(_) => return Err(EntryRefusal::SlashAfterName { kind }),
+        None => inner,
+    };
+    let path = RelPath::parse(inner).map_err(EntryRefusal::Path)?;
+    let segments = path.segments().count();
+    if SEGMENTS_MAX < segments {
+        return Err(EntryRefusal::TooDeep {
+            segments,
+            limit: SEGMENTS_MAX,
+        });
+    }
+    Ok(Some(path))
+}
+
+fn hard_link_target(link: &[u8]) -> Result<RelPath, EntryRefusal> {
+    let inner = link.strip_prefix(b"./").unwrap_or(link);
+    RelPath::parse(inner).map_err(|error| EntryRefusal::HardLinkPath {
+        target: shown(link),
+        error,
+    })
+}
+
+fn unsupported(type_flag: u8) -> EntryRefusal {
+    EntryRefusal::Type {
+        type_flag: [type_flag].escape_ascii().to_string(),
+        what: match type_flag {
+            b'3' => "a character device",
+            b'4' => "a block device",
+            b'6' => "a fifo",
+            b'7' => "a contiguous file",
+            b'S' => "a sparse file",
+            b'D' => "a GNU directory listing",
+            b'M' => "the rest of a file from another volume",
+            b'N' => "an old GNU long name",
+            b'V' => "a volume label",
+            b'X' => "a Solaris extended header",
+            b's' => "a socket",
+            _ => "of an unknown type",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(name: &str, is_directory: bool) -> Result<Option<String>, &'static str> {
+        let kind = if is_directory {
+            "a directory"
+        } else {
+            "a file"
+        };
+        place(name.as_bytes(), kind, is_directory)
+            .map(|path| path.map(|path| path.to_string()))
+            .map_err(|refusal| refusal.code())
+    }
+
+    #[test]
+    fn one_leading_dot_and_one_trailing_slash_are_taken_off() {
+        for (name, expected) in [
+            (".", Ok(None)),
+            ("./", Ok(None)),
+            ("./a/b/", Ok(Some("a/b".to_owned()))),
+            ("a", Ok(Some("a".to_owned()))),
+            ("", Err("path_empty")),
+            ("/", Err("path_absolute")),
+            ("./.", Err("path_empty_segment")),
+            ("././", Err("path_empty_segment")),
+            ("././a", Err("path_empty_segment")),
+            ("a/./b", Err("path_empty_segment")),
+            ("a//", Err("path_empty_segment")),
+            (".//a", Err("path_absolute")),
+            ("//a", Err("path_absolute")),
+            ("/./a", Err("path_absolute")),
+            ("..", Err("path_parent")),
+            ("../", Err("path_parent")),
+            ("./../a", Err("path_parent")),
+            ("a/b/../../c", Err("path_parent")),
+        ] {
+            assert_eq!(placed(name, true), expected, "{name}");
+        }
+        assert_eq!(placed("./a", false), Ok(Some("a".to_owned())));
+        assert_eq!(placed("a/", false), Err("path_slash_after_name"));
+        let deep = |count: usize| vec!["a"; count].join("/");
+        assert_eq!(
+            placed(&deep(SEGMENTS_MAX), false),
+            Ok(Some(deep(SEGMENTS_MAX)))
+        );
+        assert_eq!(placed(&deep(SEGMENTS_MAX + 1), false), Err("path_too_deep"));
+    }
+
+    #[test]
+    fn a_size_that_two_readers_would_read_differently_is_refused() {
+        let size = |header_bytes, pax_bytes| {
+            one_size(EntryHead {
+                format: Format::Ustar,
+                type_flag: b'0',
+                executable: false,
+                header_bytes,
+                pax_bytes,
+            })
+            .map_err(|refusal| refusal.code())
+        };
+        assert_eq!(size(7, None), Ok(7));
+        assert_eq!(size(7, Some(7)), Ok(7));
+        assert_eq!(size(0, Some(7)), Err("two_sizes"));
+        assert_eq!(size(7, Some(0)), Err("two_sizes"));
+        assert_eq!(size(0, Some(OCTAL_SIZE_MAX + 1)), Ok(OCTAL_SIZE_MAX + 1));
+    }
+}

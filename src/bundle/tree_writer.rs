@@ -1,0 +1,346 @@
+//! A tree and its image on disk, grown together: an entry is made only after the tree took it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::bundle::canonical::{StreamDigest, content_digest};
+use crate::bundle::error::{EntryRefusal, UnpackError, shown};
+use crate::bundle::links;
+use crate::bundle::target::{Target, failed, write_all};
+use crate::bundle::tree::{Conflict, Entry, Tree, TreeLimits};
+use crate::bundle::unpack::{UnpackLimits, Unpacked};
+use crate::kernel::credentials::HostIds;
+use crate::spec::digest::Digest;
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::WarningReport;
+
+/// Bytes of a file that are copied at once.
+const COPY_BYTES: usize = 64 * 1024;
+/// Directories of version control systems: left out, wherever they stand.
+const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
+
+/// Whether `path` lies in, or is, something that bundles leave out.
+pub(crate) fn is_left_out(path: &RelPath) -> bool {
+    path.segments().any(|segment| LEFT_OUT.contains(&segment))
+}
+
+/// Grows a tree and its image.
+pub(crate) struct TreeWriter<'fd> {
+    root: BorrowedFd<'fd>,
+    target: Target<'fd>,
+    tree: Tree,
+    limits: TreeLimits,
+    digest: StreamDigest,
+    left_out: u64,
+    first_left_out: Option<RelPath>,
+}
+
+/// A file that is being written.
+pub(crate) struct FileSink<'writer> {
+    path: RelPath,
+    file: OwnedFd,
+    digest: &'writer mut StreamDigest,
+}
+
+impl FileSink<'_> {
+    /// Appends `data`.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`].
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), UnpackError> {
+        self.digest.data(data);
+        write_all(self.file.as_fd(), &self.path, data)
+    }
+
+    /// Says that all data was written.
+    pub(crate) fn end(self) {
+        self.digest.end_of_file();
+    }
+}
+
+impl<'fd> TreeWriter<'fd> {
+    /// An empty tree in the empty directory `root`; what is created belongs to `ids` where given.
+    pub(crate) fn new(root: BorrowedFd<'fd>, limits: TreeLimits, ids: Option<HostIds>) -> Self {
+        Self {
+            root,
+            target: Target::new(root, ids),
+            tree: Tree::default(),
+            limits,
+            digest: StreamDigest::new(),
+            left_out: 0,
+            first_left_out: None,
+        }
+    }
+
+    /// What was grown so far.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Remembers that `path` was left out.
+    pub(crate) fn leave_out(&mut self, path: RelPath) {
+        self.left_out += 1;
+        self.first_left_out.get_or_insert(path);
+    }
+
+    /// Adds a directory.
+    ///
+    /// # Errors
+    /// A refusal about entry `index`, or [`UnpackError::Target`].
+    pub(crate) fn directory(&mut self, index: u64, path: RelPath) -> Result<(), UnpackError> {
+        let is_new = self.insert(index, &path, Entry::Directory)?.is_none();
+        if is_new {
+            self.target.create_directory(&path)?;
+            self.digest.entry(&path, &Entry::Directory);
+        }
+        Ok(())
+    }
+
+    /// Adds a symbolic link; it is created at the end, once all are known.
+    ///
+    /// # Errors
+    /// A refusal about entry `index`, or [`UnpackError::Target`].
+    pub(crate) fn symlink(
+        &mut self,
+        index: u64,
+        path: RelPath,
+        target: Vec<u8>,
+    ) -> Result<(), UnpackError> {
+        let entry = Entry::Symlink { target };
+        self.insert(index, &path, entry.clone())?;
+        self.digest.entry(&path, &entry);
+        Ok(())
+    }
+
+    /// Adds a file of `bytes` bytes, whose data is then written to the sink.
+    ///
+    /// # Errors
+    /// A refusal about entry `index`, or [`UnpackError::Target`].
+    pub(crate) fn file(
+        &mut self,
+        index: u64,
+        path: RelPath,
+        executable: bool,
+        bytes: u64,
+    ) -> Result<FileSink<'_>, UnpackError> {
+        let entry = Entry::File { executable, bytes };
+        if self.insert(index, &path, entry.clone())?.is_some() {
+            self.target.remove_file(&path)?;
+        }
+        let file = self.target.create_file(&path, executable)?;
+        self.digest.entry(&path, &entry);
+        Ok(FileSink {
+            path,
+            file,
+            digest: &mut self.digest,
+        })
+    }
+
+    /// Adds a copy of the file `from`, which is in the tree.
+    ///
+    /// # Errors
+    /// A refusal about entry `index`, or [`UnpackError::Target`].
+    pub(crate) fn copy(
+        &mut self,
+        index: u64,
+        path: RelPath,
+        from: &RelPath,
+        executable: bool,
+        bytes: u64,
+    ) -> Result<(), UnpackError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let source = self.target.open(from, flags, Mode::empty())?;
+        let mut sink = self.file(index, path, executable, bytes)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            match rustix::io::read(&source, &mut buffer) {
+                Ok(0) => break,
+                Ok(count) => sink.write(&buffer[..count])?,
+                Err(rustix::io::Errno::INTR) => (),
+                Err(errno) => return Err(failed("read", from, errno)),
+            }
+        }
+        sink.end();
+        Ok(())
+    }
+
+    /// Checks the links against the whole tree, creates them, and computes the digest.
+    ///
+    /// # Errors
+    /// [`EntryRefusal::Link`], or [`UnpackError::Target`].
+    pub(crate) fn finish(
+        mut self,
+        archive_digest: Option<Digest>,
+    ) -> Result<Unpacked, UnpackError> {
+        links::check_all(&self.tree).map_err(|(link, error)| UnpackError::Link {
+            name: shown(link.as_bytes()),
+            error,
+        })?;
+        for (path, entry) in self.tree.iter() {
+            if let Entry::Symlink { target } = entry {
+                self.target.create_symlink(path, target)?;
+            }
+        }
+        let content_digest = match self.digest.finish() {
+            Some(digest) => digest,
+            None => content_digest(&self.tree, self.root)?,
+        };
+        let mut warnings = Vec::new();
+        if let Some(first) = &self.first_left_out {
+            let others = self.left_out - 1;
+            warnings.push(WarningReport::new(
+                "bundle_left_out",
+                format!("`{first}` and {others} more entries of .git, .hg or .svn are left out"),
+            ));
+        }
+        warnings.extend(case_twins(&self.tree));
+        Ok(Unpacked {
+            content_digest,
+            archive_digest,
+            bytes: self.tree.file_bytes(),
+            entries: self.tree.len() as u64,
+            tree: self.tree,
+            warnings,
+        })
+    }
+
+    /// Puts the entry into the tree and creates the directories that it implies; what it replaces.
+    fn insert(
+        &mut self,
+        index: u64,
+        path: &RelPath,
+        entry: Entry,
+    ) -> Result<Option<Entry>, UnpackError> {
+        let here = entry.kind();
+        let placement = self
+            .tree
+            .insert(path.clone(), entry, self.limits)
+            .map_err(|conflict| refused(conflict, index, path, here, self.limits))?;
+        for directory in &placement.implied {
+            self.target.create_directory(directory)?;
+            self.digest.entry(directory, &Entry::Directory);
+        }
+        if let Some(replaced) = &placement.replaced
+            && *replaced != Entry::Directory
+        {
+            self.digest.abandon();
+        }
+        Ok(placement.replaced)
+    }
+}
+
+fn refused(
+    conflict: Conflict,
+    index: u64,
+    path: &RelPath,
+    here: &'static str,
+    limits: TreeLimits,
+) -> UnpackError {
+    let refusal = match conflict {
+        Conflict::FileInTheWay(at) => EntryRefusal::FileInTheWay { at },
+        Conflict::ThroughLink(link) => EntryRefusal::ThroughLink { link },
+        Conflict::OtherType(there) => EntryRefusal::OtherType { there, here },
+        Conflict::Entries => {
+            return UnpackError::TooManyEntries {
+                index,
+                name: shown(path.as_bytes()),
+                limit: limits.entries,
+            };
+        }
+        Conflict::NameBytes => {
+            return UnpackError::TooLongNames {
+                index,
+                name: shown(path.as_bytes()),
+                limit_bytes: limits.name_bytes,
+            };
+        }
+    };
+    UnpackError::entry(index, path.as_bytes(), refusal)
+}
+
+/// A warning about paths that a file system without upper and lower case would take for one.
+fn case_twins(tree: &Tree) -> Option<WarningReport> {
+    let state = RandomState::new();
+    let mut seen: HashMap<u64, &RelPath> = HashMap::with_capacity(tree.len());
+    let mut first = None;
+    let mut others: u64 = 0;
+    for (path, _) in tree.iter() {
+        let folded = folded(path);
+        match seen.entry(state.hash_one(&folded)) {
+            std::collections::hash_map::Entry::Vacant(place) => {
+                place.insert(path);
+            }
+            std::collections::hash_map::Entry::Occupied(there) => {
+                if self::folded(there.get()) == folded {
+                    others += u64::from(first.is_some());
+                    first.get_or_insert((*there.get(), path));
+                }
+            }
+        }
+    }
+    let (one, other) = first?;
+    Some(WarningReport::new(
+        "bundle_case_twins",
+        format!("`{one}` and `{other}` differ in case only, and so do {others} more"),
+    ))
+}
+
+fn folded(path: &RelPath) -> String {
+    escape(path.as_bytes()).to_lowercase()
+}
+
+impl UnpackLimits {
+    /// What the tree may hold: the entries, and 160 bytes of names for each on average.
+    pub(crate) fn tree(&self) -> TreeLimits {
+        const NAME_BYTES_EACH: u64 = 160;
+        const NAME_BYTES_LEAST: u64 = 1024 * 1024;
+        TreeLimits {
+            entries: self.entries,
+            name_bytes: NAME_BYTES_LEAST.max(self.entries.saturating_mul(NAME_BYTES_EACH)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_segments_are_left_out() {
+        for (path, left_out) in [
+            (".git", true),
+            (".git/config", true),
+            ("a/.svn/b", true),
+            ("a/.hg", true),
+            (".gitignore", false),
+            (".github/x", false),
+            ("a.git/x", false),
+            (".GIT/x", false),
+        ] {
+            let path = RelPath::parse(path.as_bytes()).expect("a path");
+            assert_eq!(is_left_out(&path), left_out, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_that_differ_in_case_only_are_told_once() {
+        let mut tree = Tree::default();
+        let limits = UnpackLimits::default().tree();
+        for path in ["A/x", "a/x", "B", "c", "Ä", "ä"] {
+            let path = RelPath::parse(path.as_bytes()).expect("a path");
+            let entry = Entry::File {
+                executable: false,
+                bytes: 0,
+            };
+            tree.insert(path, entry, limits).expect("fits");
+        }
+        let warning = case_twins(&tree).expect("twins");
+        assert_eq!(
+            warning.message,
+            "`A` and `a` differ in case only, and so do 2 more"
+        );
+    }
+}

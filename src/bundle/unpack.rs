@@ -1,0 +1,145 @@
+//! From a hostile tar.gz to files beneath an open directory.
+
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+
+use crate::bundle::entries::{Entries, EntryLimits, Member, MemberKind};
+use crate::bundle::error::{EntryRefusal, UnpackError, shown};
+use crate::bundle::gzip::GzipReader;
+use crate::bundle::tree::{Entry, Tree};
+use crate::bundle::tree_writer::{TreeWriter, is_left_out};
+use crate::spec::digest::Digest;
+use crate::spec::path::RelPath;
+use crate::spec::report::WarningReport;
+
+/// How large a bundle may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnpackLimits {
+    /// Bytes of the archive as it is read.
+    pub compressed_bytes: u64,
+    /// Bytes of all files, also of those that a later entry replaces or that are left out.
+    pub unpacked_bytes: u64,
+    /// Files, links and directories, also those directories that only a path implies. Names
+    /// may take 160 bytes and headers 4 KiB for each on average.
+    pub entries: u64,
+}
+
+impl Default for UnpackLimits {
+    /// 100 MiB, 1 GiB, 100,000.
+    fn default() -> Self {
+        Self {
+            compressed_bytes: 100 * 1024 * 1024,
+            unpacked_bytes: 1024 * 1024 * 1024,
+            entries: 100_000,
+        }
+    }
+}
+
+impl UnpackLimits {
+    fn entry(&self) -> EntryLimits {
+        const HEADER_BYTES_EACH: u64 = 4096;
+        const HEADER_BYTES_LEAST: u64 = 2 * 1024 * 1024;
+        EntryLimits {
+            entries: self.entries,
+            file_bytes: self.unpacked_bytes,
+            header_bytes: self
+                .entries
+                .saturating_mul(HEADER_BYTES_EACH)
+                .saturating_add(HEADER_BYTES_LEAST),
+        }
+    }
+}
+
+/// What was unpacked.
+#[derive(Debug, Clone)]
+pub struct Unpacked {
+    /// SHA-256 of the canonical tar: the bundle's identity.
+    pub content_digest: Digest,
+    /// SHA-256 of the archive's bytes as they were read; `None` for a directory.
+    pub archive_digest: Option<Digest>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+    /// What lies where.
+    pub tree: Tree,
+    /// What was left out, and what may surprise elsewhere.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// Unpacks `archive`, a gzip-compressed tar, into the empty directory `into`.
+///
+/// Each entry is checked before anything is made of it; links are made last, after the whole
+/// archive was read and found whole. Contents never lie in memory beyond a few hundred KiB.
+/// After an error `into` holds some of the entries: throw it away.
+///
+/// # Errors
+/// The first rule that the archive breaks, or what the file system could not do:
+/// [`UnpackError::is_refusal`] tells them apart.
+pub fn unpack(
+    archive: impl Read,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+) -> Result<Unpacked, UnpackError> {
+    let source = GzipReader::new(archive, limits.compressed_bytes);
+    let mut entries = Entries::new(source, limits.entry());
+    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let mut copied_bytes = 0;
+    while let Some(member) = entries.next_member()? {
+        let Member {
+            index, path, kind, ..
+        } = member;
+        // The bundle's own directory is there already, and stays as it is.
+        let Some(path) = path else {
+            continue;
+        };
+        if is_left_out(&path) {
+            writer.leave_out(path);
+            continue;
+        }
+        match kind {
+            MemberKind::Directory => writer.directory(index, path)?,
+            MemberKind::Symlink { target } => writer.symlink(index, path, target)?,
+            MemberKind::File { executable, bytes } => {
+                let mut sink = writer.file(index, path, executable, bytes)?;
+                entries.read_data(&mut |data| sink.write(data))?;
+                sink.end();
+            }
+            MemberKind::HardLink { target } => {
+                let (executable, bytes) = linked_file(writer.tree(), index, &path, &target)?;
+                copied_bytes += bytes;
+                if limits.unpacked_bytes < entries.file_bytes() + copied_bytes {
+                    return Err(UnpackError::TooManyBytes {
+                        index,
+                        name: shown(path.as_bytes()),
+                        limit_bytes: limits.unpacked_bytes,
+                    });
+                }
+                writer.copy(index, path, &target, executable, bytes)?;
+            }
+        }
+    }
+    writer.finish(Some(entries.archive_digest()))
+}
+
+/// Mode and size of the earlier regular file that a hard link names.
+fn linked_file(
+    tree: &Tree,
+    index: u64,
+    path: &RelPath,
+    target: &RelPath,
+) -> Result<(bool, u64), UnpackError> {
+    let shown_target = || shown(target.as_bytes());
+    let refusal = match tree.get(target) {
+        _ if path == target => EntryRefusal::HardLinkItself,
+        Some(Entry::File { executable, bytes }) => return Ok((*executable, *bytes)),
+        Some(other) => EntryRefusal::HardLinkNotFile {
+            target: shown_target(),
+            found: other.kind(),
+        },
+        None => EntryRefusal::HardLinkMissing {
+            target: shown_target(),
+        },
+    };
+    Err(UnpackError::entry(index, path.as_bytes(), refusal))
+}

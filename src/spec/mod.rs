@@ -2,12 +2,22 @@
 #![forbid(unsafe_code)]
 
 pub mod bpf;
+pub mod code_block;
+mod credential;
+pub mod did_you_mean;
 pub mod digest;
+pub mod document;
+pub mod egress;
 pub mod host;
+pub mod io;
 pub mod manifest;
+pub mod mount_target;
 pub mod outcome;
 pub mod path;
 pub mod report;
 pub mod request;
 pub mod run_form;
+pub mod runner_block;
+pub mod sandbox_block;
+pub mod tokens;
 pub mod units;

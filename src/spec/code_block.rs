@@ -1,0 +1,269 @@
+//! The `code` block (AIP-26): where the files of a bundle come from, and the lean `source`.
+//!
+//! Only the words are read here; nothing is fetched. What the published schema lets through and
+//! the text forbids (absolute paths, `..`, NUL characters, unknown keys) is refused.
+
+use crate::spec::document::{Node, Value, excerpt};
+use crate::spec::manifest::reader::{Reader, relative_path};
+use crate::spec::manifest::{ManifestError, Problem};
+use crate::spec::path::RelPath;
+
+/// One source of files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CodeSource {
+    /// A file whose content stands in the manifest.
+    Inline {
+        /// In the bundle.
+        path: RelPath,
+        /// The bytes of the file, UTF-8.
+        content: String,
+    },
+    /// Files of the workspace.
+    Local {
+        /// In the workspace. May be a pattern, where it holds one of `*?[`.
+        path: RelPath,
+        /// Whether the path is written with a `/` at the end: only a directory will do.
+        directory: bool,
+        /// Where they go.
+        target: SourceTarget,
+        /// Which files of a directory.
+        glob: Option<String>,
+    },
+    /// A repository.
+    GitHub {
+        /// `owner/name`.
+        repository: String,
+        /// Commit, tag or branch.
+        reference: String,
+        /// The folder of the repository; `None`: all of it.
+        path: Option<RelPath>,
+        /// Where it goes.
+        target: SourceTarget,
+    },
+    /// The sources of another code-workspace.
+    Reference {
+        /// In the workspace.
+        path: RelPath,
+    },
+}
+
+/// Where a source's files go in the bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceTarget {
+    /// The same path as in the source.
+    Same,
+    /// `as: .`: the path of the source is stripped.
+    Top,
+    /// Another path.
+    Path {
+        /// In the bundle.
+        path: RelPath,
+        /// Whether it is written with a `/` at the end.
+        directory: bool,
+    },
+}
+
+const KINDS: [&str; 4] = ["inline", "local", "github", "ref"];
+
+/// Reads `code`: a path, or `{sources: […]}`.
+pub(crate) fn read<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<Vec<CodeSource>, ManifestError> {
+    if let Value::Text(text) = &node.value {
+        if text.contains('@') {
+            let reason = "contains `@`; a commit can be named for a `github` source only";
+            return Err(reader.path_refused(node, text, reason.to_owned()));
+        }
+        let path = folder(reader, node)?;
+        return Ok(vec![CodeSource::Reference { path }]);
+    }
+    if !matches!(node.value, Value::Map(_)) {
+        return Err(reader.wrong_type(node, "text or a map with `sources`"));
+    }
+    reader.known_map(node, &["sources"])?;
+    let sources = reader.required(node, "sources")?;
+    let items = reader.list(sources)?;
+    if items.is_empty() {
+        return Err(reader.wrong_type(sources, "a list with at least one source"));
+    }
+    items.iter().map(|item| read_source(reader, item)).collect()
+}
+
+/// Reads the lean `source`: `{origin: …}`, which says where a manifest comes from, or one source.
+pub(crate) fn read_lean<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<Vec<CodeSource>, ManifestError> {
+    reader.known_map(node, &["origin", "inline", "local", "github", "ref"])?;
+    match node.entry("origin") {
+        Some((_, origin)) => {
+            reader.name(origin)?;
+            if let Some(other) = KINDS.iter().find(|kind| node.get(kind).is_some()) {
+                return Err(reader.error(
+                    node,
+                    Problem::Conflict {
+                        one: "origin",
+                        other,
+                    },
+                ));
+            }
+            reader.ignore(node);
+            Ok(Vec::new())
+        }
+        None => Ok(vec![read_source(reader, node)?]),
+    }
+}
+
+fn read_source<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<CodeSource, ManifestError> {
+    let entries = reader.known_map(node, &KINDS)?;
+    let [(key, value)] = entries else {
+        return Err(reader.wrong_type(node, "a map with one of inline, local, github, ref"));
+    };
+    match key.name.as_str() {
+        "inline" => read_inline(reader, value),
+        "local" => read_local(reader, value),
+        "github" => read_github(reader, value),
+        _ => read_reference(reader, value),
+    }
+}
+
+fn read_inline<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<CodeSource, ManifestError> {
+    reader.known_map(node, &["path", "content"])?;
+    Ok(CodeSource::Inline {
+        path: reader.path(reader.required(node, "path")?)?,
+        content: reader.text(reader.required(node, "content")?)?.to_owned(),
+    })
+}
+
+fn read_local<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<CodeSource, ManifestError> {
+    if let Value::Text(text) = &node.value {
+        return Ok(CodeSource::Local {
+            path: folder(reader, node)?,
+            directory: text.ends_with('/'),
+            target: SourceTarget::Same,
+            glob: None,
+        });
+    }
+    if !matches!(node.value, Value::Map(_)) {
+        return Err(reader.wrong_type(node, "text or a map with `path`"));
+    }
+    reader.known_map(node, &["path", "as", "glob"])?;
+    let path = reader.required(node, "path")?;
+    Ok(CodeSource::Local {
+        path: folder(reader, path)?,
+        directory: reader.text(path)?.ends_with('/'),
+        target: read_target(reader, node.get("as"))?,
+        glob: node
+            .get("glob")
+            .map(|glob| reader.name(glob).map(str::to_owned))
+            .transpose()?,
+    })
+}
+
+fn read_github<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<CodeSource, ManifestError> {
+    reader.known_map(node, &["repo", "ref", "path", "as"])?;
+    let repository = reader.required(node, "repo")?;
+    let name = reader.name(repository)?;
+    let name_is_plain = |part: &str| {
+        crate::spec::tokens::is_segment(part)
+            && !part.starts_with('-')
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+    };
+    let plain = name
+        .split_once('/')
+        .is_some_and(|(owner, project)| name_is_plain(owner) && name_is_plain(project));
+    if !plain {
+        return Err(reader.wrong_type(repository, "text of the form owner/name"));
+    }
+    let reference = reader.required(node, "ref")?;
+    let commit = reader.name(reference)?;
+    let unusable = commit.starts_with('-')
+        || commit.contains("..")
+        || commit.contains([' ', '~', '^', ':', '?', '*', '[', '\\']);
+    if unusable {
+        return Err(reader.wrong_type(reference, "text that names a commit, a tag or a branch"));
+    }
+    let hexadecimal = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if hexadecimal && (7..40).contains(&commit.len()) {
+        reader.warn(
+            "reference_looks_abbreviated",
+            reference,
+            "this is the name of a branch or a tag; a commit has 40 hexadecimal digits",
+        );
+    }
+    Ok(CodeSource::GitHub {
+        repository: name.to_owned(),
+        reference: commit.to_owned(),
+        path: node
+            .get("path")
+            .map(|path| folder(reader, path))
+            .transpose()?,
+        target: read_target(reader, node.get("as"))?,
+    })
+}
+
+fn read_reference<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<CodeSource, ManifestError> {
+    let path = match &node.value {
+        Value::Text(_) => node,
+        Value::Map(_) => {
+            reader.known_map(node, &["path"])?;
+            reader.required(node, "path")?
+        }
+        _ => return Err(reader.wrong_type(node, "text or a map with `path`")),
+    };
+    Ok(CodeSource::Reference {
+        path: folder(reader, path)?,
+    })
+}
+
+fn read_target<'document>(
+    reader: &Reader<'document>,
+    node: Option<&'document Node>,
+) -> Result<SourceTarget, ManifestError> {
+    let Some(node) = node else {
+        return Ok(SourceTarget::Same);
+    };
+    let text = reader.text(node)?;
+    if matches!(text, "." | "./") {
+        return Ok(SourceTarget::Top);
+    }
+    Ok(SourceTarget::Path {
+        path: folder(reader, node)?,
+        directory: text.ends_with('/'),
+    })
+}
+
+/// A path that may end in `/`.
+fn folder<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<RelPath, ManifestError> {
+    let text = reader.text(node)?;
+    relative_path(text.strip_suffix('/').unwrap_or(text)).map_err(|reason| {
+        reader.error(
+            node,
+            Problem::PathRefused {
+                found: excerpt(text),
+                reason,
+            },
+        )
+    })
+}

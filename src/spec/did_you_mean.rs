@@ -1,0 +1,85 @@
+//! "Did you mean": the known word that a misspelt one is nearest to.
+
+/// Longer words are compared with nothing: the comparison is quadratic.
+const WORD_CHARACTERS_MAX: usize = 64;
+
+/// The word of `known` that `word` most likely stands for.
+///
+/// Words that differ only in their spelling style (`timeoutMs` and `timeout_ms`) are nearest of
+/// all; otherwise at most a third of the letters may be added, dropped, replaced or swapped.
+pub fn nearest<'known>(
+    word: &str,
+    known: impl IntoIterator<Item = &'known str>,
+) -> Option<&'known str> {
+    if WORD_CHARACTERS_MAX < word.chars().count() {
+        return None;
+    }
+    let plain = unstyled(word);
+    known
+        .into_iter()
+        .filter(|candidate| *candidate != word)
+        .filter_map(|candidate| {
+            let other = unstyled(candidate);
+            let longer = plain.len().max(other.len());
+            let distance = distance(&plain, &other);
+            (distance <= longer / 3).then_some((distance, candidate))
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// The letters and digits of `word` in lower case.
+fn unstyled(word: &str) -> Vec<char> {
+    word.chars()
+        .filter(|character| !matches!(character, '_' | '-' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// How many letters must be added, dropped, replaced or swapped with their neighbour.
+fn distance(from: &[char], to: &[char]) -> usize {
+    let mut two_above: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=to.len()).collect();
+    for (row, letter) in from.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, other) in to.iter().enumerate() {
+            let replaced = above[column] + usize::from(letter != other);
+            let mut best = replaced.min(above[column + 1] + 1).min(current[column] + 1);
+            let swapped =
+                0 < row && 0 < column && *letter == to[column - 1] && from[row - 1] == *other;
+            if swapped {
+                best = best.min(two_above[column - 1] + 1);
+            }
+            current.push(best);
+        }
+        two_above = above;
+        above = current;
+    }
+    above.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_word_finds_the_one_that_was_meant() {
+        let known = ["timeout_ms", "memory_mb", "cpu_ms", "run"];
+        for (word, meant) in [
+            ("timeuot_ms", Some("timeout_ms")),
+            ("timeoutMs", Some("timeout_ms")),
+            ("memory-mb", Some("memory_mb")),
+            ("rnu", Some("run")),
+            ("cpu", Some("cpu_ms")),
+            ("colour", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_huge_word_is_not_compared() {
+        assert_eq!(nearest(&"a".repeat(1 << 20), ["run"]), None);
+    }
+}

@@ -1,1 +1,0 @@
-//! What a person writes: the manifest, parsed with the place of every value.

@@ -1,0 +1,159 @@
+//! What older manifests say: `entry`, and the `runtime` block that held everything (AIP-17).
+
+use crate::spec::document::{Node, Value};
+use crate::spec::io::{FileEntry, file_key, read_files, read_token_path};
+use crate::spec::manifest::network::{self, EgressRequest};
+use crate::spec::manifest::reader::Reader;
+use crate::spec::manifest::secrets::{SecretReference, SecretRequest, is_variable_name};
+use crate::spec::manifest::{ManifestError, Problem, StatedLimit};
+use crate::spec::path::RelPath;
+use crate::spec::runner_block::{Engine, MEMORY_MIB_MAX, RunnerBlock, TIME_MS_MAX};
+
+/// What a legacy `runtime` block says, in today's words.
+#[derive(Debug, Default)]
+pub(crate) struct LegacyRuntime {
+    pub(crate) runner: RunnerBlock,
+    pub(crate) secrets: Vec<SecretRequest>,
+    pub(crate) egress: Vec<EgressRequest>,
+    pub(crate) input_files: Vec<FileEntry>,
+    pub(crate) output_files: Vec<FileEntry>,
+}
+
+const KEYS: [&str; 7] = [
+    "mode",
+    "env",
+    "fs",
+    "network",
+    "cpu_ms_max",
+    "memory_mb_max",
+    "timeout_ms_max",
+];
+
+/// Whether a `runtime` block has the old shape. One with `engine` has today's.
+pub(crate) fn is_legacy(node: &Node) -> bool {
+    node.get("engine").is_none() && KEYS.iter().any(|key| node.get(key).is_some())
+}
+
+/// Reads a `runtime` block of the old shape.
+pub(crate) fn read<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<LegacyRuntime, ManifestError> {
+    reader.warn(
+        "deprecated_runtime",
+        node,
+        "this shape of `runtime` is old; write `runner`, `secrets`, `network`, `inputsFiles` and \
+         `outputsFiles`",
+    );
+    let mut legacy = LegacyRuntime::default();
+    for (key, value) in reader.known_map(node, &KEYS)? {
+        match key.name.as_str() {
+            "mode" => read_mode(reader, value, &mut legacy.runner)?,
+            "env" => legacy.secrets = read_env(reader, value)?,
+            "fs" => {
+                for (direction, paths) in reader.known_map(value, &["read", "write"])? {
+                    let write = direction.name == "write";
+                    let files = read_fs(reader, paths, write)?;
+                    if write {
+                        legacy.output_files = files;
+                    } else {
+                        legacy.input_files = files;
+                    }
+                }
+            }
+            "network" => {
+                legacy.egress = network::read(reader, value, "runtime.network.egress")?;
+            }
+            name => legacy.runner.limits.push(read_limit(reader, value, name)?),
+        }
+    }
+    Ok(legacy)
+}
+
+/// The old `sandbox` is today's `subprocess`.
+fn read_mode<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+    runner: &mut RunnerBlock,
+) -> Result<(), ManifestError> {
+    if matches!(&node.value, Value::Text(text) if text == "sandbox") {
+        runner.engine = Engine::Subprocess;
+        return Ok(());
+    }
+    (runner.engine, runner.downgraded) = crate::spec::runner_block::read_engine(reader, node)?;
+    Ok(())
+}
+
+fn read_limit(reader: &Reader<'_>, node: &Node, key: &str) -> Result<StatedLimit, ManifestError> {
+    let (name, value) = match key {
+        "memory_mb_max" => (
+            "memory_bytes",
+            reader.whole_number(node, MEMORY_MIB_MAX)? << 20,
+        ),
+        "cpu_ms_max" => ("cpu_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
+        _ => ("wall_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
+    };
+    Ok(StatedLimit {
+        name,
+        value,
+        source: format!("runtime.{key}"),
+    })
+}
+
+fn read_env<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<Vec<SecretRequest>, ManifestError> {
+    reader
+        .list(node)?
+        .iter()
+        .map(|item| {
+            let variable = reader.text(item)?;
+            if !is_variable_name(variable) {
+                return Err(reader.wrong_type(item, "the name of a variable, such as API_KEY"));
+            }
+            Ok(SecretRequest {
+                variable: variable.to_owned(),
+                reference: SecretReference::Vault(variable.to_lowercase().replace('_', "-")),
+                source: "runtime.env".to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// A map as today, or a list of paths whose last segments become the keys.
+fn read_fs<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    distinct_paths: bool,
+) -> Result<Vec<FileEntry>, ManifestError> {
+    let Value::List(items) = &node.value else {
+        return read_files(reader, node, distinct_paths);
+    };
+    let mut files: Vec<FileEntry> = Vec::new();
+    for item in items {
+        let path = read_token_path(reader, item)?;
+        let written = path.to_string();
+        let last = written.rsplit('/').next().unwrap_or(&written);
+        let key: RelPath =
+            file_key(last).map_err(|reason| reader.path_refused(item, &written, reason))?;
+        if let Some(earlier) = files.iter().find(|earlier| earlier.key == key) {
+            return Err(reader.error(
+                item,
+                Problem::Duplicate {
+                    found: key.to_string(),
+                    first: earlier.source.clone(),
+                },
+            ));
+        }
+        files.push(FileEntry {
+            key,
+            path,
+            required: false,
+            mode: None,
+            content_type: None,
+            source: reader.pointer(item),
+        });
+    }
+    Ok(files)
+}

@@ -1,0 +1,144 @@
+//! What a person writes: the manifest, parsed with the place of every value.
+//!
+//! Reading is in two steps. [`crate::spec::document`] makes a tree of the text; the blocks of the
+//! specifications are then read out of it, each with its own rules, and every key that nothing
+//! reads is refused. The manifest only *asks*: who grants what it asks for is decided elsewhere.
+
+pub(crate) mod legacy;
+pub(crate) mod network;
+mod problem;
+pub(crate) mod reader;
+pub(crate) mod run;
+pub(crate) mod secrets;
+mod top_level;
+mod workspace_sources;
+
+pub use crate::spec::document::Format;
+pub use network::EgressRequest;
+pub use problem::{ManifestError, Problem};
+pub use secrets::{SecretReference, SecretRequest, is_variable_name};
+pub use workspace_sources::WorkspaceSource;
+
+use crate::spec::code_block::CodeSource;
+use crate::spec::document;
+use crate::spec::io::IoBlocks;
+use crate::spec::report::WarningReport;
+use crate::spec::run_form::Run;
+use crate::spec::runner_block::RunnerBlock;
+use crate::spec::sandbox_block::{MountRequest, SandboxBlock};
+
+/// Warnings that are refusals under `--strict`.
+pub const STRICT_REFUSES: [&str; 2] = ["config_missing", "unspecified_key"];
+
+/// What a manifest is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// `tool`.
+    #[default]
+    Tool,
+    /// `workflow`.
+    Workflow,
+    /// `code-workspace`: files that others use.
+    CodeWorkspace,
+}
+
+/// A limit as one key states it. Where several speak, the strictest wins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatedLimit {
+    /// `memory_bytes`, `wall_time_ms` or `cpu_time_ms`.
+    pub name: &'static str,
+    /// In the unit that the name ends in; at least 1.
+    pub value: u64,
+    /// The key: `runner.limits.timeout_ms`.
+    pub source: String,
+}
+
+/// Something that restricts who may run this; refused unless granted, never ignored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restriction {
+    /// The key: `approval` or `sandbox.policy`.
+    pub source: &'static str,
+    /// Its value, where it is one word, escaped.
+    pub value: Option<String>,
+}
+
+/// A manifest: what it asks for, whoever gave it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Manifest {
+    /// What it is about; `tool` where it does not say.
+    pub kind: Kind,
+    /// `id`.
+    pub id: Option<String>,
+    /// `name`; where there is none, the caller may put the name of the folder here.
+    pub name: Option<String>,
+    /// `version`.
+    pub version: Option<String>,
+    /// `description`.
+    pub description: Option<String>,
+    /// `run`, or the older `entry`.
+    pub run: Option<Run>,
+    /// `code`, or the lean `source`: where files come from that are not here yet.
+    pub code: Vec<CodeSource>,
+    /// `runner`, or the `runtime` that stands for it.
+    pub runner: RunnerBlock,
+    /// All limits of all blocks.
+    pub limits: Vec<StatedLimit>,
+    /// All hosts that any block asks for.
+    pub egress: Vec<EgressRequest>,
+    /// All variables whose values are secrets.
+    pub secrets: Vec<SecretRequest>,
+    /// Variables of the caller that should pass.
+    pub env_passthrough: Vec<String>,
+    /// Mounts of the workspace, parents first.
+    pub mounts: Vec<MountRequest>,
+    /// The block itself. Without a stated time its presence makes the default 30 s.
+    pub sandbox: Option<SandboxBlock>,
+    /// What flows in and out.
+    pub io: IoBlocks,
+    /// Source artifacts.
+    pub workspace_sources: Vec<WorkspaceSource>,
+    /// What restricts who may run this.
+    pub restrictions: Vec<Restriction>,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+    /// JSON Pointers of what is valid and not acted on.
+    pub ignored: Vec<String>,
+    /// Valid wishes that this program does not fulfil; the first one refuses the run.
+    pub refusals: Vec<ManifestError>,
+}
+
+/// Reads a manifest. `file_name` is repeated in every error.
+///
+/// # Errors
+/// [`ManifestError`]: the first thing that is not accepted, and where it stands.
+pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Manifest, ManifestError> {
+    let root = document::parse(text, format)
+        .map_err(|error| ManifestError::of_document(file_name, error))?;
+    top_level::read(&mut reader::Reader::new(file_name, &root))
+}
+
+/// The manifest of a bundle that has none: everything by default.
+#[must_use]
+pub fn empty() -> Manifest {
+    Manifest::default()
+}
+
+impl Manifest {
+    /// What `<toolId>` and `<workflowId>` stand for: `id`, else `name`.
+    #[must_use]
+    pub fn token_id(&self) -> Option<&str> {
+        self.id.as_deref().or(self.name.as_deref())
+    }
+
+    /// Whether this manifest can be executed as it is: its files are here, its provider is this
+    /// program, its sandbox is not read-only.
+    ///
+    /// # Errors
+    /// The first of [`Manifest::refusals`].
+    pub fn check_executable(&self) -> Result<(), ManifestError> {
+        match self.refusals.first() {
+            Some(refusal) => Err(refusal.clone()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `network.egress`: who the body wants to reach.
+
+use std::collections::HashSet;
+
+use crate::spec::document::{Node, excerpt};
+use crate::spec::egress::EgressRule;
+use crate::spec::manifest::reader::Reader;
+use crate::spec::manifest::{ManifestError, Problem};
+
+/// One host that the manifest asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressRequest {
+    /// Who should be reachable.
+    pub rule: EgressRule,
+    /// The key that asks: `network.egress`, `sandbox.network.egress`, `runtime.network.egress`.
+    pub source: String,
+}
+
+/// Reads `{egress: […]}`.
+pub(crate) fn read<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    source: &str,
+) -> Result<Vec<EgressRequest>, ManifestError> {
+    reader.known_map(node, &["egress"])?;
+    let Some(list) = node.get("egress") else {
+        return Ok(Vec::new());
+    };
+    let mut requests: Vec<EgressRequest> = Vec::new();
+    let mut seen = HashSet::new();
+    for item in reader.list(list)? {
+        let text = reader.text(item)?;
+        let rule = EgressRule::parse(text).map_err(|reason| {
+            reader.error(
+                item,
+                Problem::Egress {
+                    found: excerpt(text),
+                    reason,
+                },
+            )
+        })?;
+        if seen.insert(rule.clone()) {
+            requests.push(EgressRequest {
+                rule,
+                source: source.to_owned(),
+            });
+        }
+    }
+    Ok(requests)
+}

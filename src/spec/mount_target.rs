@@ -1,0 +1,159 @@
+//! Where something of the host or of a source may appear inside: `at`, `mountPath`, `--mount …:DST`.
+
+use crate::spec::path::{PathError, RelPath};
+
+/// Longest mount point, in bytes.
+pub const MOUNT_TARGET_BYTES_MAX: usize = 4_096;
+
+/// Places that belong to the system or to the runner, with everything below them.
+const RESERVED_TREES: [&str; 8] = [
+    "/proc", "/dev", "/sys", "/usr", "/bin", "/sbin", "/etc", "/runner",
+];
+
+/// Places that are themselves taken; below them a mount is possible.
+const RESERVED: [&str; 3] = ["/bundle", "/scratch", "/tmp"];
+
+/// An absolute path inside at which a mount may appear.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MountTarget(String);
+
+/// Why a path is no mount point: completes "the mount point …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountTargetError {
+    /// It does not start with `/`.
+    #[error("is not absolute")]
+    Relative,
+    /// `/` itself.
+    #[error("is the root of the body's own file system")]
+    WholeView,
+    /// `.`, `..`, an empty segment, NUL, too long.
+    #[error("{0}")]
+    Path(PathError),
+    /// Longer than [`MOUNT_TARGET_BYTES_MAX`].
+    #[error("is longer than 4096 bytes")]
+    TooLong,
+    /// It would hide something that the body or the runner needs.
+    #[error("would hide {hidden}, which is not the caller's to replace")]
+    Reserved {
+        /// What would be hidden.
+        hidden: &'static str,
+    },
+}
+
+impl MountTarget {
+    /// Accepts `text` as it is; nothing is normalised.
+    ///
+    /// # Errors
+    /// [`MountTargetError`]: the first rule that it breaks.
+    pub fn parse(text: &str) -> Result<Self, MountTargetError> {
+        let inside = text.strip_prefix('/').ok_or(MountTargetError::Relative)?;
+        if inside.is_empty() {
+            return Err(MountTargetError::WholeView);
+        }
+        if MOUNT_TARGET_BYTES_MAX < text.len() {
+            return Err(MountTargetError::TooLong);
+        }
+        if inside.starts_with('/') {
+            return Err(MountTargetError::Path(PathError::EmptySegment));
+        }
+        RelPath::parse(inside.as_bytes()).map_err(MountTargetError::Path)?;
+        if let Some(hidden) = RESERVED.iter().find(|reserved| **reserved == text) {
+            return Err(MountTargetError::Reserved { hidden });
+        }
+        let first = inside.split('/').next().unwrap_or(inside);
+        if first.starts_with("lib") {
+            return Err(MountTargetError::Reserved { hidden: "/lib*" });
+        }
+        match RESERVED_TREES
+            .iter()
+            .find(|reserved| reserved.strip_prefix('/') == Some(first))
+        {
+            Some(hidden) => Err(MountTargetError::Reserved { hidden }),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+
+    /// The absolute path.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Number of segments: mounts are made in this order, so that parents come first.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.0.matches('/').count()
+    }
+}
+
+impl std::fmt::Display for MountTarget {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&crate::spec::path::escape(self.0.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_cannot_hide_the_system() {
+        for text in [
+            "/workspace",
+            "/vendor/python-libs",
+            "/tmp/x",
+            "/bundle/data",
+            "/opt",
+        ] {
+            assert!(MountTarget::parse(text).is_ok(), "{text}");
+        }
+        for text in [
+            "/proc",
+            "/proc/self",
+            "/dev",
+            "/sys/fs",
+            "/usr/local",
+            "/bin",
+            "/lib",
+            "/lib64/x",
+            "/libx32",
+            "/etc",
+            "/etc/passwd",
+            "/runner",
+            "/runner/out",
+            "/bundle",
+            "/scratch",
+            "/tmp",
+            "/sbin/init",
+        ] {
+            assert!(
+                matches!(
+                    MountTarget::parse(text),
+                    Err(MountTargetError::Reserved { .. })
+                ),
+                "{text}"
+            );
+        }
+        assert_eq!(MountTarget::parse("/"), Err(MountTargetError::WholeView));
+        assert_eq!(MountTarget::parse("a"), Err(MountTargetError::Relative));
+        assert_eq!(MountTarget::parse(""), Err(MountTargetError::Relative));
+        for text in [
+            "/a/../etc",
+            "//etc",
+            "/a//b",
+            "/a/.",
+            "/a/",
+            "/./proc",
+            "/a\0",
+        ] {
+            assert!(
+                matches!(MountTarget::parse(text), Err(MountTargetError::Path(_))),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            MountTarget::parse(&"/a".repeat(2_049)),
+            Err(MountTargetError::TooLong)
+        );
+    }
+}

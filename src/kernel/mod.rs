@@ -5,3 +5,4 @@ pub mod cgroup;
 pub mod credentials;
 pub mod file;
 pub mod seccomp;
+pub mod stdio;

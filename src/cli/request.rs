@@ -542,164 +542,127 @@ mod tests {
         }
     }
 
+    /// Asserts that the flags before `x` change a plain request as said, and nothing else.
+    fn assert_changes(flags: &[&str], change: impl Fn(&mut Request)) {
+        let mut expected = plain(command(&["x"]));
+        change(&mut expected);
+        let words = [&["run"], flags, &["x"]].concat();
+        assert_eq!(request(&words), expected, "{flags:?}");
+    }
+
     #[test]
-    fn every_flag_lands_in_its_field() {
-        let expected = |change: &dyn Fn(&mut Request)| {
-            let mut request = plain(command(&["x"]));
-            change(&mut request);
-            request
-        };
-        let table: Vec<(&[&str], Request)> = vec![
-            (&[], expected(&|_| ())),
-            (
-                &["-m", "512m"],
-                expected(&|r| r.limits.memory_bytes = Some(536_870_912)),
-            ),
-            (&["--cpus", "1.5"], expected(&|r| r.limits.cpus = Some(1.5))),
-            (
-                &["--cpu-time", "30s"],
-                expected(&|r| r.limits.cpu_time = Some(Duration::from_secs(30))),
-            ),
-            (
-                &["--timeout", "300ms"],
-                expected(&|r| r.limits.wall_time = Some(Duration::from_millis(300))),
-            ),
-            (
-                &["--grace", "0s"],
-                expected(&|r| r.limits.grace = Some(Duration::ZERO)),
-            ),
-            (
-                &["--pids", "7"],
-                expected(&|r| r.limits.processes = Some(7)),
-            ),
-            (
-                &["--disk=1g"],
-                expected(&|r| r.limits.disk_bytes = Some(1 << 30)),
-            ),
-            (
-                &["--max-output", "0"],
-                expected(&|r| r.limits.output_bytes = Some(0)),
-            ),
-            (
-                &["--limits=require"],
-                expected(&|r| r.limits.mode = LimitsMode::Require),
-            ),
-            (
-                &["--limits=best-effort"],
-                expected(&|r| r.limits.mode = LimitsMode::BestEffort),
-            ),
-            (
-                &["--on-output-limit=kill"],
-                expected(&|r| r.limits.on_output_limit = OnOutputLimit::Kill),
-            ),
-            (
-                &["-i", "-t"],
-                expected(&|r| {
-                    r.streams.interactive = true;
-                    r.streams.terminal = true;
-                }),
-            ),
-            (&["--stop-signal", "INT"], expected(&|r| r.stop_signal = 2)),
-            (&["--strict"], expected(&|r| r.strict = true)),
-            (
-                &["--grant", "egress,env"],
-                expected(&|r| {
-                    r.grants.egress = true;
-                    r.grants.env = true;
-                }),
-            ),
-            (
-                &["--grant", "all"],
-                expected(&|r| r.grants = grants_named("all").expect("a name")),
-            ),
-            (
-                &["--allow-net", "a:443,b", "--allow-net", "c"],
-                expected(&|r| {
-                    r.allow_net = ["a:443", "b", "c"].map(str::to_owned).to_vec();
-                }),
-            ),
-            (
-                &["--publish", "8080:80"],
-                expected(&|r| r.publish = vec!["8080:80".to_owned()]),
-            ),
-            (
-                &["-e", "A=1,2", "-e", "B=3"],
-                expected(&|r| {
-                    r.environment = vec![
-                        (b"A".to_vec(), b"1,2".to_vec()),
-                        (b"B".to_vec(), b"3".to_vec()),
-                    ];
-                }),
-            ),
-            (
-                &["--ro", "/a", "--rw", "b/../c"],
-                expected(&|r| {
-                    r.view = vec![
-                        bind("/a", "/a", false),
-                        bind("/here/b/../c", "/here/c", true),
-                    ];
-                }),
-            ),
-            (
-                &["--mount", "d:/data:ro", "--mount", "/e:/f"],
-                expected(&|r| {
-                    r.view = vec![bind("/here/d", "/data", false), bind("/e", "/f", true)];
-                }),
-            ),
-            (
-                &["--tmpfs", "/c:64k", "--tmpfs", "/d"],
-                expected(&|r| {
-                    r.view = [("/c", Some(65_536)), ("/d", None)]
-                        .map(|(target, size_bytes)| ViewEntry::Tmpfs {
-                            target: target.into(),
-                            size_bytes,
-                        })
-                        .to_vec();
-                }),
-            ),
-            (
-                &["-w", "sub/./x"],
-                expected(&|r| r.workdir = Some("/here/sub/x".into())),
-            ),
-            (
-                &[
-                    "--workspace",
-                    "w",
-                    "--in",
-                    "k=p=q",
-                    "--out",
-                    "o=x/y",
-                    "--keep",
-                ],
-                expected(&|r| {
-                    r.bundle.workspace = Some("/here/w".into());
-                    r.bundle.input_files = vec![("k".to_owned(), "p=q".to_owned())];
-                    r.bundle.output_files = vec![("o".to_owned(), "x/y".to_owned())];
-                    r.bundle.keep = true;
-                }),
-            ),
-            (
-                &["--inputs", "{\"a\":1}"],
-                expected(&|r| {
-                    r.bundle.inputs = Some(InputsArgument::Text("{\"a\":1}".to_owned()));
-                }),
-            ),
-            (
-                &["--inputs", "@f.json"],
-                expected(&|r| {
-                    r.bundle.inputs = Some(InputsArgument::File("f.json".into()));
-                }),
-            ),
-            // A later flag replaces an earlier one of its kind.
-            (
-                &["-m", "1g", "-m", "64k"],
-                expected(&|r| r.limits.memory_bytes = Some(65_536)),
-            ),
-        ];
-        for (flags, expected) in table {
-            let words = [&["run"], flags, &["x"]].concat();
-            assert_eq!(request(&words), expected, "{flags:?}");
-        }
+    fn every_limit_lands_in_its_field() {
+        assert_changes(&[], |_| ());
+        assert_changes(&["-m", "512m"], |r| {
+            r.limits.memory_bytes = Some(536_870_912)
+        });
+        assert_changes(&["--cpus", "1.5"], |r| r.limits.cpus = Some(1.5));
+        let half_minute = Duration::from_secs(30);
+        assert_changes(&["--cpu-time", "30s"], |r| {
+            r.limits.cpu_time = Some(half_minute)
+        });
+        assert_changes(&["--timeout", "30s"], |r| {
+            r.limits.wall_time = Some(half_minute)
+        });
+        assert_changes(&["--grace", "0s"], |r| {
+            r.limits.grace = Some(Duration::ZERO)
+        });
+        assert_changes(&["--pids", "7"], |r| r.limits.processes = Some(7));
+        assert_changes(&["--disk=1g"], |r| r.limits.disk_bytes = Some(1 << 30));
+        assert_changes(&["--max-output", "0"], |r| r.limits.output_bytes = Some(0));
+        assert_changes(&["--limits=require"], |r| {
+            r.limits.mode = LimitsMode::Require
+        });
+        assert_changes(&["--limits=best-effort"], |r| {
+            r.limits.mode = LimitsMode::BestEffort
+        });
+        assert_changes(&["--on-output-limit=kill"], |r| {
+            r.limits.on_output_limit = OnOutputLimit::Kill;
+        });
+        // A later flag replaces an earlier one of its kind.
+        assert_changes(&["-m", "1g", "-m", "64k"], |r| {
+            r.limits.memory_bytes = Some(65_536)
+        });
+    }
+
+    #[test]
+    fn every_path_lands_in_its_field() {
+        assert_changes(&["--ro", "/a", "--rw", "b/../c"], |r| {
+            r.view = vec![
+                bind("/a", "/a", false),
+                bind("/here/b/../c", "/here/c", true),
+            ];
+        });
+        assert_changes(&["--mount", "d:/data:ro", "--mount", "/e:/f"], |r| {
+            r.view = vec![bind("/here/d", "/data", false), bind("/e", "/f", true)];
+        });
+        assert_changes(&["--tmpfs", "/c:64k", "--tmpfs", "/d"], |r| {
+            r.view = [("/c", Some(65_536)), ("/d", None)]
+                .map(|(target, size_bytes)| ViewEntry::Tmpfs {
+                    target: target.into(),
+                    size_bytes,
+                })
+                .to_vec();
+        });
+        assert_changes(&["-w", "sub/./x"], |r| {
+            r.workdir = Some("/here/sub/x".into())
+        });
+        assert_changes(
+            &[
+                "--workspace",
+                "w",
+                "--in",
+                "k=p=q",
+                "--out",
+                "o=x/y",
+                "--keep",
+            ],
+            |r| {
+                r.bundle.workspace = Some("/here/w".into());
+                r.bundle.input_files = vec![("k".to_owned(), "p=q".to_owned())];
+                r.bundle.output_files = vec![("o".to_owned(), "x/y".to_owned())];
+                r.bundle.keep = true;
+            },
+        );
+        assert_changes(&["--inputs", "{\"a\":1}"], |r| {
+            r.bundle.inputs = Some(InputsArgument::Text("{\"a\":1}".to_owned()));
+        });
+        assert_changes(&["--inputs", "@f.json"], |r| {
+            r.bundle.inputs = Some(InputsArgument::File("f.json".into()));
+        });
+        assert_changes(&["--manifest", "m.yaml"], |r| {
+            r.bundle.manifest = Some("m.yaml".into())
+        });
+    }
+
+    #[test]
+    fn every_other_flag_lands_in_its_field() {
+        assert_changes(&["-i", "-t"], |r| {
+            r.streams.interactive = true;
+            r.streams.terminal = true;
+        });
+        assert_changes(&["--stop-signal", "INT"], |r| r.stop_signal = 2);
+        assert_changes(&["--strict"], |r| r.strict = true);
+        assert_changes(&["--grant", "egress,env"], |r| {
+            r.grants.egress = true;
+            r.grants.env = true;
+        });
+        assert_changes(&["--grant", "all"], |r| {
+            r.grants = grants_named("all").expect("a name");
+        });
+        assert_changes(&["--allow-net", "a:443,b", "--allow-net", "c"], |r| {
+            r.allow_net = ["a:443", "b", "c"].map(str::to_owned).to_vec();
+        });
+        assert_changes(&["--publish", "8080:80"], |r| {
+            r.publish = vec!["8080:80".to_owned()]
+        });
+        assert_changes(&["-e", "A=1,2", "-e", "B=3"], |r| {
+            r.environment = [("A", "1,2"), ("B", "3")]
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .to_vec();
+        });
+        // How to speak and where to write is no part of the request.
+        assert_changes(&["-q", "-v", "--color=never", "--json=f"], |_| ());
     }
 
     #[test]

@@ -1,2 +1,18 @@
 //! The command line: the only room that touches standard output, the environment and exit codes.
+//!
+//! [`args`] is what the user typed, [`request`] what the program needs, [`config`] what the host
+//! says, [`dispatch`] one call per verb, [`print`] the only place that writes.
 #![forbid(unsafe_code)]
+
+pub mod args;
+pub mod config;
+pub mod dispatch;
+pub mod environment;
+pub mod exit_code;
+pub mod print;
+pub mod report_target;
+pub mod request;
+pub mod schema;
+pub mod signal;
+pub mod summary;
+pub mod surroundings;

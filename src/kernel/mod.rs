@@ -17,4 +17,5 @@ pub mod process;
 pub mod rlimit;
 pub mod seccomp;
 pub mod signal;
+pub mod stdio;
 pub mod terminal;

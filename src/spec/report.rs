@@ -20,6 +20,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// How the body's first process ended; absent where it never ran.
     pub exit: Option<Exit>,
+    /// The signal to the runner that ended the run; only when `cancelled`.
+    pub cancelled_by: Option<i32>,
     /// Why the outcome is `refused` or `failed`.
     pub error: Option<ErrorReport>,
     /// Wall time of each phase, in order, microseconds.
@@ -293,6 +295,7 @@ impl Report {
             run_id,
             outcome,
             exit: None,
+            cancelled_by: None,
             error: None,
             timings_us: Vec::new(),
             usage: Usage::default(),

@@ -173,6 +173,8 @@ pub struct Request {
     pub secrets: Vec<EnvironmentEntry>,
     /// `--allow-net`.
     pub allow_net: Vec<String>,
+    /// `--publish`.
+    pub publish: Vec<String>,
     /// Limits.
     pub limits: LimitOptions,
     /// Standard streams.

@@ -1,0 +1,514 @@
+//! What the user typed: verbs and flags as they stand on the command line. Opens nothing.
+//!
+//! Each flag has a variable, `RUNNER_OPT_` and the long name in capitals with `_` for `-`. The
+//! flags that may be repeated read theirs in [`RunFlags::fill_lists`].
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+
+use crate::cli::signal::parse_signal;
+use crate::spec::host_policy::GRANT_NAMES;
+use crate::spec::units::parse_duration;
+use crate::spec::units::parse_size_bytes;
+
+const AFTER_HELP: &str = "\
+Durations: 300ms 2s 5m 1h. Sizes: 512k 64m 1g (powers of 1024).
+Each flag has a variable: RUNNER_OPT_ and its long name, RUNNER_OPT_CPU_TIME=30s for --cpu-time.
+A flag that may be repeated reads a list there, commas between (--env, --env-file and --secret:
+one entry a line). What the command line says replaces what the variable says.
+
+Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
+executable; 127 not found; 128+n ended by signal n (137 also for out of memory).";
+
+/// Runs untrusted bundles confined and limited, and reports what happened.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "runner",
+    version,
+    args_override_self = true,
+    max_term_width = 100
+)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub enum Verb {
+    /// Run a bundle: unpack it, confine its body, stage and sync its files, report
+    #[command(after_help = AFTER_HELP, args_override_self = true)]
+    Exec(Box<Exec>),
+    /// Run a command of this host, confined the same way, without a bundle
+    #[command(after_help = AFTER_HELP, args_override_self = true)]
+    Run(Box<Run>),
+    /// Say what this host can enforce, and how to mend what it cannot
+    #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
+    Doctor(Doctor),
+    /// Run a built-in bundle that tries what is allowed and what is not, and show the result
+    Demo(Demo),
+    /// Print a JSON Schema of this program's documents
+    Schema(Schema),
+    /// Remove what killed supervisors left behind; runs that live are not touched
+    Gc(Gc),
+}
+
+/// `runner exec BUNDLE [flags] [-- ARGS]`.
+#[derive(Debug, clap::Args)]
+pub struct Exec {
+    /// A .tar.gz, a directory, or - to read the archive from standard input
+    pub bundle: PathBuf,
+    /// Everything that `run` shares.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// Appended to the body's arguments
+    #[arg(last = true, value_name = "ARGS")]
+    pub arguments: Vec<OsString>,
+}
+
+/// `runner run [flags] [--] CMD ARGS`.
+#[derive(Debug, clap::Args)]
+pub struct Run {
+    /// Everything that `exec` shares.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// The program and its arguments; the first word that is no flag ends the flags
+    // Without allow_hyphen_values, which would take a misspelt flag for the program.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `runner doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// Print a JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// `runner demo`.
+#[derive(Debug, clap::Args)]
+pub struct Demo {
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// `runner gc`.
+#[derive(Debug, clap::Args)]
+pub struct Gc {
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// `runner schema NAME`.
+#[derive(Debug, clap::Args)]
+pub struct Schema {
+    /// Which document
+    pub name: SchemaName,
+}
+
+/// The documents that have a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SchemaName {
+    /// What --json writes
+    Report,
+}
+
+/// Every flag of `exec` and `run`.
+#[derive(Debug, Default, clap::Args)]
+pub struct RunFlags {
+    /// What is visible.
+    #[command(flatten)]
+    pub view: ViewFlags,
+    /// The bundle's own words and files.
+    #[command(flatten)]
+    pub bundle: BundleFlags,
+    /// Environment.
+    #[command(flatten)]
+    pub environment: EnvironmentFlags,
+    /// Network.
+    #[command(flatten)]
+    pub network: NetworkFlags,
+    /// Limits.
+    #[command(flatten)]
+    pub limits: LimitFlags,
+    /// The process.
+    #[command(flatten)]
+    pub process: ProcessFlags,
+    /// Policy.
+    #[command(flatten)]
+    pub policy: PolicyFlags,
+    /// The configuration file.
+    #[command(flatten)]
+    pub policy_file: PolicyFile,
+    /// Where the report goes.
+    #[command(flatten)]
+    pub report: ReportFlags,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+}
+
+/// `--ro`, `--rw`, `--mount`, `--tmpfs`, `--workdir`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "What the body sees")]
+pub struct ViewFlags {
+    /// Make a path of the host visible, read-only, at the same place
+    #[arg(long, value_name = "PATH")]
+    pub ro: Vec<PathBuf>,
+    /// Make a path of the host visible and writable, at the same place
+    #[arg(long, value_name = "PATH")]
+    pub rw: Vec<PathBuf>,
+    /// Make a path of the host visible somewhere else; writable without :ro
+    #[arg(long, value_name = "SRC:DST[:ro]")]
+    pub mount: Vec<OsString>,
+    /// A private, empty, writable directory
+    #[arg(long, value_name = "DST[:SIZE]")]
+    pub tmpfs: Vec<OsString>,
+    /// Where the body starts
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKDIR",
+        hide_env_values = true
+    )]
+    pub workdir: Option<PathBuf>,
+}
+
+/// `--manifest`, `--run`, `--workspace`, `--inputs`, `--in`, `--out`, `--keep`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "The bundle")]
+pub struct BundleFlags {
+    /// Use this manifest instead of the bundle's; it grants what it says
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_MANIFEST",
+        hide_env_values = true
+    )]
+    pub manifest: Option<PathBuf>,
+    /// Replace the manifest's run: a string, or a JSON array or object
+    #[arg(
+        long,
+        value_name = "VALUE",
+        env = "RUNNER_OPT_RUN",
+        hide_env_values = true
+    )]
+    pub run: Option<String>,
+    /// Where declared input files come from and output files go back to
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// The structured input: JSON, or @FILE
+    #[arg(
+        long,
+        value_name = "JSON|@FILE",
+        env = "RUNNER_OPT_INPUTS",
+        hide_env_values = true
+    )]
+    pub inputs: Option<OsString>,
+    /// Stage a file of the workspace at /scratch/KEY
+    #[arg(long = "in", value_name = "KEY=PATH")]
+    pub input_files: Vec<String>,
+    /// Sync /scratch/KEY to a path of the workspace
+    #[arg(long = "out", value_name = "KEY=PATH")]
+    pub output_files: Vec<String>,
+    /// Keep a copy of the scratch root and print its path
+    #[arg(long, env = "RUNNER_OPT_KEEP", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub keep: bool,
+}
+
+/// `--env`, `--env-file`, `--secret`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Environment (empty by default)")]
+pub struct EnvironmentFlags {
+    /// Set a variable; without =VALUE it is passed on from here
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+    /// Read NAME=VALUE lines; # starts a comment line, values are taken as they are
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// Grant a secret as a variable; REF is env:VAR or file:PATH (one newline at its end is left out)
+    #[arg(long, value_name = "NAME=REF")]
+    pub secret: Vec<OsString>,
+}
+
+/// `--allow-net`, `--publish`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Network (none by default)")]
+pub struct NetworkFlags {
+    /// Hosts that the body may reach
+    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
+    pub allow_net: Vec<String>,
+    /// A port of the host that reaches a port of the body
+    #[arg(long, value_name = "HOST:BODY", value_delimiter = ',')]
+    pub publish: Vec<String>,
+}
+
+/// The limits.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitFlags {
+    /// Memory of the whole tree [default: 256m]
+    #[arg(short, long, value_name = "SIZE", env = "RUNNER_OPT_MEMORY", hide_env_values = true, value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Share of processors, 1.5 for one and a half
+    #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_CPUS", hide_env_values = true, value_parser = parse_cpus)]
+    pub cpus: Option<f64>,
+    /// CPU time of the whole tree
+    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_CPU_TIME", hide_env_values = true, value_parser = parse_time)]
+    pub cpu_time: Option<Duration>,
+    /// Wall time [default: 10m]
+    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_TIMEOUT", hide_env_values = true, value_parser = parse_time)]
+    pub timeout: Option<Duration>,
+    /// Between the stop signal and SIGKILL; may be 0s
+    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_GRACE", hide_env_values = true, value_parser = parse_duration)]
+    pub grace: Option<Duration>,
+    /// Processes and threads at once [default: 512]
+    #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_PIDS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub pids: Option<u64>,
+    /// Bytes in the writable directories
+    #[arg(long, value_name = "SIZE", env = "RUNNER_OPT_DISK", hide_env_values = true, value_parser = parse_size)]
+    pub disk: Option<u64>,
+    /// Bytes of each output stream; may be 0
+    #[arg(long, value_name = "SIZE", env = "RUNNER_OPT_MAX_OUTPUT", hide_env_values = true, value_parser = parse_size_bytes)]
+    pub max_output: Option<u64>,
+    /// What to do with a limit that this host cannot hold fully: refuse also weaker ones, or refuse none
+    #[arg(
+        long,
+        value_name = "MODE",
+        env = "RUNNER_OPT_LIMITS",
+        hide_env_values = true
+    )]
+    pub limits: Option<LimitsArgument>,
+    /// What happens at --max-output [default: drop]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        env = "RUNNER_OPT_ON_OUTPUT_LIMIT",
+        hide_env_values = true
+    )]
+    pub on_output_limit: Option<OnOutputLimitArgument>,
+}
+
+/// The value of `--limits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LimitsArgument {
+    /// A limit that holds only weakly is refused too
+    Require,
+    /// Nothing is refused
+    BestEffort,
+}
+
+/// The value of `--on-output-limit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnOutputLimitArgument {
+    /// Count the rest and throw it away
+    Drop,
+    /// End the run
+    Kill,
+}
+
+/// `-i`, `-t`, `--stop-signal`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "The process")]
+pub struct ProcessFlags {
+    /// Pass standard input on
+    #[arg(short, long, env = "RUNNER_OPT_INTERACTIVE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub interactive: bool,
+    /// Give the body a terminal of its own
+    #[arg(short, long, env = "RUNNER_OPT_TTY", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub tty: bool,
+    /// The signal that asks the body to end, a name or a number [default: SIGTERM]
+    #[arg(long, value_name = "SIGNAL", env = "RUNNER_OPT_STOP_SIGNAL", hide_env_values = true, value_parser = parse_signal)]
+    pub stop_signal: Option<i32>,
+}
+
+/// `--strict`, `--grant`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Policy")]
+pub struct PolicyFlags {
+    /// Refuse where any line of defence is missing or old
+    #[arg(long, env = "RUNNER_OPT_STRICT", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub strict: bool,
+    /// Grant what the bundle's own manifest asks
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = GRANTS)]
+    pub grant: Vec<String>,
+}
+
+/// `--policy`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Policy")]
+pub struct PolicyFile {
+    /// One more configuration file; it can tighten what the host's says, and loosen only what that leaves open
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_POLICY",
+        hide_env_values = true
+    )]
+    pub policy: Option<PathBuf>,
+}
+
+/// `--json`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct ReportFlags {
+    /// Write the report: to standard output with the body's output inside it, to a file, or to an open descriptor
+    #[arg(long, value_name = "FILE|fd:N", env = "RUNNER_OPT_JSON", hide_env_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub json: Option<OsString>,
+}
+
+/// `-q`, `-v`, `--color`.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct VoiceFlags {
+    /// Print errors only
+    #[arg(short, long, env = "RUNNER_OPT_QUIET", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub quiet: bool,
+    /// Print phases too
+    #[arg(short, long, env = "RUNNER_OPT_VERBOSE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub verbose: bool,
+    /// Colour messages [default: auto, on a terminal where NO_COLOR is not set]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        env = "RUNNER_OPT_COLOR",
+        hide_env_values = true
+    )]
+    pub color: Option<ColorArgument>,
+}
+
+/// The value of `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorArgument {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+const GRANTS: [&str; GRANT_NAMES.len() + 1] = {
+    let mut names = ["all"; GRANT_NAMES.len() + 1];
+    let mut index = 0;
+    while index < GRANT_NAMES.len() {
+        names[index] = GRANT_NAMES[index];
+        index += 1;
+    }
+    names
+};
+
+impl RunFlags {
+    /// Fills each list that the command line left empty from its variable.
+    ///
+    /// # Errors
+    /// The name of a variable of which an entry is not UTF-8 where text is needed, or no grant.
+    pub fn fill_lists(&mut self, variables: &BTreeMap<OsString, OsString>) -> Result<(), String> {
+        let read = |name: &str, separator: u8| -> Vec<OsString> {
+            let text = variables.get(OsStr::new(name)).map(OsString::as_os_str);
+            text.unwrap_or_default()
+                .as_bytes()
+                .split(|byte| *byte == separator)
+                .filter(|entry| !entry.is_empty())
+                .map(|entry| OsString::from_vec(entry.to_vec()))
+                .collect()
+        };
+        for (list, name) in [
+            (&mut self.view.ro, "RUNNER_OPT_RO"),
+            (&mut self.view.rw, "RUNNER_OPT_RW"),
+        ] {
+            if list.is_empty() {
+                *list = read(name, b',').into_iter().map(PathBuf::from).collect();
+            }
+        }
+        for (list, name, separator) in [
+            (&mut self.view.mount, "RUNNER_OPT_MOUNT", b','),
+            (&mut self.view.tmpfs, "RUNNER_OPT_TMPFS", b','),
+            (&mut self.environment.env, "RUNNER_OPT_ENV", b'\n'),
+            (&mut self.environment.secret, "RUNNER_OPT_SECRET", b'\n'),
+        ] {
+            if list.is_empty() {
+                *list = read(name, separator);
+            }
+        }
+        if self.environment.env_file.is_empty() {
+            let files = read("RUNNER_OPT_ENV_FILE", b'\n');
+            self.environment.env_file = files.into_iter().map(PathBuf::from).collect();
+        }
+        for (list, name) in [
+            (&mut self.bundle.input_files, "RUNNER_OPT_IN"),
+            (&mut self.bundle.output_files, "RUNNER_OPT_OUT"),
+            (&mut self.network.allow_net, "RUNNER_OPT_ALLOW_NET"),
+            (&mut self.network.publish, "RUNNER_OPT_PUBLISH"),
+            (&mut self.policy.grant, "RUNNER_OPT_GRANT"),
+        ] {
+            if list.is_empty() {
+                *list = read(name, b',')
+                    .into_iter()
+                    .map(OsString::into_string)
+                    .collect::<Result<_, _>>()
+                    .map_err(|_not_text| name.to_owned())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    match parse_size_bytes(text).map_err(|error| error.to_string())? {
+        0 => Err("0 would leave nothing; leave the flag out for the default".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.is_zero() {
+        return Err("0 would leave no time; leave the flag out for the default".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Most processors that a share may name; more is a slip.
+const CPUS_MAX: f64 = 65_536.0;
+
+fn parse_cpus(text: &str) -> Result<f64, String> {
+    const EXPECTED: &str = "expected a number of processors such as 0.5, 1 or 1.5";
+    let plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let cpus: f64 = text.parse().map_err(|_not_a_number| EXPECTED.to_owned())?;
+    // A hundredth of a processor is what cpu.max can still say with its shortest quota.
+    if !plain || !(0.01..=CPUS_MAX).contains(&cpus) {
+        return Err(EXPECTED.to_owned());
+    }
+    Ok(cpus)
+}

@@ -1,0 +1,228 @@
+//! From the command line to an exit code: one call per verb.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser as _;
+
+use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
+use crate::cli::config;
+use crate::cli::exit_code::{FAILED, exit_code};
+use crate::cli::print::{Printer, Tone};
+use crate::cli::report_target::ReportTarget;
+use crate::cli::request::{RequestError, of_exec, of_run};
+use crate::cli::schema;
+use crate::cli::summary;
+use crate::cli::surroundings::Surroundings;
+use crate::kernel::stdio::open_missing;
+use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
+use crate::spec::outcome::Outcome;
+use crate::spec::report::{ErrorReport, Report, WarningReport};
+use crate::spec::request::{Caller, Request};
+use crate::spec::ulid::ulid;
+
+/// What the verbs call. The program passes the rooms below, a test what it likes.
+#[derive(Clone, Copy)]
+pub struct Engine<'call> {
+    /// One run: `exec` and `run`.
+    pub execute: &'call dyn Fn(&Request, &HostPolicy) -> Report,
+    /// `doctor`, as JSON where the flag is `true`; the exit code.
+    pub doctor: &'call dyn Fn(&Caller, &HostPolicy, &Printer, bool) -> u8,
+    /// `demo`; the exit code.
+    pub demo: &'call dyn Fn(&Caller, &HostPolicy, &Printer) -> u8,
+    /// `gc`; the exit code.
+    pub gc: &'call dyn Fn(&Caller, &HostPolicy, &Printer) -> u8,
+}
+
+impl std::fmt::Debug for Engine<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Engine")
+    }
+}
+
+/// The whole program: reads the command line and its surroundings, does what they ask, and says
+/// with which code to exit.
+#[must_use]
+pub fn main(engine: &Engine<'_>) -> u8 {
+    if open_missing().is_err() {
+        // Not even /dev/null can be opened, so there is nowhere to say it.
+        return FAILED;
+    }
+    dispatch(std::env::args_os(), &Surroundings::read(), engine)
+}
+
+/// Does what `words` ask; the first is the program's own name.
+pub fn dispatch(
+    words: impl IntoIterator<Item = OsString>,
+    surroundings: &Surroundings,
+    engine: &Engine<'_>,
+) -> u8 {
+    match CommandLine::try_parse_from(words) {
+        Ok(line) => verb(line.verb, surroundings, engine),
+        Err(error) => usage(&error, surroundings),
+    }
+}
+
+fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
+    match verb {
+        Verb::Exec(exec) => one_run(
+            &exec.flags.ends(),
+            surroundings,
+            engine,
+            |capture, policy| of_exec(*exec, capture, surroundings, policy),
+        ),
+        Verb::Run(run) => one_run(
+            &run.flags.ends(),
+            surroundings,
+            engine,
+            |capture, policy| of_run(*run, capture, surroundings, policy),
+        ),
+        Verb::Doctor(doctor) => with_policy(
+            doctor.voice,
+            &doctor.policy,
+            surroundings,
+            |caller, policy, printer| (engine.doctor)(caller, policy, printer, doctor.json),
+        ),
+        Verb::Demo(demo) => with_policy(demo.voice, &demo.policy, surroundings, engine.demo),
+        Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
+        Verb::Schema(Schema { name }) => {
+            let printer = Printer::new(VoiceFlags::default(), surroundings);
+            document(&printer, schema::text(name))
+        }
+    }
+}
+
+/// Prints `text` on standard output; the exit code.
+#[must_use]
+pub fn document(printer: &Printer, text: &str) -> u8 {
+    match printer.document(text) {
+        Ok(()) => 0,
+        Err(errno) => {
+            printer.line(
+                Tone::Error,
+                &format!("failed: standard output cannot be written: {errno} (output_unwritable)"),
+            );
+            FAILED
+        }
+    }
+}
+
+fn usage(error: &clap::Error, surroundings: &Surroundings) -> u8 {
+    let text = error.render().to_string();
+    let printer = Printer::new(VoiceFlags::default(), surroundings);
+    if error.use_stderr() {
+        printer.usage(&text);
+        return FAILED;
+    }
+    document(&printer, &text)
+}
+
+/// The flags that frame a run: they are needed before and after the request.
+struct Ends {
+    voice: VoiceFlags,
+    policy: PolicyFile,
+    json: Option<OsString>,
+}
+
+impl RunFlags {
+    fn ends(&self) -> Ends {
+        Ends {
+            voice: self.voice,
+            policy: PolicyFile {
+                policy: self.policy_file.policy.clone(),
+            },
+            json: self.report.json.clone(),
+        }
+    }
+}
+
+fn one_run(
+    ends: &Ends,
+    surroundings: &Surroundings,
+    engine: &Engine<'_>,
+    request: impl FnOnce(bool, &HostPolicy) -> Result<Request, RequestError>,
+) -> u8 {
+    let printer = Printer::new(ends.voice, surroundings);
+    let target = match ends.json.as_deref().map(ReportTarget::open).transpose() {
+        Ok(target) => target,
+        Err(error) => return finish(&printer, None, &refused(error.report())),
+    };
+    let capture = target.as_ref().is_some_and(ReportTarget::captures);
+    let report = match config::load(surroundings, ends.policy.policy.as_deref()) {
+        Err(error) => refused(error.report()),
+        Ok((policy, forbidden)) => match request(capture, &policy) {
+            Err(error) => refused(error.report()),
+            Ok(request) => {
+                let mut report = (engine.execute)(&request, &policy);
+                report.warnings.extend(forbidden.iter().map(warning));
+                report
+            }
+        },
+    };
+    finish(&printer, target.as_ref(), &report)
+}
+
+fn finish(printer: &Printer, target: Option<&ReportTarget>, report: &Report) -> u8 {
+    let written = target.map_or(Ok(()), |target| target.write(report));
+    summary::print(printer, report);
+    if let Err(error) = written {
+        let error = error.report();
+        printer.line(
+            Tone::Error,
+            &format!("failed: {} ({})", error.message, error.code),
+        );
+        return FAILED;
+    }
+    let code = report.error.as_ref().map(|error| error.code.as_str());
+    exit_code(report.outcome, report.exit, code, report.cancelled_by)
+}
+
+fn with_policy(
+    voice: VoiceFlags,
+    file: &PolicyFile,
+    surroundings: &Surroundings,
+    call: impl Fn(&Caller, &HostPolicy, &Printer) -> u8,
+) -> u8 {
+    let printer = Printer::new(voice, surroundings);
+    match config::load(surroundings, file.policy.as_deref()) {
+        Ok((policy, forbidden)) => {
+            for grant in &forbidden {
+                let warning = warning(grant);
+                let text = format!("warning: {} ({})", warning.message, warning.code);
+                printer.line(Tone::Warning, &text);
+            }
+            call(&surroundings.caller(&policy), &policy, &printer)
+        }
+        Err(error) => finish(&printer, None, &refused(error.report())),
+    }
+}
+
+fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
+    let ForbiddenGrant {
+        origin,
+        grant,
+        forbidden_by,
+    } = forbidden;
+    WarningReport::new(
+        "grant_forbidden",
+        format!("{origin} grants {grant}, which {forbidden_by} denies: it does not count"),
+    )
+}
+
+/// The report of a request that never became a run.
+fn refused(error: ErrorReport) -> Report {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ms = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+    // Without randomness the name is still a name: nothing on the host is called by it.
+    let mut random = [0_u8; 10];
+    if std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut random))
+        .is_err()
+    {
+        random = [0; 10];
+    }
+    let mut report = Report::new(ulid(now_ms, random), Outcome::Refused);
+    report.error = Some(error);
+    report
+}

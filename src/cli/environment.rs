@@ -1,0 +1,401 @@
+//! The body's variables: `-e`, `--env-file` and `--secret`, resolved to names and values.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::cli::args::EnvironmentFlags;
+use crate::cli::surroundings::Surroundings;
+use crate::spec::path::escape;
+use crate::spec::request::EnvironmentEntry;
+
+/// Longest `NAME=VALUE` with its NUL that execve(2) takes: MAX_ARG_STRLEN, 32 pages of 4 KiB.
+const ENTRY_BYTES_MAX: usize = 131_072;
+/// Largest environment or secret file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a variable of the body cannot be had. Values are never part of the text.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentError {
+    /// The name is no name.
+    #[error("{place}: `{name}` is no name of a variable: {cause}")]
+    Name {
+        /// The flag, or file and line.
+        place: String,
+        /// As it was given, escaped.
+        name: String,
+        /// The rule that it breaks.
+        cause: &'static str,
+    },
+    /// The value cannot be passed.
+    #[error("{place}: the value of `{name}` {cause}")]
+    Value {
+        /// The flag, or file and line.
+        place: String,
+        /// The variable.
+        name: String,
+        /// The rule that it breaks.
+        cause: &'static str,
+    },
+    /// `-e NAME`, and the caller has no such variable.
+    #[error("--env {name}: the variable is not set here, so there is nothing to pass on")]
+    NotSet {
+        /// The variable.
+        name: String,
+    },
+    /// A line that is no assignment.
+    #[error("{file}:{line}: expected NAME=VALUE, a comment line or an empty line")]
+    Line {
+        /// The file.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// A file cannot be read.
+    #[error("{flag} cannot read {file}")]
+    Unreadable {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file is too large for what it should hold.
+    #[error("{flag}: {file} is larger than 1 MiB")]
+    TooLarge {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The file.
+        file: String,
+    },
+    /// `--secret` without a known kind of reference.
+    #[error("--secret {name}: expected NAME=env:VAR or NAME=file:PATH")]
+    Reference {
+        /// What stands before the first `=`.
+        name: String,
+    },
+    /// `--secret NAME=env:VAR`, and the caller has no such variable.
+    #[error("--secret {name}: the variable `{variable}` is not set here")]
+    SecretNotSet {
+        /// The secret.
+        name: String,
+        /// The variable that should hold it.
+        variable: String,
+    },
+}
+
+/// The variables that the caller gives: those of `--env-file` in order, then those of `-e`.
+///
+/// # Errors
+/// The first entry that is no variable, or a file that cannot be read.
+pub fn resolve(
+    flags: &EnvironmentFlags,
+    surroundings: &Surroundings,
+) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+    let mut entries = Vec::new();
+    for file in &flags.env_file {
+        let bytes = read_file("--env-file", file)?;
+        entries.extend(parse_env_file(&escaped(file.as_os_str()), &bytes)?);
+    }
+    for given in &flags.env {
+        let (name, value) = match split(given) {
+            (name, Some(value)) => (name.to_vec(), value.to_vec()),
+            (name, None) => {
+                let value = surroundings
+                    .variables
+                    .get(OsStr::from_bytes(name))
+                    .ok_or_else(|| EnvironmentError::NotSet { name: escape(name) })?;
+                (name.to_vec(), value.as_bytes().to_vec())
+            }
+        };
+        check(|| "--env".to_owned(), &name, &value)?;
+        entries.push((name, value));
+    }
+    Ok(entries)
+}
+
+/// The secrets that the caller grants, resolved.
+///
+/// # Errors
+/// The first reference that is malformed or leads nowhere.
+pub fn resolve_secrets(
+    flags: &EnvironmentFlags,
+    surroundings: &Surroundings,
+) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+    flags
+        .secret
+        .iter()
+        .map(|given| resolve_secret(given, surroundings))
+        .collect()
+}
+
+fn resolve_secret(
+    given: &OsString,
+    surroundings: &Surroundings,
+) -> Result<EnvironmentEntry, EnvironmentError> {
+    let (name, reference) = split(given);
+    let malformed = || EnvironmentError::Reference { name: escape(name) };
+    let reference = reference.ok_or_else(malformed)?;
+    let value = if let Some(variable) = reference.strip_prefix(b"env:") {
+        surroundings
+            .variables
+            .get(OsStr::from_bytes(variable))
+            .map(|value| value.as_bytes().to_vec())
+            .ok_or_else(|| EnvironmentError::SecretNotSet {
+                name: escape(name),
+                variable: escape(variable),
+            })?
+    } else if let Some(path) = reference.strip_prefix(b"file:") {
+        let mut bytes = read_file("--secret", &PathBuf::from(OsStr::from_bytes(path)))?;
+        // Nearly every file with one secret ends in a newline that is no part of it.
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+        }
+        bytes
+    } else {
+        return Err(malformed());
+    };
+    check(|| "--secret".to_owned(), name, &value)?;
+    Ok((name.to_vec(), value))
+}
+
+/// Reads `NAME=VALUE` lines. A line whose first visible byte is `#` is a comment; a value goes
+/// to the end of the line as it is, quotes and all; a carriage return before the newline is left
+/// out.
+///
+/// # Errors
+/// The first line that is something else, by `file` and line.
+pub fn parse_env_file(file: &str, bytes: &[u8]) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut entries = Vec::new();
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let visible = line.trim_ascii_start();
+        if visible.is_empty() || visible[0] == b'#' {
+            continue;
+        }
+        let (name, value) = split(OsStr::from_bytes(visible));
+        let value = value.ok_or_else(|| EnvironmentError::Line {
+            file: file.to_owned(),
+            line: index + 1,
+        })?;
+        check(|| format!("{file}:{}", index + 1), name, value)?;
+        entries.push((name.to_vec(), value.to_vec()));
+    }
+    Ok(entries)
+}
+
+fn split(entry: &OsStr) -> (&[u8], Option<&[u8]>) {
+    let bytes = entry.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    }
+}
+
+/// A name is any bytes but `=`, NUL and white space: `BASH_FUNC_x%%` is one. The value may hold
+/// anything but NUL.
+fn check(place: impl Fn() -> String, name: &[u8], value: &[u8]) -> Result<(), EnvironmentError> {
+    let refused_name = |cause| {
+        Err(EnvironmentError::Name {
+            place: place(),
+            name: escape(name),
+            cause,
+        })
+    };
+    let refused_value = |cause| {
+        Err(EnvironmentError::Value {
+            place: place(),
+            name: escape(name),
+            cause,
+        })
+    };
+    if name.is_empty() {
+        return refused_name("it is empty");
+    }
+    if name.contains(&b'=') || name.contains(&0) {
+        return refused_name("it contains `=` or a NUL byte");
+    }
+    if name.iter().any(u8::is_ascii_whitespace) {
+        return refused_name("it contains white space");
+    }
+    if value.contains(&0) {
+        return refused_value("contains a NUL byte");
+    }
+    if ENTRY_BYTES_MAX < name.len() + value.len() + 2 {
+        return refused_value("is longer than 128 KiB with its name, more than execve(2) takes");
+    }
+    Ok(())
+}
+
+fn read_file(flag: &'static str, path: &Path) -> Result<Vec<u8>, EnvironmentError> {
+    let unreadable = |source| EnvironmentError::Unreadable {
+        flag,
+        file: escaped(path.as_os_str()),
+        source,
+    };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if FILE_BYTES_MAX < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
+        return Err(EnvironmentError::TooLarge {
+            flag,
+            file: escaped(path.as_os_str()),
+        });
+    }
+    Ok(bytes)
+}
+
+fn escaped(path: &OsStr) -> String {
+    escape(path.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    fn caller() -> Surroundings {
+        Surroundings {
+            variables: [("TOKEN", "canary-1"), ("EMPTY", "")]
+                .into_iter()
+                .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+                .collect(),
+            ..Surroundings::default()
+        }
+    }
+
+    fn flags(env: &[&[u8]]) -> EnvironmentFlags {
+        EnvironmentFlags {
+            env: env
+                .iter()
+                .map(|entry| OsString::from_vec(entry.to_vec()))
+                .collect(),
+            ..EnvironmentFlags::default()
+        }
+    }
+
+    fn secret(text: &str) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+        let flags = EnvironmentFlags {
+            secret: vec![OsString::from(text)],
+            ..EnvironmentFlags::default()
+        };
+        resolve_secrets(&flags, &caller())
+    }
+
+    /// F-10.
+    #[test]
+    fn a_value_is_passed_exactly_or_refused() {
+        for (given, name, value) in [
+            (&b"A=1"[..], &b"A"[..], &b"1"[..]),
+            (b"A=", b"A", b""),
+            (b"A=b=c", b"A", b"b=c"),
+            (b"A=two\nlines", b"A", b"two\nlines"),
+            (b"A=\xff\xfe", b"A", b"\xff\xfe"),
+            (b"A= ' x", b"A", b" ' x"),
+            (b"BASH_FUNC_x%%=() {", b"BASH_FUNC_x%%", b"() {"),
+            (b"TOKEN", b"TOKEN", b"canary-1"),
+            (b"EMPTY", b"EMPTY", b""),
+        ] {
+            let entries = resolve(&flags(&[given]), &caller()).expect("a variable");
+            assert_eq!(entries, [(name.to_vec(), value.to_vec())]);
+        }
+        let long = [b"A=".to_vec(), vec![b'x'; 2_000_000]].concat();
+        for given in [
+            &b""[..],
+            b"=x",
+            b"A B=x",
+            b"A=x\0y",
+            b"A\0=x",
+            b"MISSING",
+            &long,
+        ] {
+            let error = resolve(&flags(&[given]), &caller()).expect_err("no variable");
+            assert!(error.to_string().contains("--env"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_longest_entry_that_execve_takes_is_taken() {
+        let fits = [b"A=".to_vec(), vec![b'x'; ENTRY_BYTES_MAX - 3]].concat();
+        assert!(resolve(&flags(&[&fits]), &caller()).is_ok());
+        let longer = [fits, b"x".to_vec()].concat();
+        assert!(resolve(&flags(&[&longer]), &caller()).is_err());
+    }
+
+    #[test]
+    fn an_env_file_is_read_line_by_line_and_errors_name_the_line() {
+        let text = b"# a comment\n\n  # another\nA=1\r\nB=\"q\" # no comment\n  C=x y\nD=a=b";
+        let entries = parse_env_file("f", text).expect("well formed");
+        let expected = [
+            ("A", "1"),
+            ("B", "\"q\" # no comment"),
+            ("C", "x y"),
+            ("D", "a=b"),
+        ]
+        .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        assert_eq!(entries, expected);
+        for (text, place) in [
+            (&b"A=1\nB\n"[..], "f:2"),
+            (b"\n\nexport A=1", "f:3"),
+            (b"=1", "f:1"),
+            (b"A=1\nA=\0", "f:2"),
+        ] {
+            let error = parse_env_file("f", text).expect_err("malformed");
+            assert!(error.to_string().starts_with(place), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_come_before_flags_so_that_a_flag_replaces_a_line() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("env");
+        std::fs::write(&file, "A=file\nB=file\n").expect("written");
+        let mut given = flags(&[b"A=flag"]);
+        given.env_file.push(file);
+        let entries = resolve(&given, &caller()).expect("well formed");
+        let names: Vec<&[u8]> = entries.iter().map(|(name, _)| name.as_slice()).collect();
+        assert_eq!(names, [b"A", b"B", b"A"]);
+        assert_eq!(entries[2].1, b"flag");
+    }
+
+    #[test]
+    fn a_secret_is_taken_from_a_variable_or_a_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("secret");
+        std::fs::write(&file, "s3cret\n\n").expect("written");
+        let reference = format!("KEY=file:{}", file.display());
+        assert_eq!(
+            secret(&reference).expect("readable"),
+            [(b"KEY".to_vec(), b"s3cret\n".to_vec())]
+        );
+        assert_eq!(
+            secret("KEY=env:TOKEN").expect("set"),
+            [(b"KEY".to_vec(), b"canary-1".to_vec())]
+        );
+    }
+
+    #[test]
+    fn what_a_wrong_secret_holds_is_not_in_the_error() {
+        for text in [
+            "KEY",
+            "KEY=canary-2",
+            "KEY=env:canary-missing",
+            "KEY=file:/nonexistent/file",
+            "=env:TOKEN",
+            "K Y=env:TOKEN",
+        ] {
+            let error = secret(text).expect_err("refused").to_string();
+            assert!(error.contains("--secret"), "{error}");
+            assert!(
+                !error.contains("canary-1") && !error.contains("canary-2"),
+                "{error}"
+            );
+        }
+    }
+}

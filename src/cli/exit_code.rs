@@ -1,0 +1,129 @@
+//! The exit code of `runner exec` and `runner run`: one table, one match.
+//!
+//! | code | when |
+//! | --- | --- |
+//! | the body's own | the body exited by itself |
+//! | 124 | the wall time limit or the CPU time limit ended it |
+//! | 125 | the request was refused; the runner or the host failed; the declared outputs are missing or invalid; the output limit ended it; wrong usage |
+//! | 126 | its program was found inside and could not be executed |
+//! | 127 | its program was not found inside |
+//! | 128 + n | signal n ended it; 137 where the memory limit did; the signal that the runner got where the run was cancelled |
+//!
+//! A number cannot be unambiguous: a body may exit with 124. The report's `outcome` and the raw
+//! wait status are the truth.
+
+use crate::spec::outcome::Outcome;
+use crate::spec::report::Exit;
+
+/// The limit on time ended the body.
+pub const TIMED_OUT: u8 = 124;
+/// Refused, failed, wrong usage.
+pub const FAILED: u8 = 125;
+/// Found, and not executable.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// Not found.
+pub const NOT_FOUND: u8 = 127;
+
+/// The error code of a launch whose execve(2) ended with ENOENT or ENOTDIR.
+pub const PROGRAM_NOT_FOUND: &str = "program_not_found";
+/// The error code of a launch whose execve(2) ended with EACCES, ENOEXEC or a like errno.
+pub const PROGRAM_NOT_EXECUTABLE: &str = "program_not_executable";
+
+/// The exit code for what became of the body.
+///
+/// `exit` is how its first process ended, `error_code` the code of the report's error, and
+/// `cancelled_by` the signal that the runner got.
+#[must_use]
+pub fn exit_code(
+    outcome: Outcome,
+    exit: Option<Exit>,
+    error_code: Option<&str>,
+    cancelled_by: Option<i32>,
+) -> u8 {
+    match outcome {
+        Outcome::Exited => exit
+            .and_then(|exit| exit.code)
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(FAILED),
+        Outcome::Signaled => exit.and_then(|exit| exit.signal).map_or(FAILED, of_signal),
+        Outcome::OutOfMemory => of_signal(libc::SIGKILL),
+        Outcome::Cancelled => cancelled_by
+            .or_else(|| exit.and_then(|exit| exit.signal))
+            .map_or_else(|| of_signal(libc::SIGTERM), of_signal),
+        Outcome::TimedOut | Outcome::CpuExhausted => TIMED_OUT,
+        Outcome::OutputLimit => FAILED,
+        Outcome::Refused | Outcome::Failed => match error_code {
+            Some(PROGRAM_NOT_FOUND) => NOT_FOUND,
+            Some(PROGRAM_NOT_EXECUTABLE) => NOT_EXECUTABLE,
+            _ => FAILED,
+        },
+    }
+}
+
+fn of_signal(signal: i32) -> u8 {
+    u8::try_from(signal)
+        .ok()
+        .and_then(|signal| signal.checked_add(128))
+        .unwrap_or(FAILED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exited(code: i32) -> Option<Exit> {
+        Some(Exit {
+            code: Some(code),
+            signal: None,
+            core_dump: false,
+            raw_status: code << 8,
+        })
+    }
+
+    fn killed(signal: i32) -> Option<Exit> {
+        Some(Exit {
+            code: None,
+            signal: Some(signal),
+            core_dump: false,
+            raw_status: signal,
+        })
+    }
+
+    #[test]
+    fn the_exit_code_is_the_one_of_the_table() {
+        use Outcome::*;
+        for (outcome, exit, error, cancelled_by, code) in [
+            (Exited, exited(0), None, None, 0),
+            (Exited, exited(42), None, None, 42),
+            (Exited, exited(124), None, None, 124),
+            (Exited, exited(137), None, None, 137),
+            (Exited, exited(255), None, None, 255),
+            (Exited, None, None, None, 125),
+            (Signaled, killed(11), None, None, 139),
+            (Signaled, killed(9), None, None, 137),
+            (Signaled, killed(64), None, None, 192),
+            (TimedOut, killed(9), None, None, 124),
+            (TimedOut, exited(0), None, None, 124),
+            (CpuExhausted, killed(24), None, None, 124),
+            (OutOfMemory, killed(9), None, None, 137),
+            (OutOfMemory, exited(1), None, None, 137),
+            (OutputLimit, killed(9), None, None, 125),
+            (Cancelled, killed(9), None, Some(15), 143),
+            (Cancelled, exited(0), None, Some(2), 130),
+            (Cancelled, killed(15), None, None, 143),
+            (Cancelled, None, None, None, 143),
+            (Refused, None, Some("run_missing"), None, 125),
+            (Refused, None, Some(PROGRAM_NOT_FOUND), None, 127),
+            (Failed, None, Some(PROGRAM_NOT_FOUND), None, 127),
+            (Failed, None, Some(PROGRAM_NOT_EXECUTABLE), None, 126),
+            (Failed, exited(0), Some("missing-output"), None, 125),
+            (Failed, None, None, None, 125),
+        ] {
+            assert_eq!(
+                exit_code(outcome, exit, error, cancelled_by),
+                code,
+                "{outcome:?} {exit:?} {error:?} {cancelled_by:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The only place that writes to standard output and standard error.
+//!
+//! Every line on standard error starts with `runner: `, so that it can be told from the body's.
+//! A reader that went away (EPIPE) is no reason to fail, and never one to panic.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::cli::args::{ColorArgument, VoiceFlags};
+use crate::cli::surroundings::Surroundings;
+
+/// What kind of line is printed: its colour and whether `-q` silences it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// The run was refused, failed or ended by a limit.
+    Error,
+    /// What a person should know; silenced by `-q`.
+    Warning,
+    /// What belongs to an error; as loud as it.
+    Hint,
+    /// What only `-v` shows.
+    Detail,
+}
+
+/// Writes lines and documents.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    quiet: bool,
+    verbose: bool,
+    colour: bool,
+}
+
+impl Printer {
+    /// A printer as the flags ask.
+    #[must_use]
+    pub fn new(voice: VoiceFlags, surroundings: &Surroundings) -> Self {
+        let on_terminal = rustix::termios::isatty(rustix::stdio::stderr());
+        Self {
+            quiet: voice.quiet,
+            verbose: voice.verbose,
+            colour: wants_colour(voice.color, on_terminal, surroundings),
+        }
+    }
+
+    /// A line on standard error, as `tone` says; several lines each get the prefix.
+    pub fn line(&self, tone: Tone, text: &str) {
+        let silent = match tone {
+            Tone::Error | Tone::Hint => false,
+            Tone::Warning => self.quiet,
+            Tone::Detail => !self.verbose,
+        };
+        if !silent {
+            let rendered = render(tone, text, self.colour);
+            // There is nowhere left to say that standard error cannot be written.
+            write_or_forget(rustix::stdio::stderr(), rendered.as_bytes());
+        }
+    }
+
+    /// Text that is not prefixed, on standard error: what clap has to say.
+    pub fn usage(&self, text: &str) {
+        write_or_forget(rustix::stdio::stderr(), text.as_bytes());
+    }
+
+    /// A document on standard output: a schema, a table, help.
+    ///
+    /// # Errors
+    /// The errno of write(2); a reader that went away is none.
+    pub fn document(&self, text: &str) -> Result<(), Errno> {
+        match write_all(rustix::stdio::stdout(), text.as_bytes()) {
+            Err(Errno::PIPE) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Writes all of `bytes`; waits where the descriptor is non-blocking and full.
+///
+/// # Errors
+/// The errno of write(2) or poll(2).
+pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => (),
+            Err(Errno::AGAIN) => {
+                match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => (),
+                    Err(errno) => return Err(errno),
+                }
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn write_or_forget(fd: BorrowedFd<'_>, bytes: &[u8]) {
+    match write_all(fd, bytes) {
+        Ok(()) | Err(_) => (),
+    }
+}
+
+/// `--color`, else `NO_COLOR` (any value that is not empty), else whether it is a terminal.
+fn wants_colour(
+    flag: Option<ColorArgument>,
+    on_terminal: bool,
+    surroundings: &Surroundings,
+) -> bool {
+    match flag {
+        Some(ColorArgument::Always) => true,
+        Some(ColorArgument::Never) => false,
+        None | Some(ColorArgument::Auto) => {
+            on_terminal
+                && surroundings.variable("NO_COLOR").is_none()
+                && surroundings.variable("TERM") != Some("dumb".as_ref())
+        }
+    }
+}
+
+fn render(tone: Tone, text: &str, colour: bool) -> String {
+    let (on, off) = match tone {
+        _ if !colour => ("", ""),
+        Tone::Error => ("\x1b[1;31m", "\x1b[0m"),
+        Tone::Warning => ("\x1b[1;33m", "\x1b[0m"),
+        Tone::Hint | Tone::Detail => ("\x1b[2m", "\x1b[0m"),
+    };
+    text.lines()
+        .map(|line| format!("{on}runner:{off} {}\n", harmless(line)))
+        .collect()
+}
+
+/// The last line of defence for a terminal: texts escape what they quote, this catches what they
+/// missed.
+fn harmless(line: &str) -> String {
+    line.chars()
+        .map(|character| match character {
+            '\u{0}'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => character.escape_unicode().to_string(),
+            _ => character.to_string(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+
+    #[test]
+    fn every_line_has_the_prefix_and_no_control_byte_reaches_a_terminal() {
+        assert_eq!(
+            render(Tone::Error, "one\ntwo \x1b[31m", false),
+            "runner: one\nrunner: two \\u{1b}[31m\n"
+        );
+        assert_eq!(
+            render(Tone::Error, "a", true),
+            "\x1b[1;31mrunner:\x1b[0m a\n"
+        );
+    }
+
+    #[test]
+    fn colour_is_for_terminals_and_no_color_is_respected() {
+        let plain = Surroundings::default();
+        let mut without = Surroundings::default();
+        without.variables.insert("NO_COLOR".into(), "1".into());
+        for (flag, on_terminal, surroundings, expected) in [
+            (None, true, &plain, true),
+            (None, false, &plain, false),
+            (Some(ColorArgument::Auto), true, &without, false),
+            (Some(ColorArgument::Always), false, &without, true),
+            (Some(ColorArgument::Never), true, &plain, false),
+        ] {
+            assert_eq!(wants_colour(flag, on_terminal, surroundings), expected);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_an_errno_and_no_panic() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(write_all(writer.as_fd(), b"x"), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_full_descriptor_that_does_not_block_gets_everything() {
+        let (reader, writer) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+        rustix::io::ioctl_fionbio(&reader, false).expect("blocking");
+        let sent = vec![7_u8; 300_000];
+        let expected = sent.len();
+        let drained = std::thread::spawn(move || {
+            let mut total = 0;
+            let mut buffer = [0_u8; 4096];
+            while let Ok(count) = rustix::io::read(&reader, &mut buffer)
+                && 0 < count
+            {
+                total += count;
+            }
+            total
+        });
+        write_all(writer.as_fd(), &sent).expect("written");
+        drop(writer);
+        assert_eq!(drained.join().expect("joined"), expected);
+    }
+}

@@ -1,0 +1,811 @@
+//! From what the user typed to what the program needs: flags and surroundings make a request.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use crate::cli::args::{
+    BundleFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run, RunFlags,
+};
+use crate::cli::environment;
+use crate::cli::environment::EnvironmentError;
+use crate::cli::surroundings::Surroundings;
+use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
+use crate::spec::nearest::nearest;
+use crate::spec::path::escape;
+use crate::spec::report::ErrorReport;
+use crate::spec::request::{
+    BundleArgument, BundleOptions, Grants, InputsArgument, LimitOptions, LimitsMode, OnOutputLimit,
+    Request, StreamOptions, Subject, ViewEntry,
+};
+use crate::spec::units::parse_size_bytes;
+
+/// Where a bundle lies inside, for a relative `--workdir` of `exec`.
+const BUNDLE_INSIDE: &str = "/bundle";
+
+/// Why what was typed makes no request.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The value of a flag is malformed.
+    #[error("--{flag} `{found}`: expected {expected}")]
+    Flag {
+        /// The long name.
+        flag: &'static str,
+        /// The value, escaped.
+        found: String,
+        /// What would have been accepted.
+        expected: &'static str,
+    },
+    /// An unknown grant (only a variable gets here: clap checks the flag).
+    #[error("`{found}` is nothing that can be granted")]
+    UnknownGrant {
+        /// The value, escaped.
+        found: String,
+    },
+    /// A variable of the list flags that is not UTF-8.
+    #[error("the variable {name} is not UTF-8")]
+    Variable {
+        /// Its name.
+        name: String,
+    },
+    /// A relative path, and the working directory is gone.
+    #[error("--{flag} `{found}` is relative, and the working directory no longer exists")]
+    NoWorkingDirectory {
+        /// The long name.
+        flag: &'static str,
+        /// The path, escaped.
+        found: String,
+    },
+    /// Standard input is wanted twice.
+    #[error("the bundle is read from standard input, so --interactive cannot have it")]
+    StandardInputTwice,
+    /// A flag that replaces a part of a bundle, and there is none.
+    #[error("--{flag} needs a bundle; `runner run` has none")]
+    NeedsBundle {
+        /// The long name.
+        flag: &'static str,
+    },
+    /// A flag grants what the host policy denies.
+    #[error("--{flag} grants {grant}, which the host policy denies (deny_grants)")]
+    GrantForbidden {
+        /// The long name.
+        flag: &'static str,
+        /// As `deny_grants` names it.
+        grant: &'static str,
+    },
+    /// A variable or a secret.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+}
+
+impl RequestError {
+    /// The error as the report has it.
+    #[must_use]
+    pub fn report(&self) -> ErrorReport {
+        let (code, hint) = match self {
+            Self::Flag { .. } | Self::NeedsBundle { .. } | Self::StandardInputTwice => (
+                "usage",
+                Some("`runner exec --help` lists every flag".to_owned()),
+            ),
+            Self::UnknownGrant { found } => (
+                "usage",
+                Some(match nearest(found, GRANT_NAMES) {
+                    Some(name) => format!("did you mean `{name}`?"),
+                    None => format!("known: {}, all", GRANT_NAMES.join(", ")),
+                }),
+            ),
+            Self::Variable { .. } => ("usage", Some("unset it, or use the flag".to_owned())),
+            Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
+            Self::GrantForbidden { .. } => (
+                "grant_forbidden",
+                Some("leave the flag out, or ask whoever keeps /etc/runner/config.yaml".to_owned()),
+            ),
+            Self::Environment(error) => match error {
+                EnvironmentError::NotSet { name } => (
+                    "env_not_set",
+                    Some(format!("export it, or give a value: -e {name}=…")),
+                ),
+                EnvironmentError::Name { .. }
+                | EnvironmentError::Value { .. }
+                | EnvironmentError::Line { .. } => ("env_invalid", None),
+                EnvironmentError::Unreadable { .. } | EnvironmentError::TooLarge { .. } => {
+                    ("env_unreadable", None)
+                }
+                EnvironmentError::Reference { .. } | EnvironmentError::SecretNotSet { .. } => {
+                    ("secret_unresolved", None)
+                }
+            },
+        };
+        ErrorReport {
+            code: code.to_owned(),
+            message: chain(self),
+            hint,
+        }
+    }
+}
+
+/// An error and what lies beneath it, in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut below = error.source();
+    while let Some(cause) = below {
+        let more = cause.to_string();
+        // A transparent error repeats what it wraps.
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        below = cause.source();
+    }
+    text
+}
+
+/// The request of `runner exec`.
+///
+/// # Errors
+/// The first flag that makes no sense.
+pub fn of_exec(
+    exec: Exec,
+    capture: bool,
+    surroundings: &Surroundings,
+    policy: &HostPolicy,
+) -> Result<Request, RequestError> {
+    let bundle = match exec.bundle.as_os_str().as_bytes() {
+        b"-" if exec.flags.process.interactive => return Err(RequestError::StandardInputTwice),
+        b"-" => BundleArgument::Stdin,
+        _ => BundleArgument::Path(exec.bundle),
+    };
+    let arguments = exec
+        .arguments
+        .into_iter()
+        .map(OsStringExt::into_vec)
+        .collect();
+    let workdir = |given: &Path| Ok(normal(&Path::new(BUNDLE_INSIDE).join(given)));
+    let mut request = of_flags(
+        Subject::Bundle(bundle),
+        exec.flags,
+        capture,
+        surroundings,
+        policy,
+        &workdir,
+    )?;
+    request.bundle.arguments = arguments;
+    Ok(request)
+}
+
+/// The request of `runner run`.
+///
+/// # Errors
+/// The first flag that makes no sense.
+pub fn of_run(
+    run: Run,
+    capture: bool,
+    surroundings: &Surroundings,
+    policy: &HostPolicy,
+) -> Result<Request, RequestError> {
+    if run.flags.bundle.run.is_some() {
+        return Err(RequestError::NeedsBundle { flag: "run" });
+    }
+    let argv = run.command.into_iter().map(OsStringExt::into_vec).collect();
+    let workdir = |given: &Path| Ok(normal(&absolute("workdir", given, surroundings)?));
+    of_flags(
+        Subject::Command(argv),
+        run.flags,
+        capture,
+        surroundings,
+        policy,
+        &workdir,
+    )
+}
+
+fn of_flags(
+    subject: Subject,
+    mut flags: RunFlags,
+    capture: bool,
+    surroundings: &Surroundings,
+    policy: &HostPolicy,
+    workdir: &dyn Fn(&Path) -> Result<PathBuf, RequestError>,
+) -> Result<Request, RequestError> {
+    flags
+        .fill_lists(&surroundings.variables)
+        .map_err(|name| RequestError::Variable { name })?;
+    let grants = grants(&flags.policy.grant)?;
+    forbid(&flags, grants, policy)?;
+    Ok(Request {
+        subject,
+        view: view(&flags, surroundings)?,
+        workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
+        environment: environment::resolve(&flags.environment, surroundings)?,
+        secrets: environment::resolve_secrets(&flags.environment, surroundings)?,
+        allow_net: flags.network.allow_net,
+        publish: flags.network.publish,
+        limits: limits(&flags.limits),
+        streams: StreamOptions {
+            interactive: flags.process.interactive,
+            terminal: flags.process.tty,
+            capture,
+        },
+        stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
+        strict: flags.policy.strict,
+        grants,
+        bundle: bundle(flags.bundle, surroundings)?,
+        caller: surroundings.caller(policy),
+    })
+}
+
+fn grants(given: &[String]) -> Result<Grants, RequestError> {
+    given.iter().try_fold(Grants::default(), |sum, name| {
+        let more = grants_named(name).ok_or_else(|| RequestError::UnknownGrant {
+            found: escape(name.as_bytes()),
+        })?;
+        Ok(union(sum, more))
+    })
+}
+
+/// Refuses the flags that grant what the host policy denies.
+fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), RequestError> {
+    let denied: Vec<&'static str> = names(policy.deny_grants).collect();
+    let view = &flags.view;
+    let passed_on = flags
+        .environment
+        .env
+        .iter()
+        .any(|entry| !entry.as_bytes().contains(&b'='));
+    for (flag, grant, given) in [
+        ("allow-net", "egress", !flags.network.allow_net.is_empty()),
+        ("secret", "secrets", !flags.environment.secret.is_empty()),
+        ("env", "env", passed_on),
+        ("ro", "mounts", !view.ro.is_empty()),
+        ("rw", "mounts", !view.rw.is_empty()),
+        ("mount", "mounts", !view.mount.is_empty()),
+    ] {
+        if given && denied.contains(&grant) {
+            return Err(RequestError::GrantForbidden { flag, grant });
+        }
+    }
+    match names(grants).find(|name| denied.contains(name)) {
+        Some(grant) => Err(RequestError::GrantForbidden {
+            flag: "grant",
+            grant,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn view(flags: &RunFlags, surroundings: &Surroundings) -> Result<Vec<ViewEntry>, RequestError> {
+    let mut entries = Vec::new();
+    for (flag, paths, writable) in [("ro", &flags.view.ro, false), ("rw", &flags.view.rw, true)] {
+        for path in paths {
+            let source = absolute(flag, path, surroundings)?;
+            entries.push(ViewEntry::Bind {
+                target: normal(&source),
+                source,
+                writable,
+            });
+        }
+    }
+    for given in &flags.view.mount {
+        entries.push(mount(given, surroundings)?);
+    }
+    for given in &flags.view.tmpfs {
+        entries.push(tmpfs(given)?);
+    }
+    Ok(entries)
+}
+
+fn mount(given: &OsStr, surroundings: &Surroundings) -> Result<ViewEntry, RequestError> {
+    let malformed = || RequestError::Flag {
+        flag: "mount",
+        found: escape(given.as_bytes()),
+        expected: "SRC:DST or SRC:DST:ro, DST absolute, such as ./data:/data:ro",
+    };
+    let parts: Vec<&[u8]> = given.as_bytes().split(|byte| *byte == b':').collect();
+    let (source, target, writable) = match parts.as_slice() {
+        [source, target] | [source, target, b"rw"] => (*source, *target, true),
+        [source, target, b"ro"] => (*source, *target, false),
+        _ => return Err(malformed()),
+    };
+    let target = Path::new(OsStr::from_bytes(target));
+    if source.is_empty() || !target.is_absolute() {
+        return Err(malformed());
+    }
+    Ok(ViewEntry::Bind {
+        source: absolute("mount", Path::new(OsStr::from_bytes(source)), surroundings)?,
+        target: target.to_owned(),
+        writable,
+    })
+}
+
+fn tmpfs(given: &OsStr) -> Result<ViewEntry, RequestError> {
+    let malformed = || RequestError::Flag {
+        flag: "tmpfs",
+        found: escape(given.as_bytes()),
+        expected: "DST or DST:SIZE, DST absolute, such as /var/cache:64m",
+    };
+    let bytes = given.as_bytes();
+    let (target, size) = match bytes.iter().position(|byte| *byte == b':') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    };
+    let target = PathBuf::from(OsStr::from_bytes(target));
+    if !target.is_absolute() {
+        return Err(malformed());
+    }
+    let size_bytes = size
+        .map(|size| {
+            std::str::from_utf8(size)
+                .ok()
+                .and_then(|text| parse_size_bytes(text).ok())
+                .filter(|bytes| 0 < *bytes)
+                .ok_or_else(malformed)
+        })
+        .transpose()?;
+    Ok(ViewEntry::Tmpfs { target, size_bytes })
+}
+
+fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptions, RequestError> {
+    Ok(BundleOptions {
+        manifest: flags.manifest,
+        run: flags.run,
+        workspace: flags
+            .workspace
+            .map(|path| absolute("workspace", &path, surroundings))
+            .transpose()?,
+        inputs: flags.inputs.map(inputs).transpose()?,
+        input_files: pairs("in", &flags.input_files)?,
+        output_files: pairs("out", &flags.output_files)?,
+        arguments: Vec::new(),
+        keep: flags.keep,
+    })
+}
+
+fn inputs(given: OsString) -> Result<InputsArgument, RequestError> {
+    let malformed = |found: &OsStr| RequestError::Flag {
+        flag: "inputs",
+        found: escape(found.as_bytes()),
+        expected: "a JSON text, or @FILE",
+    };
+    match given.as_bytes().strip_prefix(b"@") {
+        Some(b"") => Err(malformed(&given)),
+        Some(file) => Ok(InputsArgument::File(PathBuf::from(OsStr::from_bytes(file)))),
+        None => given
+            .into_string()
+            .map(InputsArgument::Text)
+            .map_err(|bytes| malformed(&bytes)),
+    }
+}
+
+fn pairs(flag: &'static str, given: &[String]) -> Result<Vec<(String, String)>, RequestError> {
+    given
+        .iter()
+        .map(|text| match text.split_once('=') {
+            Some((key, path)) if !key.is_empty() && !path.is_empty() => {
+                Ok((key.to_owned(), path.to_owned()))
+            }
+            _ => Err(RequestError::Flag {
+                flag,
+                found: escape(text.as_bytes()),
+                expected: "KEY=PATH, PATH relative to the workspace",
+            }),
+        })
+        .collect()
+}
+
+fn limits(flags: &LimitFlags) -> LimitOptions {
+    LimitOptions {
+        memory_bytes: flags.memory,
+        cpus: flags.cpus,
+        cpu_time: flags.cpu_time,
+        wall_time: flags.timeout,
+        grace: flags.grace,
+        processes: flags.pids,
+        disk_bytes: flags.disk,
+        output_bytes: flags.max_output,
+        mode: match flags.limits {
+            None => LimitsMode::Stated,
+            Some(LimitsArgument::Require) => LimitsMode::Require,
+            Some(LimitsArgument::BestEffort) => LimitsMode::BestEffort,
+        },
+        on_output_limit: match flags.on_output_limit {
+            None | Some(OnOutputLimitArgument::Drop) => OnOutputLimit::Drop,
+            Some(OnOutputLimitArgument::Kill) => OnOutputLimit::Kill,
+        },
+    }
+}
+
+/// A path of the host, absolute; `..` stays for the kernel to resolve.
+fn absolute(
+    flag: &'static str,
+    path: &Path,
+    surroundings: &Surroundings,
+) -> Result<PathBuf, RequestError> {
+    let found = || escape(path.as_os_str().as_bytes());
+    if path.as_os_str().is_empty() {
+        return Err(RequestError::Flag {
+            flag,
+            found: found(),
+            expected: "a path",
+        });
+    }
+    if path.is_absolute() {
+        return Ok(path.to_owned());
+    }
+    match &surroundings.working_directory {
+        Some(directory) => Ok(directory.join(path)),
+        None => Err(RequestError::NoWorkingDirectory {
+            flag,
+            found: found(),
+        }),
+    }
+}
+
+/// A path inside: without `.` and `..`, which a mount's target must not have.
+fn normal(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => (),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{CommandLine, Verb};
+    use clap::Parser as _;
+    use std::time::Duration;
+
+    fn surroundings(variables: &[(&str, &str)]) -> Surroundings {
+        Surroundings {
+            variables: variables
+                .iter()
+                .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+                .collect(),
+            working_directory: Some(PathBuf::from("/here")),
+            uid: 1000,
+        }
+    }
+
+    fn request_of(
+        words: &[&str],
+        variables: &[(&str, &str)],
+        policy: &HostPolicy,
+    ) -> Result<Request, RequestError> {
+        let line = CommandLine::try_parse_from([&["runner"], words].concat()).expect("parses");
+        let around = surroundings(variables);
+        match line.verb {
+            Verb::Exec(exec) => of_exec(*exec, false, &around, policy),
+            Verb::Run(run) => of_run(*run, false, &around, policy),
+            other => panic!("{other:?} makes no request"),
+        }
+    }
+
+    fn request(words: &[&str]) -> Request {
+        request_of(words, &[], &HostPolicy::default()).expect("a request")
+    }
+
+    /// A request in which nothing was said, for comparison field by field.
+    fn plain(subject: Subject) -> Request {
+        Request {
+            subject,
+            bundle: BundleOptions::default(),
+            view: Vec::new(),
+            workdir: None,
+            environment: Vec::new(),
+            secrets: Vec::new(),
+            allow_net: Vec::new(),
+            publish: Vec::new(),
+            limits: LimitOptions::default(),
+            streams: StreamOptions::default(),
+            stop_signal: 15,
+            strict: false,
+            grants: Grants::default(),
+            caller: surroundings(&[]).caller(&HostPolicy::default()),
+        }
+    }
+
+    fn command(words: &[&str]) -> Subject {
+        Subject::Command(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    fn bind(source: &str, target: &str, writable: bool) -> ViewEntry {
+        ViewEntry::Bind {
+            source: source.into(),
+            target: target.into(),
+            writable,
+        }
+    }
+
+    #[test]
+    fn the_first_word_that_is_no_flag_ends_the_flags_of_run() {
+        for (words, argv) in [
+            (&["run", "true"][..], &["true"][..]),
+            (&["run", "--", "true"], &["true"]),
+            (
+                &["run", "ls", "-l", "--memory", "5m"],
+                &["ls", "-l", "--memory", "5m"],
+            ),
+            (&["run", "--", "ls", "--", "-l"], &["ls", "--", "-l"]),
+            (&["run", "ls", "--", "-l"], &["ls", "--", "-l"]),
+            (&["run", "--json", "sh"], &["sh"]),
+            (&["run", "sh", "--help"], &["sh", "--help"]),
+            (&["run", "--", "-x"], &["-x"]),
+        ] {
+            assert_eq!(request(words).subject, command(argv), "{words:?}");
+        }
+    }
+
+    /// Asserts that the flags before `x` change a plain request as said, and nothing else.
+    fn assert_changes(flags: &[&str], change: impl Fn(&mut Request)) {
+        let mut expected = plain(command(&["x"]));
+        change(&mut expected);
+        let words = [&["run"], flags, &["x"]].concat();
+        assert_eq!(request(&words), expected, "{flags:?}");
+    }
+
+    #[test]
+    fn every_limit_lands_in_its_field() {
+        assert_changes(&[], |_| ());
+        assert_changes(&["-m", "512m"], |r| {
+            r.limits.memory_bytes = Some(536_870_912)
+        });
+        assert_changes(&["--cpus", "1.5"], |r| r.limits.cpus = Some(1.5));
+        let half_minute = Duration::from_secs(30);
+        assert_changes(&["--cpu-time", "30s"], |r| {
+            r.limits.cpu_time = Some(half_minute)
+        });
+        assert_changes(&["--timeout", "30s"], |r| {
+            r.limits.wall_time = Some(half_minute)
+        });
+        assert_changes(&["--grace", "0s"], |r| {
+            r.limits.grace = Some(Duration::ZERO)
+        });
+        assert_changes(&["--pids", "7"], |r| r.limits.processes = Some(7));
+        assert_changes(&["--disk=1g"], |r| r.limits.disk_bytes = Some(1 << 30));
+        assert_changes(&["--max-output", "0"], |r| r.limits.output_bytes = Some(0));
+        assert_changes(&["--limits=require"], |r| {
+            r.limits.mode = LimitsMode::Require
+        });
+        assert_changes(&["--limits=best-effort"], |r| {
+            r.limits.mode = LimitsMode::BestEffort
+        });
+        assert_changes(&["--on-output-limit=kill"], |r| {
+            r.limits.on_output_limit = OnOutputLimit::Kill;
+        });
+        // A later flag replaces an earlier one of its kind.
+        assert_changes(&["-m", "1g", "-m", "64k"], |r| {
+            r.limits.memory_bytes = Some(65_536)
+        });
+    }
+
+    #[test]
+    fn every_path_lands_in_its_field() {
+        assert_changes(&["--ro", "/a", "--rw", "b/../c"], |r| {
+            r.view = vec![
+                bind("/a", "/a", false),
+                bind("/here/b/../c", "/here/c", true),
+            ];
+        });
+        assert_changes(&["--mount", "d:/data:ro", "--mount", "/e:/f"], |r| {
+            r.view = vec![bind("/here/d", "/data", false), bind("/e", "/f", true)];
+        });
+        assert_changes(&["--tmpfs", "/c:64k", "--tmpfs", "/d"], |r| {
+            r.view = [("/c", Some(65_536)), ("/d", None)]
+                .map(|(target, size_bytes)| ViewEntry::Tmpfs {
+                    target: target.into(),
+                    size_bytes,
+                })
+                .to_vec();
+        });
+        assert_changes(&["-w", "sub/./x"], |r| {
+            r.workdir = Some("/here/sub/x".into())
+        });
+        assert_changes(
+            &[
+                "--workspace",
+                "w",
+                "--in",
+                "k=p=q",
+                "--out",
+                "o=x/y",
+                "--keep",
+            ],
+            |r| {
+                r.bundle.workspace = Some("/here/w".into());
+                r.bundle.input_files = vec![("k".to_owned(), "p=q".to_owned())];
+                r.bundle.output_files = vec![("o".to_owned(), "x/y".to_owned())];
+                r.bundle.keep = true;
+            },
+        );
+        assert_changes(&["--inputs", "{\"a\":1}"], |r| {
+            r.bundle.inputs = Some(InputsArgument::Text("{\"a\":1}".to_owned()));
+        });
+        assert_changes(&["--inputs", "@f.json"], |r| {
+            r.bundle.inputs = Some(InputsArgument::File("f.json".into()));
+        });
+        assert_changes(&["--manifest", "m.yaml"], |r| {
+            r.bundle.manifest = Some("m.yaml".into())
+        });
+    }
+
+    #[test]
+    fn every_other_flag_lands_in_its_field() {
+        assert_changes(&["-i", "-t"], |r| {
+            r.streams.interactive = true;
+            r.streams.terminal = true;
+        });
+        assert_changes(&["--stop-signal", "INT"], |r| r.stop_signal = 2);
+        assert_changes(&["--strict"], |r| r.strict = true);
+        assert_changes(&["--grant", "egress,env"], |r| {
+            r.grants.egress = true;
+            r.grants.env = true;
+        });
+        assert_changes(&["--grant", "all"], |r| {
+            r.grants = grants_named("all").expect("a name");
+        });
+        assert_changes(&["--allow-net", "a:443,b", "--allow-net", "c"], |r| {
+            r.allow_net = ["a:443", "b", "c"].map(str::to_owned).to_vec();
+        });
+        assert_changes(&["--publish", "8080:80"], |r| {
+            r.publish = vec!["8080:80".to_owned()]
+        });
+        assert_changes(&["-e", "A=1,2", "-e", "B=3"], |r| {
+            r.environment = [("A", "1,2"), ("B", "3")]
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .to_vec();
+        });
+        // How to speak and where to write is no part of the request.
+        assert_changes(&["-q", "-v", "--color=never", "--json=f"], |_| ());
+    }
+
+    #[test]
+    fn a_bundle_has_a_place_and_arguments_after_two_dashes() {
+        let request = request(&[
+            "exec", "b.tar.gz", "--run", "x.py", "-w", "src", "--", "-v", "--", "a",
+        ]);
+        let path = BundleArgument::Path("b.tar.gz".into());
+        assert_eq!(request.subject, Subject::Bundle(path));
+        assert_eq!(request.bundle.run.as_deref(), Some("x.py"));
+        assert_eq!(
+            request.bundle.arguments,
+            [b"-v".to_vec(), b"--".to_vec(), b"a".to_vec()]
+        );
+        assert_eq!(request.workdir, Some("/bundle/src".into()));
+        let stdin = self::request(&["exec", "-"]).subject;
+        assert_eq!(stdin, Subject::Bundle(BundleArgument::Stdin));
+    }
+
+    #[test]
+    fn lists_are_read_from_variables_unless_the_flag_is_there() {
+        let variables = [
+            ("RUNNER_OPT_RO", "/a,/b"),
+            ("RUNNER_OPT_ENV", "A=1,2\nB"),
+            ("RUNNER_OPT_GRANT", "env,secrets"),
+            ("B", "from here"),
+        ];
+        let policy = HostPolicy::default();
+        let read = request_of(&["run", "x"], &variables, &policy).expect("a request");
+        assert_eq!(
+            read.view,
+            [bind("/a", "/a", false), bind("/b", "/b", false)]
+        );
+        assert_eq!(
+            read.environment,
+            [
+                (b"A".to_vec(), b"1,2".to_vec()),
+                (b"B".to_vec(), b"from here".to_vec())
+            ]
+        );
+        assert!(read.grants.env && read.grants.secrets);
+        let flags = ["run", "--ro", "/c", "-e", "C=3", "x"];
+        let read = request_of(&flags, &variables, &policy).expect("a request");
+        assert_eq!(read.view, [bind("/c", "/c", false)]);
+        assert_eq!(read.environment, [(b"C".to_vec(), b"3".to_vec())]);
+        let wrong = [("RUNNER_OPT_GRANT", "secret")];
+        let error = request_of(&["run", "x"], &wrong, &policy).expect_err("no grant");
+        assert_eq!(
+            error.report().hint.as_deref(),
+            Some("did you mean `secrets`?")
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_code() {
+        for (words, code, says) in [
+            (&["run", "--mount", "/a", "x"][..], "usage", "--mount `/a`"),
+            (&["run", "--mount", "/a:b", "x"], "usage", "DST absolute"),
+            (&["run", "--mount", "/a:/b:rx", "x"], "usage", "--mount"),
+            (&["run", "--mount", ":/b", "x"], "usage", "--mount"),
+            (&["run", "--tmpfs", "c", "x"], "usage", "--tmpfs"),
+            (&["run", "--tmpfs", "/c:0", "x"], "usage", "--tmpfs"),
+            (&["run", "--tmpfs", "/c:big", "x"], "usage", "--tmpfs"),
+            (&["run", "--in", "k", "x"], "usage", "KEY=PATH"),
+            (&["run", "--out", "=p", "x"], "usage", "KEY=PATH"),
+            (&["run", "--inputs", "@", "x"], "usage", "@FILE"),
+            (&["run", "--run", "y", "x"], "usage", "needs a bundle"),
+            (&["exec", "-", "-i"], "usage", "standard input"),
+            (
+                &["run", "-e", "NOT_SET_HERE", "x"],
+                "env_not_set",
+                "NOT_SET_HERE",
+            ),
+            (&["run", "-e", "=1", "x"], "env_invalid", "is empty"),
+            (
+                &["run", "--env-file", "/nonexistent", "x"],
+                "env_unreadable",
+                "/nonexistent",
+            ),
+            (
+                &["run", "--secret", "K=v", "x"],
+                "secret_unresolved",
+                "env:VAR",
+            ),
+        ] {
+            let error = request_of(words, &[], &HostPolicy::default()).expect_err("refused");
+            let report = error.report();
+            assert_eq!(report.code, code, "{words:?}");
+            assert!(
+                report.message.contains(says),
+                "{words:?}: {}",
+                report.message
+            );
+        }
+    }
+
+    #[test]
+    fn a_flag_cannot_grant_what_the_host_policy_denies() {
+        let policy = HostPolicy {
+            deny_grants: grants_named("all").expect("a name"),
+            ..HostPolicy::default()
+        };
+        for words in [
+            &["run", "--grant", "outputs", "x"][..],
+            &["run", "--allow-net", "a", "x"],
+            &["run", "--secret", "A=env:A", "x"],
+            &["run", "-e", "A", "x"],
+            &["run", "--ro", "/a", "x"],
+            &["run", "--rw", "/a", "x"],
+            &["run", "--mount", "/a:/b", "x"],
+        ] {
+            let error = request_of(words, &[("A", "1")], &policy).expect_err("refused");
+            assert_eq!(error.report().code, "grant_forbidden", "{words:?}");
+        }
+        // A value of the caller's own passes nothing on.
+        let own = request_of(&["run", "-e", "A=1", "x"], &[], &policy);
+        assert_eq!(own.expect("a request").environment.len(), 1);
+    }
+
+    #[test]
+    fn clap_refuses_what_is_no_flag_and_no_value() {
+        for words in [
+            &["run"][..],
+            &["run", "--memroy", "5m", "x"],
+            &["run", "-m", "0", "x"],
+            &["run", "-m", "1.5g", "x"],
+            &["run", "--timeout", "5", "x"],
+            &["run", "--timeout", "0s", "x"],
+            &["run", "--cpus", "0", "x"],
+            &["run", "--cpus", "nan", "x"],
+            &["run", "--cpus", "1e3", "x"],
+            &["run", "--cpus", "-1", "x"],
+            &["run", "--pids", "0", "x"],
+            &["run", "--stop-signal", "65", "x"],
+            &["run", "--grant", "everything", "x"],
+            &["run", "--limits=some", "x"],
+            &["exec"],
+            &["exec", "a", "b"],
+            &["schema"],
+            &["bundle", "."],
+        ] {
+            let line = CommandLine::try_parse_from([&["runner"], words].concat());
+            assert!(line.is_err(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `runner schema NAME`: the JSON Schemas that this program carries.
+
+use crate::cli::args::SchemaName;
+
+/// The schema of a document, as `schemas/` has it.
+#[must_use]
+pub fn text(name: SchemaName) -> &'static str {
+    match name {
+        SchemaName::Report => include_str!("../../schemas/report.schema.json"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::report::Report;
+
+    /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the file anew.
+    #[test]
+    fn the_published_schema_of_the_report_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(Report);
+        let mut generated = serde_json::to_string_pretty(&schema).expect("a schema");
+        generated.push('\n');
+        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/report.schema.json");
+            std::fs::write(path, &generated).expect("written");
+        } else {
+            assert_eq!(text(SchemaName::Report), generated);
+        }
+    }
+}

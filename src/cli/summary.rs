@@ -1,0 +1,228 @@
+//! What a person reads on standard error after a run. Nothing after a success without `-v`.
+
+use crate::cli::print::{Printer, Tone};
+use crate::cli::signal::signal_name;
+use crate::spec::outcome::Outcome;
+use crate::spec::report::{EnforcementState, LimitReport, Report, StreamReport};
+
+/// Prints what the report has to say to a person.
+pub fn print(printer: &Printer, report: &Report) {
+    for (tone, text) in lines(report) {
+        printer.line(tone, &text);
+    }
+}
+
+fn lines(report: &Report) -> Vec<(Tone, String)> {
+    let mut lines = details(report);
+    for warning in &report.warnings {
+        lines.push((
+            Tone::Warning,
+            format!("warning: {} ({})", warning.message, warning.code),
+        ));
+    }
+    for denial in &report.denials {
+        let times = match denial.count {
+            0 | 1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        lines.push((
+            Tone::Warning,
+            format!(
+                "denied: {} {} ({}{times})",
+                denial.kind, denial.object, denial.rule
+            ),
+        ));
+        if let Some(hint) = &denial.hint {
+            lines.push((Tone::Warning, format!("hint: {hint}")));
+        }
+    }
+    lines.extend(ending(report));
+    for (name, stream) in [
+        ("standard output", &report.stdout),
+        ("standard error", &report.stderr),
+    ] {
+        lines.extend(dropped(name, stream));
+    }
+    lines
+}
+
+fn ending(report: &Report) -> Vec<(Tone, String)> {
+    let limited = |what: &str, limit: &str, flag: &str| {
+        vec![(
+            Tone::Error,
+            format!("{what}{}; {flag} sets it", held(report, limit)),
+        )]
+    };
+    match report.outcome {
+        Outcome::Exited | Outcome::Signaled => Vec::new(),
+        Outcome::TimedOut => limited(
+            "timed out: the wall time limit ended the body",
+            "wall_time_ms",
+            "--timeout",
+        ),
+        Outcome::CpuExhausted => limited(
+            "out of CPU time: the CPU time limit ended the body",
+            "cpu_time_ms",
+            "--cpu-time",
+        ),
+        Outcome::OutOfMemory => limited(
+            "out of memory: the memory limit ended the body",
+            "memory_bytes",
+            "--memory",
+        ),
+        Outcome::OutputLimit => limited(
+            "too much output: the output limit ended the body",
+            "output_bytes",
+            "--max-output",
+        ),
+        Outcome::Cancelled => {
+            let by = report.cancelled_by.map(signal_name);
+            let by = by.map_or_else(String::new, |name| format!(" by {name}"));
+            vec![(Tone::Error, format!("cancelled{by}"))]
+        }
+        Outcome::Refused => error("refused", report),
+        Outcome::Failed => error("failed", report),
+    }
+}
+
+fn error(what: &str, report: &Report) -> Vec<(Tone, String)> {
+    let Some(error) = &report.error else {
+        return vec![(Tone::Error, what.to_owned())];
+    };
+    let mut lines = vec![(
+        Tone::Error,
+        format!("{what}: {} ({})", error.message, error.code),
+    )];
+    if let Some(hint) = &error.hint {
+        lines.push((Tone::Hint, format!("hint: {hint}")));
+    }
+    lines
+}
+
+/// ` (60000 ms, from flag)`: what held and whose word it was.
+fn held(report: &Report, name: &str) -> String {
+    let limit = report.limits.iter().find(|limit| limit.name == name);
+    match limit {
+        Some(LimitReport {
+            effective: Some(effective),
+            source,
+            ..
+        }) => {
+            let unit = name.rsplit('_').next().unwrap_or_default();
+            format!(" ({effective} {unit}, from {source})")
+        }
+        _ => String::new(),
+    }
+}
+
+fn dropped(name: &str, stream: &StreamReport) -> Option<(Tone, String)> {
+    (0 < stream.dropped_bytes).then(|| {
+        (
+            Tone::Warning,
+            format!(
+                "warning: {} of {} bytes of {name} were dropped at the output limit",
+                stream.dropped_bytes, stream.bytes
+            ),
+        )
+    })
+}
+
+fn details(report: &Report) -> Vec<(Tone, String)> {
+    let mut lines = vec![format!("run {}", report.run_id)];
+    if !report.argv.is_empty() {
+        let words: Vec<String> = report.argv.iter().map(|word| format!("`{word}`")).collect();
+        lines.push(format!("executed {}", words.join(" ")));
+    }
+    for directory in &report.bound_programs {
+        lines.push(format!("made visible, read-only: {directory}"));
+    }
+    for timing in &report.timings_us {
+        let whole = timing.duration_us / 1_000;
+        let rest = timing.duration_us % 1_000;
+        lines.push(format!("{}: {whole}.{rest:03} ms", timing.phase));
+    }
+    lines.push(format!("cgroup back end: {}", report.cgroup_backend));
+    for axis in &report.enforcement {
+        let state = match axis.state {
+            EnforcementState::Enforced => continue,
+            EnforcementState::Weaker => "weaker",
+            EnforcementState::Absent => "absent",
+        };
+        let reason = axis.reason.as_deref().unwrap_or("no reason given");
+        lines.push(format!("{}: {state} ({reason})", axis.axis));
+    }
+    lines.into_iter().map(|line| (Tone::Detail, line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::report::{ErrorReport, WarningReport};
+
+    fn loud(report: &Report) -> Vec<String> {
+        lines(report)
+            .into_iter()
+            .filter(|(tone, _)| *tone != Tone::Detail)
+            .map(|(_, text)| text)
+            .collect()
+    }
+
+    #[test]
+    fn a_success_is_silent_and_a_body_that_failed_speaks_for_itself() {
+        for outcome in [Outcome::Exited, Outcome::Signaled] {
+            assert!(loud(&Report::new("id".to_owned(), outcome)).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_with_its_code_and_a_hint() {
+        let mut report = Report::new("id".to_owned(), Outcome::Refused);
+        report.error = Some(ErrorReport {
+            code: "run_missing".to_owned(),
+            message: "the manifest has no run".to_owned(),
+            hint: Some("give --run".to_owned()),
+        });
+        assert_eq!(
+            loud(&report),
+            [
+                "refused: the manifest has no run (run_missing)",
+                "hint: give --run"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_limit_that_ended_the_body_is_named_with_its_flag() {
+        let mut report = Report::new("id".to_owned(), Outcome::TimedOut);
+        report.limits.push(LimitReport {
+            name: "wall_time_ms",
+            requested: Some(500),
+            effective: Some(500),
+            enforced_by: "supervisor",
+            source: "flag".to_owned(),
+        });
+        assert_eq!(
+            loud(&report),
+            [
+                "timed out: the wall time limit ended the body (500 ms, from flag); --timeout sets it"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_dropped_stands_in_the_last_line() {
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        report.stdout.bytes = 30;
+        report.stdout.dropped_bytes = 10;
+        report
+            .warnings
+            .push(WarningReport::new("weaker", "a limit"));
+        assert_eq!(
+            loud(&report),
+            [
+                "warning: a limit (weaker)",
+                "warning: 10 of 30 bytes of standard output were dropped at the output limit"
+            ]
+        );
+    }
+}

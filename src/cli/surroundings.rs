@@ -1,0 +1,190 @@
+//! What this process was started with: the only file that reads the environment, besides the
+//! variables that the flags of [`crate::cli::args`] name.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::request::Caller;
+
+/// Where records of runs of uid 0 lie.
+const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
+/// The host's configuration.
+const HOST_CONFIG: &str = "/etc/runner/config.yaml";
+
+/// What this process was started with.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// Every variable.
+    pub variables: BTreeMap<OsString, OsString>,
+    /// The working directory, absolute; `None` where it is gone.
+    pub working_directory: Option<PathBuf>,
+    /// The effective uid.
+    pub uid: u32,
+}
+
+/// Names only: values may be secrets.
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Surroundings")
+            .field("variables", &self.variables.keys())
+            .field("working_directory", &self.working_directory)
+            .field("uid", &self.uid)
+            .finish()
+    }
+}
+
+impl Surroundings {
+    /// Reads them. The working directory is as getcwd(2) says, free of links.
+    #[must_use]
+    pub fn read() -> Self {
+        Self {
+            variables: std::env::vars_os().collect(),
+            working_directory: std::env::current_dir()
+                .ok()
+                .filter(|directory| directory.is_absolute()),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    /// A variable that is set and not empty.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables
+            .get(OsStr::new(name))
+            .map(OsString::as_os_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The configuration files that are read where they exist, earliest first.
+    ///
+    /// The user's own is left out for uid 0: under `sudo` the home may be somebody else's, and
+    /// what an ordinary user writes must not steer a run of root.
+    #[must_use]
+    pub fn config_files(&self) -> Vec<PathBuf> {
+        let mut files = vec![PathBuf::from(HOST_CONFIG)];
+        if self.uid != 0 {
+            let directory = self.absolute("XDG_CONFIG_HOME").or_else(|| {
+                let home = self.absolute("HOME")?;
+                Some(home.join(".config"))
+            });
+            files.extend(directory.map(|directory| directory.join("runner/config.yaml")));
+        }
+        files
+    }
+
+    /// The facts that a run needs.
+    #[must_use]
+    pub fn caller(&self, policy: &HostPolicy) -> Caller {
+        let runtime_directory = self
+            .absolute("RUNNER_OPT_RUNTIME_DIRECTORY")
+            .or_else(|| policy.runtime_directory.clone())
+            .or_else(|| match self.uid {
+                0 => Some(PathBuf::from(RUNTIME_DIRECTORY_OF_ROOT)),
+                _ => Some(self.absolute("XDG_RUNTIME_DIR")?.join("runner")),
+            });
+        let cgroup_parent = self
+            .variable("RUNNER_OPT_CGROUP_PARENT")
+            .map(|parent| parent.to_string_lossy().into_owned())
+            .or_else(|| policy.cgroup_parent.clone());
+        Caller {
+            path: self
+                .variable("PATH")
+                .map(|path| path.as_bytes().to_vec())
+                .unwrap_or_default(),
+            working_directory: self.working_directory.clone(),
+            home: self.absolute("HOME"),
+            runtime_directory,
+            cgroup_parent,
+            in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),
+        }
+    }
+
+    /// A variable that holds an absolute path; the XDG base directory specification says that a
+    /// relative one is to be ignored.
+    fn absolute(&self, name: &str) -> Option<PathBuf> {
+        self.variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(uid: u32, variables: &[(&str, &str)]) -> Surroundings {
+        Surroundings {
+            variables: variables
+                .iter()
+                .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+                .collect(),
+            working_directory: None,
+            uid,
+        }
+    }
+
+    #[test]
+    fn the_users_file_is_read_for_users_and_not_for_root() {
+        let home = [("HOME", "/home/u")];
+        assert_eq!(
+            with(1000, &home).config_files(),
+            [
+                PathBuf::from("/etc/runner/config.yaml"),
+                PathBuf::from("/home/u/.config/runner/config.yaml")
+            ]
+        );
+        let elsewhere = [("HOME", "/home/u"), ("XDG_CONFIG_HOME", "/c")];
+        assert_eq!(
+            with(1000, &elsewhere).config_files()[1],
+            PathBuf::from("/c/runner/config.yaml")
+        );
+        let relative = [("HOME", "/home/u"), ("XDG_CONFIG_HOME", "c")];
+        assert_eq!(
+            with(1000, &relative).config_files()[1],
+            PathBuf::from("/home/u/.config/runner/config.yaml")
+        );
+        assert_eq!(with(0, &elsewhere).config_files().len(), 1);
+    }
+
+    #[test]
+    fn a_variable_goes_before_the_policy_and_the_policy_before_the_default() {
+        let mut policy = HostPolicy::default();
+        let directory = |surroundings: Surroundings, policy: &HostPolicy| {
+            surroundings.caller(policy).runtime_directory
+        };
+        let xdg = [("XDG_RUNTIME_DIR", "/run/user/1000")];
+        assert_eq!(
+            directory(with(0, &xdg), &policy),
+            Some("/run/runner".into())
+        );
+        assert_eq!(
+            directory(with(1000, &xdg), &policy),
+            Some("/run/user/1000/runner".into())
+        );
+        assert_eq!(directory(with(1000, &[]), &policy), None);
+        policy.runtime_directory = Some("/policy".into());
+        assert_eq!(directory(with(1000, &xdg), &policy), Some("/policy".into()));
+        let stated = [("RUNNER_OPT_RUNTIME_DIRECTORY", "/stated")];
+        assert_eq!(directory(with(0, &stated), &policy), Some("/stated".into()));
+        policy.cgroup_parent = Some("/a".to_owned());
+        let parent = [("RUNNER_OPT_CGROUP_PARENT", "/b")];
+        assert_eq!(
+            with(0, &[]).caller(&policy).cgroup_parent.as_deref(),
+            Some("/a")
+        );
+        assert_eq!(
+            with(0, &parent).caller(&policy).cgroup_parent.as_deref(),
+            Some("/b")
+        );
+    }
+
+    #[test]
+    fn values_of_variables_do_not_show_in_debug_output() {
+        let text = format!("{:?}", with(0, &[("TOKEN", "canary-7f3a")]));
+        assert!(text.contains("TOKEN") && !text.contains("canary"), "{text}");
+    }
+}

@@ -1,0 +1,273 @@
+//! The command line as a person meets it: usage errors, help, documents, and where output goes.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot start the program has nothing to say"
+)]
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The program: `RUNNER_BIN` at run time, else the one that cargo built beside this test.
+fn program() -> OsString {
+    std::env::var_os("RUNNER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into())
+}
+
+/// The program with nothing of our environment but what a process needs, and no configuration.
+fn runner(words: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(words)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", "/nonexistent")
+        .stdin(Stdio::null());
+    command
+}
+
+fn output(words: &[&str]) -> Output {
+    runner(words).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Started by a shell, which alone can close standard descriptors.
+fn by_shell(script: &str, directory: &Path) -> Output {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script, "sh"])
+        .arg(program())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", "/nonexistent")
+        .current_dir(directory);
+    command.output().expect("the shell starts")
+}
+
+fn assert_valid_report(text: &str) -> serde_json::Value {
+    let report: serde_json::Value = serde_json::from_str(text)
+        .unwrap_or_else(|error| panic!("not one JSON text: {error}: {text:?}"));
+    let schema = serde_json::from_str(&stdout(&output(&["schema", "report"]))).expect("a schema");
+    let validator = jsonschema::validator_for(&schema).expect("a valid schema");
+    let errors: Vec<String> = validator
+        .iter_errors(&report)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    report
+}
+
+#[test]
+fn a_wrong_word_is_a_usage_error_with_a_suggestion() {
+    for (words, says) in [
+        (&["run", "--memroy", "5m", "true"][..], "--memory"),
+        (&["run", "--grant", "egres", "true"], "egress"),
+        (&["exce", "bundle.tar.gz"], "exec"),
+        (&["exec", "--limits=requier", "x"], "require"),
+        (&["schema", "reprot"], "report"),
+        (&["run", "--memory", "lots", "true"], "a size such as 512k"),
+        (&["run"], "CMD"),
+        (&["exec"], "BUNDLE"),
+        (&[], "Usage"),
+        (&["bundle", "."], "unrecognized subcommand"),
+    ] {
+        let output = output(words);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
+        assert!(text.contains(says), "{words:?}: {text}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_refused_like_a_wrong_flag() {
+    let output = runner(&["run", "true"])
+        .env("RUNNER_OPT_MEMORY", "1.5g")
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("--memory"), "{}", stderr(&output));
+}
+
+#[test]
+fn help_and_version_are_documents_and_no_errors() {
+    for (words, says) in [
+        (&["--help"][..], "doctor"),
+        (&["exec", "--help"], "RUNNER_OPT_"),
+        (&["run", "--help"], "Exit codes"),
+        (&["--version"], env!("CARGO_PKG_VERSION")),
+    ] {
+        let output = output(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        assert!(stdout(&output).contains(says), "{words:?}");
+        assert!(output.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn the_schema_of_the_report_is_json() {
+    let output = output(&["schema", "report"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(schema["title"], "Report");
+}
+
+/// F-10: what cannot be passed is refused, before anything is started.
+#[test]
+fn a_refusal_is_one_prefixed_line_with_a_code_and_a_valid_report() {
+    let words = ["run", "--json", "-e", "=x", "--", "true"];
+    let output = output(&words);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).starts_with("runner: refused: --env:"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).contains("(env_invalid)"));
+    let report = assert_valid_report(&stdout(&output));
+    assert_eq!(report["outcome"], "refused");
+    assert_eq!(report["error"]["code"], "env_invalid");
+    assert_eq!(report["run_id"].as_str().map(str::len), Some(26));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused() {
+    for target in ["--json=/nonexistent/r.json", "--json=fd:77", "--json=fd:x"] {
+        let output = output(&["run", target, "--", "true"]);
+        assert_eq!(output.status.code(), Some(125), "{target}");
+        assert!(
+            stderr(&output).contains("(report_unwritable)"),
+            "{target}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn an_error_in_the_configuration_names_file_line_column_and_the_nearest_word() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let policy = directory.path().join("policy.yaml");
+    std::fs::write(&policy, "maxima:\n  memroy: 1g\n").expect("written");
+    let policy = policy.to_str().expect("UTF-8");
+    for verb in [
+        &["run", "--policy", policy, "true"][..],
+        &["doctor", "--policy", policy],
+        &["gc", "--policy", policy],
+        &["demo", "--policy", policy],
+    ] {
+        let output = output(verb);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{verb:?}: {text}");
+        assert!(text.contains("policy.yaml:2:3: "), "{verb:?}: {text}");
+        assert!(text.contains("did you mean `memory`?"), "{verb:?}: {text}");
+    }
+}
+
+/// E-09.
+#[test]
+fn with_standard_descriptors_closed_a_report_file_holds_the_report_only() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("report.json");
+    for closed in ["<&- >&- 2>&-", ">&- 2>&-", "2>&-", ">&-"] {
+        let script = format!("\"$1\" run -v --json=report.json -e =x -- true {closed}");
+        let output = by_shell(&script, directory.path());
+        assert_eq!(output.status.code(), Some(125), "{closed}");
+        let text = std::fs::read_to_string(&file).expect("a report");
+        let report = assert_valid_report(&text);
+        assert_eq!(report["error"]["code"], "env_invalid", "{closed}");
+    }
+}
+
+/// E-08, E-09.
+#[test]
+fn a_reader_that_is_gone_or_was_never_there_is_no_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let closed = by_shell("\"$1\" schema report >&-", directory.path());
+    assert_eq!(closed.status.code(), Some(0), "{}", stderr(&closed));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = runner(&["exec", "--help"]);
+    let output = command
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+        .wait_with_output()
+        .expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).is_empty(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_full_disk_under_standard_output_is_said_and_is_no_success() {
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("opened");
+    let output = runner(&["schema", "report"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+        .wait_with_output()
+        .expect("it ends");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).starts_with("runner: failed:"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_descriptor_that_the_caller_opened_gets_the_report() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = "\"$1\" run --json=fd:5 -e =x -- true 5>report.json";
+    let output = by_shell(script, directory.path());
+    assert_eq!(output.status.code(), Some(125));
+    let text = std::fs::read_to_string(directory.path().join("report.json")).expect("a report");
+    assert_eq!(assert_valid_report(&text)["outcome"], "refused");
+    assert!(output.stdout.is_empty());
+}
+
+/// F-06.
+#[test]
+fn a_secret_is_in_no_message_and_in_no_report() {
+    let canary = "canary-51d0";
+    let words = [
+        "run",
+        "--json",
+        "-v",
+        "--secret",
+        "KEY=env:TOKEN",
+        "-e",
+        "TOKEN",
+        "-e",
+        "=x",
+        "--",
+        "true",
+    ];
+    let output = runner(&words)
+        .env("TOKEN", canary)
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(!stdout(&output).contains(canary));
+    assert!(!stderr(&output).contains(canary));
+}
+
+#[test]
+fn colours_are_for_terminals_unless_asked_for() {
+    let plain = output(&["run", "-e", "=x", "--", "true"]);
+    assert!(!plain.stderr.contains(&0x1b));
+    let coloured = output(&["run", "--color=always", "-e", "=x", "--", "true"]);
+    assert!(coloured.stderr.contains(&0x1b));
+}

@@ -1,7 +1,10 @@
 //! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
 #![forbid(unsafe_code)]
 
+pub mod environment;
 pub mod filter;
+pub mod grants;
+pub mod limits;
 pub mod ruleset;
 pub mod run_form;
 pub mod view;

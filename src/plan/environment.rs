@@ -1,0 +1,137 @@
+//! The body's environment: exactly this list, and what was named.
+
+use crate::plan::view::{HOME, INPUT, OUTPUT};
+
+/// Where programs are looked for inside, in this order.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What precedes it for a bundle that brings programs of its own.
+pub const BUNDLE_PROGRAMS: &str = "/bundle/node_modules/.bin";
+
+/// What the list is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Parts<'run> {
+    /// The run's id.
+    pub run_id: &'run str,
+    /// Whether a bundle may bring programs.
+    pub has_bundle: bool,
+    /// Directories of programs that were bound from elsewhere, before the fixed ones.
+    pub program_directories: &'run [Vec<u8>],
+    /// Memory of the whole tree: runtimes that would size themselves by the host are told.
+    pub memory_bytes: u64,
+    /// The terminal type where the body has a terminal.
+    pub terminal: Option<&'run [u8]>,
+    /// Named variables, in order; a later one replaces an earlier one of the same name.
+    pub named: &'run [(Vec<u8>, Vec<u8>)],
+}
+
+/// Directories in which a program is looked for, in order.
+#[must_use]
+pub fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
+    let named = parts.named.iter().rev().find(|(name, _)| name == b"PATH");
+    if let Some((_, value)) = named {
+        return value
+            .split(|byte| *byte == b':')
+            .map(<[u8]>::to_vec)
+            .collect();
+    }
+    let mut directories = Vec::new();
+    if parts.has_bundle {
+        directories.push(BUNDLE_PROGRAMS.as_bytes().to_vec());
+    }
+    directories.extend(
+        PATH.split(':')
+            .map(|directory| directory.as_bytes().to_vec()),
+    );
+    directories.extend(parts.program_directories.iter().cloned());
+    directories
+}
+
+/// `NAME=value` for each variable.
+#[must_use]
+pub fn environment(parts: &Parts<'_>) -> Vec<Vec<u8>> {
+    // V8 keeps its old space below this; the rest of the limit is for what it does not count.
+    let heap_mib = (parts.memory_bytes >> 20) * 3 / 4;
+    let mut list: Vec<(&[u8], Vec<u8>)> = vec![
+        (b"PATH", search_path(parts).join(&b':')),
+        (b"HOME", HOME.into()),
+        (b"TMPDIR", b"/tmp".to_vec()),
+        (b"LANG", b"C.UTF-8".to_vec()),
+        (b"RUNNER_RUN_ID", parts.run_id.into()),
+        (b"RUNNER_INPUT", INPUT.into()),
+        (b"RUNNER_OUTPUT", OUTPUT.into()),
+        (
+            b"NODE_OPTIONS",
+            format!("--max-old-space-size={heap_mib}").into_bytes(),
+        ),
+        (
+            b"JAVA_TOOL_OPTIONS",
+            format!("-XX:MaxRAM={}m", parts.memory_bytes >> 20).into_bytes(),
+        ),
+    ];
+    if let Some(terminal) = parts.terminal {
+        list.push((b"TERM", terminal.to_vec()));
+    }
+    for (name, value) in parts.named {
+        list.retain(|(known, _)| *known != name.as_slice());
+        list.push((name, value.clone()));
+    }
+    list.into_iter()
+        .map(|(name, value)| [name, b"=".as_slice(), value.as_slice()].concat())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_exact_and_what_is_named_replaces() {
+        let named = [
+            (b"HOME".to_vec(), b"/x".to_vec()),
+            (b"A".to_vec(), b"1=2\n3".to_vec()),
+        ];
+        let parts = Parts {
+            run_id: "id",
+            memory_bytes: 256 << 20,
+            named: &named,
+            ..Parts::default()
+        };
+        let list = environment(&parts);
+        let names: Vec<&[u8]> = list
+            .iter()
+            .map(|entry| entry.split(|byte| *byte == b'=').next().unwrap_or_default())
+            .collect();
+        let expected: [&[u8]; 10] = [
+            b"PATH",
+            b"TMPDIR",
+            b"LANG",
+            b"RUNNER_RUN_ID",
+            b"RUNNER_INPUT",
+            b"RUNNER_OUTPUT",
+            b"NODE_OPTIONS",
+            b"JAVA_TOOL_OPTIONS",
+            b"HOME",
+            b"A",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(list[8], b"HOME=/x");
+        assert_eq!(list[9], b"A=1=2\n3");
+        assert_eq!(list[6], b"NODE_OPTIONS=--max-old-space-size=192");
+    }
+
+    #[test]
+    fn a_bundle_s_own_programs_come_first_and_a_named_path_replaces_all() {
+        let parts = Parts {
+            has_bundle: true,
+            ..Parts::default()
+        };
+        assert_eq!(search_path(&parts)[0], BUNDLE_PROGRAMS.as_bytes());
+        let named = [(b"PATH".to_vec(), b"/a:/b".to_vec())];
+        let parts = Parts {
+            has_bundle: true,
+            named: &named,
+            ..Parts::default()
+        };
+        assert_eq!(search_path(&parts), [b"/a".to_vec(), b"/b".to_vec()]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Who grants: a manifest asks, the caller and the host policy grant.
+
+use crate::spec::manifest::Manifest;
+use crate::spec::request::Grants;
+
+/// Where a manifest comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It travelled inside the bundle: it only asks.
+    Bundle,
+    /// The caller gave it with `--manifest`: its word is the caller's.
+    Caller,
+}
+
+/// One thing that a bundle's own manifest asks for and nobody granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ungranted {
+    /// What, with the key that asks.
+    pub what: String,
+    /// The flag that would grant it.
+    pub flag: String,
+}
+
+/// What the caller has already granted by other flags.
+#[derive(Debug, Clone, Default)]
+pub struct Given<'run> {
+    /// `--grant` and the host policy together.
+    pub grants: Grants,
+    /// Hosts of `--allow-net`.
+    pub hosts: &'run [String],
+    /// Names that `-e` or `--secret` gave.
+    pub variables: Vec<&'run [u8]>,
+    /// Whether the caller stated a workspace.
+    pub workspace: bool,
+}
+
+/// Everything that `manifest` asks for without a grant. Empty for the caller's own manifest.
+#[must_use]
+pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<Ungranted> {
+    if origin == Origin::Caller {
+        return Vec::new();
+    }
+    let mut missing = Vec::new();
+    let mut ask = |granted: bool, what: String, flag: String| {
+        if !granted {
+            missing.push(Ungranted { what, flag });
+        }
+    };
+    for request in &manifest.egress {
+        let host = request.rule.to_string();
+        let granted = given.grants.egress || given.hosts.contains(&host);
+        ask(
+            granted,
+            format!("egress to {host} ({})", request.source),
+            format!("--allow-net {host}"),
+        );
+    }
+    for secret in &manifest.secrets {
+        let granted = given.grants.secrets || given.variables.contains(&secret.variable.as_bytes());
+        ask(
+            granted,
+            format!("secret {} ({})", secret.variable, secret.source),
+            format!("--secret {}=env:{}", secret.variable, secret.variable),
+        );
+    }
+    for name in &manifest.env_passthrough {
+        let granted = given.grants.env || given.variables.contains(&name.as_bytes());
+        ask(
+            granted,
+            format!("variable {name} (sandbox.env.passthrough)"),
+            format!("-e {name}"),
+        );
+    }
+    for mount in &manifest.mounts {
+        let target = mount.target.as_str();
+        ask(
+            given.grants.mounts,
+            format!("mount at {target} ({})", mount.source),
+            "--grant mounts".to_owned(),
+        );
+    }
+    for source in &manifest.workspace_sources {
+        ask(
+            given.grants.sources,
+            format!("workspace source {}", source.id),
+            "--grant sources".to_owned(),
+        );
+    }
+    for restriction in &manifest.restrictions {
+        ask(
+            given.grants.policy,
+            format!("to be run although `{}` restricts it", restriction.source),
+            "--grant policy".to_owned(),
+        );
+    }
+    let files = manifest.io.input_files.len() + manifest.io.output_files.len();
+    ask(
+        given.workspace || files == 0,
+        format!("{files} files of a workspace (inputsFiles, outputsFiles)"),
+        "--workspace DIR".to_owned(),
+    );
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::manifest::{Format, parse};
+
+    const GREEDY: &str = "run: x.sh\nnetwork: {egress: [evil.com]}\n\
+        secrets: {KEY: {vault: key}}\n\
+        sandbox: {provider: local, config: {}, env: {passthrough: [HOST]}, \
+        mounts: [{source: workspace, at: /w}]}\n\
+        inputsFiles: {k: {path: .ssh/id_rsa}}\n";
+
+    #[test]
+    fn a_bundle_s_own_manifest_only_asks() {
+        let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let missing = ungranted(&manifest, Origin::Bundle, &Given::default());
+        let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+        assert_eq!(
+            flags,
+            [
+                "--allow-net evil.com",
+                "--secret KEY=env:KEY",
+                "-e HOST",
+                "--grant mounts",
+                "--workspace DIR"
+            ]
+        );
+        assert!(ungranted(&manifest, Origin::Caller, &Given::default()).is_empty());
+    }
+
+    #[test]
+    fn each_grant_satisfies_its_own_kind_only() {
+        let manifest = parse(GREEDY.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let grants = Grants {
+            egress: true,
+            mounts: true,
+            ..Grants::default()
+        };
+        let given = Given {
+            grants,
+            variables: vec![b"HOST"],
+            ..Given::default()
+        };
+        let missing = ungranted(&manifest, Origin::Bundle, &given);
+        let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+        assert_eq!(flags, ["--secret KEY=env:KEY", "--workspace DIR"]);
+    }
+}

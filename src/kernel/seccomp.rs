@@ -43,7 +43,9 @@ pub fn load(program: &[Instruction]) -> Result<(), Errno> {
     if answer == 0 {
         return Ok(());
     }
-    // SAFETY: libc gives a valid pointer to this thread's errno.
-    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: it takes nothing and only says where this thread's errno lies.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the place lives as long as the thread and nobody else writes to it.
+    let errno = unsafe { *errno };
     Err(Errno::from_raw_os_error(errno))
 }

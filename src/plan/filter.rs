@@ -1,1 +1,0 @@
-//! The seccomp filter: policy data compiled to a tree of BPF instructions.

@@ -1,0 +1,216 @@
+//! The default policy for x86_64: calls and programs. Generated from policies/ by tests/filter.rs; to renew it see policies/README.md.
+
+use std::borrow::Cow;
+
+use crate::plan::filter::default_rules::RULES;
+use crate::plan::filter::{Arch, Call, SyscallPolicy};
+use crate::spec::bpf::Instruction;
+
+const fn c(number: u16, rule: u8) -> Call {
+    Call::new(number, rule)
+}
+
+const fn i(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
+    Instruction::new(code, jt, jf, k)
+}
+
+pub(super) static POLICY: SyscallPolicy = SyscallPolicy {
+    arch: Arch::X86_64,
+    rules: Cow::Borrowed(RULES),
+    calls: Cow::Borrowed(&CALLS),
+    names: Cow::Borrowed(NAMES),
+};
+
+static NAMES: &str = "\
+    read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction \
+    rt_sigprocmask rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select \
+    sched_yield mremap msync mincore madvise shmget shmat shmctl dup dup2 pause nanosleep \
+    getitimer alarm setitimer getpid sendfile socket connect accept sendto recvfrom sendmsg \
+    recvmsg shutdown bind listen getsockname getpeername socketpair setsockopt getsockopt clone \
+    fork vfork execve exit wait4 kill uname semget semop semctl shmdt msgget msgsnd msgrcv msgctl \
+    fcntl flock fsync fdatasync truncate ftruncate getdents getcwd chdir fchdir rename mkdir \
+    rmdir creat link unlink symlink readlink chmod fchmod chown fchown lchown umask gettimeofday \
+    getrlimit getrusage sysinfo times ptrace getuid syslog getgid setuid setgid geteuid getegid \
+    setpgid getppid getpgrp setsid setreuid setregid getgroups setgroups setresuid getresuid \
+    setresgid getresgid getpgid setfsuid setfsgid getsid capget capset rt_sigpending \
+    rt_sigtimedwait rt_sigqueueinfo rt_sigsuspend sigaltstack utime mknod uselib personality \
+    ustat statfs fstatfs sysfs getpriority setpriority sched_setparam sched_getparam \
+    sched_setscheduler sched_getscheduler sched_get_priority_max sched_get_priority_min \
+    sched_rr_get_interval mlock munlock mlockall munlockall vhangup modify_ldt pivot_root _sysctl \
+    prctl arch_prctl adjtimex setrlimit chroot sync acct settimeofday mount umount2 swapon \
+    swapoff reboot sethostname setdomainname iopl ioperm create_module init_module delete_module \
+    get_kernel_syms query_module quotactl nfsservctl getpmsg putpmsg afs_syscall tuxcall security \
+    gettid readahead setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr \
+    llistxattr flistxattr removexattr lremovexattr fremovexattr tkill time futex \
+    sched_setaffinity sched_getaffinity set_thread_area io_setup io_destroy io_getevents \
+    io_submit io_cancel get_thread_area lookup_dcookie epoll_create epoll_ctl_old epoll_wait_old \
+    remap_file_pages getdents64 set_tid_address restart_syscall semtimedop fadvise64 timer_create \
+    timer_settime timer_gettime timer_getoverrun timer_delete clock_settime clock_gettime \
+    clock_getres clock_nanosleep exit_group epoll_wait epoll_ctl tgkill utimes vserver mbind \
+    set_mempolicy get_mempolicy mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify \
+    mq_getsetattr kexec_load waitid add_key request_key keyctl ioprio_set ioprio_get inotify_init \
+    inotify_add_watch inotify_rm_watch migrate_pages openat mkdirat mknodat fchownat futimesat \
+    newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat pselect6 ppoll \
+    unshare set_robust_list get_robust_list splice tee sync_file_range vmsplice move_pages \
+    utimensat epoll_pwait signalfd timerfd_create eventfd fallocate timerfd_settime \
+    timerfd_gettime accept4 signalfd4 eventfd2 epoll_create1 dup3 pipe2 inotify_init1 preadv \
+    pwritev rt_tgsigqueueinfo perf_event_open recvmmsg fanotify_init fanotify_mark prlimit64 \
+    name_to_handle_at open_by_handle_at clock_adjtime syncfs sendmmsg setns getcpu \
+    process_vm_readv process_vm_writev kcmp finit_module sched_setattr sched_getattr renameat2 \
+    seccomp getrandom memfd_create kexec_file_load bpf execveat userfaultfd membarrier mlock2 \
+    copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq \
+    pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen \
+    fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 \
+    process_madvise epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset \
+    landlock_add_rule landlock_restrict_self memfd_secret process_mrelease futex_waitv \
+    set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wake futex_wait \
+    futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal \
+    setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr";
+
+#[rustfmt::skip]
+static CALLS: [Call; 381] = [
+    c(0, 3), c(1, 3), c(2, 3), c(3, 3), c(4, 3), c(5, 3), c(6, 3), c(7, 4), c(8, 3), c(9, 5),
+    c(10, 5), c(11, 5), c(12, 5), c(13, 7), c(14, 7), c(15, 7), c(16, 19), c(17, 3), c(18, 3),
+    c(19, 3), c(20, 3), c(21, 3), c(22, 4), c(23, 4), c(24, 6), c(25, 5), c(26, 5), c(27, 5),
+    c(28, 5), c(29, 12), c(30, 12), c(31, 12), c(32, 3), c(33, 3), c(34, 7), c(35, 8), c(36, 8),
+    c(37, 8), c(38, 8), c(39, 6), c(40, 3), c(41, 15), c(42, 11), c(43, 11), c(44, 17), c(45, 11),
+    c(46, 18), c(47, 11), c(48, 11), c(49, 11), c(50, 11), c(51, 11), c(52, 11), c(53, 16),
+    c(54, 11), c(55, 11), c(56, 14), c(57, 6), c(58, 6), c(59, 6), c(60, 6), c(61, 6), c(62, 6),
+    c(63, 10), c(64, 12), c(65, 12), c(66, 12), c(67, 12), c(68, 12), c(69, 12), c(70, 12),
+    c(71, 12), c(72, 3), c(73, 3), c(74, 3), c(75, 3), c(76, 3), c(77, 3), c(78, 3), c(79, 3),
+    c(80, 3), c(81, 3), c(82, 3), c(83, 3), c(84, 3), c(85, 3), c(86, 3), c(87, 3), c(88, 3),
+    c(89, 3), c(90, 3), c(91, 3), c(92, 3), c(93, 3), c(94, 3), c(95, 3), c(96, 8), c(97, 6),
+    c(98, 6), c(99, 10), c(100, 8), c(101, 28), c(102, 9), c(103, 36), c(104, 9), c(105, 9),
+    c(106, 9), c(107, 9), c(108, 9), c(109, 6), c(110, 6), c(111, 6), c(112, 6), c(113, 9),
+    c(114, 9), c(115, 9), c(116, 9), c(117, 9), c(118, 9), c(119, 9), c(120, 9), c(121, 6),
+    c(122, 9), c(123, 9), c(124, 6), c(125, 9), c(126, 9), c(127, 7), c(128, 7), c(129, 7),
+    c(130, 7), c(131, 7), c(132, 3), c(133, 21), c(134, 43), c(135, 20), c(136, 43), c(137, 3),
+    c(138, 3), c(139, 43), c(140, 6), c(141, 6), c(142, 6), c(143, 6), c(144, 6), c(145, 6),
+    c(146, 6), c(147, 6), c(148, 6), c(149, 5), c(150, 5), c(151, 5), c(152, 5), c(153, 36),
+    c(154, 37), c(155, 25), c(156, 43), c(157, 6), c(158, 6), c(159, 35), c(160, 6), c(161, 25),
+    c(162, 3), c(163, 36), c(164, 35), c(165, 25), c(166, 25), c(167, 36), c(168, 36), c(169, 31),
+    c(170, 36), c(171, 36), c(172, 37), c(173, 37), c(174, 43), c(175, 31), c(176, 31),
+    c(177, 43), c(178, 43), c(179, 36), c(180, 43), c(181, 43), c(182, 43), c(183, 43),
+    c(184, 43), c(185, 43), c(186, 6), c(187, 3), c(188, 3), c(189, 3), c(190, 3), c(191, 3),
+    c(192, 3), c(193, 3), c(194, 3), c(195, 3), c(196, 3), c(197, 3), c(198, 3), c(199, 3),
+    c(200, 6), c(201, 8), c(202, 6), c(203, 6), c(204, 6), c(205, 6), c(206, 4), c(207, 4),
+    c(208, 4), c(209, 4), c(210, 4), c(211, 6), c(212, 43), c(213, 4), c(214, 4), c(215, 4),
+    c(216, 5), c(217, 3), c(218, 6), c(219, 6), c(220, 12), c(221, 3), c(222, 8), c(223, 8),
+    c(224, 8), c(225, 8), c(226, 8), c(227, 35), c(228, 8), c(229, 8), c(230, 8), c(231, 6),
+    c(232, 4), c(233, 4), c(234, 6), c(235, 3), c(236, 43), c(237, 38), c(238, 38), c(239, 38),
+    c(240, 12), c(241, 12), c(242, 12), c(243, 12), c(244, 12), c(245, 12), c(246, 31), c(247, 6),
+    c(248, 32), c(249, 32), c(250, 32), c(251, 6), c(252, 6), c(253, 3), c(254, 3), c(255, 3),
+    c(256, 38), c(257, 3), c(258, 3), c(259, 22), c(260, 3), c(261, 3), c(262, 3), c(263, 3),
+    c(264, 3), c(265, 3), c(266, 3), c(267, 3), c(268, 3), c(269, 3), c(270, 4), c(271, 4),
+    c(272, 24), c(273, 6), c(274, 6), c(275, 3), c(276, 3), c(277, 3), c(278, 39), c(279, 38),
+    c(280, 3), c(281, 4), c(282, 4), c(283, 8), c(284, 4), c(285, 3), c(286, 8), c(287, 8),
+    c(288, 11), c(289, 4), c(290, 4), c(291, 4), c(292, 3), c(293, 4), c(294, 3), c(295, 3),
+    c(296, 3), c(297, 7), c(298, 30), c(299, 11), c(300, 34), c(301, 34), c(302, 6), c(303, 33),
+    c(304, 33), c(305, 35), c(306, 3), c(307, 17), c(308, 24), c(309, 6), c(310, 28), c(311, 28),
+    c(312, 28), c(313, 31), c(314, 6), c(315, 6), c(316, 3), c(317, 13), c(318, 10), c(319, 5),
+    c(320, 31), c(321, 30), c(322, 6), c(323, 30), c(324, 5), c(325, 5), c(326, 3), c(327, 3),
+    c(328, 3), c(329, 5), c(330, 5), c(331, 5), c(332, 3), c(333, 4), c(334, 6), c(424, 6),
+    c(425, 29), c(426, 29), c(427, 29), c(428, 26), c(429, 26), c(430, 26), c(431, 26),
+    c(432, 26), c(433, 26), c(434, 6), c(435, 23), c(436, 3), c(437, 3), c(438, 28), c(439, 3),
+    c(440, 28), c(441, 4), c(442, 26), c(443, 36), c(444, 13), c(445, 13), c(446, 13), c(447, 40),
+    c(448, 28), c(449, 6), c(450, 38), c(451, 3), c(452, 3), c(453, 5), c(454, 6), c(455, 6),
+    c(456, 6), c(457, 27), c(458, 27), c(459, 41), c(460, 41), c(461, 41), c(462, 5), c(463, 3),
+    c(464, 3), c(465, 3), c(466, 3), c(467, 26), c(468, 42), c(469, 42),
+];
+
+#[rustfmt::skip]
+pub(super) static PLAIN: [Instruction; 171] = [
+    i(0x20, 0, 0, 0x4), i(0x15, 1, 0, 0xc000003e), i(0x06, 0, 0, 0x80000000), i(0x20, 0, 0, 0x0),
+    i(0x35, 0, 46, 0x103), i(0x35, 0, 23, 0x14f), i(0x35, 0, 11, 0x1ba), i(0x35, 0, 5, 0x1c3),
+    i(0x35, 0, 2, 0x1d3), i(0x35, 0, 18, 0x1d4), i(0x35, 17, 159, 0x1d6), i(0x35, 0, 157, 0x1c9),
+    i(0x35, 156, 157, 0x1ce), i(0x35, 0, 2, 0x1bf), i(0x35, 0, 155, 0x1c1),
+    i(0x35, 154, 153, 0x1c2), i(0x35, 0, 11, 0x1bb), i(0x35, 151, 152, 0x1bc),
+    i(0x35, 0, 5, 0x1b3), i(0x35, 0, 2, 0x1b7), i(0x35, 0, 148, 0x1b8), i(0x35, 147, 148, 0x1b9),
+    i(0x35, 0, 5, 0x1b4), i(0x35, 146, 145, 0x1b6), i(0x35, 0, 2, 0x1a9), i(0x35, 0, 144, 0x1ac),
+    i(0x35, 142, 1, 0x1b2), i(0x35, 141, 0, 0x1a8), i(0x06, 0, 0, 0x50026), i(0x35, 0, 10, 0x12f),
+    i(0x35, 0, 5, 0x136), i(0x35, 0, 2, 0x142), i(0x35, 0, 136, 0x143), i(0x35, 135, 136, 0x144),
+    i(0x35, 0, 135, 0x13a), i(0x35, 134, 133, 0x140), i(0x35, 0, 2, 0x133), i(0x35, 0, 82, 0x134),
+    i(0x35, 130, 131, 0x135), i(0x35, 129, 130, 0x132), i(0x35, 0, 5, 0x117),
+    i(0x35, 0, 2, 0x12b), i(0x35, 0, 126, 0x12c), i(0x35, 125, 126, 0x12e),
+    i(0x35, 0, 125, 0x118), i(0x35, 124, 123, 0x12a), i(0x35, 0, 3, 0x110),
+    i(0x35, 0, 122, 0x111), i(0x35, 0, 120, 0x116), i(0x06, 0, 0, 0x50016),
+    i(0x35, 118, 43, 0x104), i(0x35, 0, 21, 0x8b), i(0x35, 0, 10, 0xd5), i(0x35, 0, 5, 0xf6),
+    i(0x35, 0, 2, 0xfb), i(0x35, 0, 113, 0x100), i(0x35, 112, 113, 0x101), i(0x35, 0, 112, 0xf7),
+    i(0x35, 111, 110, 0xf8), i(0x35, 0, 2, 0xe4), i(0x35, 0, 108, 0xec), i(0x35, 107, 108, 0xf0),
+    i(0x35, 107, 106, 0xe3), i(0x35, 0, 5, 0xa0), i(0x35, 0, 2, 0xa3), i(0x35, 0, 104, 0xba),
+    i(0x35, 103, 102, 0xd4), i(0x35, 0, 101, 0xa1), i(0x35, 100, 101, 0xa2), i(0x35, 0, 2, 0x99),
+    i(0x35, 0, 99, 0x9d), i(0x35, 98, 97, 0x9f), i(0x35, 96, 97, 0x8c), i(0x35, 0, 10, 0x38),
+    i(0x35, 0, 5, 0x68), i(0x35, 0, 2, 0x87), i(0x35, 0, 23, 0x88), i(0x35, 91, 92, 0x89),
+    i(0x35, 0, 90, 0x85), i(0x35, 90, 26, 0x86), i(0x35, 0, 2, 0x65), i(0x35, 0, 88, 0x66),
+    i(0x35, 87, 86, 0x67), i(0x35, 85, 28, 0x39), i(0x35, 0, 5, 0x2c), i(0x35, 0, 2, 0x2f),
+    i(0x35, 0, 82, 0x35), i(0x35, 81, 27, 0x36), i(0x35, 0, 31, 0x2d), i(0x35, 27, 79, 0x2e),
+    i(0x35, 0, 2, 0x11), i(0x35, 0, 77, 0x29), i(0x35, 76, 31, 0x2a), i(0x35, 72, 75, 0x10),
+    i(0x20, 0, 0, 0x20), i(0x54, 0, 0, 0xf000), i(0x15, 72, 0, 0x0), i(0x15, 71, 0, 0x8000),
+    i(0x15, 70, 0, 0x1000), i(0x15, 69, 70, 0xc000), i(0x20, 0, 0, 0x10), i(0x15, 67, 0, 0x0),
+    i(0x15, 66, 0, 0x8), i(0x15, 65, 0, 0x20000), i(0x15, 64, 0, 0x20008),
+    i(0x15, 63, 64, 0xffffffff), i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf000), i(0x15, 60, 0, 0x0),
+    i(0x15, 59, 0, 0x8000), i(0x15, 58, 0, 0x1000), i(0x15, 57, 58, 0xc000), i(0x20, 0, 0, 0x10),
+    i(0x54, 0, 0, 0x7e020080), i(0x15, 54, 55, 0x0), i(0x20, 0, 0, 0x10), i(0x15, 52, 47, 0x1),
+    i(0x20, 0, 0, 0x20), i(0x54, 0, 0, 0x20000001), i(0x15, 49, 3, 0x0), i(0x20, 0, 0, 0x28),
+    i(0x54, 0, 0, 0x20000001), i(0x15, 46, 0, 0x0), i(0x06, 0, 0, 0x5005f), i(0x20, 0, 0, 0x10),
+    i(0x15, 0, 7, 0x1), i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf), i(0x15, 2, 0, 0x1),
+    i(0x15, 1, 0, 0x2), i(0x15, 0, 2, 0x5), i(0x20, 0, 0, 0x20), i(0x15, 36, 0, 0x0),
+    i(0x20, 0, 0, 0x10), i(0x15, 1, 0, 0x2), i(0x15, 0, 6, 0xa), i(0x20, 0, 0, 0x18),
+    i(0x54, 0, 0, 0xf), i(0x15, 0, 3, 0x1), i(0x20, 0, 0, 0x20), i(0x15, 28, 0, 0x0),
+    i(0x15, 27, 0, 0x6), i(0x20, 0, 0, 0x10), i(0x15, 1, 0, 0x2), i(0x15, 0, 6, 0xa),
+    i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf), i(0x15, 0, 3, 0x2), i(0x20, 0, 0, 0x20),
+    i(0x15, 19, 0, 0x0), i(0x15, 18, 0, 0x11), i(0x20, 0, 0, 0x10), i(0x15, 0, 6, 0x10),
+    i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf), i(0x15, 1, 0, 0x2), i(0x15, 0, 2, 0x3),
+    i(0x20, 0, 0, 0x20), i(0x15, 10, 0, 0x0), i(0x20, 0, 0, 0x10), i(0x15, 4, 0, 0x1),
+    i(0x15, 3, 0, 0x2), i(0x15, 2, 0, 0xa), i(0x15, 1, 0, 0x10), i(0x06, 0, 0, 0x50061),
+    i(0x06, 0, 0, 0x5005d), i(0x20, 0, 0, 0x18), i(0x15, 2, 0, 0x5412), i(0x15, 1, 0, 0x541c),
+    i(0x06, 0, 0, 0x7fff0000), i(0x06, 0, 0, 0x50001),
+];
+
+#[rustfmt::skip]
+pub(super) static LISTENER: [Instruction; 163] = [
+    i(0x20, 0, 0, 0x4), i(0x15, 1, 0, 0xc000003e), i(0x06, 0, 0, 0x80000000), i(0x20, 0, 0, 0x0),
+    i(0x35, 0, 43, 0x100), i(0x35, 0, 22, 0x143), i(0x35, 0, 10, 0x1b9), i(0x35, 0, 5, 0x1c2),
+    i(0x35, 0, 2, 0x1ce), i(0x35, 0, 151, 0x1d3), i(0x35, 14, 151, 0x1d6), i(0x35, 0, 150, 0x1c3),
+    i(0x35, 149, 148, 0x1c9), i(0x35, 0, 2, 0x1bc), i(0x35, 0, 146, 0x1bf),
+    i(0x35, 145, 146, 0x1c1), i(0x35, 145, 144, 0x1ba), i(0x35, 0, 5, 0x1b2),
+    i(0x35, 0, 2, 0x1b6), i(0x35, 0, 142, 0x1b7), i(0x35, 141, 140, 0x1b8),
+    i(0x35, 0, 139, 0x1b3), i(0x35, 138, 2, 0x1b4), i(0x35, 0, 3, 0x14f), i(0x35, 1, 0, 0x1a8),
+    i(0x06, 0, 0, 0x50026), i(0x35, 135, 134, 0x1a9), i(0x35, 133, 134, 0x144),
+    i(0x35, 0, 10, 0x12c), i(0x35, 0, 5, 0x134), i(0x35, 0, 2, 0x13a), i(0x35, 0, 129, 0x140),
+    i(0x35, 128, 129, 0x142), i(0x35, 0, 128, 0x135), i(0x35, 127, 126, 0x136),
+    i(0x35, 0, 2, 0x12f), i(0x35, 0, 125, 0x132), i(0x35, 77, 123, 0x133),
+    i(0x35, 122, 123, 0x12e), i(0x35, 0, 4, 0x111), i(0x35, 0, 2, 0x118), i(0x35, 0, 119, 0x12a),
+    i(0x35, 118, 119, 0x12b), i(0x35, 118, 117, 0x116), i(0x35, 0, 2, 0x103),
+    i(0x35, 0, 43, 0x104), i(0x35, 115, 114, 0x110), i(0x35, 113, 114, 0x101),
+    i(0x35, 0, 20, 0x89), i(0x35, 0, 10, 0xba), i(0x35, 0, 5, 0xec), i(0x35, 0, 2, 0xf7),
+    i(0x35, 0, 108, 0xf8), i(0x35, 107, 108, 0xfb), i(0x35, 0, 107, 0xf0),
+    i(0x35, 106, 105, 0xf6), i(0x35, 0, 2, 0xd5), i(0x35, 0, 103, 0xe3), i(0x35, 102, 103, 0xe4),
+    i(0x35, 102, 101, 0xd4), i(0x35, 0, 4, 0x9f), i(0x35, 0, 2, 0xa1), i(0x35, 0, 99, 0xa2),
+    i(0x35, 98, 97, 0xa3), i(0x35, 96, 97, 0xa0), i(0x35, 0, 2, 0x8c), i(0x35, 0, 94, 0x99),
+    i(0x35, 93, 94, 0x9d), i(0x35, 93, 92, 0x8b), i(0x35, 0, 10, 0x36), i(0x35, 0, 5, 0x67),
+    i(0x35, 0, 2, 0x86), i(0x35, 0, 89, 0x87), i(0x35, 88, 21, 0x88), i(0x35, 0, 87, 0x68),
+    i(0x35, 25, 85, 0x85), i(0x35, 0, 2, 0x39), i(0x35, 0, 83, 0x65), i(0x35, 82, 83, 0x66),
+    i(0x35, 27, 81, 0x38), i(0x35, 0, 4, 0x2c), i(0x35, 0, 2, 0x2e), i(0x35, 0, 29, 0x2f),
+    i(0x35, 26, 77, 0x35), i(0x35, 76, 30, 0x2d), i(0x35, 0, 2, 0x11), i(0x35, 0, 74, 0x29),
+    i(0x35, 73, 30, 0x2a), i(0x35, 69, 72, 0x10), i(0x20, 0, 0, 0x20), i(0x54, 0, 0, 0xf000),
+    i(0x15, 69, 0, 0x0), i(0x15, 68, 0, 0x8000), i(0x15, 67, 0, 0x1000), i(0x15, 66, 67, 0xc000),
+    i(0x20, 0, 0, 0x10), i(0x15, 64, 0, 0x0), i(0x15, 63, 0, 0x8), i(0x15, 62, 0, 0x20000),
+    i(0x15, 61, 0, 0x20008), i(0x15, 60, 61, 0xffffffff), i(0x20, 0, 0, 0x18),
+    i(0x54, 0, 0, 0xf000), i(0x15, 57, 0, 0x0), i(0x15, 56, 0, 0x8000), i(0x15, 55, 0, 0x1000),
+    i(0x15, 54, 55, 0xc000), i(0x20, 0, 0, 0x10), i(0x54, 0, 0, 0x7e020080), i(0x15, 51, 52, 0x0),
+    i(0x20, 0, 0, 0x10), i(0x15, 49, 50, 0x1), i(0x20, 0, 0, 0x20), i(0x54, 0, 0, 0x20000001),
+    i(0x15, 46, 47, 0x0), i(0x20, 0, 0, 0x28), i(0x54, 0, 0, 0x20000001), i(0x15, 43, 44, 0x0),
+    i(0x20, 0, 0, 0x10), i(0x15, 0, 7, 0x1), i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf),
+    i(0x15, 2, 0, 0x1), i(0x15, 1, 0, 0x2), i(0x15, 0, 2, 0x5), i(0x20, 0, 0, 0x20),
+    i(0x15, 34, 0, 0x0), i(0x20, 0, 0, 0x10), i(0x15, 1, 0, 0x2), i(0x15, 0, 6, 0xa),
+    i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf), i(0x15, 0, 3, 0x1), i(0x20, 0, 0, 0x20),
+    i(0x15, 26, 0, 0x0), i(0x15, 25, 0, 0x6), i(0x20, 0, 0, 0x10), i(0x15, 1, 0, 0x2),
+    i(0x15, 0, 6, 0xa), i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf), i(0x15, 0, 3, 0x2),
+    i(0x20, 0, 0, 0x20), i(0x15, 17, 0, 0x0), i(0x15, 16, 0, 0x11), i(0x20, 0, 0, 0x10),
+    i(0x15, 0, 6, 0x10), i(0x20, 0, 0, 0x18), i(0x54, 0, 0, 0xf), i(0x15, 1, 0, 0x2),
+    i(0x15, 0, 2, 0x3), i(0x20, 0, 0, 0x20), i(0x15, 8, 0, 0x0), i(0x20, 0, 0, 0x10),
+    i(0x15, 7, 0, 0x1), i(0x15, 6, 0, 0x2), i(0x15, 5, 0, 0xa), i(0x15, 4, 4, 0x10),
+    i(0x20, 0, 0, 0x18), i(0x15, 2, 0, 0x5412), i(0x15, 1, 0, 0x541c), i(0x06, 0, 0, 0x7fff0000),
+    i(0x06, 0, 0, 0x7fc00000),
+];

@@ -1,0 +1,265 @@
+//! Reading a policy: YAML rules by name, joined with the numbers of one architecture.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::plan::filter::policy::{Call, Case, Decision, Reporting, Rule, SyscallPolicy};
+use crate::plan::filter::{Arch, FOREIGN_ARCHITECTURE, UNLISTED};
+use crate::spec::path::escape;
+
+/// Why a policy was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// Not YAML, or not of the policy's shape.
+    #[error("reading the system call policy: {source}")]
+    Shape {
+        /// Line, column and what was expected there.
+        source: Box<serde_saphyr::Error>,
+    },
+    /// A line of the number table that is not "number name".
+    #[error(
+        "system call numbers, line {line}: found `{found}`, expected a number of at most 65535 \
+         and a name, the number greater than the one before"
+    )]
+    NumberLine {
+        /// Counted from 1.
+        line: usize,
+        /// The line, escaped.
+        found: String,
+    },
+    /// A name that the number table does not have.
+    #[error(
+        "rule `{rule}` names the system call `{call}`, which no number table has: correct the \
+         name or add its number"
+    )]
+    UnknownCall {
+        /// Which rule, escaped.
+        rule: String,
+        /// The name, escaped.
+        call: String,
+    },
+    /// A call that two rules decide about.
+    #[error("rules `{first}` and `{second}` both name `{call}`: keep it in one of them")]
+    TwoRules {
+        /// The call.
+        call: String,
+        /// Which rule, escaped.
+        first: String,
+        /// Which other rule, escaped.
+        second: String,
+    },
+    /// Two rules of one name.
+    #[error("two rules have the id `{id}`, but denials are told apart by it: rename one")]
+    TwoIds {
+        /// The id, escaped.
+        id: String,
+    },
+    /// A rule that refuses something and does not say whether that is reported, or the reverse.
+    #[error(
+        "rule `{rule}`: `report` (yes or probe) must stand where something is refused, and only \
+         there"
+    )]
+    Report {
+        /// Which rule, escaped.
+        rule: String,
+    },
+    /// A case that can never match, or always does.
+    #[error(
+        "rule `{rule}`, case {case}: expected at least one condition, arguments from 0 to 5, and \
+         in `one_of` at least one value, each within `mask`"
+    )]
+    Case {
+        /// Which rule, escaped.
+        rule: String,
+        /// Counted from 1.
+        case: usize,
+    },
+    /// More rules than a table can number.
+    #[error("the policy has {found} rules, expected at most 253: join some")]
+    TooMany {
+        /// How many.
+        found: usize,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyText {
+    unknown: FallbackText,
+    x32: FallbackText,
+    unlisted: FallbackText,
+    rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FallbackText {
+    id: String,
+    action: Decision,
+    reason: String,
+    report: Option<Reporting>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    id: String,
+    calls: Vec<String>,
+    #[serde(default)]
+    cases: Vec<Case>,
+    action: Decision,
+    reason: String,
+    report: Option<Reporting>,
+}
+
+impl From<FallbackText> for RuleText {
+    fn from(text: FallbackText) -> Self {
+        Self {
+            id: text.id,
+            calls: Vec::new(),
+            cases: Vec::new(),
+            action: text.action,
+            reason: text.reason,
+            report: text.report,
+        }
+    }
+}
+
+impl SyscallPolicy {
+    /// Reads the YAML `rules` for `arch`, whose table of numbers is `numbers`.
+    ///
+    /// `elsewhere` are the tables of other architectures: a name that only they have is passed
+    /// over, a name that nobody has is a mistake.
+    ///
+    /// # Errors
+    /// [`PolicyError`] where a text has not its shape or contradicts itself.
+    pub fn read(
+        rules: &str,
+        arch: Arch,
+        numbers: &str,
+        elsewhere: &[&str],
+    ) -> Result<Self, PolicyError> {
+        let text: PolicyText =
+            serde_saphyr::from_str(rules).map_err(|error| PolicyError::Shape {
+                source: Box::new(error),
+            })?;
+        let native = read_numbers(numbers)?;
+        let mut known: BTreeSet<&str> = native.iter().map(|(_, name)| *name).collect();
+        for table in elsewhere {
+            known.extend(read_numbers(table)?.iter().map(|(_, name)| *name));
+        }
+
+        // In the order of `UNLISTED`, `UNKNOWN`, `X32`.
+        let fallbacks = [text.unlisted, text.unknown, text.x32].map(RuleText::from);
+        let rules: Vec<RuleText> = fallbacks.into_iter().chain(text.rules).collect();
+        check_ids(&rules)?;
+        let places = places(&rules, &known)?;
+        let calls = native
+            .iter()
+            .map(|(number, name)| Call::new(*number, places.get(name).copied().unwrap_or(UNLISTED)))
+            .collect();
+        let names: Vec<&str> = native.iter().map(|(_, name)| *name).collect();
+        Ok(Self {
+            arch,
+            calls,
+            names: names.join(" ").into(),
+            rules: rules.into_iter().map(checked).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// "number name" on each line, `#` begins a comment.
+fn read_numbers(text: &str) -> Result<Vec<(u16, &str)>, PolicyError> {
+    let mut calls: Vec<(u16, &str)> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let call = line
+            .split_once(' ')
+            .and_then(|(number, name)| Some((number.parse::<u16>().ok()?, name)))
+            .filter(|(number, name)| {
+                !name.contains(' ') && calls.last().is_none_or(|(before, _)| before < number)
+            });
+        calls.push(call.ok_or_else(|| PolicyError::NumberLine {
+            line: index + 1,
+            found: escape(line.as_bytes()),
+        })?);
+    }
+    Ok(calls)
+}
+
+fn check_ids(rules: &[RuleText]) -> Result<(), PolicyError> {
+    let mut ids = BTreeSet::from([FOREIGN_ARCHITECTURE]);
+    for rule in rules {
+        if !ids.insert(&rule.id) {
+            return Err(PolicyError::TwoIds {
+                id: escape(rule.id.as_bytes()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Which rule, by its place, decides about each named call.
+fn places<'r>(
+    rules: &'r [RuleText],
+    known: &BTreeSet<&str>,
+) -> Result<BTreeMap<&'r str, u8>, PolicyError> {
+    let mut places = BTreeMap::new();
+    for (place, rule) in rules.iter().enumerate() {
+        let place =
+            u8::try_from(place).map_err(|_too_many| PolicyError::TooMany { found: rules.len() })?;
+        for call in &rule.calls {
+            if !known.contains(call.as_str()) {
+                return Err(PolicyError::UnknownCall {
+                    rule: escape(rule.id.as_bytes()),
+                    call: escape(call.as_bytes()),
+                });
+            }
+            if let Some(first) = places.insert(call.as_str(), place) {
+                return Err(PolicyError::TwoRules {
+                    call: escape(call.as_bytes()),
+                    first: escape(rules[usize::from(first)].id.as_bytes()),
+                    second: escape(rule.id.as_bytes()),
+                });
+            }
+        }
+    }
+    Ok(places)
+}
+
+fn checked(text: RuleText) -> Result<Rule, PolicyError> {
+    let rule = Rule {
+        id: text.id.into(),
+        reason: text.reason.into(),
+        report: text.report,
+        cases: text.cases.into(),
+        action: text.action,
+    };
+    if rule.refuses() != rule.report.is_some() {
+        return Err(PolicyError::Report {
+            rule: escape(rule.id.as_bytes()),
+        });
+    }
+    let sound = |case: &Case| {
+        !case.when.is_empty()
+            && case.when.iter().all(|condition| {
+                condition.argument <= 5
+                    && !condition.one_of.is_empty()
+                    && condition
+                        .one_of
+                        .iter()
+                        .all(|value| value & !condition.mask == 0)
+            })
+    };
+    match rule.cases.iter().position(|case| !sound(case)) {
+        Some(index) => Err(PolicyError::Case {
+            rule: escape(rule.id.as_bytes()),
+            case: index + 1,
+        }),
+        None => Ok(rule),
+    }
+}

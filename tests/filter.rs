@@ -1,0 +1,818 @@
+//! The system call filter: its data, its compiler, and what the running kernel makes of it.
+
+#![allow(
+    unsafe_code,
+    reason = "raw system calls with impossible arguments are what is tested"
+)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot read its data has nothing to say"
+)]
+
+#[path = "filter/render.rs"]
+mod render;
+#[path = "filter/vectors.rs"]
+mod vectors;
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use runner::plan::filter::{
+    Arch, Arguments, Branch, Call, Case, Condition, Decision, Reporting, Rule, SeccompData,
+    SyscallPolicy, Variant, compile, default_policy, default_program, explain_syscall, interpret,
+    interpret_observed,
+};
+use runner::spec::bpf::{
+    ALLOW, AND, ERRNO, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, NOTIFY,
+    RETURN,
+};
+
+use vectors::{some_vectors, vectors, with_high_bits};
+
+const RULES: &str = include_str!("../policies/syscalls-default.yaml");
+const NUMBERS_X86_64: &str = include_str!("../policies/syscall-numbers-x86_64.txt");
+const NUMBERS_AARCH64: &str = include_str!("../policies/syscall-numbers-aarch64.txt");
+
+const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+const VARIANTS: [Variant; 2] = [Variant::Plain, Variant::Listener];
+
+/// The policy as its data says, not as it is built in.
+fn read_policy(arch: Arch) -> &'static SyscallPolicy {
+    static X86_64: LazyLock<SyscallPolicy> =
+        LazyLock::new(|| read(Arch::X86_64, NUMBERS_X86_64, NUMBERS_AARCH64));
+    static AARCH64: LazyLock<SyscallPolicy> =
+        LazyLock::new(|| read(Arch::Aarch64, NUMBERS_AARCH64, NUMBERS_X86_64));
+    match arch {
+        Arch::X86_64 => &X86_64,
+        Arch::Aarch64 => &AARCH64,
+    }
+}
+
+fn read(arch: Arch, numbers: &str, elsewhere: &str) -> SyscallPolicy {
+    SyscallPolicy::read(RULES, arch, numbers, &[elsewhere]).expect("the default policy is sound")
+}
+
+fn data(arch: Arch, number: u32, arguments: &Arguments) -> SeccompData {
+    SeccompData {
+        number,
+        arch: arch.audit_value(),
+        instruction_pointer: 0x7fff_0000_1000,
+        arguments: *arguments,
+    }
+}
+
+/// What the filter must answer, by the naive reading of the rules.
+fn expected(policy: &SyscallPolicy, variant: Variant, number: u32, arguments: &Arguments) -> u32 {
+    let ruling = policy.ruling(number, arguments);
+    match ruling.decision.errno() {
+        None => ALLOW,
+        Some(_) if variant == Variant::Listener && ruling.rule.report == Some(Reporting::Yes) => {
+            NOTIFY
+        }
+        Some(errno) => ERRNO | u32::from(errno),
+    }
+}
+
+// The checked-in files ---------------------------------------------------------------------------
+
+fn assert_file(path: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1") {
+        std::fs::write(&path, wanted).expect("written");
+        return;
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    for (index, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(
+            found,
+            wanted,
+            "{}:{} is not what policies/ says; see policies/README.md",
+            path.display(),
+            index + 1
+        );
+    }
+    assert_eq!(
+        found.len(),
+        wanted.len(),
+        "{} is cut short or too long",
+        path.display()
+    );
+}
+
+#[test]
+fn the_built_in_tables_are_what_the_policy_files_say() {
+    for arch in ARCHES {
+        let policy = read_policy(arch);
+        let name = render::arch_name(arch);
+        // The rules are the same for both.
+        assert_file(
+            "src/plan/filter/default_rules.rs",
+            &render::rules_file(policy),
+        );
+        assert_file(
+            &format!("src/plan/filter/default_{name}.rs"),
+            &render::program_file(policy),
+        );
+    }
+}
+
+#[test]
+fn what_is_built_in_is_what_is_compiled() {
+    if std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some() {
+        return;
+    }
+    for arch in ARCHES {
+        assert_eq!(read_policy(arch), default_policy(arch));
+        for variant in VARIANTS {
+            assert_eq!(
+                compile(default_policy(arch), variant),
+                default_program(arch, variant)
+            );
+        }
+    }
+}
+
+#[test]
+fn every_number_up_to_1023_is_answered_as_the_golden_table_says() {
+    for arch in ARCHES {
+        let name = render::arch_name(arch);
+        assert_file(
+            &format!("tests/golden/filter/verdicts-{name}.txt"),
+            &render::verdicts(read_policy(arch)),
+        );
+    }
+}
+
+// The policy -------------------------------------------------------------------------------------
+
+/// Calls that some arguments get allowed for, by how: without a condition, and with.
+fn reachable(policy: &SyscallPolicy) -> (usize, usize) {
+    let mut plain = 0;
+    let mut by_argument = 0;
+    for call in policy.calls.iter() {
+        let rule = &policy.rules[usize::from(call.rule)];
+        let cases_allow = rule.cases.iter().any(|case| case.then == Decision::Allow);
+        match (rule.cases.is_empty(), rule.action, cases_allow) {
+            (true, Decision::Allow, _) => plain += 1,
+            (false, Decision::Allow, _) | (_, _, true) => by_argument += 1,
+            _ => (),
+        }
+    }
+    (plain, by_argument)
+}
+
+#[test]
+fn as_many_calls_can_be_reached_as_the_design_counted() {
+    let x86_64 = read_policy(Arch::X86_64);
+    assert_eq!(x86_64.calls.len(), 381);
+    // By argument: ioctl, socketpair, mknod, mknodat; sendto, sendmsg, sendmmsg; clone, socket,
+    // personality.
+    assert_eq!(reachable(x86_64), (284, 10));
+    let aarch64 = read_policy(Arch::Aarch64);
+    assert_eq!(aarch64.calls.len(), 325);
+    assert_eq!(reachable(aarch64), (245, 9), "no mknod there");
+}
+
+#[test]
+fn every_known_call_stands_in_a_rule() {
+    for arch in ARCHES {
+        let policy = read_policy(arch);
+        for call in policy.calls.iter() {
+            let number = u32::from(call.number);
+            assert_ne!(
+                explain_syscall(policy, number, &[0; 6]),
+                "unlisted",
+                "{:?}",
+                policy.name_of(number)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_numbers_are_those_of_the_libc_crate() {
+    let policy = default_policy(Arch::NATIVE);
+    for (name, number) in [
+        ("read", libc::SYS_read),
+        ("clone", libc::SYS_clone),
+        ("clone3", libc::SYS_clone3),
+        ("ioctl", libc::SYS_ioctl),
+        ("socket", libc::SYS_socket),
+        ("ptrace", libc::SYS_ptrace),
+        ("mount", libc::SYS_mount),
+        ("umount2", libc::SYS_umount2),
+        ("bpf", libc::SYS_bpf),
+        ("execveat", libc::SYS_execveat),
+        ("mseal", libc::SYS_mseal),
+        ("set_mempolicy_home_node", libc::SYS_set_mempolicy_home_node),
+    ] {
+        let number = u32::try_from(number).expect("a number");
+        assert_eq!(policy.number_of(name), Some(number), "{name}");
+        assert_eq!(policy.name_of(number), Some(name));
+    }
+    assert_eq!(policy.number_of("no_such_call"), None);
+}
+
+#[test]
+fn what_the_child_does_after_the_filter_is_loaded_is_never_notified() {
+    for arch in ARCHES {
+        let policy = read_policy(arch);
+        for name in [
+            "sendmsg",
+            "close",
+            "execve",
+            "execveat",
+            "exit_group",
+            "write",
+            "prctl",
+        ] {
+            let number = policy.number_of(name).expect("known");
+            let answer = interpret(
+                &compile(policy, Variant::Listener),
+                &data(arch, number, &[3, 0x7fff_0000, 0x4000, 0, 0, 0]),
+            );
+            assert_eq!(answer, ALLOW, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_libraries_only_test_for_is_never_notified() {
+    for arch in ARCHES {
+        let policy = read_policy(arch);
+        let clone3 = policy.number_of("clone3").expect("known");
+        for number in [clone3, 470, 1023, 0x4000_0000, u32::MAX] {
+            for variant in VARIANTS {
+                let answer = interpret(&compile(policy, variant), &data(arch, number, &[0; 6]));
+                assert_eq!(answer, ERRNO | 38, "{number}");
+            }
+        }
+    }
+}
+
+// What single calls get, and under which rule -----------------------------------------------------
+
+/// What the filter and the explanation say about a call by its name.
+fn asked(name: &str, arguments: &[u64]) -> (String, String) {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    let mut said = BTreeSet::new();
+    for arch in ARCHES {
+        let policy = read_policy(arch);
+        let Some(number) = policy.number_of(name) else {
+            continue;
+        };
+        let answer = interpret(
+            default_program(arch, Variant::Plain),
+            &data(arch, number, &all),
+        );
+        let ruling = policy.ruling(number, &all);
+        assert_eq!(answer, expected(policy, Variant::Plain, number, &all));
+        said.insert((
+            ruling.decision.name().to_owned(),
+            ruling.rule.id.to_string(),
+        ));
+    }
+    assert_eq!(
+        said.len(),
+        1,
+        "{name}{arguments:?} differs between architectures"
+    );
+    said.into_iter().next().expect("a known call")
+}
+
+fn assert_says(name: &str, arguments: &[u64], decision: &str, rule: &str) {
+    let shown: Vec<String> = arguments
+        .iter()
+        .map(|value| format!("{value:#x}"))
+        .collect();
+    assert_eq!(
+        asked(name, arguments),
+        (decision.to_owned(), rule.to_owned()),
+        "{name}({})",
+        shown.join(", ")
+    );
+}
+
+/// B-11, B-34, B-35.
+#[test]
+fn a_clone_gets_no_namespace_of_its_own() {
+    let rule = "clone-namespaces";
+    let thread = 0x003d_0f00;
+    for allowed in [17, thread, 0x0100_4011, 0x0120_0011] {
+        assert_says("clone", &[allowed], "allow", rule);
+        assert_says("clone", &[allowed | 0xffff_ffff_0000_0000], "allow", rule);
+    }
+    for namespace in [
+        0x0002_0000,
+        0x0200_0000,
+        0x0400_0000,
+        0x0800_0000,
+        0x1000_0000,
+        0x2000_0000,
+        0x4000_0000,
+        0x0000_0080,
+    ] {
+        for flags in [17, thread] {
+            assert_says("clone", &[flags | namespace], "EPERM", rule);
+            assert_says("clone", &[flags | namespace | 1 << 32], "EPERM", rule);
+        }
+    }
+    assert_says("clone3", &[0x7fff_0000, 88], "ENOSYS", "clone3");
+    assert_says("unshare", &[0x1000_0000], "EPERM", "namespaces");
+    assert_says("setns", &[3, 0], "EPERM", "namespaces");
+}
+
+/// B-20, B-21, B-22; CVE-2019-10063.
+#[test]
+fn the_callers_terminal_gets_no_input_whatever_stands_in_the_upper_half() {
+    for command in [0x5412, 0x541c] {
+        for high in [0, 1 << 32, 0x8000_0000_0000_0000, 0xffff_ffff_0000_0000] {
+            assert_says("ioctl", &[0, command | high, 0], "EPERM", "ioctl-terminal");
+        }
+    }
+    for command in [0x5401, 0x5411, 0x5413, 0x541b, 0x541d, 0x5413_5412] {
+        assert_says("ioctl", &[0, command, 0], "allow", "ioctl-terminal");
+    }
+}
+
+/// B-38, H-14.
+#[test]
+fn four_socket_families_are_open_with_the_protocols_that_runtimes_use() {
+    const CLOEXEC_NONBLOCK: u64 = 0x80800;
+    let families = [1, 2, 10, 16];
+    for family in (0..64).filter(|family| !families.contains(family)) {
+        assert_says("socket", &[family, 1, 0], "EAFNOSUPPORT", "socket");
+        assert_says(
+            "socket",
+            &[family | 1 << 32, 3, 0],
+            "EAFNOSUPPORT",
+            "socket",
+        );
+    }
+    let open = |family: u64, kind: u64, protocol: u64| match (family, kind) {
+        (1, 1 | 2 | 5) | (16, 2 | 3) => protocol == 0,
+        (2 | 10, 1) => [0, 6].contains(&protocol),
+        (2 | 10, 2) => [0, 17].contains(&protocol),
+        _ => false,
+    };
+    for family in families {
+        for kind in 0..16 {
+            for protocol in [0, 1, 6, 15, 17, 58, 132, 136, 255, 262] {
+                let wanted = if open(family, kind, protocol) {
+                    "allow"
+                } else {
+                    "EPROTONOSUPPORT"
+                };
+                assert_says("socket", &[family, kind, protocol], wanted, "socket");
+                let decorated = [family, kind | CLOEXEC_NONBLOCK, protocol | 1 << 40];
+                assert_says("socket", &decorated, wanted, "socket");
+            }
+        }
+    }
+    assert_says("socketpair", &[1, 1, 0], "allow", "socketpair");
+    assert_says("socketpair", &[2, 1, 0], "EAFNOSUPPORT", "socketpair");
+    assert_says("socketpair", &[1 | 1 << 32, 1, 0], "allow", "socketpair");
+}
+
+/// B-54, H-15.
+#[test]
+fn nothing_is_sent_by_fast_open_or_out_of_band() {
+    for (name, rule, flags_at) in [
+        ("sendto", "send-flags", 3),
+        ("sendmmsg", "send-flags", 3),
+        ("sendmsg", "sendmsg-flags", 2),
+    ] {
+        let call = |flags: u64| {
+            let mut arguments = [u64::MAX; 6];
+            arguments[flags_at] = flags;
+            arguments
+        };
+        for flags in [0, 0x40, 0x4000, 0x4040, 0xdfff_fffe] {
+            assert_says(name, &call(flags), "allow", rule);
+        }
+        for flags in [1, 0x2000_0000, 0x2000_4000, 0x1_2000_0000, 0x1_0000_0001] {
+            assert_says(name, &call(flags), "EOPNOTSUPP", rule);
+        }
+    }
+}
+
+/// B-36.
+#[test]
+fn a_personality_that_weakens_the_address_space_is_refused() {
+    for persona in [0, 8, 0x20000, 0x20008, 0xffff_ffff, u64::MAX, 1 << 32] {
+        assert_says("personality", &[persona], "allow", "personality");
+    }
+    for persona in [
+        0x0004_0000,
+        0x0040_0000,
+        0x0010_0000,
+        0x1_0004_0000,
+        0xffff_fffe,
+    ] {
+        assert_says("personality", &[persona], "EPERM", "personality");
+    }
+}
+
+/// B-27.
+#[test]
+fn a_node_that_is_made_is_a_file_a_fifo_or_a_socket() {
+    for (name, rule, mode_at) in [("mknod", "mknod", 1), ("mknodat", "mknodat", 2)] {
+        let call = |mode: u64| {
+            let mut arguments = [7; 6];
+            arguments[mode_at] = mode;
+            arguments
+        };
+        for kind in [0, 0o100_000, 0o010_000, 0o140_000] {
+            assert_says(name, &call(kind | 0o644), "allow", rule);
+            assert_says(name, &call(kind | 0o644 | 1 << 32), "allow", rule);
+        }
+        for kind in [0o020_000, 0o060_000, 0o040_000, 0o120_000, 0o170_000] {
+            assert_says(name, &call(kind | 0o644), "EPERM", rule);
+            // The kernel takes 16 bits of the mode.
+            assert_says(name, &call(kind | 0o644 | 0x7_0000), "EPERM", rule);
+        }
+    }
+}
+
+/// B-24, B-29, B-30, B-32, B-33.
+#[test]
+fn the_rest_of_the_refusals_carry_their_errno_and_their_rule() {
+    for (name, errno, rule) in [
+        ("ptrace", "EPERM", "other-processes"),
+        ("io_uring_setup", "EPERM", "io-uring"),
+        ("bpf", "EPERM", "kernel-programs"),
+        ("kexec_load", "EPERM", "kernel-replacement"),
+        ("keyctl", "EPERM", "keyrings"),
+        ("open_by_handle_at", "EPERM", "handles"),
+        ("mount", "EPERM", "mounts"),
+        ("chroot", "EPERM", "mounts"),
+        ("fsopen", "ENOSYS", "mounts-by-descriptor"),
+        ("open_tree_attr", "ENOSYS", "mounts-by-descriptor"),
+        ("listmount", "EPERM", "mount-table"),
+        ("vmsplice", "EINVAL", "vmsplice"),
+        ("mbind", "EPERM", "memory-placement"),
+        ("nfsservctl", "EPERM", "withdrawn"),
+        ("memfd_create", "allow", "memory"),
+        ("landlock_restrict_self", "allow", "self-confinement"),
+    ] {
+        assert_says(name, &[], errno, rule);
+        assert_says(name, &[u64::MAX; 6], errno, rule);
+    }
+    let x86_64 = default_policy(Arch::X86_64);
+    assert_eq!(explain_syscall(x86_64, 0x4000_0000, &[0; 6]), "x32");
+    assert_eq!(
+        explain_syscall(x86_64, 0x3fff_ffff, &[0; 6]),
+        "unknown-number"
+    );
+    let aarch64 = default_policy(Arch::Aarch64);
+    assert_eq!(
+        explain_syscall(aarch64, 0x4000_0000, &[0; 6]),
+        "unknown-number"
+    );
+}
+
+/// B-31.
+#[test]
+fn a_foreign_architecture_is_killed_whatever_it_calls() {
+    for arch in ARCHES {
+        for variant in VARIANTS {
+            for foreign in [
+                0x4000_0003,
+                0x4000_0028,
+                0xc000_003e,
+                0xc000_00b7,
+                0,
+                u32::MAX,
+            ] {
+                let mut call = data(arch, 39, &[0; 6]);
+                call.arch = foreign;
+                let answer = interpret(default_program(arch, variant), &call);
+                assert_eq!(
+                    answer == KILL_PROCESS,
+                    foreign != arch.audit_value(),
+                    "{foreign:#x}"
+                );
+            }
+        }
+    }
+}
+
+// The compiler -----------------------------------------------------------------------------------
+
+#[test]
+fn each_argument_rule_has_an_allowed_and_a_refused_vector_and_the_filter_knows_them() {
+    for arch in ARCHES {
+        let policy = read_policy(arch);
+        for call in policy.calls.iter() {
+            let rule = &policy.rules[usize::from(call.rule)];
+            let number = u32::from(call.number);
+            let (mut allowed, mut refused) = (0, 0);
+            for vector in vectors(rule) {
+                match rule.decide(&vector) {
+                    Decision::Allow => allowed += 1,
+                    _ => refused += 1,
+                }
+                for variant in VARIANTS {
+                    let program = default_program(arch, variant);
+                    let wanted = expected(policy, variant, number, &vector);
+                    let answer = interpret(program, &data(arch, number, &vector));
+                    assert_eq!(answer, wanted, "{}{vector:x?}", rule.id);
+                    for high in with_high_bits(rule, &vector) {
+                        let answer = interpret(program, &data(arch, number, &high));
+                        assert_eq!(answer, wanted, "{}{high:x?}", rule.id);
+                    }
+                }
+            }
+            if !rule.cases.is_empty() {
+                assert!(
+                    allowed > 0 && refused > 0,
+                    "{}: {allowed}, {refused}",
+                    rule.id
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_filter_and_the_explanation_agree_on_every_number() {
+    for arch in ARCHES {
+        let policy = default_policy(arch);
+        let edges = [
+            0xffff,
+            0x1_0000,
+            0x3fff_ffff,
+            0x4000_0000,
+            0x4000_0001,
+            0x4000_0200,
+            u32::MAX,
+        ];
+        for number in (0..2048).chain(edges) {
+            for variant in VARIANTS {
+                for arguments in [[0; 6], [u64::MAX; 6]] {
+                    assert_eq!(
+                        interpret(
+                            default_program(arch, variant),
+                            &data(arch, number, &arguments)
+                        ),
+                        expected(policy, variant, number, &arguments),
+                        "{number}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_instruction_and_every_branch_is_reached_by_some_call() {
+    for arch in ARCHES {
+        let policy = default_policy(arch);
+        for variant in VARIANTS {
+            let program = default_program(arch, variant);
+            let mut seen = HashSet::new();
+            let mut run = |call: &SeccompData| {
+                interpret_observed(program, call, |place, branch| {
+                    seen.insert((place, branch));
+                });
+            };
+            let mut foreign = data(arch, 0, &[0; 6]);
+            foreign.arch = 0;
+            run(&foreign);
+            for number in (0..1024).chain([0x4000_0000]) {
+                for vector in vectors(policy.ruling(number, &[0; 6]).rule) {
+                    run(&data(arch, number, &vector));
+                }
+            }
+            for (place, instruction) in program.iter().enumerate() {
+                let branches: &[Branch] = match instruction.code {
+                    JUMP_EQUAL | JUMP_AT_LEAST => &[Branch::Taken, Branch::NotTaken],
+                    _ => &[Branch::Straight],
+                };
+                for branch in branches {
+                    assert!(
+                        seen.contains(&(place, *branch)),
+                        "{arch:?} {variant:?}: {place} {instruction:?} {branch:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_default_filter_is_a_shallow_tree() {
+    for arch in ARCHES {
+        let program = default_program(arch, Variant::Plain);
+        for number in 0..1024 {
+            let mut steps = 0;
+            interpret_observed(program, &data(arch, number, &[0; 6]), |_, _| steps += 1);
+            assert!(steps <= 30, "{number}: {steps}");
+        }
+    }
+}
+
+/// What the kernel checks before it takes a program, and that nothing in it is dead.
+fn assert_sound(program: &[Instruction]) {
+    assert!((1..=4096).contains(&program.len()), "{}", program.len());
+    let mut reachable = vec![false; program.len()];
+    reachable[0] = true;
+    for (place, instruction) in program.iter().enumerate() {
+        assert!(
+            reachable[place],
+            "nothing leads to {place}: {instruction:?}"
+        );
+        let next = place + 1;
+        let skip = |count: u32| next + usize::try_from(count).expect("fits");
+        let targets = match instruction.code {
+            LOAD => {
+                assert!(instruction.k.is_multiple_of(4) && instruction.k < 64);
+                vec![next]
+            }
+            AND => vec![next],
+            JUMP => vec![skip(instruction.k)],
+            JUMP_EQUAL | JUMP_AT_LEAST => {
+                vec![skip(instruction.jt.into()), skip(instruction.jf.into())]
+            }
+            RETURN => vec![],
+            other => panic!("{place}: operation {other:#x}"),
+        };
+        for target in targets {
+            assert!(target < program.len(), "{place} leads out of the program");
+            reachable[target] = true;
+        }
+    }
+}
+
+#[test]
+fn the_default_programs_are_sound() {
+    for arch in ARCHES {
+        for variant in VARIANTS {
+            assert_sound(default_program(arch, variant));
+        }
+    }
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let mask = prop_oneof![Just(u32::MAX), Just(0xf), Just(0xf000), any::<u32>()];
+    let values = prop::collection::vec(prop_oneof![0_u32..20, any::<u32>()], 1..4);
+    (0_u8..6, mask, values).prop_map(|(argument, mask, values)| Condition {
+        argument,
+        mask,
+        one_of: values.into_iter().map(|value| value & mask).collect(),
+    })
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    prop::sample::select(vec![
+        Decision::Allow,
+        Decision::NotPermitted,
+        Decision::NotImplemented,
+        Decision::FamilyNotSupported,
+    ])
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let case =
+        (prop::collection::vec(condition(), 1..4), decision()).prop_map(|(when, then)| Case {
+            when: when.into(),
+            then,
+        });
+    let cases = prop_oneof![
+        2 => Just(Vec::new()),
+        1 => prop::collection::vec(case, 1..4),
+    ];
+    let report = prop::sample::select(vec![Some(Reporting::Yes), Some(Reporting::Probe)]);
+    (cases, decision(), report).prop_map(|(cases, action, report)| Rule {
+        id: "any".into(),
+        reason: "any".into(),
+        report,
+        cases: cases.into(),
+        action,
+    })
+}
+
+/// Policies of any size, the largest well above the reach of one conditional jump.
+fn policy() -> impl Strategy<Value = SyscallPolicy> {
+    let arch = prop::sample::select(ARCHES.to_vec());
+    let rules = prop::collection::vec(rule(), 3..40);
+    let calls = prop::collection::vec((1_u16..4, any::<prop::sample::Index>()), 0..500);
+    (arch, rules, calls).prop_map(|(arch, rules, calls)| {
+        let mut number = 0;
+        let calls: Vec<Call> = calls
+            .into_iter()
+            .map(|(gap, rule)| {
+                number += gap;
+                Call {
+                    number: number - 1,
+                    rule: u8::try_from(rule.index(rules.len())).expect("few rules"),
+                }
+            })
+            .collect();
+        SyscallPolicy {
+            arch,
+            names: vec!["any"; calls.len()].join(" ").into(),
+            calls: calls.into(),
+            rules: rules.into(),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_tree_decides_as_the_naive_reading_of_any_policy(
+        policy in policy(),
+        stray in prop::collection::vec(any::<u64>(), 6),
+    ) {
+        let numbers: BTreeSet<u32> = policy
+            .calls
+            .iter()
+            .flat_map(|call| [call.number.saturating_sub(1), call.number, call.number + 1])
+            .map(u32::from)
+            .chain([0, 5000, 0x3fff_ffff, 0x4000_0000, u32::MAX])
+            .collect();
+        let stray: Arguments = stray.try_into().expect("six");
+        for variant in VARIANTS {
+            let program = compile(&policy, variant);
+            assert_sound(&program);
+            for number in &numbers {
+                let rule = policy.ruling(*number, &stray).rule;
+                for arguments in some_vectors(rule, stray[0], 8).into_iter().chain([stray]) {
+                    prop_assert_eq!(
+                        interpret(&program, &data(policy.arch, *number, &arguments)),
+                        expected(&policy, variant, *number, &arguments)
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_longer_than_a_jump_reaches_is_still_right() {
+    let mut policy = read_policy(Arch::X86_64).clone();
+    // Each call its own argument rule: the answers lie far from the top of the tree.
+    let rules = policy.rules.to_mut();
+    rules.truncate(3);
+    for value in 0..250 {
+        rules.push(Rule {
+            id: format!("rule-{value}").into(),
+            reason: "far away".into(),
+            report: Some(Reporting::Yes),
+            cases: vec![Case {
+                when: vec![Condition {
+                    argument: 2,
+                    mask: 0xffff,
+                    one_of: vec![value, value + 1000].into(),
+                }]
+                .into(),
+                then: Decision::Allow,
+            }]
+            .into(),
+            action: Decision::NotPermitted,
+        });
+    }
+    for (call, rule) in policy.calls.to_mut().iter_mut().zip((3..253).cycle()) {
+        call.rule = rule;
+    }
+    let program = compile(&policy, Variant::Plain);
+    assert_sound(&program);
+    assert!(program.iter().any(|instruction| instruction.code == JUMP));
+    for call in policy.calls.iter() {
+        let number = u32::from(call.number);
+        for value in [0, 1, 5, 249, 1000, 1249] {
+            let arguments = [0, 0, value, 0, 0, 0];
+            assert_eq!(
+                interpret(&program, &data(policy.arch, number, &arguments)),
+                expected(&policy, Variant::Plain, number, &arguments)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_program_that_the_kernel_would_refuse_allows_nothing() {
+    let allow = Instruction::new(RETURN, 0, 0, ALLOW);
+    for broken in [
+        vec![],
+        vec![Instruction::new(LOAD, 0, 0, 64), allow],
+        vec![Instruction::new(LOAD, 0, 0, 2), allow],
+        vec![Instruction::new(LOAD, 0, 0, u32::MAX), allow],
+        vec![Instruction::new(JUMP, 0, 0, 1), allow],
+        vec![Instruction::new(JUMP, 0, 0, u32::MAX), allow],
+        vec![Instruction::new(0xffff, 0, 0, 0), allow],
+        vec![Instruction::new(JUMP_EQUAL, 1, 1, 0), allow],
+    ] {
+        assert_eq!(
+            interpret(&broken, &data(Arch::X86_64, 0, &[0; 6])),
+            KILL_PROCESS,
+            "{broken:?}"
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! Directories that somebody else shaped: opened by descriptor, whatever their mode.
 
 use std::collections::VecDeque;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, StatxFlags};
@@ -33,22 +33,9 @@ const READ: OFlags = OFlags::RDONLY
 ///
 /// # Errors
 /// EXDEV where `name` is the place of another mount: what is mounted there is not ours.
-pub(super) fn open_with_rights(
-    parent: BorrowedFd<'_>,
-    name: impl Arg + Copy,
-) -> Result<OwnedFd, Errno> {
+pub(super) fn open_with_rights(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let opened = match open(parent, name) {
-        Err(Errno::ACCESS) => {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let seen = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-            same_mount(parent, seen.as_fd())?;
-            // fchmod(2) refuses O_PATH descriptors; their name in /proc leads to that very
-            // directory, whatever has been renamed meanwhile.
-            let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
-            rustix::fs::chmodat(CWD, path.as_str(), Mode::RWXU, AtFlags::empty())?;
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::openat(CWD, path.as_str(), flags, Mode::empty())?
-        }
+        Err(Errno::ACCESS) => open_forbidden(parent, name, Some(parent))?,
         other => other?,
     };
     same_mount(parent, opened.as_fd())?;
@@ -61,6 +48,33 @@ pub(super) fn open_with_rights(
         }
     }
     Ok(opened)
+}
+
+/// As [`open`], for a directory that we just made: the umask may have taken our own rights away.
+pub(super) fn open_made(parent: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
+    match open(parent, name) {
+        Err(Errno::ACCESS) => open_forbidden(parent, name, None),
+        other => other,
+    }
+}
+
+/// Opens a directory whose mode forbids even its owner to read it, after changing that mode.
+fn open_forbidden(
+    parent: BorrowedFd<'_>,
+    name: impl Arg,
+    on_mount_of: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let seen = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    if let Some(directory) = on_mount_of {
+        same_mount(directory, seen.as_fd())?;
+    }
+    // fchmod(2) refuses O_PATH descriptors; their name in /proc leads to that very directory,
+    // whatever has been renamed meanwhile.
+    let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
+    rustix::fs::chmodat(CWD, path.as_str(), Mode::RWXU, AtFlags::empty())?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path.as_str(), flags, Mode::empty())
 }
 
 /// EXDEV unless both lie on the same mount.

@@ -67,7 +67,8 @@ pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, S
     let shown = escape(into.as_os_str().as_bytes());
     let failed = |call| tree_error(call, &shown);
     rustix::fs::mkdirat(CWD, into, Mode::RWXU).map_err(failed("mkdir"))?;
-    let sink = directory::open_with_rights(CWD, into).map_err(failed("open"))?;
+    let sink = directory::open_made(CWD, into).map_err(failed("open"))?;
+    rustix::fs::fchmod(&sink, Mode::RWXU).map_err(failed("fchmod"))?;
     let source = directory::open(from, c".").map_err(failed("open source of"))?;
     let mut walk = Walk {
         kept: Kept {

@@ -326,7 +326,7 @@ impl Run<'_> {
             Err(Errno::EXIST) => return Ok(()),
             other => other.map_err(failed_call("mkdirat"))?,
         }
-        let made = directory::open(above.as_fd(), name).map_err(on_the_way)?;
+        let made = directory::open_made(above.as_fd(), name).map_err(on_the_way)?;
         // mkdir(2) gives no descriptor: only an empty directory of our own is given away, never
         // one that was renamed to this place since.
         let stat = rustix::fs::fstat(&made).map_err(failed_call("fstat"))?;

@@ -96,6 +96,11 @@ impl Surroundings {
                 .map(|path| path.as_bytes().to_vec())
                 .unwrap_or_default(),
             working_directory: self.working_directory.clone(),
+            environment: self
+                .variables
+                .iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .collect(),
             home: self.absolute("HOME"),
             runtime_directory,
             cgroup_parent,

@@ -10,6 +10,7 @@ pub mod link;
 pub mod lock;
 pub mod mount;
 pub mod namespace;
+pub mod owner_map;
 pub mod privileges;
 pub mod probe;
 pub mod proc;

@@ -260,3 +260,17 @@ pub fn close_quietly(descriptor: RawFd) {
     let closed = unsafe { libc::close(descriptor) };
     debug_assert_eq!(closed, 0, "a descriptor that was open before the clone");
 }
+
+/// Fills `bytes` from getrandom(2).
+///
+/// # Errors
+/// The errno of getrandom(2); EIO where it gave fewer bytes than asked.
+pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
+    // SAFETY: pointer and length are those of an exclusively borrowed slice.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    match usize::try_from(count) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err(Errno::IO),
+        Err(_negative) => Err(last_errno()),
+    }
+}

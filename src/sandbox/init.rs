@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::link::{self, Message, Received};
@@ -170,6 +171,14 @@ fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
         ]
     };
     // The supervisor has made sure that the sources are above 2, so none is overwritten.
+    let nothing;
+    let mut sources = sources;
+    if start.launch.null_stdin && start.terminal.is_none() {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(rustix::fs::CWD, c"/dev/null", flags, Mode::empty());
+        nothing = opened.map_err(at(ChildStep::Streams))?;
+        sources[0] = nothing.as_raw_fd();
+    }
     for (target, source) in (0..).zip(sources) {
         process::duplicate_onto(source, target).map_err(at(ChildStep::Streams))?;
     }

@@ -34,6 +34,8 @@ pub struct LaunchPlan<'a> {
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
     pub environment: Vec<Vec<u8>>,
+    /// Whether the body reads /dev/null in place of its pipe.
+    pub null_stdin: bool,
 }
 
 /// The body runs.
@@ -203,6 +205,7 @@ fn publish(
         programs: arena.slice(&programs)?,
         argv: steps::lay_out_strings(arena, &plan.argv)?,
         environment: steps::lay_out_strings(arena, &plan.environment)?,
+        null_stdin: plan.null_stdin,
     };
     arena.publish(steps)
 }

@@ -208,6 +208,7 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) programs: &'a [&'a CStr],
     pub(super) argv: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],
+    pub(super) null_stdin: bool,
 }
 
 impl<'a> LaunchSteps<'a> {

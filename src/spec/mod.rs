@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bpf;
+pub mod code_block;
+mod credential;
+pub mod did_you_mean;
 pub mod digest;
 pub mod document;
 pub mod egress;

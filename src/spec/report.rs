@@ -56,6 +56,8 @@ pub struct Report {
     pub bound_programs: Vec<String>,
     /// `true` where `engine: in-process` became a subprocess.
     pub downgraded: bool,
+    /// Where `--keep` left a copy of the scratch root.
+    pub kept: Option<String>,
     /// What a person should know and need not act on.
     pub warnings: Vec<WarningReport>,
 }
@@ -313,6 +315,7 @@ impl Report {
             argv: Vec::new(),
             bound_programs: Vec::new(),
             downgraded: false,
+            kept: None,
             warnings: Vec::new(),
         }
     }

@@ -196,6 +196,8 @@ pub struct Caller {
     pub path: Vec<u8>,
     /// The caller's working directory, absolute; `None` where it is gone.
     pub working_directory: Option<PathBuf>,
+    /// All of the caller's variables: of these only what is named passes.
+    pub environment: Vec<EnvironmentEntry>,
     /// The caller's home, if it is known.
     pub home: Option<PathBuf>,
     /// Where records of runs lie: see `sandbox::registry`.

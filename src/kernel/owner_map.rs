@@ -1,0 +1,63 @@
+//! A user namespace that exists only to say which owner a mount shows as which (mount_setattr(2)).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::credentials::HostIds;
+use super::namespace::kind;
+use super::process::{self, Forked};
+
+/// The namespace; nothing runs in it.
+#[derive(Debug)]
+pub struct OwnerMap(OwnedFd);
+
+impl OwnerMap {
+    /// Files of `owner` are shown as `body`'s, and what `body` makes becomes `owner`'s.
+    ///
+    /// Only from a process with one thread, with CAP_SETUID over the initial ids.
+    ///
+    /// # Errors
+    /// The errno of clone3(2), open(2) or write(2).
+    pub fn new(owner: HostIds, body: HostIds) -> Result<Self, Errno> {
+        // SAFETY: the caller has one thread, and the child only waits to be killed.
+        let forked = unsafe { process::fork_into(kind::USER, None) }?;
+        let Forked::Parent { pid, pidfd } = forked else {
+            // The supervisor may be killed before it kills this.
+            if super::privileges::die_with_parent().is_err() {
+                process::exit_now(1);
+            }
+            loop {
+                // SAFETY: waits for a signal; no memory is touched.
+                unsafe { libc::pause() };
+            }
+        };
+        let made = Self::of_process(pid, owner, body);
+        process::signal_pidfd(pidfd.as_fd(), libc::SIGKILL)?;
+        process::wait(pid, true)?;
+        made
+    }
+
+    fn of_process(pid: i32, owner: HostIds, body: HostIds) -> Result<Self, Errno> {
+        for (name, inside, outside) in [
+            ("gid_map", owner.gid, body.gid),
+            ("uid_map", owner.uid, body.uid),
+        ] {
+            let file = rustix::fs::open(
+                format!("/proc/{pid}/{name}"),
+                OFlags::WRONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
+            rustix::io::write(&file, format!("{inside} {outside} 1\n").as_bytes())?;
+        }
+        let path = format!("/proc/{pid}/ns/user");
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(Self)
+    }
+}
+
+impl AsFd for OwnerMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

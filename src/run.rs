@@ -1,1 +1,0 @@
-//! One run, from request to report: start reading here.

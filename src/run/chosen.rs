@@ -1,0 +1,334 @@
+//! What was chosen to run: from request, manifest and bundle to an argument vector.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use crate::bundle::Unpacked;
+use crate::plan::grants::{Given, Origin, ungranted};
+use crate::plan::run_form::{self, ResolvedRun};
+use crate::plan::view::{BUNDLE, HOME};
+use crate::run::error::RunError;
+use crate::run::host;
+use crate::run::program::{self, is_visible_anyway};
+use crate::run::subject::{self, Subject, View};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::manifest::{Manifest, STRICT_REFUSES};
+use crate::spec::path::escape;
+use crate::spec::report::{RunForm, WarningReport};
+use crate::spec::request::{EnvironmentEntry, Grants, Request, ViewEntry};
+use crate::spec::run_form::Run;
+
+/// What was chosen.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The manifest; everything by default for `runner run`.
+    pub manifest: Manifest,
+    /// Whose word it is.
+    pub origin: Origin,
+    /// How it is started; `None` for `runner run`.
+    pub form: Option<RunForm>,
+    /// The argument vector.
+    pub argv: Vec<Vec<u8>>,
+    /// Where it is started, inside.
+    pub working_directory: Vec<u8>,
+    /// What is visible besides the base view.
+    pub view: Vec<ViewEntry>,
+    /// A directory inside in which its program is looked for as well.
+    pub program_directories: Vec<Vec<u8>>,
+    /// Path to the program where the first word is one.
+    pub program: Option<Vec<u8>>,
+    /// What was made visible for a program.
+    pub bound: Vec<String>,
+    /// Named variables.
+    pub environment: Vec<EnvironmentEntry>,
+    /// What was granted by flags and host policy together.
+    pub grants: Grants,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// What this version does not do, refused before anything is made.
+///
+/// # Errors
+/// [`RunError::Unsupported`].
+pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
+    let asked = request.allow_net.first().map(|host| ("--allow-net", host));
+    let published = request.publish.first().map(|port| ("--publish", port));
+    match asked.or(published) {
+        None => Ok(()),
+        Some((flag, value)) => Err(no_egress(&format!("{flag} {}", escape(value.as_bytes())))),
+    }
+}
+
+fn no_egress(asked: &str) -> RunError {
+    RunError::Unsupported {
+        code: "egress_unsupported",
+        what: format!("a network beyond the sandbox's own loopback ({asked})"),
+        hint: "leave network.egress empty; the sandbox's own loopback works",
+    }
+}
+
+/// Chooses what a bundle runs.
+///
+/// # Errors
+/// [`RunError`]: of the manifest, of what nobody granted, of the run form.
+pub fn of_bundle(
+    request: &Request,
+    policy: &HostPolicy,
+    of_caller: Option<Subject>,
+    bundle: &Unpacked,
+    root: &OwnedFd,
+) -> Result<Chosen, RunError> {
+    let has_run = request.bundle.run.is_some();
+    let subject = match of_caller {
+        Some(subject) => subject,
+        None => subject::of_bundle(&bundle.tree, std::os::fd::AsFd::as_fd(root), has_run)?,
+    };
+    let Subject {
+        manifest,
+        origin,
+        mut warnings,
+    } = subject;
+    manifest.check_executable()?;
+    if request.strict
+        && let Some(warning) = manifest
+            .warnings
+            .iter()
+            .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()))
+    {
+        return Err(RunError::Argument {
+            code: "strict_refuses",
+            what: "manifest",
+            object: String::new(),
+            problem: warning.message.clone(),
+            hint: Some("mend it, or leave --strict off".to_owned()),
+        });
+    }
+    let grants = crate::spec::host_policy::union(request.grants, policy.grants);
+    check_grants(request, &manifest, origin, grants)?;
+    if let Some(first) = manifest.egress.first() {
+        return Err(no_egress(&format!(
+            "{} asks for {}",
+            first.source, first.rule
+        )));
+    }
+    let run = subject::run_value(&request.bundle, &manifest)?;
+    let files = View(&bundle.tree);
+    let Some(run) = run else {
+        return Err(run_form::missing(&files).into());
+    };
+    let found = host::interpreters(&request.caller, needs_node_version(&run));
+    let ResolvedRun {
+        form,
+        argv,
+        warnings: of_form,
+        ..
+    } = run_form::resolve(&run, &files, &found, &request.bundle.arguments)?;
+    warnings.extend(manifest.warnings.iter().cloned());
+    warnings.extend(of_form);
+    let mut chosen = Chosen {
+        working_directory: working_directory_of_bundle(request, &manifest),
+        form: Some(form),
+        argv,
+        view: request.view.clone(),
+        program_directories: Vec::new(),
+        program: None,
+        bound: Vec::new(),
+        environment: Vec::new(),
+        grants,
+        origin,
+        warnings,
+        manifest,
+    };
+    chosen.add_workspace_mounts(request)?;
+    chosen.name_variables(request)?;
+    let workspace = request.bundle.workspace.as_deref();
+    chosen.find_program(request, workspace, policy)?;
+    Ok(chosen)
+}
+
+/// Chooses what `runner run` runs.
+///
+/// # Errors
+/// [`RunError::Argument`] for a script on the caller's PATH.
+pub fn of_command(
+    request: &Request,
+    policy: &HostPolicy,
+    argv: &[Vec<u8>],
+) -> Result<Chosen, RunError> {
+    let mut chosen = Chosen {
+        manifest: Manifest::default(),
+        origin: Origin::Caller,
+        form: None,
+        argv: argv.to_vec(),
+        working_directory: Vec::new(),
+        view: request.view.clone(),
+        program_directories: Vec::new(),
+        program: None,
+        bound: Vec::new(),
+        environment: Vec::new(),
+        grants: request.grants,
+        warnings: Vec::new(),
+    };
+    chosen.name_variables(request)?;
+    let name = argv.first().map_or(&b""[..], Vec::as_slice);
+    let here = request.caller.working_directory.as_deref();
+    if let Some(path) = program::of_path(name, here) {
+        chosen.program = Some(bytes_of(&path));
+        if !is_visible_anyway(&path) && !shows(&chosen.view, &path) && path.exists() {
+            chosen.bound.push(escape(&bytes_of(&path)));
+            chosen.view.push(ViewEntry::Bind {
+                source: path.clone(),
+                target: path,
+                writable: false,
+            });
+        }
+    } else {
+        chosen.find_program(request, None, policy)?;
+    }
+    chosen.working_directory = match (&request.workdir, here) {
+        (Some(directory), _) => bytes_of(directory),
+        (None, Some(here)) if is_visible_anyway(here) || shows(&chosen.view, here) => {
+            bytes_of(here)
+        }
+        _ => HOME.into(),
+    };
+    Ok(chosen)
+}
+
+impl Chosen {
+    fn find_program(
+        &mut self,
+        request: &Request,
+        workspace: Option<&Path>,
+        policy: &HostPolicy,
+    ) -> Result<(), RunError> {
+        let Some(name) = self.argv.first() else {
+            return Ok(());
+        };
+        let found = program::find(name, &request.caller, workspace, &policy.interpreters)?;
+        if let Some(bind) = found.bind {
+            let ViewEntry::Bind { source, .. } = &bind else {
+                return Ok(());
+            };
+            if !shows(&self.view, source) {
+                self.bound.push(escape(&bytes_of(source)));
+                self.view.push(bind);
+            }
+        }
+        self.program_directories.extend(found.directory);
+        Ok(())
+    }
+
+    fn add_workspace_mounts(&mut self, request: &Request) -> Result<(), RunError> {
+        for mount in &self.manifest.mounts {
+            let Some(workspace) = &request.bundle.workspace else {
+                return Err(RunError::Argument {
+                    code: "workspace_missing",
+                    what: "mount at",
+                    object: mount.target.as_str().to_owned(),
+                    problem: "shows the workspace, and none was given".to_owned(),
+                    hint: Some("add --workspace DIR".to_owned()),
+                });
+            };
+            self.view.push(ViewEntry::Bind {
+                source: workspace.clone(),
+                target: PathBuf::from(mount.target.as_str()),
+                writable: mount.writable,
+            });
+        }
+        Ok(())
+    }
+
+    /// The caller's `-e` and `--secret`, and what the manifest was granted.
+    fn name_variables(&mut self, request: &Request) -> Result<(), RunError> {
+        for name in &self.manifest.env_passthrough {
+            let wanted = name.as_bytes();
+            let value = request
+                .caller
+                .environment
+                .iter()
+                .find(|(known, _)| known == wanted);
+            match value {
+                Some(entry) => self.environment.push(entry.clone()),
+                None => self.warnings.push(WarningReport::new(
+                    "variable_unset",
+                    format!("{name} is to be passed on, and is not set here"),
+                )),
+            }
+        }
+        self.environment.extend(request.environment.iter().cloned());
+        self.environment.extend(request.secrets.iter().cloned());
+        for secret in &self.manifest.secrets {
+            let wanted = secret.variable.as_bytes();
+            if !self.environment.iter().any(|(name, _)| name == wanted) {
+                let name = &secret.variable;
+                return Err(RunError::Argument {
+                    code: "secret_unresolved",
+                    what: "secret",
+                    object: name.clone(),
+                    problem: format!("({}) has no value here", secret.source),
+                    hint: Some(format!("give one: --secret {name}=env:{name}")),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_grants(
+    request: &Request,
+    manifest: &Manifest,
+    origin: Origin,
+    grants: Grants,
+) -> Result<(), RunError> {
+    let named = request.environment.iter().chain(&request.secrets);
+    let given = Given {
+        grants,
+        hosts: &request.allow_net,
+        variables: named.map(|(name, _)| name.as_slice()).collect(),
+        workspace: request.bundle.workspace.is_some(),
+    };
+    let missing = ungranted(manifest, origin, &given);
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(RunError::Ungranted(missing))
+    }
+}
+
+fn working_directory_of_bundle(request: &Request, manifest: &Manifest) -> Vec<u8> {
+    if let Some(directory) = &request.workdir {
+        return bytes_of(directory);
+    }
+    let inside = manifest
+        .sandbox
+        .as_ref()
+        .and_then(|block| block.local.cwd.as_ref());
+    match inside {
+        Some(path) => [BUNDLE.as_bytes(), b"/", path.as_bytes()].concat(),
+        None => BUNDLE.into(),
+    }
+}
+
+/// Whether some entry of the view shows this path of the host at its own place.
+fn shows(view: &[ViewEntry], path: &Path) -> bool {
+    view.iter().any(|entry| match entry {
+        ViewEntry::Bind { source, target, .. } => source == target && path.starts_with(target),
+        ViewEntry::Tmpfs { .. } => false,
+    })
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
+}
+
+/// Asking for the version starts Node: only where TypeScript is to be run.
+fn needs_node_version(run: &Run) -> bool {
+    match run {
+        Run::Text(text) | Run::File(text) => [".ts", ".tsx", ".mts"]
+            .iter()
+            .any(|ending| text.ends_with(ending)),
+        Run::Array(_) | Run::Exec(_) | Run::Shell(_) => false,
+    }
+}

@@ -1,0 +1,266 @@
+//! The structured side of the contract: inputs in, output out, both against their schemas.
+
+use std::io::Read as _;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde_json::Value;
+
+use crate::kernel::file::open_beneath;
+use crate::plan::view::SCRATCH;
+use crate::run::error::RunError;
+use crate::run::subject::read_file;
+use crate::scratch::{InputFile, OutputFile};
+use crate::spec::io::IoBlocks;
+use crate::spec::io::contract::{Contract, read_document};
+use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
+use crate::spec::path::{RelPath, escape};
+use crate::spec::request::{BundleOptions, InputsArgument};
+use crate::spec::tokens::{TokenPath, TokenValues};
+
+/// Longest output document that is read.
+const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// What was settled before launch.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// The input document, as the body reads it.
+    pub input: Option<Vec<u8>>,
+    /// What the body's output document has to satisfy.
+    pub outputs: Option<Contract>,
+    /// Files to stage.
+    pub input_files: Vec<InputFile>,
+    /// Files to sync.
+    pub output_files: Vec<OutputFile>,
+}
+
+/// Reads and checks everything of the contract that can be checked before launch.
+///
+/// # Errors
+/// [`RunError`]: a schema that cannot be used, inputs that do not satisfy it, paths that do not
+/// stay in the workspace.
+pub fn settle(
+    io: &IoBlocks,
+    options: &BundleOptions,
+    tokens: TokenValues<'_>,
+    outputs_granted: bool,
+) -> Result<Settled, RunError> {
+    let mut input_files = Vec::new();
+    for entry in &io.input_files {
+        let path = resolve(&entry.path, tokens, &entry.source)?;
+        input_files.push(InputFile {
+            key: entry.key.to_string(),
+            path,
+        });
+    }
+    let mut output_files = Vec::new();
+    for entry in &io.output_files {
+        let path = resolve(&entry.path, tokens, &entry.source)?;
+        let key = entry.key.to_string();
+        output_files.push(OutputFile {
+            key,
+            path,
+            granted: outputs_granted,
+        });
+    }
+    // What the caller says replaces what the manifest says under the same key.
+    for (key, path) in &options.input_files {
+        let path = of_flag("--in", path, tokens)?;
+        input_files.retain(|known| known.key != *key);
+        input_files.push(InputFile {
+            key: key.clone(),
+            path,
+        });
+    }
+    for (key, path) in &options.output_files {
+        let path = of_flag("--out", path, tokens)?;
+        output_files.retain(|known| known.key != *key);
+        output_files.push(OutputFile {
+            key: key.clone(),
+            path,
+            granted: outputs_granted,
+        });
+    }
+    let has_files = !input_files.is_empty() || !output_files.is_empty();
+    let input = settle_input(io, options, has_files)?;
+    let outputs = io
+        .outputs
+        .as_ref()
+        .map(Contract::compile)
+        .transpose()
+        .map_err(|error| RunError::Contract {
+            block: "outputs",
+            error,
+        })?;
+    Ok(Settled {
+        input,
+        outputs,
+        input_files,
+        output_files,
+    })
+}
+
+fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<RelPath, RunError> {
+    path.resolve(tokens).map_err(|error| RunError::Token {
+        place: place.to_owned(),
+        error,
+    })
+}
+
+fn of_flag(flag: &str, path: &str, tokens: TokenValues<'_>) -> Result<RelPath, RunError> {
+    let place = format!("{flag} {}", escape(path.as_bytes()));
+    let parsed = TokenPath::parse(path).map_err(|error| RunError::Token {
+        place: place.clone(),
+        error,
+    })?;
+    resolve(&parsed, tokens, &place)
+}
+
+fn settle_input(
+    io: &IoBlocks,
+    options: &BundleOptions,
+    has_files: bool,
+) -> Result<Option<Vec<u8>>, RunError> {
+    let given = match &options.inputs {
+        None => None,
+        Some(InputsArgument::Text(text)) => Some(read_document(text.as_bytes())?),
+        Some(InputsArgument::File(path)) => {
+            let shown = escape(path.as_os_str().as_bytes());
+            let text = read_file(path, &shown, "inputs_unreadable", "--inputs file")?;
+            Some(read_document(&text)?)
+        }
+    };
+    if given.is_none() && io.inputs.is_none() && !has_files {
+        return Ok(None);
+    }
+    let mut value = given.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let mut schema = io.inputs.clone();
+    if has_files {
+        // Before the validation, which sees what the body will see.
+        inject_fs_root(&mut value, SCRATCH)?;
+        if let Some(schema) = &mut schema {
+            declare_fs_root(schema)?;
+        }
+    }
+    if let Some(schema) = &schema {
+        let contract = Contract::compile(schema).map_err(|error| RunError::Contract {
+            block: "inputs",
+            error,
+        })?;
+        contract.validate(&value).map_err(RunError::InputsInvalid)?;
+    }
+    let text = serde_json::to_vec(&value)
+        .map_err(|_unserializable| RunError::host("write the inputs as JSON")(Errno::INVAL))?;
+    Ok(Some(text))
+}
+
+/// Writes the input document where the body finds it. The body's file ids must be assumed.
+///
+/// # Errors
+/// [`RunError::Host`].
+pub fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
+    let failed = || RunError::host("write /runner/input.json");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let mode = Mode::from_raw_mode(0o444);
+    let file = open_beneath(space, b"runner/input.json", flags, mode).map_err(failed())?;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let count = rustix::io::write(&file, rest).map_err(failed())?;
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+/// The structured output: the document that the body wrote, else its whole stdout where that is
+/// one JSON value, else nothing. The body's file ids must be assumed.
+///
+/// # Errors
+/// [`RunError::Output`] with `invalid-output` for a document that cannot be read or is no JSON.
+pub fn read_output(
+    space: BorrowedFd<'_>,
+    stdout: Option<&[u8]>,
+) -> Result<Option<Value>, RunError> {
+    let invalid = |problem: String| RunError::Output {
+        code: "invalid-output",
+        message: format!("the body's output document {problem}"),
+    };
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = match open_beneath(space, b"runner/out/output.json", flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => {
+            return Ok(stdout.and_then(|text| read_document(text).ok()));
+        }
+        Err(errno) => return Err(invalid(format!("cannot be opened: {errno}"))),
+    };
+    let found =
+        rustix::fs::fstat(&file).map_err(|errno| invalid(format!("cannot be read: {errno}")))?;
+    let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
+    if kind != rustix::fs::FileType::RegularFile {
+        return Err(invalid("is not a regular file".to_owned()));
+    }
+    let mut text = Vec::new();
+    std::fs::File::from(file)
+        .take(DOCUMENT_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| invalid(format!("cannot be read: {error}")))?;
+    if DOCUMENT_BYTES_MAX < u64::try_from(text.len()).unwrap_or(u64::MAX) {
+        return Err(invalid("is larger than 16 MiB".to_owned()));
+    }
+    read_document(&text)
+        .map(Some)
+        .map_err(|error| invalid(format!("is not JSON: {error}")))
+}
+
+/// Judges the output of a body that exited with 0.
+///
+/// # Errors
+/// [`RunError::Output`]: `missing-output` or `invalid-output`.
+pub fn check_output(contract: Option<&Contract>, output: Option<&Value>) -> Result<(), RunError> {
+    let Some(contract) = contract else {
+        return Ok(());
+    };
+    let Some(output) = output else {
+        return Err(RunError::Output {
+            code: "missing-output",
+            message: "the body wrote no output document to $RUNNER_OUTPUT, and its stdout is not \
+                      one JSON value"
+                .to_owned(),
+        });
+    };
+    contract.validate(output).map_err(|found| {
+        let texts: Vec<String> = found
+            .iter()
+            .map(|one| {
+                let pointer = if one.pointer.is_empty() {
+                    "/"
+                } else {
+                    one.pointer.as_str()
+                };
+                format!(
+                    "{}: {}",
+                    escape(pointer.as_bytes()),
+                    escape(one.message.as_bytes())
+                )
+            })
+            .collect();
+        RunError::Output {
+            code: "invalid-output",
+            message: format!(
+                "the output does not satisfy `outputs`: {}",
+                texts.join("; ")
+            ),
+        }
+    })
+}
+
+/// A directory of the writable space.
+///
+/// # Errors
+/// [`RunError::Host`].
+pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<std::os::fd::OwnedFd, RunError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    open_beneath(space.as_fd(), name.as_bytes(), flags, Mode::empty())
+        .map_err(RunError::host(format!("open {name} of the writable space")))
+}

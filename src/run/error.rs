@@ -1,0 +1,266 @@
+//! Why a run did not come to an end of its own: each stage's error, as the report has it.
+
+use std::error::Error as _;
+
+use crate::bundle::UnpackError;
+use crate::plan::grants::Ungranted;
+use crate::plan::limits::LimitError;
+use crate::plan::run_form::RunFormError;
+use crate::plan::view::ViewError;
+use crate::sandbox::cgroups::CgroupError;
+use crate::sandbox::error::SandboxError;
+use crate::sandbox::registry::RegistryError;
+use crate::scratch::ScratchError;
+use crate::spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
+use crate::spec::io::fs_root::FsRootError;
+use crate::spec::manifest::ManifestError;
+use crate::spec::outcome::Outcome;
+use crate::spec::path::escape;
+use crate::spec::report::ErrorReport;
+use crate::spec::run_form::RunError as RunValueError;
+use crate::spec::tokens::TokenError;
+
+/// What ended a run before, or instead of, the body.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The archive or the directory.
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+    /// The manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// `--run`.
+    #[error("--run: {0}")]
+    RunValue(#[from] RunValueError),
+    /// The run form.
+    #[error(transparent)]
+    RunForm(#[from] RunFormError),
+    /// A limit.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A mount.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// Workspace, inputs, outputs.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// A token in a path.
+    #[error("{place}: {error}")]
+    Token {
+        /// Which entry.
+        place: String,
+        /// What is wrong.
+        #[source]
+        error: TokenError,
+    },
+    /// The JSON Schema of `inputs` or `outputs`.
+    #[error("`{block}`: {error}")]
+    Contract {
+        /// `inputs` or `outputs`.
+        block: &'static str,
+        /// What is wrong.
+        #[source]
+        error: ContractError,
+    },
+    /// The reserved input field.
+    #[error("`inputs`: {0}")]
+    FsRoot(#[from] FsRootError),
+    /// `--inputs` is no JSON document.
+    #[error("--inputs: {0}")]
+    InputsUnreadable(#[from] ReadDocumentError),
+    /// The given inputs do not satisfy the schema.
+    #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
+    InputsInvalid(Vec<Mismatch>),
+    /// The body's own output document does not satisfy the schema, or is none.
+    #[error("{message}")]
+    Output {
+        /// `missing-output` or `invalid-output`.
+        code: &'static str,
+        /// What was found and expected.
+        message: String,
+    },
+    /// A bundle's own manifest asks for what nobody granted.
+    #[error(
+        "the bundle's own manifest asks for {}",
+        .0.iter().map(|one| one.what.as_str()).collect::<Vec<_>>().join(", ")
+    )]
+    Ungranted(Vec<Ungranted>),
+    /// Something valid that this version does not do.
+    #[error("{what} is not supported by this version")]
+    Unsupported {
+        /// Stable.
+        code: &'static str,
+        /// What.
+        what: String,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    /// There is no manifest and no `--run`.
+    #[error("{message}")]
+    NoManifest {
+        /// What was looked for, and what lies there.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
+    /// Something that the caller named is not usable.
+    #[error("{what} {object} {problem}")]
+    Argument {
+        /// Stable.
+        code: &'static str,
+        /// `manifest`, `mount source` …
+        what: &'static str,
+        /// Escaped.
+        object: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// The sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The groups.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// The records of runs.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A call of the supervisor's own.
+    #[error("cannot {act}: {errno}")]
+    Host {
+        /// What was tried.
+        act: String,
+        /// The kernel's answer.
+        #[source]
+        errno: rustix::io::Errno,
+    },
+    /// Init ended without a reason that we know.
+    #[error("the sandbox's init ended unexpectedly")]
+    InitDied,
+    /// What was killed does not end.
+    #[error("processes of the run did not end after SIGKILL")]
+    Unkillable,
+}
+
+fn mismatches(list: &[Mismatch]) -> String {
+    let texts: Vec<String> = list
+        .iter()
+        .map(|one| {
+            let pointer = if one.pointer.is_empty() {
+                "/"
+            } else {
+                &one.pointer
+            };
+            format!(
+                "{}: {}",
+                escape(pointer.as_bytes()),
+                escape(one.message.as_bytes())
+            )
+        })
+        .collect();
+    texts.join("; ")
+}
+
+impl RunError {
+    /// A failed call of the supervisor's own.
+    pub(super) fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+        let act = act.into();
+        move |errno| Self::Host { act, errno }
+    }
+
+    /// `refused`: the request cannot be met as it is. `failed`: the host or the runner could not
+    /// do its part, or the body did not keep the contract.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
+            Self::Sandbox(_)
+            | Self::Cgroup(_)
+            | Self::Registry(_)
+            | Self::Host { .. }
+            | Self::InitDied
+            | Self::Unkillable
+            | Self::Output { .. } => Outcome::Failed,
+            _ => Outcome::Refused,
+        }
+    }
+
+    fn code(&self) -> String {
+        match self {
+            Self::Unpack(error) => error.code().to_owned(),
+            Self::Manifest(error) => error.code().to_owned(),
+            Self::RunValue(error) => error.code().to_owned(),
+            Self::RunForm(error) => error.code().to_owned(),
+            Self::Limit(error) => error.code().to_owned(),
+            Self::View(error) => error.code().to_owned(),
+            Self::Scratch(error) => error.code().to_owned(),
+            Self::Token { error, .. } => error.code().to_owned(),
+            Self::Contract { .. } => "schema_invalid".to_owned(),
+            Self::FsRoot(_) => "fs_root_invalid".to_owned(),
+            Self::InputsUnreadable(_) => "inputs_unreadable".to_owned(),
+            Self::InputsInvalid(_) => "invalid-input".to_owned(),
+            Self::Output { code, .. } | Self::Unsupported { code, .. } => (*code).to_owned(),
+            Self::Ungranted(_) => "grant_required".to_owned(),
+            Self::NoManifest { .. } => "manifest_missing".to_owned(),
+            Self::Argument { code, .. } => (*code).to_owned(),
+            Self::Sandbox(error) => error.code().to_owned(),
+            Self::Cgroup(_) => "cgroup_failed".to_owned(),
+            Self::Registry(_) => "runtime_directory_unusable".to_owned(),
+            Self::Host { .. } => "host_failed".to_owned(),
+            Self::InitDied => "init_died".to_owned(),
+            Self::Unkillable => "unkillable".to_owned(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unpack(error) => error.hint(),
+            Self::Manifest(error) => error.hint(),
+            Self::RunValue(error) => error.hint(),
+            Self::RunForm(error) => error.hint(),
+            Self::Limit(error) => error.hint(),
+            Self::Scratch(error) => error.hint().map(str::to_owned),
+            Self::Token { error, .. } => error.hint(),
+            Self::Ungranted(missing) => {
+                let mut flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+                flags.sort_unstable();
+                flags.dedup();
+                Some(format!(
+                    "if you trust the bundle that far, add: {}",
+                    flags.join(" ")
+                ))
+            }
+            Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
+            Self::NoManifest { hint, .. } => Some(hint.clone()),
+            Self::Argument { hint, .. } => hint.clone(),
+            Self::Sandbox(error) => error.hint(),
+            Self::View(_) => Some("choose another place inside, such as /data".to_owned()),
+            Self::Registry(_) => {
+                Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// As the report has it: message with its whole chain of causes.
+    #[must_use]
+    pub fn report(&self) -> ErrorReport {
+        let mut message = self.to_string();
+        let mut cause = self.source();
+        while let Some(next) = cause {
+            let text = next.to_string();
+            // A message that quotes its cause already is not made longer.
+            if !message.contains(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            cause = next.source();
+        }
+        ErrorReport {
+            code: self.code(),
+            message,
+            hint: self.hint(),
+        }
+    }
+}

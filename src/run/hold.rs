@@ -1,0 +1,234 @@
+//! What one run holds on the host: its record, its groups, its uid. Given back in reverse order.
+
+use std::io;
+
+use crate::kernel::credentials::HostIds;
+use crate::kernel::probe::effective_uid;
+use crate::plan::limits::Coverage;
+use crate::plan::view;
+use crate::run::error::RunError;
+use crate::run::host;
+use crate::sandbox::cgroups::{self, RunCgroup};
+use crate::sandbox::prepare::{BasePlan, Identity};
+use crate::sandbox::registry::{Entry, Leftover, Registry, RunRecord, UidClaim, default_directory};
+use crate::scratch::{Journal, TemporaryName, remove_temporary};
+use crate::spec::host::HostSupport;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::path::RelPath;
+use crate::spec::report::{Report, WarningReport};
+use crate::spec::request::{Caller, Request};
+
+/// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
+const SPACE_INODES_EXTRA: u64 = 16_384;
+
+/// What one run holds.
+#[derive(Debug)]
+pub struct Held {
+    /// What the host can do.
+    pub host: HostSupport,
+    /// The groups.
+    pub group: RunCgroup,
+    /// The record; last to go.
+    pub record: RunRecord,
+    /// The part of the plan that is known before the clone.
+    pub base: BasePlan,
+    claim: Option<UidClaim>,
+}
+
+impl Held {
+    /// Removes what dead runs left, then takes what this run needs.
+    ///
+    /// # Errors
+    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
+    pub fn take(
+        request: &Request,
+        policy: &HostPolicy,
+        seed: [u8; 10],
+        report: &mut Report,
+    ) -> Result<Self, RunError> {
+        let host = host::look()?;
+        let registry = open_registry(&request.caller)?;
+        for warning in collect(&registry)? {
+            report.warnings.push(warning);
+        }
+        let mut record = registry.begin(&report.run_id)?;
+        let named = request.caller.cgroup_parent.as_deref();
+        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+        let backend = cgroups::choose(named, &facts);
+        backend.name().clone_into(&mut report.cgroup_backend);
+        let planned = backend
+            .planned_paths(&report.run_id)
+            .into_iter()
+            .map(Entry::Cgroup);
+        record.record_all(&planned.collect::<Vec<Entry>>())?;
+        let group = backend.create(&report.run_id)?;
+        let seed = u64::from_le_bytes([
+            seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7],
+        ]);
+        let claimed = host::claim_identity(&host, &registry, policy.uid_range, seed)?;
+        let base = BasePlan {
+            identity: claimed.identity,
+            mount_point: registry.mount_point().to_path_buf(),
+            space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
+            space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
+            view: view::base(&host),
+            terminal: request.streams.terminal,
+            send_proc: coverage(&group)
+                .iter()
+                .any(|axis| axis.enforced_by == "poll"),
+            time_namespace: host.time_namespace,
+        };
+        Ok(Self {
+            host,
+            group,
+            record,
+            base,
+            claim: claimed.claim,
+        })
+    }
+
+    /// The ids with which the body's files are touched; `None` where they are ours anyway.
+    #[must_use]
+    pub fn body_ids(&self) -> Option<HostIds> {
+        self.base.identity.to_assume()
+    }
+
+    /// Who the body is.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.base.identity
+    }
+
+    /// How strongly each limit holds here.
+    #[must_use]
+    pub fn coverage(&self) -> Vec<Coverage> {
+        coverage(&self.group)
+    }
+
+    /// Gives everything back. What cannot be given back is added to the report and hides nothing;
+    /// its record then stays for the next start.
+    pub fn release(self, report: &mut Report) {
+        let Self {
+            group,
+            record,
+            claim,
+            ..
+        } = self;
+        drop(claim);
+        let removed = group.close();
+        let finished = match &removed {
+            Ok(()) => record.finish(),
+            Err(_) => Ok(()),
+        };
+        let problems = [
+            removed.err().map(|error| error.to_string()),
+            finished.err().map(|error| error.to_string()),
+        ];
+        for message in problems.into_iter().flatten() {
+            report
+                .warnings
+                .push(WarningReport::new("cleanup_failed", message));
+        }
+    }
+}
+
+fn coverage(group: &RunCgroup) -> Vec<Coverage> {
+    group
+        .coverage()
+        .into_iter()
+        .map(|axis| Coverage {
+            axis: axis.axis,
+            state: axis.state,
+            enforced_by: axis.enforced_by,
+            reason: axis.reason,
+        })
+        .collect()
+}
+
+/// The registry of this caller's runs.
+///
+/// # Errors
+/// [`RunError::Registry`].
+pub fn open_registry(caller: &Caller) -> Result<Registry, RunError> {
+    let directory = caller.runtime_directory.clone();
+    let directory = directory.unwrap_or_else(|| default_directory(effective_uid(), None));
+    Ok(Registry::open(&directory)?)
+}
+
+/// Removes what killed supervisors left. Never touches a live run.
+///
+/// # Errors
+/// [`RunError::Registry`] where the records cannot be listed.
+pub fn collect(registry: &Registry) -> Result<Vec<WarningReport>, RunError> {
+    let collected = registry.collect_leftovers(&mut |leftover: &Leftover| {
+        let Entry::Temporary { directory, name } = &leftover.entry else {
+            return Ok(());
+        };
+        let name = std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str());
+        let temporary = TemporaryName::parse(RelPath::parse(name)?)?;
+        remove_temporary(directory, &temporary)?;
+        Ok(())
+    })?;
+    let mut warnings = Vec::new();
+    for run in collected {
+        for failure in run.failures {
+            let message = format!(
+                "what run {} left could not be removed: {failure}",
+                run.run_id
+            );
+            warnings.push(WarningReport::new("leftover_stays", message));
+        }
+        if !run.removed.is_empty() {
+            let message = format!(
+                "removed what the killed run {} had left ({} things)",
+                run.run_id,
+                run.removed.len()
+            );
+            warnings.push(WarningReport::new("leftover_removed", message));
+        }
+    }
+    Ok(warnings)
+}
+
+/// Writes the temporary names of a sync into the run's record.
+#[derive(Debug)]
+pub struct RunJournal<'run> {
+    record: &'run mut RunRecord,
+    workspace: std::path::PathBuf,
+}
+
+impl<'run> RunJournal<'run> {
+    /// A journal of names in `workspace`, an absolute path.
+    #[must_use]
+    pub fn new(record: &'run mut RunRecord, workspace: std::path::PathBuf) -> Self {
+        Self { record, workspace }
+    }
+
+    fn entry(&self, temporary: &TemporaryName) -> Entry {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = temporary.path();
+        let directory = path.parent().map_or_else(
+            || self.workspace.clone(),
+            |parent| {
+                self.workspace
+                    .join(std::ffi::OsStr::from_bytes(parent.as_bytes()))
+            },
+        );
+        let name = std::ffi::OsStr::from_bytes(path.file_name()).to_owned();
+        Entry::Temporary { directory, name }
+    }
+}
+
+impl Journal for RunJournal<'_> {
+    fn record(&mut self, temporary: &TemporaryName) -> Result<(), io::Error> {
+        let entry = self.entry(temporary);
+        self.record.record(&entry).map_err(io::Error::other)
+    }
+
+    fn forget(&mut self, temporary: &TemporaryName) {
+        let entry = self.entry(temporary);
+        // A record that still names it makes the next start look once more: no harm.
+        let forgotten = self.record.forget(&entry);
+        debug_assert!(forgotten.is_ok(), "appending to our own record");
+    }
+}

@@ -1,0 +1,37 @@
+//! What the watch asks: the groups' counters, or what the supervisor adds up by itself.
+
+use crate::sandbox::cgroups::RunCgroup;
+use crate::supervise::watch::Meter;
+use crate::supervise::without_cgroup::Sampler;
+
+/// Counters of the run's groups, and of its processes where a group does not count.
+#[derive(Debug)]
+pub struct RunMeter<'run> {
+    /// The groups.
+    pub group: &'run RunCgroup,
+    /// Adds up the processes; only where no group counts.
+    pub sampler: Option<Sampler<'run>>,
+}
+
+impl Meter for RunMeter<'_> {
+    fn cpu_time_us(&mut self) -> Option<u64> {
+        if let Ok(Some(time)) = self.group.cpu_time() {
+            return Some(time.total_us);
+        }
+        self.sampler
+            .as_mut()
+            .and_then(|sampler| sampler.sample().ok())
+            .map(|now| now.cpu_time_us)
+    }
+
+    fn memory_bytes(&mut self) -> Option<u64> {
+        self.sampler
+            .as_mut()
+            .and_then(|sampler| sampler.sample().ok())
+            .map(|now| now.memory_bytes)
+    }
+
+    fn kill_all(&mut self) -> Result<(), String> {
+        self.group.kill().map_err(|error| error.to_string())
+    }
+}

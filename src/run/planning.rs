@@ -1,0 +1,239 @@
+//! The launch plan: everything that the child has to know, from what was chosen and what holds.
+
+use std::os::fd::OwnedFd;
+
+use crate::kernel::rlimit::resource;
+use crate::plan::environment::{self, Parts};
+use crate::plan::filter::{Arch, Variant, default_program};
+use crate::plan::limits::Limits;
+use crate::plan::ruleset::ruleset;
+use crate::plan::view::{self as view_plan, ViewStep};
+use crate::run::chosen::Chosen;
+use crate::run::error::RunError;
+use crate::run::hold::Held;
+use crate::run::view;
+use crate::sandbox::launch::LaunchPlan;
+use crate::sandbox::prepare::Prepared;
+use crate::sandbox::steps::ResourceLimit;
+use crate::spec::host::HostSupport;
+use crate::spec::report::{Enforcement, EnforcementState};
+use crate::spec::request::{Request, ViewEntry};
+
+/// Descriptors that the body may have open.
+const OPEN_FILES: u64 = 16_384;
+/// Memory that it may lock.
+const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
+/// Signals and timers that it may have queued.
+const PENDING_SIGNALS: u64 = 16_384;
+
+/// The plan, and the cloned trees that its view attaches.
+///
+/// # Errors
+/// [`RunError::View`], [`RunError::Argument`] for a mount that cannot be made.
+pub fn launch_plan(
+    request: &Request,
+    held: &Held,
+    chosen: &Chosen,
+    limits: &Limits,
+    prepared: &Prepared,
+    run_id: &str,
+) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
+    let entries = distinct(&chosen.view);
+    let (mounts, trees) = view::open(&entries, held.body_ids())?;
+    let asked = view_plan::asked(&mounts)?;
+    let all: Vec<ViewStep> = held.base.view.iter().chain(&asked).cloned().collect();
+    let parts = Parts {
+        run_id,
+        has_bundle: chosen.form.is_some(),
+        program_directories: &chosen.program_directories,
+        memory_bytes: limits.memory_bytes,
+        terminal: request.streams.terminal.then(|| terminal_type(request)),
+        named: &chosen.environment,
+    };
+    let (used_bytes, used_inodes) = space_in_use(prepared)?;
+    let plan = LaunchPlan {
+        view: asked,
+        resize: Some((
+            used_bytes.saturating_add(limits.disk_bytes),
+            used_inodes.saturating_add(limits.disk_inodes),
+        )),
+        ruleset: ruleset(held.host.landlock_abi, &all),
+        filter: default_program(Arch::NATIVE, Variant::Plain),
+        limits: resource_limits(held, limits, writes_elsewhere(&entries)),
+        working_directory: chosen.working_directory.clone(),
+        programs: programs(chosen, &parts),
+        argv: chosen.argv.clone(),
+        environment: environment::environment(&parts),
+        null_stdin: false,
+    };
+    Ok((plan, trees))
+}
+
+/// What is visible anyway at its own place needs no mount, and what is asked for twice one.
+fn distinct(view: &[ViewEntry]) -> Vec<ViewEntry> {
+    let mut entries: Vec<ViewEntry> = Vec::with_capacity(view.len());
+    for entry in view {
+        let needless = match entry {
+            ViewEntry::Bind {
+                source,
+                target,
+                writable: false,
+            } => source == target && crate::run::program::is_visible_anyway(source),
+            _ => false,
+        };
+        if !needless && !entries.contains(entry) {
+            entries.push(entry.clone());
+        }
+    }
+    entries
+}
+
+fn writes_elsewhere(view: &[ViewEntry]) -> bool {
+    view.iter()
+        .any(|entry| matches!(entry, ViewEntry::Bind { writable: true, .. }))
+}
+
+fn terminal_type(request: &Request) -> &[u8] {
+    let known = request
+        .caller
+        .environment
+        .iter()
+        .find(|(name, _)| name == b"TERM");
+    known.map_or(b"xterm", |(_, value)| value)
+}
+
+/// Paths to try in order, as execvp(3) does.
+fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
+    if let Some(program) = &chosen.program {
+        return vec![program.clone()];
+    }
+    let Some(name) = chosen.argv.first() else {
+        return Vec::new();
+    };
+    if name.contains(&b'/') {
+        return vec![name.clone()];
+    }
+    let directories = environment::search_path(parts);
+    directories
+        .into_iter()
+        .map(|directory| [&directory, &b"/"[..], name].concat())
+        .collect()
+}
+
+fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<ResourceLimit> {
+    let limit = |resource, value| ResourceLimit { resource, value };
+    let mut list = vec![
+        // One byte and not none: with none a `|handler` as core_pattern is still started.
+        limit(resource::CORE, 1),
+        limit(resource::OPEN_FILES, OPEN_FILES),
+        limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
+        limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
+    ];
+    if !writes_elsewhere {
+        // The tmpfs limits what is stored; this limits how large a hole may be made.
+        list.push(limit(resource::FILE_SIZE, limits.disk_bytes));
+    }
+    for axis in held.coverage() {
+        match (axis.axis, axis.enforced_by) {
+            // Counted per user namespace since Linux 5.14: in ours, for this run alone. Init is
+            // one of them.
+            ("processes", "rlimit") => {
+                list.push(limit(
+                    resource::PROCESSES,
+                    limits.processes.saturating_add(1),
+                ));
+            }
+            // RLIMIT_DATA and never RLIMIT_AS: runtimes reserve far more than they use.
+            ("memory", mechanism) if mechanism != "cgroup-v1" && mechanism != "cgroup-v2" => {
+                list.push(limit(resource::DATA, limits.memory_bytes));
+            }
+            _ => (),
+        }
+    }
+    if let Some(cpu_time) = limits.cpu_time {
+        // A second line, per process; whole seconds, rounded up so that it never comes first.
+        list.push(limit(resource::CPU, cpu_time.as_secs().saturating_add(1)));
+    }
+    list
+}
+
+/// Bytes and inodes that the supervisor has put into the writable space.
+///
+/// # Errors
+/// [`RunError::Host`] with the errno of fstatfs(2).
+pub fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> {
+    let found = rustix::fs::fstatvfs(prepared.space())
+        .map_err(RunError::host("look at the writable space"))?;
+    let blocks = found.f_blocks.saturating_sub(found.f_bfree);
+    Ok((
+        blocks.saturating_mul(found.f_frsize),
+        found.f_files.saturating_sub(found.f_ffree),
+    ))
+}
+
+/// The confinement that every run has, and the second line where the host has it.
+///
+/// # Errors
+/// [`RunError::Argument`] under `--strict` where Landlock is missing or old.
+pub fn enforcement(
+    host: &HostSupport,
+    time_namespace: bool,
+    strict: bool,
+) -> Result<Vec<Enforcement>, RunError> {
+    let enforced = |axis: &str| Enforcement {
+        axis: axis.to_owned(),
+        state: EnforcementState::Enforced,
+        reason: None,
+    };
+    let mut list: Vec<Enforcement> = [
+        "user_namespace",
+        "mount_namespace",
+        "pid_namespace",
+        "network_namespace",
+        "ipc_namespace",
+        "uts_namespace",
+        "cgroup_namespace",
+        "no_new_privs",
+        "capabilities",
+        "seccomp",
+    ]
+    .map(enforced)
+    .into();
+    if time_namespace {
+        list.push(enforced("time_namespace"));
+    } else {
+        list.push(Enforcement {
+            axis: "time_namespace".to_owned(),
+            state: EnforcementState::Absent,
+            reason: Some("this kernel has none (Linux 5.6)".to_owned()),
+        });
+    }
+    let reason = match host.landlock_abi {
+        0 => Some("this kernel has no Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK)".to_owned()),
+        abi @ 1..=5 => Some(format!(
+            "Landlock ABI {abi} does not scope abstract sockets and signals (Linux 6.12); the \
+             namespaces do"
+        )),
+        _ => None,
+    };
+    if let (Some(reason), true) = (&reason, strict) {
+        return Err(RunError::Argument {
+            code: "landlock_weaker",
+            what: "--strict",
+            object: "asks for Landlock:".to_owned(),
+            problem: reason.clone(),
+            hint: Some("run on Linux 6.12 or later, or leave --strict off".to_owned()),
+        });
+    }
+    let state = if reason.is_some() {
+        EnforcementState::Weaker
+    } else {
+        EnforcementState::Enforced
+    };
+    list.push(Enforcement {
+        axis: "landlock".to_owned(),
+        state,
+        reason,
+    });
+    Ok(list)
+}

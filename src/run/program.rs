@@ -1,0 +1,247 @@
+//! Programs that the fixed PATH inside does not have: found on the caller's PATH and made visible.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::plan::environment;
+use crate::run::error::RunError;
+use crate::spec::path::escape;
+use crate::spec::request::{Caller, ViewEntry};
+
+/// Directories that every sandbox shows.
+const VISIBLE: [&str; 7] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+];
+
+/// Whether the base view shows this path of the host.
+#[must_use]
+pub fn is_visible_anyway(path: &Path) -> bool {
+    VISIBLE.iter().any(|visible| path.starts_with(visible))
+}
+
+/// What was found for the first word of an argument vector.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Program {
+    /// What must be made visible, read-only.
+    pub bind: Option<ViewEntry>,
+    /// The directory inside that holds it, where it is to be searched as well.
+    pub directory: Option<Vec<u8>>,
+}
+
+/// Where `name` lies on the host: on the fixed PATH, below a named prefix, on the caller's PATH.
+#[must_use]
+pub fn locate(name: &OsStr, caller: &Caller, interpreters: &[PathBuf]) -> Option<PathBuf> {
+    let fixed = environment::PATH.split(':').map(PathBuf::from);
+    let named = interpreters.iter().map(|prefix| prefix.join("bin"));
+    let callers = caller
+        .path
+        .split(|byte| *byte == b':')
+        .filter(|directory| directory.first() == Some(&b'/'))
+        .map(|directory| PathBuf::from(OsStr::from_bytes(directory)));
+    fixed
+        .chain(named)
+        .chain(callers)
+        .map(|at| at.join(name))
+        .find(|path| is_executable(path))
+}
+
+/// Looks for `name` on the caller's PATH where the fixed PATH inside does not have it.
+///
+/// A binary is bound with the directory above its `bin`, where that is a prefix of its own and
+/// nobody's home; else alone. `interpreters` are prefixes that the host policy names.
+///
+/// # Errors
+/// [`RunError::Argument`] for a script: what it needs besides itself cannot be known.
+pub fn find(
+    name: &[u8],
+    caller: &Caller,
+    workspace: Option<&Path>,
+    interpreters: &[PathBuf],
+) -> Result<Program, RunError> {
+    if name.contains(&b'/') || name.is_empty() {
+        return Ok(Program::default());
+    }
+    let Some(path) = locate(OsStr::from_bytes(name), caller, interpreters) else {
+        return Ok(Program::default());
+    };
+    // Links into a version directory (`bin/node -> ../lib/node/bin/node`) are followed first.
+    let real = path.canonicalize().unwrap_or(path);
+    if is_visible_anyway(&real) {
+        return Ok(Program::default());
+    }
+    if is_script(&real) {
+        let object = escape(real.as_os_str().as_bytes());
+        return Err(RunError::Argument {
+            code: "program_is_script",
+            what: "program",
+            hint: Some(format!(
+                "make what it needs visible: --ro {}",
+                parent_of(&object)
+            )),
+            object,
+            problem: "is a script outside the system directories: what else it needs is not known"
+                .to_owned(),
+        });
+    }
+    let source = prefix_of(&real, caller, workspace).unwrap_or_else(|| real.clone());
+    let directory = real
+        .parent()
+        .map(|parent| parent.as_os_str().as_bytes().to_vec());
+    Ok(Program {
+        bind: Some(ViewEntry::Bind {
+            source: source.clone(),
+            target: source,
+            writable: false,
+        }),
+        directory,
+    })
+}
+
+/// The directory above the `bin` that holds `program`, where it may be shown as a whole.
+fn prefix_of(program: &Path, caller: &Caller, workspace: Option<&Path>) -> Option<PathBuf> {
+    let bin = program.parent()?;
+    if bin.file_name()? != "bin" {
+        return None;
+    }
+    let prefix = bin.parent()?;
+    let is_home = caller
+        .home
+        .as_deref()
+        .is_some_and(|home| home.starts_with(prefix))
+        || prefix == Path::new("/root")
+        || prefix.parent() == Some(Path::new("/home"));
+    let above = |path: Option<&Path>| path.is_some_and(|path| path.starts_with(prefix));
+    let writable_by_others =
+        std::fs::metadata(prefix).map_or(true, |found| found.mode() & 0o002 != 0);
+    let refused = prefix == Path::new("/")
+        || is_home
+        || above(workspace)
+        || above(caller.working_directory.as_deref())
+        || writable_by_others;
+    (!refused).then(|| prefix.to_path_buf())
+}
+
+/// The command's own executable, where its path was given: visible read-only at the same place.
+#[must_use]
+pub fn of_path(name: &[u8], working_directory: Option<&Path>) -> Option<PathBuf> {
+    if !name.contains(&b'/') {
+        return None;
+    }
+    let path = PathBuf::from(std::ffi::OsString::from_vec(name.to_vec()));
+    if path.is_absolute() {
+        Some(clean(&path))
+    } else {
+        Some(clean(&working_directory?.join(path)))
+    }
+}
+
+/// The path without `.` and empty segments, and with `..` resolved by name.
+fn clean(path: &Path) -> PathBuf {
+    let mut cleaned = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::CurDir => (),
+            std::path::Component::ParentDir => {
+                cleaned.pop();
+            }
+            other => cleaned.push(other),
+        }
+    }
+    cleaned
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn is_script(path: &Path) -> bool {
+    let mut head = [0; 2];
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_exact(&mut head))
+        .is_ok()
+        && head == *b"#!"
+}
+
+fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(parent, _)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(directory: &Path, name: &str, head: &[u8]) -> PathBuf {
+        std::fs::create_dir_all(directory).expect("made");
+        let path = directory.join(name);
+        std::fs::write(&path, head).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+        path
+    }
+
+    fn caller_with(path: &Path) -> Caller {
+        Caller {
+            path: path.as_os_str().as_bytes().to_vec(),
+            ..Caller::default()
+        }
+    }
+
+    #[test]
+    fn a_binary_of_the_caller_is_shown_with_the_prefix_that_it_belongs_to() {
+        let home = tempfile::tempdir().expect("a directory");
+        let bin = home.path().join("tool-1.2/bin");
+        program(&bin, "only-here-7f3a", b"\x7fELF");
+        let found = find(b"only-here-7f3a", &caller_with(&bin), None, &[]).expect("found");
+        let prefix = home.path().join("tool-1.2").canonicalize().expect("real");
+        let bind = ViewEntry::Bind {
+            source: prefix.clone(),
+            target: prefix,
+            writable: false,
+        };
+        assert_eq!(found.bind, Some(bind));
+    }
+
+    #[test]
+    fn a_prefix_that_is_a_home_or_holds_the_workspace_is_not_shown() {
+        let home = tempfile::tempdir().expect("a directory");
+        let real = home.path().canonicalize().expect("real");
+        let bin = real.join("bin");
+        let path = program(&bin, "only-here-7f3a", b"\x7fELF");
+        let mut caller = caller_with(&bin);
+        caller.home = Some(real.clone());
+        let alone = ViewEntry::Bind {
+            source: path.clone(),
+            target: path,
+            writable: false,
+        };
+        let found = find(b"only-here-7f3a", &caller, None, &[]).expect("found");
+        assert_eq!(found.bind, Some(alone.clone()));
+        caller.home = None;
+        let workspace = real.join("work");
+        let found = find(b"only-here-7f3a", &caller, Some(&workspace), &[]).expect("found");
+        assert_eq!(found.bind, Some(alone));
+    }
+
+    #[test]
+    fn a_script_of_the_caller_is_refused_with_the_flag_to_paste() {
+        let home = tempfile::tempdir().expect("a directory");
+        program(home.path(), "only-here-7f3a", b"#!/bin/sh\n");
+        let error = find(b"only-here-7f3a", &caller_with(home.path()), None, &[]);
+        assert!(matches!(
+            error,
+            Err(RunError::Argument {
+                code: "program_is_script",
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn a_program_of_the_system_needs_nothing() {
+        let found = find(b"sh", &caller_with(Path::new("/nonexistent")), None, &[]);
+        assert_eq!(found.expect("found"), Program::default());
+    }
+}

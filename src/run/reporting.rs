@@ -1,0 +1,220 @@
+//! What the report says: phases, usage, exit, streams.
+
+use std::time::Instant;
+
+use crate::plan::limits::Limits;
+use crate::run::error::RunError;
+use crate::run::hold::Held;
+use crate::sandbox::launch::Launched;
+use crate::spec::outcome::Outcome;
+use crate::spec::path::escape;
+use crate::spec::report::{Exit, Report, StreamReport, Timing, Usage, WarningReport};
+use crate::supervise::judge::{Facts, Reason, judge};
+use crate::supervise::streams::OutputPump;
+use crate::supervise::watch::Observed;
+
+/// Takes the time of each phase.
+#[derive(Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts the first phase.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Ends the present phase under the name `phase` and starts the next.
+    pub fn lap(&mut self, report: &mut Report, phase: &'static str) {
+        let now = Instant::now();
+        let duration_us = u64::try_from(now.duration_since(self.0).as_micros()).unwrap_or(u64::MAX);
+        report.timings_us.push(Timing { phase, duration_us });
+        self.0 = now;
+    }
+}
+
+/// Bytes as the report shows them.
+#[must_use]
+pub fn shown(words: &[Vec<u8>]) -> Vec<String> {
+    words.iter().map(|word| escape(word)).collect()
+}
+
+/// How the body's first process ended, from its wait status.
+#[must_use]
+pub fn exit_of(raw_status: i32) -> Exit {
+    let signal = raw_status & 0x7f;
+    Exit {
+        code: (signal == 0).then_some((raw_status >> 8) & 0xff),
+        signal: (signal != 0).then_some(signal),
+        core_dump: signal != 0 && raw_status & 0x80 != 0,
+        raw_status,
+    }
+}
+
+/// Everything that is known once the body has ended: usage, exit, outcome.
+pub fn conclude(
+    report: &mut Report,
+    observed: &Observed,
+    held: &Held,
+    limits: &Limits,
+    filled_bytes: u64,
+    launched: &Launched,
+) {
+    report.usage = usage(observed, held, filled_bytes, launched);
+    report.exit = observed.raw_status.map(exit_of);
+    for problem in &observed.problems {
+        report
+            .warnings
+            .push(WarningReport::new("supervision_problem", problem.clone()));
+    }
+    let cpu_used_ms =
+        report.usage.user_time_ms.unwrap_or(0) + report.usage.system_time_ms.unwrap_or(0);
+    let cpu_time_reached = limits
+        .cpu_time
+        .is_some_and(|limit| limit.as_millis() <= u128::from(cpu_used_ms));
+    report.outcome = judge(Facts {
+        raw_status: observed.raw_status,
+        reason: observed.reason,
+        oom_kills: report.usage.oom_kills.unwrap_or(0),
+        cpu_time_reached,
+    });
+    if let Some(Reason::Cancelled(signal)) = observed.reason {
+        report.cancelled_by = Some(signal);
+    }
+    if report.outcome == Outcome::OutOfMemory {
+        explain_memory(report, held, limits);
+    }
+    if observed.unkillable {
+        report.outcome = Outcome::Failed;
+        report.error = Some(RunError::Unkillable.report());
+    } else if report.outcome == Outcome::Failed {
+        report.error = Some(RunError::InitDied.report());
+    }
+}
+
+/// Files in memory count: a body that filled its disk is told so.
+fn explain_memory(report: &mut Report, held: &Held, limits: &Limits) {
+    let files = held
+        .group
+        .memory_file_bytes()
+        .ok()
+        .flatten()
+        .or(report.usage.written_bytes);
+    if let Some(files) = files.filter(|bytes| limits.memory_bytes / 4 <= *bytes) {
+        let message = format!("{files} bytes of the memory limit were files in the writable space");
+        report
+            .warnings
+            .push(WarningReport::new("memory_was_files", message));
+    }
+}
+
+fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launched) -> Usage {
+    let counted = held.group.cpu_time().ok().flatten();
+    let waited = observed.waited_cpu_us;
+    let milliseconds = |counted: Option<u64>, waited: Option<u64>| {
+        counted.or(waited).map(|microseconds| microseconds / 1_000)
+    };
+    let written_bytes = rustix::fs::fstatvfs(&launched.space).ok().map(|found| {
+        let used = found
+            .f_blocks
+            .saturating_sub(found.f_bfree)
+            .saturating_mul(found.f_frsize);
+        used.saturating_sub(filled_bytes)
+    });
+    let watched = u64::from(observed.reason == Some(Reason::Memory));
+    Usage {
+        wall_time_ms: u64::try_from(observed.wall_time.as_millis()).unwrap_or(u64::MAX),
+        user_time_ms: milliseconds(
+            counted.and_then(|time| time.user_us),
+            waited.map(|(user_us, _)| user_us),
+        ),
+        system_time_ms: milliseconds(
+            counted.and_then(|time| time.system_us),
+            waited.map(|(_, system_us)| system_us),
+        ),
+        memory_peak_bytes: held
+            .group
+            .memory_peak_bytes()
+            .ok()
+            .flatten()
+            .or(observed.memory_seen_bytes),
+        processes_peak: held.group.processes_peak().ok().flatten(),
+        written_bytes,
+        oom_kills: held
+            .group
+            .oom_kills()
+            .ok()
+            .flatten()
+            .or((watched == 1).then_some(1)),
+    }
+}
+
+/// One stream of the body for the report; the captured bytes as well.
+#[must_use]
+pub fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
+    let (bytes, dropped_bytes, captured) = pump.finish();
+    let mut report = StreamReport {
+        bytes,
+        dropped_bytes,
+        text: None,
+        text_base64: None,
+    };
+    if let Some(captured) = &captured {
+        report.text = Some(String::from_utf8_lossy(captured).into_owned());
+        if std::str::from_utf8(captured).is_err() {
+            report.text_base64 = Some(base64(captured));
+        }
+    }
+    (report, captured)
+}
+
+/// RFC 4648 with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk
+            .iter()
+            .fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let digit = usize::try_from(group >> (18 - 6 * place) & 63).unwrap_or(0);
+            text.push(if place <= chunk.len() {
+                char::from(DIGITS[digit])
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_base64_vectors_come_out() {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"foobar", "Zm9vYmFy"),
+            (b"\xff\xfe", "//4="),
+        ] {
+            assert_eq!(base64(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_wait_status_is_read_as_wait_2_says() {
+        assert_eq!((exit_of(0).code, exit_of(0).signal), (Some(0), None));
+        assert_eq!(exit_of(137 << 8).code, Some(137));
+        let core = exit_of(11 | 0x80);
+        assert_eq!(
+            (core.code, core.signal, core.core_dump),
+            (None, Some(11), true)
+        );
+    }
+}

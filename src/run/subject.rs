@@ -1,0 +1,210 @@
+//! What is to be run: the manifest, wherever it lies, and the run form that it asks for.
+
+use std::io::Read as _;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::bundle::{Entry, Tree};
+use crate::kernel::file::open_beneath;
+use crate::plan::grants::Origin;
+use crate::plan::run_form::{BundleView, EntryKind};
+use crate::run::error::RunError;
+use crate::spec::manifest::{self, Format, Manifest};
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::WarningReport;
+use crate::spec::request::BundleOptions;
+use crate::spec::run_form::Run;
+
+/// Where a bundle's manifest may lie, in the order in which it is looked for.
+const MANIFEST_NAMES: [(&str, Format); 5] = [
+    (".runner/manifest.json", Format::Json),
+    ("manifest.yaml", Format::Yaml),
+    ("manifest.json", Format::Json),
+    ("CODE.md", Format::FrontMatter),
+    ("TOOL.md", Format::FrontMatter),
+];
+/// A longer manifest is refused before it is read to its end.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// A manifest and whose word it is.
+#[derive(Debug)]
+pub struct Subject {
+    /// What it asks for.
+    pub manifest: Manifest,
+    /// Whose word it is.
+    pub origin: Origin,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// Reads the manifest that the caller gave, if one was given: before anything is unpacked.
+///
+/// # Errors
+/// [`RunError`] naming the file.
+pub fn of_caller(options: &BundleOptions) -> Result<Option<Subject>, RunError> {
+    let Some(path) = &options.manifest else {
+        return Ok(None);
+    };
+    let shown = escape(path.as_os_str().as_bytes());
+    let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
+    let manifest = manifest::parse(&text, format_of(path), &shown)?;
+    Ok(Some(Subject {
+        manifest,
+        origin: Origin::Caller,
+        warnings: Vec::new(),
+    }))
+}
+
+/// A file of the caller's, read once from one descriptor and never to an unbounded length.
+pub(super) fn read_file(
+    path: &Path,
+    shown: &str,
+    code: &'static str,
+    what: &'static str,
+) -> Result<Vec<u8>, RunError> {
+    let unreadable = |problem: String, hint: Option<&str>| RunError::Argument {
+        code,
+        what,
+        object: shown.to_owned(),
+        problem,
+        hint: hint.map(str::to_owned),
+    };
+    // O_NONBLOCK: a FIFO would otherwise be waited for.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
+    let found = rustix::fs::fstat(&file)
+        .map_err(|errno| unreadable(format!("cannot be looked at: {errno}"), None))?;
+    let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
+    if kind != rustix::fs::FileType::RegularFile {
+        return Err(unreadable(
+            "is not a regular file".to_owned(),
+            Some("give a file"),
+        ));
+    }
+    read_bounded(std::fs::File::from(file), &unreadable)
+}
+
+fn read_bounded(
+    file: std::fs::File,
+    unreadable: &dyn Fn(String, Option<&str>) -> RunError,
+) -> Result<Vec<u8>, RunError> {
+    let mut text = Vec::new();
+    file.take(MANIFEST_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| unreadable(format!("cannot be read: {error}"), None))?;
+    if MANIFEST_BYTES_MAX < u64::try_from(text.len()).unwrap_or(u64::MAX) {
+        return Err(unreadable("is larger than 1 MiB".to_owned(), None));
+    }
+    Ok(text)
+}
+
+fn format_of(path: &Path) -> Format {
+    match path.extension().map(|extension| extension.as_bytes()) {
+        Some(b"json") => Format::Json,
+        Some(b"md") => Format::FrontMatter,
+        _ => Format::Yaml,
+    }
+}
+
+/// Reads the manifest that travels in the bundle; with `--run` there need not be one.
+///
+/// # Errors
+/// [`RunError::NoManifest`], [`RunError::Manifest`].
+pub fn of_bundle(tree: &Tree, bundle: BorrowedFd<'_>, has_run: bool) -> Result<Subject, RunError> {
+    let mut found = MANIFEST_NAMES
+        .iter()
+        .filter(|(name, _)| matches!(kind_of(tree, name), Some(Entry::File { .. })));
+    let Some((name, format)) = found.next() else {
+        if has_run {
+            let manifest = manifest::empty();
+            return Ok(Subject {
+                manifest,
+                origin: Origin::Bundle,
+                warnings: Vec::new(),
+            });
+        }
+        return Err(no_manifest(tree));
+    };
+    let warnings = found
+        .map(|(other, _)| {
+            let message = format!("{other} is ignored: {name} comes first");
+            WarningReport::new("manifest_ignored", message)
+        })
+        .collect();
+    let unreadable = |problem: String, _: Option<&str>| RunError::Argument {
+        code: "manifest_unreadable",
+        what: "manifest",
+        object: format!("{name} of the bundle"),
+        problem,
+        hint: None,
+    };
+    let file = open_beneath(bundle, name.as_bytes(), OFlags::RDONLY, Mode::empty())
+        .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
+    let text = read_bounded(std::fs::File::from(file), &unreadable)?;
+    let manifest = manifest::parse(&text, *format, name)?;
+    Ok(Subject {
+        manifest,
+        origin: Origin::Bundle,
+        warnings,
+    })
+}
+
+fn kind_of<'tree>(tree: &'tree Tree, name: &str) -> Option<&'tree Entry> {
+    tree.get(&RelPath::parse(name.as_bytes()).ok()?)
+}
+
+fn no_manifest(tree: &Tree) -> RunError {
+    let names: Vec<&str> = MANIFEST_NAMES.iter().map(|(name, _)| *name).collect();
+    let mut message = format!("the bundle has no manifest ({})", names.join(", "));
+    let nested = tree.iter().find_map(|(path, _)| {
+        let (folder, rest) = path
+            .as_bytes()
+            .split_at(path.as_bytes().iter().position(|b| *b == b'/')?);
+        let is_manifest = names.iter().any(|name| name.as_bytes() == &rest[1..]);
+        is_manifest.then(|| escape(folder))
+    });
+    let hint = match nested {
+        Some(folder) => {
+            message.push_str("; there is one inside its folder ");
+            message.push_str(&folder);
+            format!("pack the folder's contents: tar -czf bundle.tar.gz -C {folder} .")
+        }
+        None => "add a manifest.yaml with a `run`, or give --run or --manifest".to_owned(),
+    };
+    RunError::NoManifest { message, hint }
+}
+
+/// The run value: `--run` before the manifest's own.
+///
+/// # Errors
+/// [`RunError::RunValue`].
+pub fn run_value(options: &BundleOptions, manifest: &Manifest) -> Result<Option<Run>, RunError> {
+    match &options.run {
+        Some(value) => Ok(Some(Run::from_option(value)?)),
+        None => Ok(manifest.run.clone()),
+    }
+}
+
+/// The bundle as the run form looks at it.
+#[derive(Debug)]
+pub struct View<'bundle>(pub &'bundle Tree);
+
+impl BundleView for View<'_> {
+    fn kind(&self, path: &RelPath) -> Option<EntryKind> {
+        self.0.get(path).map(|entry| match entry {
+            Entry::File { executable, .. } => EntryKind::File {
+                executable: *executable,
+            },
+            Entry::Directory => EntryKind::Directory,
+            Entry::Symlink { .. } => EntryKind::Link,
+        })
+    }
+
+    fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_> {
+        Box::new(self.0.iter().map(|(path, _)| path))
+    }
+}

@@ -1,0 +1,105 @@
+//! Mounts that were asked for: what lies at their sources, and trees cloned for root.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use crate::kernel::credentials::HostIds;
+use crate::kernel::mount::{self, Attributes};
+use crate::kernel::owner_map::OwnerMap;
+use crate::plan::view::AskedMount;
+use crate::run::error::RunError;
+use crate::spec::path::escape;
+use crate::spec::request::ViewEntry;
+
+/// Looks at each source. For root (`body` given) each is cloned here, with its owner shown as the
+/// body: as the body's uid the child could not go through root's own directories.
+///
+/// # Errors
+/// [`RunError::Argument`] for a source that is not there, or that cannot be written with the
+/// body's uid; [`RunError::Host`].
+pub fn open(
+    entries: &[ViewEntry],
+    body: Option<HostIds>,
+) -> Result<(Vec<AskedMount>, Vec<OwnedFd>), RunError> {
+    let mut mounts = Vec::with_capacity(entries.len());
+    let mut trees = Vec::new();
+    for entry in entries {
+        let ViewEntry::Bind {
+            source, writable, ..
+        } = entry
+        else {
+            mounts.push(AskedMount {
+                entry: entry.clone(),
+                is_directory: true,
+                tree: None,
+            });
+            continue;
+        };
+        let found = std::fs::metadata(source).map_err(|error| RunError::Argument {
+            code: "mount_source_missing",
+            what: "mount source",
+            object: escape(source.as_os_str().as_bytes()),
+            problem: format!("cannot be opened: {error}"),
+            hint: Some("give a path that exists on the host".to_owned()),
+        })?;
+        let tree = match body {
+            None => None,
+            Some(body) => {
+                let owner = HostIds {
+                    uid: found.uid(),
+                    gid: found.gid(),
+                };
+                trees.push(clone_for(source, owner, body, *writable)?);
+                Some(trees.len() - 1)
+            }
+        };
+        mounts.push(AskedMount {
+            entry: entry.clone(),
+            is_directory: found.is_dir(),
+            tree,
+        });
+    }
+    Ok((mounts, trees))
+}
+
+fn clone_for(
+    source: &Path,
+    owner: HostIds,
+    body: HostIds,
+    writable: bool,
+) -> Result<OwnedFd, RunError> {
+    let shown = escape(source.as_os_str().as_bytes());
+    let path = CString::new(source.as_os_str().as_bytes())
+        .map_err(|_nul| RunError::host(format!("clone the mount of {shown}"))(Errno::INVAL))?;
+    let tree =
+        mount::clone_tree(&path).map_err(RunError::host(format!("clone the mount of {shown}")))?;
+    let map = OwnerMap::new(owner, body).map_err(RunError::host("make an id map"))?;
+    match mount::map_owners(tree.as_fd(), map.as_fd()) {
+        Ok(()) => (),
+        // Read-only the owners do not matter much; writing as somebody else would fail later.
+        Err(_) if !writable => (),
+        Err(errno) => {
+            return Err(RunError::Argument {
+                code: "mount_not_mappable",
+                what: "mount source",
+                object: shown,
+                problem: format!(
+                    "lies on a file system that cannot show the body as the owner ({errno})"
+                ),
+                hint: Some("mount it read-only, or run as an ordinary user".to_owned()),
+            });
+        }
+    }
+    let mut attributes = Attributes::NOSUID.and(Attributes::NODEV);
+    if !writable {
+        attributes = attributes.and(Attributes::RDONLY);
+    }
+    mount::restrict_tree(tree.as_fd(), attributes)
+        .map_err(RunError::host(format!("restrict the mount of {shown}")))?;
+    Ok(tree)
+}

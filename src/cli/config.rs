@@ -375,7 +375,15 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
             )
         }
         Yaml::Message { msg, .. } => (escape(msg.as_bytes()), None),
-        other => (first_line(&other.to_string()), None),
+        Yaml::InvalidScalar { ty, .. } if matches!(*ty, "u64" | "u32") => {
+            ("expected a whole number such as 4096".to_owned(), None)
+        }
+        Yaml::MultipleDocuments { .. } => ("a second document: expected one".to_owned(), None),
+        Yaml::Budget { .. } => (
+            format!("expected at most {NODES_MAX} values, aliases counted as often as used"),
+            None,
+        ),
+        other => (without_place(&other.to_string()), None),
     };
     ConfigError::Invalid {
         file: file.to_owned(),
@@ -386,9 +394,10 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
     }
 }
 
-/// The place is said once already.
-fn first_line(text: &str) -> String {
+/// The place is said once already, in front.
+fn without_place(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
+    let line = line.rsplit_once(" at line ").map_or(line, |(what, _)| what);
     escape(line.as_bytes())
 }
 
@@ -461,13 +470,13 @@ mod tests {
             ("maxima: { memory: 1x }\n", "f:1:", "`1x` is not a size"),
             ("maxima: { memory: 0 }\n", "f:1:", "0 would leave nothing"),
             ("maxima: { timeout: 5 }\n", "f:1:", "`5` is not a duration"),
-            ("maxima: { processes: -1 }\n", "f:1:", ""),
+            ("maxima: { processes: -1 }\n", "f:1:22: ", "a whole number"),
             (
                 "maxima: { processes: 0 }\n",
                 "f:1:",
                 "0 would leave nothing",
             ),
-            ("maxima: 5\n", "f:1:", ""),
+            ("maxima: 5\n", "f:1:9: ", "expected mapping"),
             ("grants: all\n", "f:1:", ""),
             ("interpreters: [opt]\n", "f:1:", "no absolute path"),
             ("cgroup_parent: /a/../b\n", "f:1:", "no absolute path"),
@@ -485,13 +494,14 @@ mod tests {
             ),
             ("grants: []\ngrants: []\n", "f:2:1: ", "stands twice"),
             ("grants: [\n", "f:", ""),
-            ("maxima: {}\n---\nmaxima: {}\n", "f:", ""),
+            ("maxima: {}\n---\nmaxima: {}\n", "f:", "a second document"),
             ("<<: { grants: [] }\n", "f:1:", ""),
         ] {
             let error = refused(text);
             assert!(error.starts_with(place), "{text:?}: {error}");
             assert!(error.contains(says), "{text:?}: {error}");
             assert!(!error.contains('\n'), "{text:?}: {error}");
+            assert!(!error.contains("at line"), "{text:?}: {error}");
         }
         let error = parse("f", b"# a\n# \xff\n").map(drop).expect_err("no text");
         assert_eq!(error.to_string(), "f:2:3: a byte that is not UTF-8");

@@ -98,6 +98,31 @@ fn a_wrong_variable_is_refused_like_a_wrong_flag() {
 }
 
 #[test]
+fn a_variable_stands_for_its_flag() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("report.json");
+    let mut command = runner(&["run", "-e", "=x", "--", "true"]);
+    command
+        .env("RUNNER_OPT_JSON", &file)
+        .env("RUNNER_OPT_COLOR", "always")
+        .env("RUNNER_OPT_STRICT", "1")
+        .env("RUNNER_OPT_VERBOSE", "no");
+    let output = command.output().expect("the program starts");
+    assert!(
+        stderr(&output).contains("(env_invalid)"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(output.stderr.contains(&0x1b));
+    let text = std::fs::read_to_string(&file).expect("a report");
+    assert_eq!(assert_valid_report(&text)["outcome"], "refused");
+    let wrong = command.env("RUNNER_OPT_STRICT", "maybe").output();
+    let wrong = wrong.expect("the program starts");
+    assert_eq!(wrong.status.code(), Some(125));
+    assert!(stderr(&wrong).contains("--strict"), "{}", stderr(&wrong));
+}
+
+#[test]
 fn help_and_version_are_documents_and_no_errors() {
     for (words, says) in [
         (&["--help"][..], "doctor"),

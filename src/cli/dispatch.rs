@@ -226,3 +226,113 @@ fn refused(error: ErrorReport) -> Report {
     report.error = Some(error);
     report
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::report::Exit;
+    use crate::spec::request::Subject;
+    use std::cell::RefCell;
+
+    fn around() -> Surroundings {
+        Surroundings {
+            variables: [("HOME".into(), "/nonexistent".into())].into(),
+            working_directory: Some("/here".into()),
+            uid: 1000,
+        }
+    }
+
+    /// Runs a line with an engine that gives this report; the code, and the requests it got.
+    fn with_report(words: &[&str], report: &Report) -> (u8, Vec<Request>) {
+        let seen = RefCell::new(Vec::new());
+        let engine = Engine {
+            execute: &|request, _policy| {
+                seen.borrow_mut().push(request.clone());
+                report.clone()
+            },
+            doctor: &|_caller, _policy, _printer, json| if json { 2 } else { 1 },
+            demo: &|_caller, _policy, _printer| 3,
+            gc: &|_caller, _policy, _printer| 4,
+        };
+        let words = [&["runner"], words].concat();
+        let code = dispatch(words.into_iter().map(OsString::from), &around(), &engine);
+        (code, seen.into_inner())
+    }
+
+    fn report(outcome: Outcome, code: Option<i32>) -> Report {
+        let mut report = Report::new("id".to_owned(), outcome);
+        report.exit = code.map(|code| Exit {
+            code: Some(code),
+            signal: None,
+            core_dump: false,
+            raw_status: code << 8,
+        });
+        report
+    }
+
+    #[test]
+    fn the_bodys_own_code_passes_through() {
+        for code in [0, 1, 42, 255] {
+            let (exit, requests) = with_report(
+                &["run", "-q", "--", "x"],
+                &report(Outcome::Exited, Some(code)),
+            );
+            assert_eq!(i32::from(exit), code);
+            let argv = vec![b"x".to_vec()];
+            assert_eq!(requests[0].subject, Subject::Command(argv));
+            assert!(!requests[0].streams.capture);
+        }
+    }
+
+    #[test]
+    fn the_signal_that_the_runner_got_is_the_one_of_the_exit_code() {
+        let mut cancelled = report(Outcome::Cancelled, Some(0));
+        cancelled.cancelled_by = Some(libc::SIGINT);
+        assert_eq!(with_report(&["exec", "-q", "b"], &cancelled).0, 130);
+    }
+
+    #[test]
+    fn a_report_in_a_file_leaves_the_bodys_output_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("r.json");
+        let flag = format!("--json={}", file.display());
+        let (code, requests) = with_report(&["run", &flag, "x"], &report(Outcome::Exited, Some(9)));
+        assert_eq!(code, 9);
+        assert!(!requests[0].streams.capture);
+        let text = std::fs::read_to_string(file).expect("a report");
+        assert!(text.contains("\"outcome\":\"exited\""), "{text}");
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_after_the_run_is_no_success() {
+        let done = report(Outcome::Exited, Some(0));
+        assert_eq!(with_report(&["run", "--json=/dev/full", "x"], &done).0, 125);
+    }
+
+    #[test]
+    fn nothing_is_run_where_the_report_or_the_request_is_refused() {
+        let done = report(Outcome::Exited, Some(0));
+        for words in [
+            &["run", "--json=/nonexistent/r", "x"][..],
+            &["run", "-e", "=x", "x"],
+            &["run", "--policy", "/nonexistent", "x"],
+            &["run", "--nonsense", "x"],
+        ] {
+            let (code, requests) = with_report(words, &done);
+            assert_eq!((code, requests.len()), (125, 0), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn each_verb_calls_its_own_room() {
+        let done = report(Outcome::Exited, Some(0));
+        for (words, code) in [
+            (&["doctor"][..], 1),
+            (&["doctor", "--json"], 2),
+            (&["demo"], 3),
+            (&["gc"], 4),
+        ] {
+            assert_eq!(with_report(words, &done).0, code, "{words:?}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The command line: the only room that touches standard output, the environment and exit codes.
 //!
 //! [`args`] is what the user typed, [`request`] what the program needs, [`config`] what the host
-//! says, [`dispatch`] one call per verb, [`print`] the only place that writes.
+//! says, [`dispatch`] one call per verb, [`mod@print`] the only place that writes.
 #![forbid(unsafe_code)]
 
 pub mod args;

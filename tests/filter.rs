@@ -1,15 +1,13 @@
 //! The system call filter: its data, its compiler, and what the running kernel makes of it.
 
 #![allow(
-    unsafe_code,
-    reason = "raw system calls with impossible arguments are what is tested"
-)]
-#![allow(
     clippy::expect_used,
     clippy::panic,
     reason = "a test that cannot read its data has nothing to say"
 )]
 
+#[path = "filter/kernel.rs"]
+mod kernel;
 #[path = "filter/render.rs"]
 mod render;
 #[path = "filter/vectors.rs"]

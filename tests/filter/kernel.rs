@@ -254,10 +254,7 @@ fn a_32_bit_call_ends_the_process() {
             std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|strict| strict != "1"),
             "{why}"
         );
-        let _told = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            format!("SKIPPED: {why}\n").as_bytes(),
-        );
+        crate::say(&format!("SKIPPED: {why}"));
         return;
     }
     assert_eq!(victim("yes").signal(), Some(libc::SIGSYS));

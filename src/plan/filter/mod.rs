@@ -5,6 +5,7 @@
 //! [`SyscallPolicy::ruling`] answers the same question in plain code, with the rule's name. For
 //! the default policy all of that is done ahead of time: the `default_*` files are generated and
 //! checked in, and nothing is parsed at start.
+#![forbid(unsafe_code)]
 
 mod compile;
 mod default_aarch64;

@@ -263,3 +263,150 @@ fn checked(text: RuleText) -> Result<Rule, PolicyError> {
         None => Ok(rule),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::filter::X32;
+
+    const FALLBACKS: &str = "\
+unknown: {id: unknown-number, action: ENOSYS, reason: newer, report: probe}
+x32: {id: x32, action: ENOSYS, reason: rare, report: probe}
+unlisted: {id: unlisted, action: EPERM, reason: not looked at, report: yes}
+rules:
+";
+    const NUMBERS: &str = "# a comment\n\n0 read\n1 write\n7 mount\n";
+
+    fn read(rules: &str) -> Result<SyscallPolicy, PolicyError> {
+        let text = format!("{FALLBACKS}{rules}");
+        SyscallPolicy::read(&text, Arch::X86_64, NUMBERS, &["3 renameat\n"])
+    }
+
+    fn refusal(rules: &str) -> String {
+        read(rules).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_small_policy_is_bound_to_its_numbers() {
+        let policy = read(
+            "
+  - {id: files, calls: [read, renameat], action: allow, reason: harmless}
+  - id: mounts
+    calls: [mount]
+    cases:
+      - when: [{argument: 3, mask: 0xf0, one_of: [0x10, 32]}]
+        then: allow
+    action: EINVAL
+    reason: fixed
+    report: yes
+",
+        )
+        .expect("sound");
+        let says = |number, argument| {
+            let ruling = policy.ruling(number, &[0, 0, 0, argument, 0, 0]);
+            (ruling.rule.id.as_ref(), ruling.decision)
+        };
+        assert_eq!(says(0, 0), ("files", Decision::Allow));
+        assert_eq!(says(1, 0), ("unlisted", Decision::NotPermitted));
+        assert_eq!(says(3, 0), ("unknown-number", Decision::NotImplemented));
+        assert_eq!(says(7, 0x1f), ("mounts", Decision::Allow));
+        assert_eq!(says(7, 0x3f), ("mounts", Decision::InvalidArgument));
+        assert_eq!(says(0x4000_0000, 0), ("x32", Decision::NotImplemented));
+        assert_eq!(policy.rules[usize::from(X32)].id, "x32");
+        assert_eq!(policy.name_of(7), Some("mount"));
+        assert_eq!(policy.number_of("renameat"), None);
+    }
+
+    #[test]
+    fn a_name_that_no_table_has_is_refused_by_name() {
+        let message = refusal("  - {id: files, calls: [raed], action: allow, reason: typing}");
+        assert!(
+            message.contains("`raed`") && message.contains("`files`"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_call_in_two_rules_is_refused_with_both() {
+        let message = refusal(
+            "  - {id: one, calls: [read], action: allow, reason: a}\n  \
+             - {id: two, calls: [read], action: allow, reason: b}",
+        );
+        assert!(message.contains("`one` and `two`"), "{message}");
+        let message = refusal("  - {id: one, calls: [read, read], action: allow, reason: a}");
+        assert!(message.contains("`read`"), "{message}");
+    }
+
+    #[test]
+    fn an_id_that_two_rules_have_is_refused() {
+        for id in ["unlisted", "x32", "foreign-architecture"] {
+            let message = refusal(&format!(
+                "  - {{id: {id}, calls: [read], action: allow, reason: a}}"
+            ));
+            assert!(message.contains(&format!("`{id}`")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_whether_it_is_reported_and_only_a_refusal_does() {
+        for rule in [
+            "{id: one, calls: [read], action: EPERM, reason: a}",
+            "{id: one, calls: [read], action: allow, reason: a, report: yes}",
+        ] {
+            let message = refusal(&format!("  - {rule}"));
+            assert!(message.contains("`one`: `report`"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_case_that_can_never_match_is_refused() {
+        for when in [
+            "[]",
+            "[{argument: 6, one_of: [1]}]",
+            "[{argument: 0, one_of: []}]",
+            "[{argument: 0, mask: 0xf0, one_of: [0x10, 0x11]}]",
+        ] {
+            let message = refusal(&format!(
+                "  - {{id: one, calls: [read], cases: [{{when: {when}, then: allow}}], \
+                 action: EPERM, reason: a, report: yes}}"
+            ));
+            assert!(message.contains("rule `one`, case 1"), "{when}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_key_or_an_errno_that_nobody_knows_is_refused_with_its_line() {
+        for rule in [
+            "{id: one, calls: [read], action: allow, reason: a, learn: yes}",
+            "{id: one, calls: [read], action: EMAGIC, reason: a, report: yes}",
+            "{id: one, calls: [read], action: allow}",
+            "{id: one, calls: [read], cases: [{when: [{argument: 0, one_of: [0x1_0000_0000]}], \
+             then: allow}], action: EPERM, reason: a, report: yes}",
+        ] {
+            let error = read(&format!("  - {rule}")).expect_err("must be refused");
+            assert!(matches!(error, PolicyError::Shape { .. }), "{error}");
+            assert!(error.to_string().contains("line 5"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_number_table_out_of_order_is_refused_with_its_line() {
+        for (line, numbers) in [
+            (1, "zero read"),
+            (1, "65536 read"),
+            (1, "0"),
+            (2, "1 read\n1 write"),
+            (3, "1 read\n#\n0 write"),
+            (2, "1 read\n2 write \u{1b}[2J"),
+        ] {
+            let text = format!("{FALLBACKS}  []");
+            let error = SyscallPolicy::read(&text, Arch::Aarch64, numbers, &[]);
+            let message = error.expect_err("must be refused").to_string();
+            assert!(
+                message.contains(&format!("line {line}:")),
+                "{numbers}: {message}"
+            );
+            assert!(!message.contains('\u{1b}'), "{message}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Hostile, damaged and honest archives against the reader of bundles: catalogue group A.
+//!
+//! Every archive is made here, byte by byte, by the machine's `tar`, or by Python's `tarfile`.
+//! After each one a canary tree beside the target must be as it was.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "support code of tests stops at the first surprise"
+)]
+
+#[path = "archives/arena.rs"]
+mod arena;
+#[path = "archives/builder.rs"]
+mod builder;
+#[path = "archives/directories.rs"]
+mod directories;
+#[path = "archives/headers.rs"]
+mod headers;
+#[path = "archives/limits.rs"]
+mod limits;
+#[path = "archives/links.rs"]
+mod links;
+#[path = "archives/modes.rs"]
+mod modes;
+#[path = "archives/names.rs"]
+mod names;
+#[path = "archives/properties.rs"]
+mod properties;
+#[path = "archives/real.rs"]
+mod real;
+#[path = "archives/streams.rs"]
+mod streams;
+#[path = "archives/targets.rs"]
+mod targets;

@@ -1,0 +1,232 @@
+//! A target directory with a canary tree beside it, and what must hold after every archive.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use runner::bundle::{UnpackError, UnpackLimits, Unpacked};
+
+/// One directory entry as far as a breach could show in it.
+type Seen = (u32, u32, u32, u64, i64, i64, Vec<u8>);
+
+pub(crate) struct Arena {
+    outside: tempfile::TempDir,
+    before: BTreeMap<PathBuf, Seen>,
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        let outside = tempfile::tempdir().expect("a directory");
+        let canary = outside.path().join("canary");
+        fs::create_dir_all(canary.join("directory")).expect("made");
+        fs::write(canary.join("secret"), b"secret").expect("written");
+        fs::write(canary.join("directory/file"), b"canary").expect("written");
+        symlink("secret", canary.join("link")).expect("linked");
+        let mode = |name: &str, mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(canary.join(name), mode).expect("mode set");
+        };
+        mode("secret", 0o600);
+        mode("directory", 0o700);
+        fs::create_dir(outside.path().join("target")).expect("made");
+        let target = fs::Permissions::from_mode(0o751);
+        fs::set_permissions(outside.path().join("target"), target).expect("mode set");
+        let before = snapshot(&canary);
+        Self { outside, before }
+    }
+
+    pub(crate) fn target(&self) -> PathBuf {
+        self.outside.path().join("target")
+    }
+
+    /// An absolute path into the canary tree.
+    pub(crate) fn canary(&self, name: &str) -> String {
+        let path = self.outside.path().join("canary").join(name);
+        path.to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Unpacks and checks what must hold whatever the archive was.
+    pub(crate) fn unpack(
+        &self,
+        archive: impl Read,
+        limits: &UnpackLimits,
+    ) -> Result<Unpacked, UnpackError> {
+        let target = fs::File::open(self.target()).expect("opened");
+        let result = runner::bundle::unpack(archive, target.as_fd(), limits);
+        self.check(&result);
+        result
+    }
+
+    /// The canary is as it was, and nothing in the target reaches out of it.
+    pub(crate) fn check(&self, result: &Result<Unpacked, UnpackError>) {
+        let canary = self.outside.path().join("canary");
+        assert_eq!(snapshot(&canary), self.before, "the canary was touched");
+        let beside: Vec<_> = names(self.outside.path());
+        assert_eq!(
+            beside,
+            ["canary", "target"],
+            "something lies beside the target"
+        );
+        let mode = fs::metadata(self.target()).expect("target").mode();
+        assert_eq!(mode & 0o7777, 0o751, "the target itself was changed");
+        for path in walk(&self.target()) {
+            let status = fs::symlink_metadata(&path).expect("status");
+            let file_type = status.file_type();
+            assert!(
+                !file_type.is_fifo()
+                    && !file_type.is_socket()
+                    && !file_type.is_char_device()
+                    && !file_type.is_block_device(),
+                "{}: a special file",
+                path.display()
+            );
+            if file_type.is_symlink() {
+                assert!(result.is_ok(), "{}: a link after a refusal", path.display());
+                if let Ok(real) = fs::canonicalize(&path) {
+                    let target = fs::canonicalize(self.target()).expect("target");
+                    assert!(real.starts_with(target), "{}: escapes", path.display());
+                }
+                continue;
+            }
+            assert_eq!(status.mode() & 0o7000, 0, "{}: set-id", path.display());
+            if file_type.is_file() {
+                assert_eq!(status.nlink(), 1, "{}: a hard link", path.display());
+            }
+        }
+        if let Err(error) = result {
+            assert!(!error.to_string().is_empty());
+            assert!(!error.to_string().contains(char::is_control), "{error:?}");
+            assert!(error.to_string().len() < 6_000, "{error}");
+        }
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.target().join(name)).expect("a file")
+    }
+
+    pub(crate) fn mode(&self, name: &str) -> u32 {
+        let status = fs::symlink_metadata(self.target().join(name)).expect("status");
+        status.mode() & 0o7777
+    }
+
+    /// Names of everything in the target, sorted.
+    pub(crate) fn found(&self) -> Vec<String> {
+        let target = self.target();
+        walk(&target)
+            .iter()
+            .map(|path| path.strip_prefix(&target).expect("beneath"))
+            .map(|path| path.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// Bytes of all files in the target.
+    pub(crate) fn bytes(&self) -> u64 {
+        walk(&self.target())
+            .iter()
+            .map(|path| fs::symlink_metadata(path).expect("status"))
+            .filter(fs::Metadata::is_file)
+            .map(|status| status.len())
+            .sum()
+    }
+}
+
+/// Unpacks with the default limits, expects a refusal, and returns it.
+#[track_caller]
+pub(crate) fn refused(archive: &[u8], code: &str) -> UnpackError {
+    refused_in(&Arena::new(), archive, code)
+}
+
+#[track_caller]
+pub(crate) fn refused_in(arena: &Arena, archive: &[u8], code: &str) -> UnpackError {
+    match arena.unpack(archive, &UnpackLimits::default()) {
+        Err(error) => {
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.is_refusal(), "{error}");
+            error
+        }
+        Ok(unpacked) => panic!("not refused: {:?}", unpacked.tree),
+    }
+}
+
+/// Unpacks with the default limits and expects success.
+#[track_caller]
+pub(crate) fn kept(archive: &[u8]) -> (Arena, Unpacked) {
+    let arena = Arena::new();
+    match arena.unpack(archive, &UnpackLimits::default()) {
+        Ok(unpacked) => (arena, unpacked),
+        Err(error) => panic!(
+            "{}: {error} {:?}",
+            error.code(),
+            std::error::Error::source(&error)
+        ),
+    }
+}
+
+/// Everything beneath `directory`, sorted; links are not followed.
+pub(crate) fn walk(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory).expect("readable") {
+            let entry = entry.expect("an entry");
+            if entry.file_type().expect("a type").is_dir() {
+                pending.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .expect("readable")
+        .map(|entry| entry.expect("an entry").file_name())
+        .map(|name| OsStr::to_string_lossy(&name).into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn snapshot(directory: &Path) -> BTreeMap<PathBuf, Seen> {
+    let mut all = walk(directory);
+    all.push(directory.to_owned());
+    all.into_iter()
+        .map(|path| {
+            let status = fs::symlink_metadata(&path).expect("status");
+            let contents = match status.file_type() {
+                kind if kind.is_file() => fs::read(&path).expect("read"),
+                kind if kind.is_symlink() => {
+                    let target = fs::read_link(&path).expect("a link");
+                    target.into_os_string().into_encoded_bytes()
+                }
+                _ => Vec::new(),
+            };
+            let seen = (
+                status.mode(),
+                status.uid(),
+                status.gid(),
+                status.nlink(),
+                status.mtime(),
+                status.mtime_nsec(),
+                contents,
+            );
+            (path, seen)
+        })
+        .collect()
+}
+
+/// Says loudly that something could not be tested here; in strict mode that is a failure.
+#[expect(clippy::print_stderr, reason = "a test that did not run must say so")]
+pub(crate) fn skipped(why: &str) {
+    assert!(
+        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|value| value != "1"),
+        "SKIPPED in strict mode: {why}"
+    );
+    eprintln!("SKIPPED: {why}");
+}

@@ -170,3 +170,32 @@ fn kind_name(kind: FileType) -> &'static str {
         FileType::Unknown => "of an unknown kind",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn a_file_that_is_overwritten_in_place_while_it_is_copied_is_noticed() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        std::fs::write(&path, b"before").expect("written");
+        let directory = std::fs::File::open(home.path()).expect("opened");
+        let opened = open_regular(directory.as_fd(), b"file", HardLinks::Refused).expect("regular");
+        std::fs::write(&path, b"after.").expect("written");
+        // The clock of the file system is coarse: both writes may fall into one tick.
+        let later = SystemTime::now() + Duration::from_secs(5);
+        let file = std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .expect("opened");
+        file.set_modified(later).expect("set");
+        let sink = tempfile::tempfile().expect("a file");
+        let copied = opened.copy_to(sink.as_fd(), &mut Buffer::new());
+        assert!(matches!(
+            copied,
+            Err(Failed::Source(Unfit::Changed("was written to")))
+        ));
+    }
+}

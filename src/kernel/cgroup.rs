@@ -13,6 +13,11 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::kernel::file::CallError;
 use crate::spec::path::escape;
 
+/// clone3(2), Linux 5.7: the child starts in the group whose directory `clone_args.cgroup` is.
+///
+/// libc declares it as a C int, in which nothing is left of its only bit.
+pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// `f_type` of a version 2 hierarchy, statfs(2).
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 /// `f_type` of a version 1 hierarchy, statfs(2).

@@ -25,11 +25,9 @@ impl RunCgroup {
             let Some(total) = nanoseconds("cpuacct.usage")? else {
                 return Ok(None);
             };
-            return Ok(Some(CpuTime {
-                total_us: total / 1_000,
-                user_us: nanoseconds("cpuacct.usage_user")?.map(|time| time / 1_000),
-                system_us: nanoseconds("cpuacct.usage_sys")?.map(|time| time / 1_000),
-            }));
+            let user = nanoseconds("cpuacct.usage_user")?;
+            let system = nanoseconds("cpuacct.usage_sys")?;
+            return Ok(Some(split(total / 1_000, user.zip(system))));
         }
         let Some(group) = self.unified() else {
             return Ok(None);
@@ -124,5 +122,42 @@ impl RunCgroup {
                 .map_err(CgroupError::Count),
             None => Ok(None),
         }
+    }
+}
+
+/// Version 1 measures the total, and samples its two parts at each tick, so that they may add up
+/// to more: they give the proportion. Without a sample all of it is user time, as in wait4(2).
+fn split(total_us: u64, sampled: Option<(u64, u64)>) -> CpuTime {
+    let Some((user, system)) = sampled else {
+        return CpuTime {
+            total_us,
+            user_us: None,
+            system_us: None,
+        };
+    };
+    let both = (u128::from(user) + u128::from(system)).max(1);
+    let system_us = u128::from(total_us) * u128::from(system) / both;
+    let system_us = u64::try_from(system_us).unwrap_or(total_us).min(total_us);
+    CpuTime {
+        total_us,
+        user_us: Some(total_us - system_us),
+        system_us: Some(system_us),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_cpu_time_add_up_to_the_whole_whatever_was_sampled() {
+        let of = |total, user, system| {
+            let time = split(total, Some((user, system)));
+            (time.user_us, time.system_us)
+        };
+        assert_eq!(of(1_000, 0, 0), (Some(1_000), Some(0)));
+        assert_eq!(of(1_000, 9_000, 3_000), (Some(750), Some(250)));
+        assert_eq!(of(u64::MAX, 0, u64::MAX), (Some(0), Some(u64::MAX)));
+        assert_eq!(split(5, None).user_us, None);
     }
 }

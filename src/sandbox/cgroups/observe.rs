@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::kernel::cgroup::{Group, may_write};
 use crate::kernel::file::CallError;
 
-use super::choose::{GroupFacts, HostCgroups, groups_to_probe};
+use super::choose::{GroupFacts, HostCgroups, ScopeOwner, groups_to_probe};
 use super::{CgroupError, Controller};
 
 /// Looks at this host as far as [`super::choose`] and [`super::should_reexec`] want it.
@@ -33,8 +33,7 @@ pub fn observe(
         mounts,
         groups,
         is_root: uid.is_root(),
-        system_manager: exists("/run/systemd/private"),
-        user_manager: exists(&format!("/run/user/{}/systemd/private", uid.as_raw())),
+        managers: managers(uid.as_raw()),
         in_delegated_scope,
     })
 }
@@ -72,7 +71,6 @@ fn look_at(path: &str) -> GroupFacts {
             let own = rustix::process::getpid().as_raw_nonzero().get();
             facts.enabled = enabled;
             facts.top_of_tree = kind.is_none();
-            facts.holds_this_process = processes.contains(&own);
             facts.other_processes = processes.iter().filter(|pid| **pid != own).count();
         }
         (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
@@ -100,8 +98,16 @@ fn is_marked(group: &Group, name: &str) -> bool {
     }
 }
 
-fn exists(path: &str) -> bool {
-    std::path::Path::new(path).exists()
+/// A manager answers on a socket of its own, the user's in his runtime directory.
+fn managers(uid: u32) -> Vec<ScopeOwner> {
+    [
+        (ScopeOwner::System, "/run/systemd/private".to_owned()),
+        (ScopeOwner::User, format!("/run/user/{uid}/systemd/private")),
+    ]
+    .into_iter()
+    .filter(|(_, socket)| std::path::Path::new(socket).exists())
+    .map(|(owner, _)| owner)
+    .collect()
 }
 
 fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {

@@ -10,6 +10,7 @@ use crate::kernel::file::CallError;
 use crate::spec::path::escape;
 
 use super::coverage::{self, AxisCoverage};
+use super::limits;
 use super::{
     Backend, CgroupError, CgroupLimits, Controller, Unified, V1Parent, group_name, group_path,
 };
@@ -152,14 +153,7 @@ impl RunCgroup {
                 continue;
             }
             let group = self.make(&parent.path)?;
-            for controller in &parent.controllers {
-                match controller {
-                    Controller::Memory => self.limit_memory_v1(&group, limits.memory_bytes)?,
-                    Controller::Pids => set(&group, "pids.max", limits.processes)?,
-                    Controller::Cpu => limit_cpu_v1(&group, &parent.path, limits.cpu_millis)?,
-                    Controller::Cpuacct => (),
-                }
-            }
+            self.limit_v1(&group, &parent, limits)?;
             self.v1.push((parent.controllers, group));
         }
         let groups = self.v1.iter().map(|(_, group)| group);
@@ -296,37 +290,38 @@ impl RunCgroup {
     }
 
     fn limit_v2(&mut self, limits: &CgroupLimits) -> Result<(), CgroupError> {
-        if let Some((group, _)) = self.with(Controller::Memory) {
-            set(group, "memory.max", limits.memory_bytes)?;
-            if limits.memory_bytes.is_some() {
-                // All or nothing: a body that lost one process to the limit has no sane state.
-                set(group, "memory.oom.group", Some(1))?;
-                let swap = set_if_present(group, "memory.swap.max", 0)?;
-                self.note_swap(swap);
-            }
+        if let Some((group, _)) = self.with(Controller::Memory)
+            && let Some(bytes) = limits.memory_bytes
+        {
+            let swap_limited = limits::memory_v2(group, bytes)?;
+            self.note_swap(swap_limited);
         }
         if let Some((group, _)) = self.with(Controller::Pids) {
-            set(group, "pids.max", limits.processes)?;
+            limits::processes(group, limits.processes)?;
         }
-        if let Some((group, _)) = self.with(Controller::Cpu)
-            && let Some(millis) = limits.cpu_millis
-        {
-            let (quota_us, period_us) = quota(millis);
-            write(group, "cpu.max", format!("{quota_us} {period_us}"))?;
+        if let Some((group, _)) = self.with(Controller::Cpu) {
+            limits::cpu_v2(group, limits.cpu_millis)?;
         }
         Ok(())
     }
 
-    fn limit_memory_v1(&mut self, group: &Group, limit: Option<u64>) -> Result<(), CgroupError> {
-        let Some(bytes) = limit else {
-            return Ok(());
-        };
-        set(group, "memory.limit_in_bytes", Some(bytes))?;
-        // Only after the limit: memory and swap together may not be less than memory (EINVAL).
-        let swap = set_if_present(group, "memory.memsw.limit_in_bytes", bytes)?;
-        self.note_swap(swap);
-        // Version 1 does not count socket buffers as memory until they have a limit of their own.
-        set_if_present(group, "memory.kmem.tcp.limit_in_bytes", bytes)?;
+    fn limit_v1(
+        &mut self,
+        group: &Group,
+        parent: &V1Parent,
+        limits: &CgroupLimits,
+    ) -> Result<(), CgroupError> {
+        for controller in &parent.controllers {
+            match (controller, limits.memory_bytes) {
+                (Controller::Memory, Some(bytes)) => {
+                    let swap_limited = limits::memory_v1(group, bytes)?;
+                    self.note_swap(swap_limited);
+                }
+                (Controller::Pids, _) => limits::processes(group, limits.processes)?,
+                (Controller::Cpu, _) => limits::cpu_v1(group, &parent.path, limits.cpu_millis)?,
+                (Controller::Memory, None) | (Controller::Cpuacct, _) => (),
+            }
+        }
         Ok(())
     }
 
@@ -464,86 +459,9 @@ fn remove_when_empty(path: &str, deadline: Instant) -> Result<(), CallError> {
     }
 }
 
-fn write(group: &Group, file: &'static str, value: String) -> Result<(), CgroupError> {
-    group
-        .write(file, &value)
-        .map_err(|source| CgroupError::Limit {
-            group: group.path().to_owned(),
-            file,
-            value,
-            source,
-        })
-}
-
-fn set(group: &Group, file: &'static str, value: Option<u64>) -> Result<(), CgroupError> {
-    match value {
-        Some(value) => write(group, file, value.to_string()),
-        None => Ok(()),
-    }
-}
-
-/// `false`: this kernel has no such file.
-fn set_if_present(group: &Group, file: &'static str, value: u64) -> Result<bool, CgroupError> {
-    match set(group, file, Some(value)) {
-        Ok(()) => Ok(true),
-        Err(CgroupError::Limit { source, .. }) if source.errno == Errno::NOENT => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Quota and period in microseconds. The kernel takes no quota below 1 ms and no period above 1 s.
-fn quota(cpu_millis: u64) -> (u64, u64) {
-    match cpu_millis {
-        0..10 => (cpu_millis.max(1) * 1_000, 1_000_000),
-        _ => (cpu_millis.saturating_mul(100), 100_000),
-    }
-}
-
-fn limit_cpu_v1(group: &Group, parent: &str, limit: Option<u64>) -> Result<(), CgroupError> {
-    let Some(millis) = limit else {
-        return Ok(());
-    };
-    let (quota_us, period_us) = quota(millis);
-    set(group, "cpu.cfs_period_us", Some(period_us))?;
-    match set(group, "cpu.cfs_quota_us", Some(quota_us)) {
-        // Version 1 refuses a share above that of a group further up, which then holds anyway.
-        Err(CgroupError::Limit { source, .. })
-            if source.errno == Errno::INVAL && tighter_above(parent, millis) =>
-        {
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-fn tighter_above(parent: &str, cpu_millis: u64) -> bool {
-    let mut here = Some(parent);
-    while let Some(Ok(group)) = here.map(Group::open) {
-        let quota_us = group.read_number("cpu.cfs_quota_us");
-        let period_us = group.read_number("cpu.cfs_period_us");
-        if let (Ok(Some(quota_us)), Ok(Some(period_us))) = (quota_us, period_us)
-            && u128::from(quota_us) * 1_000 < u128::from(cpu_millis) * u128::from(period_us)
-        {
-            return true;
-        }
-        here = here
-            .and_then(|path| path.rsplit_once('/'))
-            .map(|(above, _)| above);
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_small_share_is_stretched_over_a_longer_period() {
-        assert_eq!(quota(1500), (150_000, 100_000));
-        assert_eq!(quota(10), (1_000, 100_000));
-        assert_eq!(quota(5), (5_000, 1_000_000));
-        assert_eq!(quota(0), (1_000, 1_000_000));
-    }
 
     #[test]
     fn a_recorded_path_that_is_not_this_run_s_group_is_left_alone() {

@@ -144,7 +144,7 @@ pub enum RegistryError {
         run_id: String,
         /// Why not.
         #[source]
-        source: cgroups::CgroupError,
+        source: Box<cgroups::CgroupError>,
     },
     /// A temporary file of a dead run is still there.
     #[error("the temporary {name} in {directory} of the dead run {run_id} cannot be removed")]
@@ -396,7 +396,7 @@ fn remove(
         Entry::Cgroup(path) => {
             cgroups::remove_leftover(run_id, path).map_err(|source| RegistryError::Cgroup {
                 run_id: run_id.to_owned(),
-                source,
+                source: Box::new(source),
             })
         }
         Entry::Temporary { directory, name } => clean(&Leftover {

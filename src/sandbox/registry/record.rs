@@ -240,7 +240,7 @@ mod tests {
             temporary(b"out\xff\n.tmp"),
             temporary(b"line\nbreak"),
         ];
-        let lines: Vec<Line> = entries.iter().map(|entry| Line::from(entry)).collect();
+        let lines: Vec<Line> = entries.iter().map(Line::from).collect();
         let (read, failure) = remaining("a", &written(&lines));
         assert_eq!(read, entries);
         assert!(failure.is_none());

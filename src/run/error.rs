@@ -125,7 +125,7 @@ pub enum RunError {
     Cgroup(#[from] CgroupError),
     /// The records of runs.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    Registry(Box<RegistryError>),
     /// A call of the supervisor's own.
     #[error("cannot {act}: {errno}")]
     Host {
@@ -160,6 +160,12 @@ fn mismatches(list: &[Mismatch]) -> String {
         })
         .collect();
     texts.join("; ")
+}
+
+impl From<RegistryError> for RunError {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(Box::new(error))
+    }
 }
 
 impl RunError {

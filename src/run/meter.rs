@@ -6,7 +6,7 @@ use crate::supervise::without_cgroup::Sampler;
 
 /// Counters of the run's groups, and of its processes where a group does not count.
 #[derive(Debug)]
-pub struct RunMeter<'run> {
+pub(super) struct RunMeter<'run> {
     /// The groups.
     pub group: &'run RunCgroup,
     /// Adds up the processes; only where no group counts.

@@ -92,7 +92,6 @@ struct Given {
 
 /// What the stages between prepare and launch have settled.
 struct Ready {
-    chosen: Chosen,
     limits: Limits,
     settled: Settled,
     filled_bytes: u64,
@@ -149,7 +148,7 @@ impl Run<'_> {
         );
         self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
         self.sync(held, &launched, workspace, &ready.settled, report);
-        self.keep(held, &launched, report)?;
+        self.keep(&launched, report)?;
         clock.lap(report, "sync");
         Ok(())
     }
@@ -243,7 +242,7 @@ impl Run<'_> {
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<(Ready, Launched), RunError> {
-        let chosen = self.choose(held, bundle.as_ref(), manifest)?;
+        let chosen = self.choose(bundle.as_ref(), manifest)?;
         drop(bundle);
         report.warnings.extend(chosen.warnings.iter().cloned());
         report.run_form = chosen.form;
@@ -281,7 +280,6 @@ impl Run<'_> {
         clock.lap(report, "launch");
         Ok((
             Ready {
-                chosen,
                 limits,
                 settled,
                 filled_bytes,
@@ -292,7 +290,6 @@ impl Run<'_> {
 
     fn choose(
         &self,
-        _held: &Held,
         bundle: Option<&(Unpacked, OwnedFd)>,
         manifest: Option<subject::Subject>,
     ) -> Result<Chosen, RunError> {
@@ -573,7 +570,7 @@ impl Run<'_> {
     }
 
     /// `--keep`: the writable space stays, as a copy in a directory of the caller's.
-    fn keep(&self, held: &Held, launched: &Launched, report: &mut Report) -> Result<(), RunError> {
+    fn keep(&self, launched: &Launched, report: &mut Report) -> Result<(), RunError> {
         if !self.request.bundle.keep {
             return Ok(());
         }

@@ -30,7 +30,7 @@ const PENDING_SIGNALS: u64 = 16_384;
 ///
 /// # Errors
 /// [`RunError::View`], [`RunError::Argument`] for a mount that cannot be made.
-pub fn launch_plan(
+pub(super) fn launch_plan(
     request: &Request,
     held: &Held,
     chosen: &Chosen,
@@ -161,7 +161,7 @@ fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<
 ///
 /// # Errors
 /// [`RunError::Host`] with the errno of fstatfs(2).
-pub fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> {
+pub(super) fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> {
     let found = rustix::fs::fstatvfs(prepared.space())
         .map_err(RunError::host("look at the writable space"))?;
     let blocks = found.f_blocks.saturating_sub(found.f_bfree);
@@ -175,7 +175,7 @@ pub fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> {
 ///
 /// # Errors
 /// [`RunError::Argument`] under `--strict` where Landlock is missing or old.
-pub fn enforcement(
+pub(super) fn enforcement(
     host: &HostSupport,
     time_namespace: bool,
     strict: bool,

@@ -15,17 +15,17 @@ use crate::supervise::watch::Observed;
 
 /// Takes the time of each phase.
 #[derive(Debug)]
-pub struct Stopwatch(Instant);
+pub(super) struct Stopwatch(Instant);
 
 impl Stopwatch {
     /// Starts the first phase.
     #[must_use]
-    pub fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self(Instant::now())
     }
 
     /// Ends the present phase under the name `phase` and starts the next.
-    pub fn lap(&mut self, report: &mut Report, phase: &'static str) {
+    pub(super) fn lap(&mut self, report: &mut Report, phase: &'static str) {
         let now = Instant::now();
         let duration_us = u64::try_from(now.duration_since(self.0).as_micros()).unwrap_or(u64::MAX);
         report.timings_us.push(Timing { phase, duration_us });
@@ -35,13 +35,13 @@ impl Stopwatch {
 
 /// Bytes as the report shows them.
 #[must_use]
-pub fn shown(words: &[Vec<u8>]) -> Vec<String> {
+pub(super) fn shown(words: &[Vec<u8>]) -> Vec<String> {
     words.iter().map(|word| escape(word)).collect()
 }
 
 /// How the body's first process ended, from its wait status.
 #[must_use]
-pub fn exit_of(raw_status: i32) -> Exit {
+pub(super) fn exit_of(raw_status: i32) -> Exit {
     let signal = raw_status & 0x7f;
     Exit {
         code: (signal == 0).then_some((raw_status >> 8) & 0xff),
@@ -52,7 +52,7 @@ pub fn exit_of(raw_status: i32) -> Exit {
 }
 
 /// Everything that is known once the body has ended: usage, exit, outcome.
-pub fn conclude(
+pub(super) fn conclude(
     report: &mut Report,
     observed: &Observed,
     held: &Held,
@@ -151,7 +151,7 @@ fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launche
 
 /// One stream of the body for the report; the captured bytes as well.
 #[must_use]
-pub fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
+pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
     let (bytes, dropped_bytes, captured) = pump.finish();
     let mut report = StreamReport {
         bytes,

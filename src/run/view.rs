@@ -22,7 +22,7 @@ use crate::spec::request::ViewEntry;
 /// # Errors
 /// [`RunError::Argument`] for a source that is not there, or that cannot be written with the
 /// body's uid; [`RunError::Host`].
-pub fn open(
+pub(super) fn open(
     entries: &[ViewEntry],
     body: Option<HostIds>,
 ) -> Result<(Vec<AskedMount>, Vec<OwnedFd>), RunError> {

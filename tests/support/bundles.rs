@@ -1,0 +1,40 @@
+//! Bundles for tests: made with plain `tar` from a folder, as a person would.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Ground, random};
+
+impl Ground {
+    /// A tar.gz of `files`: path, contents. A path that ends in `.sh`, or contents that begin with
+    /// `#!`, are executable.
+    pub fn bundle(&self, files: &[(&str, &str)]) -> PathBuf {
+        let folder = self.path(&format!("bundle-{}", random()));
+        std::fs::create_dir(&folder).expect("made");
+        for (name, contents) in files {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(&path, contents).expect("written");
+            let executable = name.ends_with(".sh") || contents.starts_with("#!");
+            let mode = if executable { 0o755 } else { 0o644 };
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
+        }
+        pack(&folder)
+    }
+}
+
+/// Packs a folder's contents with the system's `tar`, beside it.
+pub fn pack(folder: &Path) -> PathBuf {
+    let archive = folder.with_extension("tar.gz");
+    let status = Command::new("tar")
+        .arg("-czf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(folder)
+        .arg(".")
+        .status()
+        .expect("tar runs");
+    assert!(status.success(), "tar -czf");
+    archive
+}

@@ -1,0 +1,346 @@
+//! What every end-to-end test stands on: a ground of its own, the program, and the ten invariants
+//! that are checked after each case.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_debug_implementations,
+    reason = "test code: each program uses a part of it, a failure is a panic, a skip is printed"
+)]
+
+pub mod bodies;
+pub mod bundles;
+pub mod invariants;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use invariants::Before;
+
+/// A run that takes longer than this hangs. Not an assertion about speed.
+const HANG_AFTER: Duration = Duration::from_secs(120);
+/// A variable that marks every process of a case: nobody else's environment has its value.
+const MARKER: &str = "RUNNER_TEST_MARKER";
+/// A value in the runner's own environment that must turn up nowhere.
+const CANARY_VARIABLE: &str = "RUNNER_TEST_CANARY_SECRET";
+
+/// The program: `RUNNER_BIN` at run time, else the one that cargo built beside this test.
+pub fn runner() -> OsString {
+    std::env::var_os("RUNNER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into())
+}
+
+/// Whether this test runs as uid 0.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether the tests were given a cgroup of their own.
+pub fn has_cgroup() -> bool {
+    std::env::var_os("RUNNER_OPT_CGROUP_PARENT").is_some()
+}
+
+/// Whether the tier of this test run includes `tier` (`long` or `soak`).
+pub fn tier_includes(tier: &str) -> bool {
+    let asked = std::env::var("RUNNER_TESTS_TIER").unwrap_or_default();
+    asked == tier || (asked == "soak" && tier == "long")
+}
+
+/// Says loudly that a case cannot run here; with `RUNNER_TESTS_STRICT=1` it fails.
+pub fn skip(why: &str) {
+    println!("SKIPPED: {why}");
+    assert!(
+        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|strict| strict != "1"),
+        "a skip is an error under RUNNER_TESTS_STRICT=1: {why}"
+    );
+}
+
+/// Says that a case belongs to a higher tier; that is no skip.
+pub fn belongs_to_tier(tier: &str) -> bool {
+    if !tier_includes(tier) {
+        println!("belongs to tier {tier}: scripts/test --{tier}");
+    }
+    tier_includes(tier)
+}
+
+/// A ground of a case's own: a temporary directory with a canary tree and a workspace in it.
+pub struct Ground {
+    directory: tempfile::TempDir,
+    marker: String,
+    canary: String,
+}
+
+/// What a run of the program left behind for the test to look at.
+#[derive(Debug)]
+pub struct Done {
+    /// Exit code, 128 + n where a signal ended the runner itself.
+    pub code: i32,
+    /// The report, valid against the schema.
+    pub report: Value,
+    /// The runner's standard output.
+    pub stdout: Vec<u8>,
+    /// The runner's standard error.
+    pub stderr: String,
+}
+
+impl Ground {
+    /// A new ground. Canary tree at `canary/`, workspace at `work/`.
+    pub fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = tempfile::Builder::new()
+            .prefix("ground-")
+            .tempdir()
+            .expect("a directory");
+        let unique = format!("{}-{number}-{}", std::process::id(), random());
+        let ground = Self {
+            directory,
+            marker: format!("marker-{unique}"),
+            canary: format!("canary-{unique}"),
+        };
+        invariants::make_canary_tree(&ground.path("canary"));
+        std::fs::create_dir(ground.workspace()).expect("made");
+        ground
+    }
+
+    /// A path on the ground.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The workspace.
+    pub fn workspace(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    /// Writes a file on the ground, making the directories above it.
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(&path, contents).expect("written");
+        path
+    }
+
+    /// `runner WORDS…`, not started. The report goes to a file of the ground; standard output is
+    /// passed through.
+    pub fn command(&self, words: &[&str]) -> Case<'_> {
+        let mut command = Command::new(runner());
+        // The report is asked for by flag, after the verb and before everything else.
+        let (verb, rest) = words.split_first().expect("a verb");
+        let report = self.path(&format!("report-{}.json", random()));
+        command
+            .arg(verb)
+            .arg(format!("--json={}", report.display()))
+            .args(rest);
+        command.env(CANARY_VARIABLE, &self.canary);
+        command.env("RUNNER_OPT_ENV", format!("{MARKER}={}", self.marker));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Case {
+            ground: self,
+            command,
+            report,
+            stdin: None,
+            before: None,
+            unchecked: Vec::new(),
+        }
+    }
+
+    /// `runner run FLAGS… -- BODY…`, to its end, invariants checked.
+    pub fn run(&self, flags: &[&str], body: &[&str]) -> Done {
+        let words: Vec<&str> = ["run"]
+            .iter()
+            .chain(flags)
+            .chain(&["--"])
+            .chain(body)
+            .copied()
+            .collect();
+        self.command(&words).done()
+    }
+
+    /// `runner exec FLAGS… BUNDLE`, to its end, invariants checked.
+    pub fn exec(&self, flags: &[&str], bundle: &Path) -> Done {
+        let bundle = bundle.to_str().expect("a plain path");
+        let words: Vec<&str> = ["exec"]
+            .iter()
+            .chain(flags)
+            .chain(&[bundle])
+            .copied()
+            .collect();
+        self.command(&words).done()
+    }
+
+    /// The value that marks every process of this ground's cases.
+    pub fn marker(&self) -> &str {
+        &self.marker
+    }
+
+    /// The secret that must turn up nowhere.
+    pub fn canary(&self) -> &str {
+        &self.canary
+    }
+}
+
+/// One run of the program, before and while it runs.
+pub struct Case<'ground> {
+    ground: &'ground Ground,
+    /// To be changed before it is started.
+    pub command: Command,
+    report: PathBuf,
+    stdin: Option<Vec<u8>>,
+    before: Option<Before>,
+    unchecked: Vec<&'static str>,
+}
+
+/// A started case.
+pub struct Running<'ground> {
+    case: Case<'ground>,
+    /// The runner.
+    pub child: Child,
+}
+
+impl<'ground> Case<'ground> {
+    /// What the runner reads on standard input.
+    pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Self {
+        self.command.stdin(Stdio::piped());
+        self.stdin = Some(text.into());
+        self
+    }
+
+    /// A variable of the runner's own environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Leaves one invariant (`I1` … `I10`) out, for a case that is about breaking it on purpose,
+    /// such as a SIGKILL to the supervisor, after which its record stays for the next start.
+    pub fn without(mut self, invariant: &'static str) -> Self {
+        self.unchecked.push(invariant);
+        self
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Running<'ground> {
+        self.before = Some(Before::look(&self.ground.path("canary")));
+        let mut child = self.command.spawn().expect("the runner starts");
+        if let Some(text) = self.stdin.take() {
+            let mut pipe = child.stdin.take().expect("a pipe");
+            // A runner that refuses early reads nothing.
+            let written = pipe.write_all(&text);
+            assert!(written.is_ok() || child.try_wait().is_ok());
+        }
+        Running { case: self, child }
+    }
+
+    /// Starts it, waits for its end and checks everything.
+    pub fn done(self) -> Done {
+        self.start().done()
+    }
+}
+
+impl Running<'_> {
+    /// The runner's pid.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a pid")
+    }
+
+    /// Sends the runner a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("sent");
+    }
+
+    /// Waits until `ready` says so about the ground, or the hang guard.
+    pub fn until(&mut self, what: &str, ready: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !ready() {
+            assert!(started.elapsed() < HANG_AFTER, "never came: {what}");
+            assert!(
+                self.child.try_wait().expect("waited").is_none(),
+                "the runner ended before: {what}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for its end, reads the report, validates it, and checks the invariants.
+    pub fn done(mut self) -> Done {
+        let peak = invariants::watch_memory(&mut self.child, HANG_AFTER);
+        let output = self.child.wait_with_output().expect("waited");
+        let code = output
+            .status
+            .code()
+            .unwrap_or_else(|| 128 + output.status.signal().expect("an exit code or a signal"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = std::fs::read_to_string(&self.case.report).unwrap_or_default();
+        let done = Done {
+            code,
+            report: serde_json::from_str(&text).unwrap_or(Value::Null),
+            stdout: output.stdout,
+            stderr,
+        };
+        let before = self.case.before.take().expect("looked before the start");
+        invariants::check(&self.case, &done, &before, peak);
+        done
+    }
+}
+
+impl Done {
+    /// The outcome as the report has it.
+    pub fn outcome(&self) -> &str {
+        self.report["outcome"].as_str().unwrap_or("no report")
+    }
+
+    /// The code of the report's error.
+    pub fn error(&self) -> &str {
+        self.report["error"]["code"].as_str().unwrap_or("none")
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Asserts that the body ended by itself with `code`; else shows what happened.
+    #[track_caller]
+    pub fn assert_exited(&self, code: i32) -> &Self {
+        assert_eq!((self.outcome(), self.code), ("exited", code), "{self:#?}");
+        self
+    }
+
+    /// Asserts that the request was refused, or the runner failed, with this error code.
+    #[track_caller]
+    pub fn assert_error(&self, outcome: &str, error: &str) -> &Self {
+        assert_eq!(
+            (self.outcome(), self.error()),
+            (outcome, error),
+            "{self:#?}"
+        );
+        self
+    }
+
+    /// Asserts the outcome and the exit code.
+    #[track_caller]
+    pub fn assert_outcome(&self, outcome: &str, code: i32) -> &Self {
+        assert_eq!((self.outcome(), self.code), (outcome, code), "{self:#?}");
+        self
+    }
+}
+
+/// Eight hexadecimal digits that no other test has.
+pub fn random() -> String {
+    let mut bytes = [0_u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random");
+    format!("{:016x}", u64::from_le_bytes(bytes))
+}

@@ -332,10 +332,22 @@ impl Registry {
             removed: Vec::new(),
             failures: failure.into_iter().collect(),
         };
-        for entry in entries.into_iter().rev() {
-            match remove(run_id, &entry, clean) {
-                Ok(()) => collected.removed.push(entry),
-                Err(failure) => collected.failures.push(failure),
+        let groups: Vec<&str> = entries.iter().filter_map(Entry::cgroup).collect();
+        let answers = cgroups::remove_leftovers(run_id, &groups);
+        for (path, answer) in groups.iter().zip(answers) {
+            match answer {
+                Ok(()) => collected.removed.push(Entry::Cgroup((*path).to_owned())),
+                Err(source) => collected.failures.push(RegistryError::Cgroup {
+                    run_id: run_id.to_owned(),
+                    source: Box::new(source),
+                }),
+            }
+        }
+        for entry in entries.iter().rev() {
+            match remove_temporary(run_id, entry, clean) {
+                Some(Ok(())) => collected.removed.push(entry.clone()),
+                Some(Err(failure)) => collected.failures.push(failure),
+                None => (),
             }
         }
         if collected.failures.is_empty() {
@@ -387,29 +399,25 @@ fn io(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-fn remove(
+/// `None`: the entry is no temporary.
+fn remove_temporary(
     run_id: &str,
     entry: &Entry,
     clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
-) -> Result<(), RegistryError> {
-    match entry {
-        Entry::Cgroup(path) => {
-            cgroups::remove_leftover(run_id, path).map_err(|source| RegistryError::Cgroup {
-                run_id: run_id.to_owned(),
-                source: Box::new(source),
-            })
-        }
-        Entry::Temporary { directory, name } => clean(&Leftover {
-            run_id: run_id.to_owned(),
-            entry: entry.clone(),
-        })
-        .map_err(|source| RegistryError::Temporary {
-            run_id: run_id.to_owned(),
-            directory: escape(directory.as_os_str().as_encoded_bytes()),
-            name: escape(name.as_encoded_bytes()),
-            source,
-        }),
-    }
+) -> Option<Result<(), RegistryError>> {
+    let Entry::Temporary { directory, name } = entry else {
+        return None;
+    };
+    let leftover = Leftover {
+        run_id: run_id.to_owned(),
+        entry: entry.clone(),
+    };
+    Some(clean(&leftover).map_err(|source| RegistryError::Temporary {
+        run_id: run_id.to_owned(),
+        directory: escape(directory.as_os_str().as_encoded_bytes()),
+        name: escape(name.as_encoded_bytes()),
+        source,
+    }))
 }
 
 /// One path component that is no dot file and no glob.

@@ -26,6 +26,15 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    pub(super) fn cgroup(&self) -> Option<&str> {
+        match self {
+            Self::Cgroup(path) => Some(path),
+            Self::Temporary { .. } => None,
+        }
+    }
+}
+
 /// The record of a live run. Dropped without [`RunRecord::finish`] it stays behind, and a later
 /// start removes what it names.
 #[derive(Debug)]

@@ -27,10 +27,47 @@ fn temporary(directory: &Path, name: &str) -> Entry {
     }
 }
 
-fn records(directory: &Path) -> usize {
-    std::fs::read_dir(directory.join("runs"))
-        .expect("listed")
+/// How many runs are recorded; spare files are not.
+pub(crate) fn records(directory: &Path) -> usize {
+    let runs = std::fs::read_dir(directory.join("runs")).expect("listed");
+    let names = runs.map(|entry| entry.expect("listed").file_name());
+    names
+        .filter(|name| !name.to_string_lossy().starts_with('.'))
         .count()
+}
+
+#[test]
+fn the_files_of_finished_runs_are_used_again_and_say_nothing_of_them() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("runner");
+    let registry = Registry::open(&directory).expect("opened");
+    for round in 0..3 {
+        let mut live: Vec<_> = (0..6)
+            .map(|number| {
+                registry
+                    .begin(&format!("run-{round}-{number}"))
+                    .expect("begun")
+            })
+            .collect();
+        for record in &mut live {
+            record
+                .record(&temporary(place.path(), "old"))
+                .expect("recorded");
+        }
+        assert_eq!(records(&directory), 6);
+        for record in live {
+            record.finish().expect("finished");
+        }
+        let files = std::fs::read_dir(directory.join("runs")).expect("listed");
+        assert_eq!((files.count(), records(&directory)), (4, 0));
+    }
+    // One that dies in a used file leaves what it recorded itself and nothing else.
+    let mut record = registry.begin("dies").expect("begun");
+    let entry = temporary(place.path(), "new");
+    record.record(&entry).expect("recorded");
+    assert!(collect(&registry).is_empty(), "it lives");
+    drop(record);
+    assert_eq!(collect(&registry)[0].removed, [entry]);
 }
 
 #[test]

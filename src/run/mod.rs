@@ -13,6 +13,7 @@ mod meter;
 mod planning;
 pub mod program;
 mod reporting;
+pub mod scope;
 pub mod subject;
 mod view;
 

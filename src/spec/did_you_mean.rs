@@ -3,29 +3,44 @@
 /// Longer words are compared with nothing: the comparison is quadratic.
 const WORD_CHARACTERS_MAX: usize = 64;
 
+/// Shorter words are not taken for the start of another one.
+const START_LETTERS_MIN: usize = 3;
+
 /// The word of `known` that `word` most likely stands for.
 ///
 /// Words that differ only in their spelling style (`timeoutMs` and `timeout_ms`) are nearest of
-/// all; otherwise at most a third of the letters may be added, dropped, replaced or swapped.
+/// all; otherwise one is the start of the other, or at most a third of the letters are added,
+/// dropped, replaced or swapped.
 pub fn nearest<'known>(
     word: &str,
     known: impl IntoIterator<Item = &'known str>,
 ) -> Option<&'known str> {
-    if WORD_CHARACTERS_MAX < word.chars().count() {
-        return None;
-    }
-    let plain = unstyled(word);
     known
         .into_iter()
         .filter(|candidate| *candidate != word)
-        .filter_map(|candidate| {
-            let other = unstyled(candidate);
-            let longer = plain.len().max(other.len());
-            let distance = distance(&plain, &other);
-            (distance <= longer / 3).then_some((distance, candidate))
-        })
-        .min_by_key(|(distance, _)| *distance)
+        .filter_map(|candidate| Some((difference(word, candidate)?, candidate)))
+        .min_by_key(|(difference, _)| *difference)
         .map(|(_, candidate)| candidate)
+}
+
+/// How far apart two words are; `None` where one can hardly stand for the other.
+#[must_use]
+pub fn difference(word: &str, other: &str) -> Option<usize> {
+    let too_long = |word: &str| WORD_CHARACTERS_MAX < word.chars().count();
+    if too_long(word) || too_long(other) {
+        return None;
+    }
+    let (plain, other) = (unstyled(word), unstyled(other));
+    let (shorter, longer) = if plain.len() < other.len() {
+        (&plain, &other)
+    } else {
+        (&other, &plain)
+    };
+    let distance = distance(&plain, &other);
+    if distance <= longer.len() / 3 {
+        return Some(distance);
+    }
+    (START_LETTERS_MIN <= shorter.len() && longer.starts_with(shorter)).then_some(distance)
 }
 
 /// The letters and digits of `word` in lower case.
@@ -71,7 +86,9 @@ mod tests {
             ("memory-mb", Some("memory_mb")),
             ("rnu", Some("run")),
             ("cpu", Some("cpu_ms")),
+            ("memory", Some("memory_mb")),
             ("colour", None),
+            ("ru", Some("run")),
             ("", None),
         ] {
             assert_eq!(nearest(word, known), meant, "{word}");

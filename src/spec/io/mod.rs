@@ -1,8 +1,11 @@
 //! The IO blocks (AIP-16): `inputs`, `outputs`, `inputsFiles`, `outputsFiles`.
 
+pub mod contract;
+mod cost;
 pub mod fs_root;
 
-pub use fs_root::{FS_ROOT, declare_fs_root, inject_fs_root};
+pub use contract::{Contract, ContractError, Mismatch, ReadDocumentError, read_document};
+pub use fs_root::{FS_ROOT, FsRootError, declare_fs_root, inject_fs_root};
 
 use std::collections::HashMap;
 

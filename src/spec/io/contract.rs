@@ -1,0 +1,309 @@
+//! Judges structured input and output by a JSON Schema (2020-12), both of them hostile.
+//!
+//! A schema is analysed before anything compiles it, because compiling and judging expand it:
+//! what `$ref` doubles forty times, what recurses deeper than the stack, and what is not here
+//! (any reference that does not start with `#`) is refused. Patterns run on an engine whose time
+//! is linear in the text. `format` is a note, not an assertion, as the draft has it.
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+use crate::spec::io::SCHEMA_BYTES_MAX;
+use crate::spec::io::cost::{self, Cost};
+use crate::spec::path::escape;
+
+/// Largest document, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+/// Deepest nesting of a document.
+pub const DOCUMENT_DEPTH_MAX: usize = 100;
+/// Most values in a document.
+pub const DOCUMENT_VALUES_MAX: usize = 1_000_000;
+/// Most pairs of a value of the schema and a value of the document.
+pub const JUDGEMENTS_MAX: u64 = 50_000_000;
+
+/// Bytes of the program of one pattern, and of its cache.
+const PATTERN_BYTES_MAX: usize = 512 << 10;
+/// Mismatches that are told at most.
+const MISMATCHES_MAX: usize = 8;
+/// Characters of one message.
+const MESSAGE_CHARACTERS_MAX: usize = 240;
+/// A recursive schema needs stack for each of its levels at each level of the document.
+const RECURSION_MAX: usize = 2_048;
+/// Details of a mismatch are worked out without a memory of what was judged before.
+const RETOLD_MAX: u64 = 1_000_000;
+
+/// A schema that documents can be judged by.
+#[derive(Debug)]
+pub struct Contract {
+    validator: Validator,
+    cost: Cost,
+}
+
+/// Why a schema is no contract.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContractError {
+    /// More bytes than [`SCHEMA_BYTES_MAX`].
+    #[error("the schema has {bytes} bytes, expected at most {bytes_max}")]
+    TooLarge {
+        /// Its size as JSON.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Another draft.
+    #[error("the schema is written for `{found}`, expected JSON Schema 2020-12")]
+    Draft {
+        /// The value of `$schema`, escaped.
+        found: String,
+    },
+    /// A reference to something that is not in the schema.
+    #[error("at {pointer}: the reference `{reference}` does not lead to a part of this schema")]
+    Reference {
+        /// Where it stands.
+        pointer: String,
+        /// The reference, escaped.
+        reference: String,
+    },
+    /// `$id` below the top.
+    #[error("at {pointer}: `$id` below the top of a schema is not supported")]
+    NestedId {
+        /// Where it stands.
+        pointer: String,
+    },
+    /// Nested too deeply, references followed.
+    #[error("the schema is nested deeper than {depth_max}, references followed")]
+    TooDeep {
+        /// The limit.
+        depth_max: usize,
+    },
+    /// References multiply it.
+    #[error("the schema has more than {values_max} values when its references are followed")]
+    TooMuch {
+        /// The limit.
+        values_max: u64,
+    },
+    /// Too many patterns.
+    #[error("the schema has {patterns} patterns, expected at most {patterns_max}")]
+    TooManyPatterns {
+        /// How many.
+        patterns: usize,
+        /// The limit.
+        patterns_max: usize,
+    },
+    /// Not a schema.
+    #[error("at {pointer}: {reason}")]
+    Invalid {
+        /// Where.
+        pointer: String,
+        /// What the validator says.
+        reason: String,
+    },
+}
+
+impl ContractError {
+    /// Stable name of the problem.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        "schema_invalid"
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } | Self::TooDeep { .. } | Self::TooMuch { .. } => {
+                "make the schema smaller"
+            }
+            Self::Draft { .. } => "remove `$schema`, or write it for 2020-12",
+            Self::Reference { .. } => {
+                "put the schema that is referred to below `$defs`; nothing is fetched"
+            }
+            Self::NestedId { .. } => "remove `$id`",
+            Self::TooManyPatterns { .. } => "use fewer patterns",
+            Self::Invalid { .. } => {
+                "patterns have no look-around and no back-references; see json-schema.org"
+            }
+        }
+    }
+}
+
+/// One thing in a document that the contract does not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// JSON Pointer into the document.
+    pub pointer: String,
+    /// What was expected, escaped and shortened.
+    pub message: String,
+}
+
+/// Why a text is not a document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadDocumentError {
+    /// More bytes than [`DOCUMENT_BYTES_MAX`].
+    #[error("the document has {bytes} bytes, expected at most {bytes_max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Deeper than [`DOCUMENT_DEPTH_MAX`].
+    #[error("the document is nested deeper than {depth_max}")]
+    TooDeep {
+        /// The limit.
+        depth_max: usize,
+    },
+    /// More values than [`DOCUMENT_VALUES_MAX`].
+    #[error("the document has more than {values_max} values")]
+    TooMuch {
+        /// The limit.
+        values_max: usize,
+    },
+    /// Not JSON.
+    #[error("not JSON: {reason}")]
+    Syntax {
+        /// What the parser says, with line and column.
+        reason: String,
+    },
+}
+
+impl Contract {
+    /// Makes a contract of a schema.
+    ///
+    /// # Errors
+    /// [`ContractError`].
+    pub fn compile(schema: &Value) -> Result<Self, ContractError> {
+        let bytes = schema.to_string().len();
+        if SCHEMA_BYTES_MAX < bytes {
+            return Err(ContractError::TooLarge {
+                bytes,
+                bytes_max: SCHEMA_BYTES_MAX,
+            });
+        }
+        let draft = schema.get("$schema").and_then(Value::as_str);
+        let known = "https://json-schema.org/draft/2020-12/schema";
+        if let Some(found) = draft.filter(|draft| draft.trim_end_matches('#') != known) {
+            return Err(ContractError::Draft {
+                found: shorten(found),
+            });
+        }
+        let cost = cost::of(schema)?;
+        let patterns = PatternOptions::regex()
+            .size_limit(PATTERN_BYTES_MAX)
+            .dfa_size_limit(PATTERN_BYTES_MAX);
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_pattern_options(patterns)
+            .offline()
+            .build(schema)
+            .map_err(|error| ContractError::Invalid {
+                pointer: shorten(error.instance_path().as_str()),
+                reason: shorten(&error.to_string()),
+            })?;
+        Ok(Self { validator, cost })
+    }
+
+    /// Judges a document that [`read_document`] read, or a smaller one.
+    ///
+    /// # Errors
+    /// The first few mismatches. One that is too much work to judge is a mismatch as well.
+    pub fn validate(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
+        let size = cost::size_of(document);
+        let judgements = self
+            .cost
+            .expanded_values
+            .saturating_mul(size.values.saturating_add(size.text_bytes / 16));
+        let deep =
+            self.cost.recursive && RECURSION_MAX < self.cost.height.saturating_mul(size.depth);
+        if JUDGEMENTS_MAX < judgements || deep || DOCUMENT_DEPTH_MAX < size.depth {
+            return Err(vec![whole(
+                "the document is too large or too deep to be judged by this schema",
+            )]);
+        }
+        if self.validator.is_valid(document) {
+            return Ok(());
+        }
+        if !self.cost.can_be_retold(size.depth, RETOLD_MAX) {
+            return Err(vec![whole(
+                "does not match; the schema refers to itself too often to say where",
+            )]);
+        }
+        let mismatches: Vec<Mismatch> = self
+            .validator
+            .iter_errors(document)
+            .take(MISMATCHES_MAX)
+            .map(|error| Mismatch {
+                pointer: shorten(error.instance_path().as_str()),
+                message: shorten(&error.to_string()),
+            })
+            .collect();
+        if mismatches.is_empty() {
+            return Err(vec![whole("does not match")]);
+        }
+        Err(mismatches)
+    }
+}
+
+fn whole(message: &str) -> Mismatch {
+    Mismatch {
+        pointer: String::new(),
+        message: message.to_owned(),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    let short: String = text.chars().take(MESSAGE_CHARACTERS_MAX).collect();
+    let more = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", escape(short.as_bytes()))
+}
+
+/// Reads a structured input or output: JSON, within limits that hold before memory is used.
+///
+/// # Errors
+/// [`ReadDocumentError`].
+pub fn read_document(text: &[u8]) -> Result<Value, ReadDocumentError> {
+    if DOCUMENT_BYTES_MAX < text.len() {
+        return Err(ReadDocumentError::TooLarge {
+            bytes: text.len(),
+            bytes_max: DOCUMENT_BYTES_MAX,
+        });
+    }
+    measure(text)?;
+    serde_json::from_slice(text).map_err(|error| ReadDocumentError::Syntax {
+        reason: error.to_string(),
+    })
+}
+
+/// Counts lists, maps and separators without making anything of them.
+fn measure(text: &[u8]) -> Result<(), ReadDocumentError> {
+    let (mut depth, mut values): (usize, usize) = (0, 1);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in text {
+        if in_text {
+            in_text = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_text = true,
+            b'[' | b'{' => {
+                depth += 1;
+                values += 1;
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            _ => (),
+        }
+        if DOCUMENT_DEPTH_MAX < depth {
+            return Err(ReadDocumentError::TooDeep {
+                depth_max: DOCUMENT_DEPTH_MAX,
+            });
+        }
+        if DOCUMENT_VALUES_MAX < values {
+            return Err(ReadDocumentError::TooMuch {
+                values_max: DOCUMENT_VALUES_MAX,
+            });
+        }
+    }
+    Ok(())
+}

@@ -19,7 +19,7 @@ pub const DOCUMENT_DEPTH_MAX: usize = 100;
 /// Most values in a document.
 pub const DOCUMENT_VALUES_MAX: usize = 1_000_000;
 /// Most pairs of a value of the schema and a value of the document.
-pub const JUDGEMENTS_MAX: u64 = 200_000_000;
+pub const JUDGEMENTS_MAX: u64 = 50_000_000;
 
 /// Bytes of the program of one pattern, and of its cache.
 const PATTERN_BYTES_MAX: usize = 512 << 10;

@@ -11,6 +11,9 @@ use crate::spec::io::contract::ContractError;
 const HEIGHT_MAX: usize = 64;
 /// Most values of a schema when its references are followed, each as often as it is referred to.
 const EXPANDED_VALUES_MAX: u64 = 100_000;
+/// How often a validator looks again at the parts of a schema with `unevaluated…`: once to judge
+/// them and again to know what they evaluated. Nested, this multiplies.
+const UNEVALUATED_FACTOR: u64 = 4;
 /// Most patterns of a schema.
 const PATTERNS_MAX: usize = 256;
 
@@ -189,6 +192,11 @@ impl<'schema> Analysis<'schema> {
                 }
             }
             _ => (),
+        }
+        for key in ["unevaluatedProperties", "unevaluatedItems"] {
+            if value.get(key).is_some() {
+                total.0 = total.0.saturating_mul(UNEVALUATED_FACTOR);
+            }
         }
         self.open.pop();
         self.known.insert(address, total);

@@ -1793,6 +1793,10 @@ fn a_hostile_schema_is_refused_or_bounded() {
             "more than 100000 values",
         ),
         (unevaluated, "more than 100000 values"),
+        (
+            json!({"items": {"$ref": "#"}, "unevaluatedItems": false}),
+            "refers to itself",
+        ),
         (nested, "nested deeper"),
         (
             json!({"description": "x".repeat(2 << 20)}),

@@ -82,6 +82,12 @@ pub enum ContractError {
         /// The limit.
         values_max: u64,
     },
+    /// `unevaluatedProperties` or `unevaluatedItems` in a schema that refers to itself.
+    #[error("at {pointer}: this keyword is not supported in a schema that refers to itself")]
+    RecursiveUnevaluated {
+        /// Where it stands.
+        pointer: String,
+    },
     /// Too many patterns.
     #[error("the schema has {patterns} patterns, expected at most {patterns_max}")]
     TooManyPatterns {
@@ -119,6 +125,7 @@ impl ContractError {
                 "put the schema that is referred to below `$defs`; nothing is fetched"
             }
             Self::NestedId { .. } => "remove `$id`",
+            Self::RecursiveUnevaluated { .. } => "use `additionalProperties` or `items` instead",
             Self::TooManyPatterns { .. } => "use fewer patterns",
             Self::Invalid { .. } => {
                 "patterns have no look-around and no back-references; see json-schema.org"

@@ -88,6 +88,7 @@ pub(super) fn of(schema: &Value) -> Result<Cost, ContractError> {
         open: Vec::new(),
         back_references: 0,
         patterns: 0,
+        unevaluated: None,
     };
     analysis.collect_anchors(schema);
     let (expanded_values, height) = analysis.part(schema, "")?;
@@ -101,6 +102,10 @@ pub(super) fn of(schema: &Value) -> Result<Cost, ContractError> {
             patterns: analysis.patterns,
             patterns_max: PATTERNS_MAX,
         });
+    }
+    // What was evaluated is not remembered between visits, so each level would double the work.
+    if let (1.., Some(pointer)) = (analysis.back_references, analysis.unevaluated) {
+        return Err(ContractError::RecursiveUnevaluated { pointer });
     }
     Ok(Cost {
         expanded_values,
@@ -125,6 +130,8 @@ struct Analysis<'schema> {
     open: Vec<*const Value>,
     back_references: u64,
     patterns: usize,
+    /// Where the first `unevaluated…` stands.
+    unevaluated: Option<String>,
 }
 
 impl<'schema> Analysis<'schema> {
@@ -196,6 +203,8 @@ impl<'schema> Analysis<'schema> {
         for key in ["unevaluatedProperties", "unevaluatedItems"] {
             if value.get(key).is_some() {
                 total.0 = total.0.saturating_mul(UNEVALUATED_FACTOR);
+                self.unevaluated
+                    .get_or_insert_with(|| format!("{pointer}/{key}"));
             }
         }
         self.open.pop();

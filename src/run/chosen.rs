@@ -17,6 +17,8 @@ use crate::spec::path::escape;
 use crate::spec::report::{RunForm, WarningReport};
 use crate::spec::request::{EnvironmentEntry, Grants, Request, ViewEntry};
 use crate::spec::run_form::Run;
+use crate::spec::runner_block::Engine;
+use crate::spec::sandbox_block::Provider;
 
 /// What was chosen.
 #[derive(Debug)]
@@ -68,6 +70,33 @@ fn no_egress(asked: &str) -> RunError {
     }
 }
 
+/// What a manifest may ask for and this version does not do: never run as something weaker.
+fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
+    if manifest.runner.engine == Engine::Sandbox {
+        return Err(RunError::Unsupported {
+            code: "engine_unsupported",
+            what: "runner.engine: sandbox (a root file system of its own)".to_owned(),
+            hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
+        });
+    }
+    let provider = manifest.sandbox.as_ref().map(|block| block.provider);
+    if provider == Some(Provider::NodePermission) {
+        return Err(RunError::Unsupported {
+            code: "provider_unavailable",
+            what: "sandbox.provider: node-permission".to_owned(),
+            hint: "use `provider: local`, whose sandbox does not depend on Node",
+        });
+    }
+    if let Some(source) = manifest.workspace_sources.first() {
+        return Err(RunError::Unsupported {
+            code: "workspace_sources_unsupported",
+            what: format!("workspace source {}", escape(source.id.as_bytes())),
+            hint: "put the files into the bundle, or into the workspace",
+        });
+    }
+    Ok(())
+}
+
 /// Chooses what a bundle runs.
 ///
 /// # Errors
@@ -106,6 +135,7 @@ pub fn of_bundle(
     }
     let grants = crate::spec::host_policy::union(request.grants, policy.grants);
     check_grants(request, &manifest, origin, grants)?;
+    refuse_unbuilt(&manifest)?;
     if let Some(first) = manifest.egress.first() {
         return Err(no_egress(&format!(
             "{} asks for {}",

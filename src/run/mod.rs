@@ -145,6 +145,10 @@ impl Run<'_> {
             ready.filled_bytes,
             &launched,
         );
+        if observed.unkillable {
+            // Something may still write: nothing of it is read.
+            return Ok(());
+        }
         self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
         self.sync(held, &launched, workspace, &ready.settled, report);
         self.keep(&launched, report)?;

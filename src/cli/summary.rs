@@ -36,6 +36,9 @@ fn lines(report: &Report) -> Vec<(Tone, String)> {
             lines.push((Tone::Warning, format!("hint: {hint}")));
         }
     }
+    if let Some(kept) = &report.kept {
+        lines.push((Tone::Warning, format!("kept the scratch root: {kept}")));
+    }
     lines.extend(ending(report));
     for (name, stream) in [
         ("standard output", &report.stdout),

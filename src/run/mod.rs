@@ -6,6 +6,8 @@
 
 pub mod chosen;
 pub mod contract;
+pub mod demonstration;
+pub mod doctor;
 pub mod error;
 pub mod hold;
 pub mod host;

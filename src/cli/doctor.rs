@@ -49,8 +49,14 @@ pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: boo
 
 fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
     let mut text = String::new();
+    let mut told = None;
     for item in &diagnosis.items {
         text.push_str(&row(item, printer));
+        if let Some(mend) = item.mend.as_ref().filter(|mend| told != Some(*mend)) {
+            // On a line of its own and whole, so that it can be copied.
+            text.push_str(&format!("    mend: {mend}\n"));
+            told = Some(mend);
+        }
     }
     let verdict = match diagnosis.verdict {
         Verdict::Full => "full: bodies run, and everything is enforced",
@@ -77,10 +83,5 @@ fn row(item: &Item, printer: &Printer) -> String {
     let mut text = format!("{}  {state}  ", columns(&item.id, ID_COLUMNS));
     text.push_str(&wrap(&item.effect, indent));
     text.push('\n');
-    if let Some(mend) = &item.mend {
-        // On a line of its own and whole, so that it can be copied.
-        text.push_str(&" ".repeat(indent));
-        text.push_str(&format!("mend: {mend}\n"));
-    }
     text
 }

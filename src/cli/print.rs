@@ -63,8 +63,14 @@ pub fn wrap(text: &str, indent: usize) -> String {
 pub struct Printer {
     quiet: bool,
     verbose: bool,
-    colour: bool,
-    coloured_documents: bool,
+    colour: Colour,
+}
+
+/// Which stream shows colours.
+#[derive(Debug, Clone, Copy)]
+struct Colour {
+    stdout: bool,
+    stderr: bool,
 }
 
 impl Printer {
@@ -78,8 +84,10 @@ impl Printer {
         Self {
             quiet: voice.quiet,
             verbose: voice.verbose,
-            colour: colour(rustix::stdio::stderr()),
-            coloured_documents: colour(rustix::stdio::stdout()),
+            colour: Colour {
+                stdout: colour(rustix::stdio::stdout()),
+                stderr: colour(rustix::stdio::stderr()),
+            },
         }
     }
 
@@ -91,7 +99,7 @@ impl Printer {
             Tone::Detail => !self.verbose,
         };
         if !silent {
-            let rendered = render(tone, text, self.colour);
+            let rendered = render(tone, text, self.colour.stderr);
             // There is nowhere left to say that standard error cannot be written.
             write_or_forget(rustix::stdio::stderr(), rendered.as_bytes());
         }
@@ -100,7 +108,7 @@ impl Printer {
     /// Part of a document in the colour of `tone`, where standard output shows colours.
     #[must_use]
     pub fn coloured(&self, tone: Tone, text: &str) -> String {
-        let (on, off) = escapes(tone, self.coloured_documents);
+        let (on, off) = escapes(tone, self.colour.stdout);
         format!("{on}{text}{off}")
     }
 
@@ -212,6 +220,20 @@ mod tests {
         assert_eq!(
             render(Tone::Error, "a", true),
             "\x1b[1;31mrunner:\x1b[0m a\n"
+        );
+    }
+
+    #[test]
+    fn a_table_stays_within_its_columns() {
+        assert_eq!(columns("abc", 5), "abc  ");
+        assert_eq!(columns("abcdefg", 5), "abcde");
+        let text = wrap(&"word ".repeat(40), 20);
+        let longest = text.lines().map(str::len).max();
+        assert_eq!(longest, Some(79));
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with(&" ".repeat(20)))
         );
     }
 

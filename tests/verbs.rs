@@ -220,7 +220,7 @@ fn what_a_killed_supervisor_left_is_removed_and_named_and_what_lives_is_not() {
     }
     assert!(!text.contains(&id_of_alive), "{text}");
     assert!(
-        !living(ground.marker()).is_empty(),
+        !living(other.marker()).is_empty(),
         "the living run was ended"
     );
 

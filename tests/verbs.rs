@@ -1,5 +1,11 @@
 //! `runner doctor`, `runner demo`, `runner gc`: the verbs that are not runs.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
 mod support;
 
 use std::path::Path;

@@ -210,7 +210,8 @@ impl StreamDigest {
         }
     }
 
-    /// The next entry. One that is out of order ends the attempt.
+    /// The next entry. One that is out of order ends the attempt; so does one that takes an
+    /// earlier one's place, since its name does not come after that.
     pub(crate) fn entry(&mut self, path: &RelPath, entry: &Entry) {
         let Some(hasher) = &mut self.hasher else {
             return;
@@ -245,11 +246,6 @@ impl StreamDigest {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(padding(self.bytes));
         }
-    }
-
-    /// Gives up: an entry came that the order cannot express.
-    pub(crate) fn abandon(&mut self) {
-        self.hasher = None;
     }
 
     /// The digest, where all entries came in order.

@@ -7,6 +7,7 @@ use crate::bundle::gzip::{GzipReader, looks_like};
 use crate::bundle::links::check_target;
 use crate::bundle::pax::PaxRecords;
 use crate::bundle::tar_header::{BLOCK_BYTES, Format, Header, OCTAL_SIZE_MAX};
+use crate::bundle::tree_writer::is_left_out;
 use crate::spec::digest::Digest;
 use crate::spec::path::{PATH_BYTES_MAX, PathError, RelPath};
 
@@ -423,7 +424,10 @@ fn what_and_where(
             target: hard_link_target(&link)?,
         },
         ("a symlink", Some(path)) => {
-            check_target(path, &link).map_err(EntryRefusal::Link)?;
+            // What is left out is never created: where it would have pointed does not matter.
+            if !is_left_out(path) {
+                check_target(path, &link).map_err(EntryRefusal::Link)?;
+            }
             MemberKind::Symlink { target: link }
         }
         _ => MemberKind::Directory,

@@ -1,5 +1,7 @@
 //! Why a bundle is refused or could not be unpacked: one variant per cause, each with its place.
 
+use rustix::io::Errno;
+
 use crate::bundle::gzip::GzipError;
 use crate::bundle::links::LinkError;
 use crate::bundle::pax::PaxError;
@@ -366,6 +368,7 @@ impl UnpackError {
             Self::TooLongHeaders { .. } => "header_bytes_limit",
             Self::SourceChanged { .. } => "source_changed",
             Self::Source { .. } => "source_unreadable",
+            Self::Target { source, .. } if source.errno == Errno::NOSPC => "unpack_no_space",
             Self::Target { .. } => "unpack_failed",
             Self::Canonical(_) => "canonical_unwritten",
         }
@@ -398,6 +401,9 @@ impl UnpackError {
             }
             Self::NotAFile { found, .. } if *found == "a symlink" => {
                 "give the path that it points to: `readlink -f` prints it"
+            }
+            Self::Target { source, .. } if source.errno == Errno::NOSPC => {
+                "the writable space is smaller than the bundle: raise its limit"
             }
             Self::SourceChanged { .. } => "run it again once nothing writes to the directory",
             Self::Link { .. } => LINK_HINT,

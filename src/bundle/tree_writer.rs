@@ -223,11 +223,6 @@ impl<'fd> TreeWriter<'fd> {
             self.target.create_directory(directory)?;
             self.digest.entry(directory, &Entry::Directory);
         }
-        if let Some(replaced) = &placement.replaced
-            && *replaced != Entry::Directory
-        {
-            self.digest.abandon();
-        }
         Ok(placement.replaced)
     }
 }

@@ -24,10 +24,10 @@ use serde::Deserialize;
 use serde::de::Error as _;
 
 use crate::cli::surroundings::Surroundings;
+use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{
     ForbiddenGrant, HostPolicy, Statement, UidRange, grants_named, merge, union,
 };
-use crate::spec::nearest::nearest;
 use crate::spec::path::escape;
 use crate::spec::report::ErrorReport;
 use crate::spec::request::Grants;

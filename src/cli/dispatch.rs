@@ -8,6 +8,7 @@ use clap::Parser as _;
 
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
+use crate::cli::delegate::enter_scope;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
@@ -154,7 +155,9 @@ fn one_run(
         Ok((policy, forbidden)) => match request(capture, &policy) {
             Err(error) => refused(error.report()),
             Ok(request) => {
+                let unscoped = enter_scope(&request.caller);
                 let mut report = (engine.execute)(&request, &policy);
+                report.warnings.extend(unscoped);
                 report.warnings.extend(forbidden.iter().map(warning));
                 report
             }

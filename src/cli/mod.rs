@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod config;
+pub mod delegate;
 pub mod demo;
 pub mod dispatch;
 pub mod doctor;

@@ -10,8 +10,8 @@ use crate::cli::args::{
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
 use crate::cli::surroundings::Surroundings;
+use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
-use crate::spec::nearest::nearest;
 use crate::spec::path::escape;
 use crate::spec::report::ErrorReport;
 use crate::spec::request::{

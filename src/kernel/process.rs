@@ -274,3 +274,51 @@ pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
         Err(_negative) => Err(last_errno()),
     }
 }
+
+/// Where the arguments of this process lie in its memory.
+///
+/// /proc/PID/cmdline shows them to every process of the pid namespace, whatever its uid and even
+/// of a process that is not dumpable: a caller's secrets must not stand there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArgumentArea {
+    start: usize,
+    bytes: usize,
+}
+
+impl ArgumentArea {
+    /// Reads `arg_start` and `arg_end` of /proc/self/stat (proc_pid_stat(5), Linux 3.5).
+    ///
+    /// # Errors
+    /// The errno of open(2) or read(2); EINVAL where the two fields are not there.
+    pub fn of_this_process() -> Result<Self, Errno> {
+        let text = std::fs::read("/proc/self/stat")
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        // The second field is a name in parentheses, which may hold anything but ends last.
+        let after_name = text
+            .iter()
+            .rposition(|byte| *byte == b')')
+            .ok_or(Errno::INVAL)?;
+        let rest = std::str::from_utf8(&text[after_name + 1..]).map_err(|_| Errno::INVAL)?;
+        let mut fields = rest.split_ascii_whitespace().skip(48 - 3);
+        let mut address = || {
+            fields
+                .next()
+                .and_then(|field| field.parse::<usize>().ok())
+                .ok_or(Errno::INVAL)
+        };
+        let (start, end) = (address()?, address()?);
+        let bytes = end.checked_sub(start).ok_or(Errno::INVAL)?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Puts `name` in place of the arguments, in this process's own copy of the memory.
+    pub fn overwrite(self, name: &[u8]) {
+        let area = std::ptr::with_exposed_provenance_mut::<u8>(self.start);
+        for place in 0..self.bytes {
+            let byte = name.get(place).copied().unwrap_or(0);
+            // SAFETY: the kernel put the arguments there when it started this program and told
+            // where they end; nothing has borrowed them, since the standard library copies them.
+            unsafe { area.wrapping_add(place).write_volatile(byte) };
+        }
+    }
+}

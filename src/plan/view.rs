@@ -6,6 +6,8 @@
 //! further tmpfs has to be made.
 
 use crate::spec::host::{HostEntry, HostSupport};
+use crate::spec::mount_target::MountTarget;
+use crate::spec::path::escape;
 use crate::spec::request::ViewEntry;
 
 /// Uid and gid of the body inside.
@@ -272,13 +274,13 @@ pub struct AskedMount {
 /// Why a mount is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
-    /// The place inside is not absolute and plain.
+    /// The place inside cannot be mounted on.
     #[error("mount target `{target}` {problem}")]
     Target {
         /// As given, escaped.
         target: String,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: String,
     },
     /// Two mounts at one place.
     #[error("two mounts at `{target}`")]
@@ -299,42 +301,22 @@ impl ViewError {
     }
 }
 
-/// Places that no mount may cover: the runner's own, and those at or below a system directory.
-const TARGETS_REFUSED_BELOW: [&str; 11] = [
-    "/proc", "/dev", "/sys", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/runner",
-];
-const TARGETS_REFUSED: [&str; 5] = ["/", "/bundle", "/scratch", "/tmp", HOME];
-
-/// Checks the place of a mount inside.
-///
-/// # Errors
-/// [`ViewError::Target`].
-pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
-    let refuse = |problem| {
+/// Checks the place of a mount inside: the rules of [`MountTarget`], and not the body's home.
+fn check_target(target: &[u8]) -> Result<(), ViewError> {
+    let refuse = |problem: String| {
         Err(ViewError::Target {
-            target: crate::spec::path::escape(target),
+            target: escape(target),
             problem,
         })
     };
-    let Some(relative) = target.strip_prefix(b"/") else {
-        return refuse("is not absolute");
-    };
-    if TARGETS_REFUSED
-        .iter()
-        .any(|refused| refused.as_bytes() == target)
-    {
-        return refuse("is a place of the runner's own");
+    if target == HOME.as_bytes() {
+        return refuse("is the body's own home".to_owned());
     }
-    if crate::spec::path::RelPath::parse(relative).is_err() {
-        return refuse("must have no `.`, `..`, empty segment or NUL, and at most 4095 bytes");
+    match std::str::from_utf8(target).map(MountTarget::parse) {
+        Err(_not_text) => refuse("is not UTF-8".to_owned()),
+        Ok(Err(error)) => refuse(error.to_string()),
+        Ok(Ok(_target)) => Ok(()),
     }
-    for refused in TARGETS_REFUSED_BELOW {
-        let rest = target.strip_prefix(refused.as_bytes());
-        if rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/') {
-            return refuse("lies at or below a system directory");
-        }
-    }
-    Ok(())
 }
 
 /// The steps for mounts that were asked for: parents before children.
@@ -351,7 +333,7 @@ pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
         check_target(target)?;
         if before == Some(target) {
             return Err(ViewError::Duplicate {
-                target: crate::spec::path::escape(target),
+                target: escape(target),
             });
         }
         before = Some(target);

@@ -10,13 +10,15 @@ use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
 use crate::run::host;
 use crate::run::program::{self, is_visible_anyway};
-use crate::run::subject::{self, Subject, View};
+use crate::run::subject::{self, Subject as ManifestSubject, View};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
 use crate::spec::report::{RunForm, WarningReport};
-use crate::spec::request::{EnvironmentEntry, Grants, Request, ViewEntry};
+use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
 use crate::spec::run_form::Run;
+use crate::spec::runner_block::Engine;
+use crate::spec::sandbox_block::Provider;
 
 /// What was chosen.
 #[derive(Debug)]
@@ -52,6 +54,15 @@ pub struct Chosen {
 /// # Errors
 /// [`RunError::Unsupported`].
 pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
+    if request.streams.interactive && request.subject == Subject::Bundle(BundleArgument::Stdin) {
+        return Err(RunError::Argument {
+            code: "stdin_taken",
+            what: "standard input",
+            object: String::new(),
+            problem: "is the bundle, and -i passes it to the body".to_owned(),
+            hint: Some("give the bundle as a file, or leave -i off".to_owned()),
+        });
+    }
     let asked = request.allow_net.first().map(|host| ("--allow-net", host));
     let published = request.publish.first().map(|port| ("--publish", port));
     match asked.or(published) {
@@ -68,6 +79,33 @@ fn no_egress(asked: &str) -> RunError {
     }
 }
 
+/// What a manifest may ask for and this version does not do: never run as something weaker.
+fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
+    if manifest.runner.engine == Engine::Sandbox {
+        return Err(RunError::Unsupported {
+            code: "engine_unsupported",
+            what: "runner.engine: sandbox (a root file system of its own)".to_owned(),
+            hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
+        });
+    }
+    let provider = manifest.sandbox.as_ref().map(|block| block.provider);
+    if provider == Some(Provider::NodePermission) {
+        return Err(RunError::Unsupported {
+            code: "provider_unavailable",
+            what: "sandbox.provider: node-permission".to_owned(),
+            hint: "use `provider: local`, whose sandbox does not depend on Node",
+        });
+    }
+    if let Some(source) = manifest.workspace_sources.first() {
+        return Err(RunError::Unsupported {
+            code: "workspace_sources_unsupported",
+            what: format!("workspace source {}", escape(source.id.as_bytes())),
+            hint: "put the files into the bundle, or into the workspace",
+        });
+    }
+    Ok(())
+}
+
 /// Chooses what a bundle runs.
 ///
 /// # Errors
@@ -75,7 +113,7 @@ fn no_egress(asked: &str) -> RunError {
 pub fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    of_caller: Option<Subject>,
+    of_caller: Option<ManifestSubject>,
     bundle: &Unpacked,
     root: &OwnedFd,
 ) -> Result<Chosen, RunError> {
@@ -84,7 +122,7 @@ pub fn of_bundle(
         Some(subject) => subject,
         None => subject::of_bundle(&bundle.tree, std::os::fd::AsFd::as_fd(root), has_run)?,
     };
-    let Subject {
+    let ManifestSubject {
         manifest,
         origin,
         mut warnings,
@@ -106,6 +144,7 @@ pub fn of_bundle(
     }
     let grants = crate::spec::host_policy::union(request.grants, policy.grants);
     check_grants(request, &manifest, origin, grants)?;
+    refuse_unbuilt(&manifest)?;
     if let Some(first) = manifest.egress.first() {
         return Err(no_egress(&format!(
             "{} asks for {}",

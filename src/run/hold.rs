@@ -1,6 +1,7 @@
 //! What one run holds on the host: its record, its groups, its uid. Given back in reverse order.
 
 use std::io;
+use std::os::fd::AsRawFd as _;
 
 use crate::kernel::credentials::HostIds;
 use crate::kernel::probe::effective_uid;
@@ -80,6 +81,12 @@ impl Held {
                 .iter()
                 .any(|axis| axis.enforced_by == "poll"),
             time_namespace: host.time_namespace,
+            keep: claimed
+                .claim
+                .iter()
+                .map(|claim| claim.fd().as_raw_fd())
+                .chain([record.fd().as_raw_fd()])
+                .collect(),
         };
         Ok(Self {
             host,

@@ -4,6 +4,7 @@
 //! has on the host, `Prepared` a child that waits in its namespaces and has handed over its
 //! writable space, `Launched` a running body, `Observed` what became of it.
 
+mod aftermath;
 pub mod chosen;
 pub mod contract;
 pub mod demonstration;
@@ -15,25 +16,24 @@ mod meter;
 mod planning;
 pub mod program;
 mod reporting;
+pub mod scope;
 pub mod subject;
 mod view;
+mod watching;
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
 use crate::kernel::credentials::AssumedFileIds;
-use crate::kernel::terminal;
 use crate::plan::limits::{self, Limits};
 use crate::plan::view::BUNDLE;
 use crate::run::chosen::Chosen;
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
-use crate::run::hold::{Held, RunJournal};
-use crate::run::meter::RunMeter;
+use crate::run::hold::Held;
 use crate::run::reporting::Stopwatch;
 use crate::sandbox::cgroups::CgroupLimits;
 use crate::sandbox::launch::{Launched, launch};
@@ -41,13 +41,12 @@ use crate::sandbox::prepare::{Prepared, prepare};
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
-use crate::spec::report::{BundleReport, Report, SyncState, SyncedReport, WarningReport};
+use crate::spec::report::{BundleReport, Report, WarningReport};
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
 use crate::spec::ulid::ulid;
-use crate::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer, make_pipes};
-use crate::supervise::watch::{Observed, Streams, WatchLimits, listen_for_signals, watch};
-use crate::supervise::without_cgroup::Sampler;
+use crate::supervise::streams::make_pipes;
+use crate::supervise::watch::listen_for_signals;
 
 /// Does one run. Whatever happens, there is a report.
 ///
@@ -148,6 +147,10 @@ impl Run<'_> {
             ready.filled_bytes,
             &launched,
         );
+        if observed.unkillable {
+            // Something may still write: nothing of it is read.
+            return Ok(());
+        }
         self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
         self.sync(held, &launched, workspace, &ready.settled, report);
         self.keep(&launched, report)?;
@@ -324,7 +327,16 @@ impl Run<'_> {
         report.enforcement = planning::enforcement(&held.host, time_namespace, strict)?;
         let settled = limits::settle(&mut merged, &held.coverage(), self.request.limits.mode);
         report.limits.clone_from(&merged.reports);
-        report.enforcement.extend(settled?);
+        let settled = settled?;
+        // Whoever states a limit learns where it holds less than a group would hold it.
+        for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
+            let reason = axis.reason.clone().unwrap_or_default();
+            let message = format!("{limit} is held only weakly: {reason}");
+            report
+                .warnings
+                .push(WarningReport::new("limit_weaker", message));
+        }
+        report.enforcement.extend(settled);
         Ok(merged)
     }
 
@@ -365,231 +377,6 @@ impl Run<'_> {
         )?;
         Ok(())
     }
-
-    fn watch(
-        &self,
-        held: &Held,
-        launched: &mut Launched,
-        pipes: Pipes,
-        signals: OwnedFd,
-        ready: &Ready,
-        report: &mut Report,
-    ) -> Result<(Observed, Option<Vec<u8>>), RunError> {
-        let failed = || RunError::host("watch the body");
-        let caller_terminal = self.caller_terminal(launched)?;
-        let _raw = match &caller_terminal {
-            Some(terminal) if self.request.streams.interactive => {
-                Some(terminal::RawMode::enter(terminal.as_fd()).map_err(failed())?)
-            }
-            _ => None,
-        };
-        let mut streams = self.streams(launched, pipes, ready)?;
-        let proc = launched.proc.take();
-        let memory_bytes = proc.is_some().then_some(ready.limits.memory_bytes);
-        let mut meter = RunMeter {
-            group: &held.group,
-            sampler: proc
-                .as_ref()
-                .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
-        };
-        let limits = WatchLimits {
-            wall_time: Some(ready.limits.wall_time),
-            grace: ready.limits.grace,
-            cpu_time: ready.limits.cpu_time,
-            memory_bytes,
-            on_output_limit: self.request.limits.on_output_limit,
-            stop_signal: self.request.stop_signal,
-            processors: host::processors(),
-        };
-        let observed = watch(
-            launched,
-            &mut streams,
-            signals.as_fd(),
-            caller_terminal.as_ref(),
-            limits,
-            &mut meter,
-        )
-        .map_err(failed())?;
-        let Streams { stdout, stderr, .. } = streams;
-        let (stdout, captured) = reporting::stream(stdout);
-        let (stderr, _) = reporting::stream(stderr);
-        report.stdout = stdout;
-        report.stderr = stderr;
-        Ok((observed, captured))
-    }
-
-    /// The caller's terminal, where the body has one of its own: its size is followed.
-    fn caller_terminal(&self, launched: &Launched) -> Result<Option<OwnedFd>, RunError> {
-        let Some(body) = &launched.terminal else {
-            return Ok(None);
-        };
-        let stdin = rustix::stdio::stdin();
-        if !rustix::termios::isatty(stdin) {
-            return Ok(None);
-        }
-        let failed = || RunError::host("follow the caller's terminal");
-        terminal::copy_size(stdin, body.as_fd()).map_err(failed())?;
-        rustix::io::fcntl_dupfd_cloexec(stdin, 3)
-            .map(Some)
-            .map_err(failed())
-    }
-
-    fn streams(
-        &self,
-        launched: &Launched,
-        pipes: Pipes,
-        ready: &Ready,
-    ) -> Result<Streams, RunError> {
-        let failed = || RunError::host("connect the body's streams");
-        let limit = ready.limits.output_bytes;
-        let capture = self.request.streams.capture;
-        let sink = |descriptor| {
-            if capture {
-                Ok(Sink::Captured(Vec::new()))
-            } else {
-                Writer::new(descriptor).map(Sink::Passed).map_err(failed())
-            }
-        };
-        let to_stdout = sink(rustix::stdio::stdout())?;
-        let to_stderr = sink(rustix::stdio::stderr())?;
-        let Pipes {
-            stdin,
-            stdout,
-            stderr,
-        } = pipes;
-        let (stdin, stdout) = match &launched.terminal {
-            None => (stdin, stdout),
-            Some(master) => {
-                rustix::io::ioctl_fionbio(master, true).map_err(failed())?;
-                let again = || rustix::io::fcntl_dupfd_cloexec(master, 3).map_err(failed());
-                (Some(again()?), again()?)
-            }
-        };
-        let stdin = match (stdin, &ready.settled.input) {
-            (Some(sink), _) if self.request.streams.interactive => {
-                let is_terminal = launched.terminal.is_some();
-                let caller = rustix::stdio::stdin();
-                Some(InputPump::of_caller(caller, sink, is_terminal).map_err(failed())?)
-            }
-            (Some(sink), Some(text)) => Some(InputPump::of_text(text.clone(), sink)),
-            _ => None,
-        };
-        Ok(Streams {
-            stdin,
-            stdout: OutputPump::new(stdout, to_stdout, limit),
-            stderr: OutputPump::new(stderr, to_stderr, limit),
-        })
-    }
-
-    /// The structured output, judged only after exit 0: it is the return of a success.
-    fn take_output(
-        &self,
-        held: &Held,
-        launched: &Launched,
-        settled: &Settled,
-        stdout: Option<&[u8]>,
-        report: &mut Report,
-    ) {
-        let exited_well =
-            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let read = self
-            .assume(held)
-            .and_then(|_assumed| contract::read_output(launched.space.as_fd(), stdout));
-        let judged = read.and_then(|output| {
-            report.output = output;
-            if exited_well {
-                contract::check_output(settled.outputs.as_ref(), report.output.as_ref())
-            } else {
-                Ok(())
-            }
-        });
-        if let Err(error) = judged {
-            if exited_well {
-                report.outcome = error.outcome();
-                report.error = Some(error.report());
-            } else {
-                let error = error.report();
-                report
-                    .warnings
-                    .push(WarningReport::new("output_unreadable", error.message));
-            }
-        }
-    }
-
-    fn sync(
-        &self,
-        held: &mut Held,
-        launched: &Launched,
-        workspace: Option<(PathBuf, Workspace)>,
-        settled: &Settled,
-        report: &mut Report,
-    ) {
-        let Some((path, workspace)) = workspace else {
-            return;
-        };
-        if settled.output_files.is_empty() {
-            return;
-        }
-        if report.outcome == Outcome::Cancelled {
-            report.outputs = settled.output_files.iter().map(skipped).collect();
-            return;
-        }
-        let body_ids = held.body_ids();
-        let scratch = self
-            .assume(held)
-            .and_then(|_assumed| contract::open_directory(launched.space.as_fd(), "scratch"));
-        match scratch {
-            Err(error) => {
-                let message = error.report().message;
-                report
-                    .warnings
-                    .push(WarningReport::new("sync_failed", message));
-            }
-            Ok(scratch) => {
-                let mut journal = RunJournal::new(&mut held.record, path);
-                report.outputs = scratch::sync(
-                    &workspace,
-                    &settled.output_files,
-                    scratch.as_fd(),
-                    body_ids,
-                    &report.run_id,
-                    &FileLimits::default(),
-                    &mut journal,
-                );
-            }
-        }
-        for output in &report.outputs {
-            let (code, message) = match (output.state, &output.error) {
-                (SyncState::Missing, _) => (
-                    "output_missing",
-                    format!("the body did not make /scratch/{}", output.key),
-                ),
-                (SyncState::Failed, Some(error)) => ("sync_failed", error.message.clone()),
-                _ => continue,
-            };
-            report.warnings.push(WarningReport::new(code, message));
-        }
-    }
-
-    /// `--keep`: the writable space stays, as a copy in a directory of the caller's.
-    fn keep(&self, launched: &Launched, report: &mut Report) -> Result<(), RunError> {
-        if !self.request.bundle.keep {
-            return Ok(());
-        }
-        let into = std::env::temp_dir().join(format!("runner-{}", report.run_id));
-        let kept = scratch::keep(launched.space.as_fd(), &into, u64::MAX)?;
-        report.kept = Some(crate::spec::path::escape(into.as_os_str().as_bytes()));
-        if 0 < kept.left_out {
-            let message = format!(
-                "{} entries of the scratch root were not kept",
-                kept.left_out
-            );
-            report
-                .warnings
-                .push(WarningReport::new("keep_incomplete", message));
-        }
-        Ok(())
-    }
 }
 
 /// Refused before the body runs, so that nothing is computed in vain.
@@ -599,15 +386,4 @@ fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
         scratch::check_destination(&output.path)?;
     }
     Ok(())
-}
-
-fn skipped(output: &OutputFile) -> SyncedReport {
-    SyncedReport {
-        key: output.key.clone(),
-        path: output.path.to_string(),
-        state: SyncState::Skipped,
-        sha256: None,
-        bytes: None,
-        error: None,
-    }
 }

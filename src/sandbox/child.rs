@@ -60,6 +60,8 @@ fn follow(
     stack: &mut [u8],
 ) -> Result<std::convert::Infallible, StepError> {
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
+    base.arguments.overwrite(b"init");
+    rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
     // Made here and not by clone3: the network namespace is the dearest step of all, and while it
     // is made the supervisor writes maps and makes groups.
     namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
@@ -93,6 +95,7 @@ fn follow(
         ruleset,
         terminal: slave,
         streams: base.streams,
+        keep: base.keep,
         link,
         stack,
     })

@@ -25,9 +25,13 @@ pub(super) struct Start<'a> {
     pub(super) ruleset: Option<OwnedFd>,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) streams: Streams,
+    pub(super) keep: &'a [RawFd],
     pub(super) link: BorrowedFd<'a>,
     pub(super) stack: *mut [u8],
 }
+
+/// Most descriptors that init keeps: the claims, the link, the signals.
+const KEPT_MAX: usize = 8;
 
 fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     move |errno| StepError {
@@ -58,10 +62,15 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     // cgroup namespace.
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
     let link = start.link;
-    let mut keep = [link.as_raw_fd(), children.as_raw_fd()];
+    let mut kept = [-1; KEPT_MAX];
+    let count = start.keep.len().min(KEPT_MAX - 2);
+    kept[..count].copy_from_slice(&start.keep[..count]);
+    kept[count] = link.as_raw_fd();
+    kept[count + 1] = children.as_raw_fd();
+    let keep = &mut kept[..count + 2];
     keep.sort_unstable();
     // Pipes above all: while init holds the body's end, nobody sees that the body closed it.
-    process::close_all_but(&keep).map_err(at(ChildStep::CloseDescriptors))?;
+    process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
     link::send(
         link,
         Message {

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::kernel::arena::Arena;
 use crate::kernel::credentials::HostIds;
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::namespace::{self, kind};
-use crate::kernel::process::{self, Forked};
+use crate::kernel::process::{self, ArgumentArea, Forked};
 use crate::plan::view::{INSIDE_ID, ViewStep};
 use crate::sandbox::child;
 use crate::sandbox::error::SandboxError;
@@ -63,6 +63,9 @@ pub struct BasePlan {
     pub send_proc: bool,
     /// Whether to make a time namespace.
     pub time_namespace: bool,
+    /// Descriptors whose claims init shares, so that they outlive a killed supervisor until the
+    /// body has ended too.
+    pub keep: Vec<RawFd>,
 }
 
 /// The body's ends of its standard streams.
@@ -291,6 +294,8 @@ fn lay_out<'a>(
         terminal: plan.terminal,
         send_proc: plan.send_proc,
         streams,
+        keep: arena.slice(&plan.keep)?,
+        arguments: ArgumentArea::of_this_process()?,
     })
 }
 

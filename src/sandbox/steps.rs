@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::kernel::arena::Arena;
 use crate::kernel::mount::Attributes;
+use crate::kernel::process::ArgumentArea;
 use crate::plan::ruleset::{Rule, Ruleset};
 use crate::plan::view::{Access, ViewStep};
 use crate::spec::bpf::Instruction;
@@ -166,6 +167,10 @@ pub(super) struct BaseSteps<'a> {
     pub(super) terminal: bool,
     pub(super) send_proc: bool,
     pub(super) streams: Streams,
+    /// Descriptors that init keeps open, so that what they claim outlives the supervisor.
+    pub(super) keep: &'a [RawFd],
+    /// Where this process's own arguments lie in memory: the body can read init's.
+    pub(super) arguments: ArgumentArea,
 }
 
 /// The body's ends of the pipes, as descriptors that the child inherited.

@@ -69,9 +69,15 @@ fn open_forbidden(
     if let Some(directory) = on_mount_of {
         same_mount(directory, seen.as_fd())?;
     }
+    reopen_with_rights(seen.as_fd())
+}
+
+/// Opens the directory again, however it is open and whatever its mode, after giving its owner
+/// (us) all rights.
+pub(super) fn reopen_with_rights(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     // fchmod(2) refuses O_PATH descriptors; their name in /proc leads to that very directory,
     // whatever has been renamed meanwhile.
-    let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
     rustix::fs::chmodat(CWD, path.as_str(), Mode::RWXU, AtFlags::empty())?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, path.as_str(), flags, Mode::empty())

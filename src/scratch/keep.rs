@@ -69,7 +69,11 @@ pub fn keep(from: BorrowedFd<'_>, into: &Path, bytes_max: u64) -> Result<Kept, S
     rustix::fs::mkdirat(CWD, into, Mode::RWXU).map_err(failed("mkdir"))?;
     let sink = directory::open_made(CWD, into).map_err(failed("open"))?;
     rustix::fs::fchmod(&sink, Mode::RWXU).map_err(failed("fchmod"))?;
-    let source = directory::open(from, c".").map_err(failed("open source of"))?;
+    let source = match directory::open(from, c".") {
+        Err(Errno::ACCESS) => directory::reopen_with_rights(from),
+        other => other,
+    }
+    .map_err(failed("open source of"))?;
     let mut walk = Walk {
         kept: Kept {
             directories: 1,

@@ -15,7 +15,6 @@ pub mod host_policy;
 pub mod io;
 pub mod manifest;
 pub mod mount_target;
-pub mod nearest;
 pub mod outcome;
 pub mod path;
 pub mod report;

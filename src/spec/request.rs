@@ -229,6 +229,8 @@ pub struct Caller {
     pub environment: Vec<EnvironmentEntry>,
     /// The caller's home, if it is known.
     pub home: Option<PathBuf>,
+    /// Where `--keep` leaves its copy; absolute.
+    pub temporary_directory: PathBuf,
     /// Where records of runs lie: see `sandbox::registry`.
     pub runtime_directory: Option<PathBuf>,
     /// `cgroup_parent` or `RUNNER_OPT_CGROUP_PARENT`.

@@ -156,3 +156,37 @@ fn files_of_two_names_are_copied_twice() {
     assert_eq!((unpacked.bytes, arena.read("g")), (6, b"one".to_vec()));
     assert_eq!(arena.read("f"), b"one");
 }
+
+/// Root's supervisor reads as itself what the body may not read, and creates as the body.
+#[test]
+fn what_is_created_belongs_to_the_ids_that_were_named() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let source = tempfile::tempdir().expect("a directory");
+    fs::create_dir(source.path().join("d")).expect("made");
+    fs::write(source.path().join("d/f"), b"private").expect("written");
+    std::os::unix::fs::symlink("d/f", source.path().join("l")).expect("linked");
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(source.path().join("d/f"), private).expect("mode set");
+    let arena = Arena::new();
+    let own = fs::metadata(arena.target()).expect("status");
+    let (uid, gid) = match own.uid() {
+        0 => (12_345, 12_346),
+        ordinary => (ordinary, own.gid()),
+    };
+    chown(arena.target(), Some(uid), Some(gid)).expect("chowned");
+    let ids = runner::kernel::credentials::HostIds { uid, gid };
+    let from = fs::File::open(source.path()).expect("opened");
+    let into = fs::File::open(arena.target()).expect("opened");
+    let limits = UnpackLimits::default();
+    let result =
+        runner::bundle::unpack_directory_as(from.as_fd(), into.as_fd(), &limits, Some(ids));
+    arena.check(&result);
+    result.expect("packed");
+    for name in ["d", "d/f", "l"] {
+        let status = fs::symlink_metadata(arena.target().join(name)).expect("status");
+        assert_eq!((status.uid(), status.gid()), (uid, gid), "{name}");
+    }
+    fs::write(source.path().join("after"), b"").expect("written");
+    let after = fs::metadata(source.path().join("after")).expect("status");
+    assert_eq!(after.uid(), own.uid(), "the ids were not given back");
+}

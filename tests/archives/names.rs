@@ -121,7 +121,7 @@ fn a_path_of_222372_segments_in_a_tiny_archive_is_refused_before_anything_is_mad
     let archive = Tar::new()
         .pax_file(format!("{name}x").as_bytes(), b"x")
         .gz();
-    assert!(archive.len() < 2_000, "{}", archive.len());
+    assert!(archive.len() < 4_000, "{}", archive.len());
     let arena = Arena::new();
     refused_in(&arena, &archive, "path_too_long");
     assert!(arena.found().is_empty());
@@ -307,15 +307,7 @@ fn directories_of_version_control_are_left_out_with_one_warning() {
     let tar = Tar::new()
         .directory(".git/")
         .file(".git/hooks/pre-commit", b"#!/bin/sh")
-        .symlink(".git/escape", "../../x")
-        .file("sub/.svn/entries", b"x")
-        .file(".gitignore", b"keep")
-        .file("a", b"1");
-    let error = refused(&tar.gz(), "symlink_escapes");
-    assert!(error.to_string().contains("entry 3"), "{error}");
-    let tar = Tar::new()
-        .directory(".git/")
-        .file(".git/hooks/pre-commit", b"#!/bin/sh")
+        .symlink(".git/escape", "../../canary")
         .file("sub/.svn/entries", b"x")
         .file(".hg", b"x")
         .file(".gitignore", b"keep")
@@ -325,5 +317,5 @@ fn directories_of_version_control_are_left_out_with_one_warning() {
     assert_eq!(unpacked.warnings.len(), 1);
     assert_eq!(unpacked.warnings[0].code, "bundle_left_out");
     let text = &unpacked.warnings[0].message;
-    assert!(text.contains("`.git` and 3 more"), "{text}");
+    assert!(text.contains("`.git` and 4 more"), "{text}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runner::kernel::cgroup::CLONE_INTO_CGROUP;
 use runner::sandbox::cgroups::{
-    Backend, CgroupLimits, Controller, RunCgroup, Unified, choose, observe, remove_leftover,
+    Backend, CgroupLimits, Controller, RunCgroup, Unified, choose, observe, remove_leftovers,
 };
 use runner::spec::report::EnforcementState;
 
@@ -232,30 +232,35 @@ fn a_guard_that_nobody_closed_kills_and_removes() {
 #[test]
 fn what_a_dead_run_left_is_killed_and_removed_and_nothing_else() {
     let Some(parent) = Parent::make() else { return };
-    let Some(backend) = v1(&parent) else { return };
-    let mut run = backend.create("left").expect("made");
-    let tasks = run.apply(&limits()).expect("limited");
-    let mut child = start(&run, &tasks, BOMB);
-    until("the bomb meets its limit", || {
-        0 < count(run.process_limit_hits())
-    });
-    let paths = run.paths();
-    // As a killed supervisor does: no guard runs.
-    std::mem::forget(run);
-    for path in &paths {
-        remove_leftover("other", path).expect_err("not the group of that run");
+    let Some(Backend::V1(hybrid)) = v1(&parent) else {
+        return;
+    };
+    let mut without_tree = hybrid.clone();
+    without_tree.unified = None;
+    for backend in [hybrid, without_tree].map(Backend::V1) {
+        let mut run = backend.create("left").expect("made");
+        let tasks = run.apply(&limits()).expect("limited");
+        let mut child = start(&run, &tasks, BOMB);
+        until("the bomb meets its limit", || {
+            0 < count(run.process_limit_hits())
+        });
+        let paths = run.paths();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        // As a killed supervisor does: no guard runs.
+        std::mem::forget(run);
+        let answers = remove_leftovers("other", &paths);
+        assert!(answers.iter().all(Result::is_err), "not that run's");
+        assert!(child.try_wait().expect("asked").is_none(), "left alone");
+        let waiter = std::thread::spawn(move || child.wait());
+        // Nothing there is no error.
+        for _ in 0..2 {
+            for answer in remove_leftovers("left", &paths) {
+                answer.expect("removed");
+            }
+        }
+        waiter.join().expect("joined").expect("waited for");
+        parent.assert_empty();
     }
-    assert!(
-        child.try_wait().expect("asked").is_none(),
-        "it was left alone"
-    );
-    let waiter = std::thread::spawn(move || child.wait());
-    for path in &paths {
-        remove_leftover("left", path).expect("removed");
-        remove_leftover("left", path).expect("nothing there is no error");
-    }
-    waiter.join().expect("joined").expect("waited for");
-    parent.assert_empty();
 }
 
 #[test]

@@ -93,12 +93,24 @@ impl Parent {
 
 impl Drop for Parent {
     fn drop(&mut self) {
-        for place in self.places() {
-            for leftover in std::fs::read_dir(&place).into_iter().flatten().flatten() {
-                // Only a test that failed leaves something; interface files are no directories.
-                drop(std::fs::remove_dir(leftover.path()));
+        // Only a test that failed leaves something; interface files are no directories.
+        let left = |place: &PathBuf| {
+            let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+            let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            paths.into_iter().filter(|path| path.is_dir())
+        };
+        let places = self.places();
+        for group in places.iter().flat_map(left) {
+            drop(std::fs::write(group.join("cgroup.kill"), "1"));
+        }
+        for place in &places {
+            for group in left(place) {
+                let started = Instant::now();
+                while std::fs::remove_dir(&group).is_err() && started.elapsed().as_secs() < 1 {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
             }
-            drop(std::fs::remove_dir(&place));
+            drop(std::fs::remove_dir(place));
             // Fails while another test has a group in it, which then removes it.
             drop(std::fs::remove_dir(
                 place.parent().expect("the shared group"),

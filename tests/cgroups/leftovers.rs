@@ -8,6 +8,7 @@ use runner::sandbox::cgroups::{CgroupLimits, choose, observe};
 use runner::sandbox::registry::{CleanFailure, Entry, Leftover, Registry};
 
 use crate::host::{Parent, argument, helper, is_helper, start, until, v1};
+use crate::records::records;
 
 /// How many steps [`supervise`] announces.
 const STEPS: usize = 7;
@@ -138,8 +139,7 @@ fn assert_nothing_left(place: &Path, parent: &Parent) {
         .filter(|name| name != "runner")
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    let records = std::fs::read_dir(place.join("runner/runs")).expect("listed");
-    assert_eq!(records.count(), 0);
+    assert_eq!(records(&place.join("runner")), 0);
 }
 
 /// E-04, E-05.

@@ -27,10 +27,47 @@ fn temporary(directory: &Path, name: &str) -> Entry {
     }
 }
 
-fn records(directory: &Path) -> usize {
-    std::fs::read_dir(directory.join("runs"))
-        .expect("listed")
+/// How many runs are recorded; spare files are not.
+pub(crate) fn records(directory: &Path) -> usize {
+    let runs = std::fs::read_dir(directory.join("runs")).expect("listed");
+    let names = runs.map(|entry| entry.expect("listed").file_name());
+    names
+        .filter(|name| !name.to_string_lossy().starts_with('.'))
         .count()
+}
+
+#[test]
+fn the_files_of_finished_runs_are_used_again_and_say_nothing_of_them() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("runner");
+    let registry = Registry::open(&directory).expect("opened");
+    for round in 0..3 {
+        let mut live: Vec<_> = (0..6)
+            .map(|number| {
+                registry
+                    .begin(&format!("run-{round}-{number}"))
+                    .expect("begun")
+            })
+            .collect();
+        for record in &mut live {
+            record
+                .record(&temporary(place.path(), "old"))
+                .expect("recorded");
+        }
+        assert_eq!(records(&directory), 6);
+        for record in live {
+            record.finish().expect("finished");
+        }
+        let files = std::fs::read_dir(directory.join("runs")).expect("listed");
+        assert_eq!((files.count(), records(&directory)), (4, 0));
+    }
+    // One that dies in a used file leaves what it recorded itself and nothing else.
+    let mut record = registry.begin("dies").expect("begun");
+    let entry = temporary(place.path(), "new");
+    record.record(&entry).expect("recorded");
+    assert!(collect(&registry).is_empty(), "it lives");
+    drop(record);
+    assert_eq!(collect(&registry)[0].removed, [entry]);
 }
 
 #[test]
@@ -285,6 +322,29 @@ fn a_link_among_the_records_is_not_followed() {
 }
 
 #[test]
+fn a_file_that_the_last_run_s_init_still_claims_is_not_used_again() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("runner");
+    let registry = Registry::open(&directory).expect("opened");
+    let record = registry.begin("first").expect("begun");
+    let of_init = record.fd().try_clone_to_owned().expect("inherited");
+    record.finish().expect("finished");
+    let next = registry.begin("next").expect("begun");
+    drop(of_init);
+    assert!(collect(&registry).is_empty(), "the next run lives");
+    next.finish().expect("finished");
+    assert_eq!(records(&directory), 0);
+}
+
+struct Stop<'flag>(&'flag AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
 fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
@@ -300,8 +360,10 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
                 assert!(taken.iter().all(|run| run.failures.is_empty()), "{taken:?}");
             }
         });
+        // Also when this panics: the scope waits for the collector.
+        let stop = Stop(&done);
         let registry = Registry::open(&directory).expect("opened");
-        for number in 0..300 {
+        for number in 0..600 {
             let id = format!("run-{number}");
             let mut record = registry.begin(&id).expect("begun");
             record
@@ -312,8 +374,12 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
                 "{id} lost its record"
             );
             record.finish().expect("finished");
+            // Without a spare file the next one is made, and is unclaimed for an instant.
+            if number % 8 != 0 {
+                std::fs::remove_file(directory.join("runs/.spare-0")).expect("removed");
+            }
         }
-        done.store(true, Ordering::Relaxed);
+        drop(stop);
         collector.join().expect("joined");
     });
     assert_eq!(records(&directory), 0);

@@ -188,7 +188,9 @@ fn a_tree_is_kept_without_following_or_opening_what_could_hurt() {
     file.set_len(1 << 40).expect("a hole of 1 TiB");
     ground.write("scratch/large", &vec![1; 3 << 20]);
     let ground = guarded(move || {
-        let kept = keep(ground.scratch().as_fd(), &ground.path("kept"), 2 << 20).expect("kept");
+        let open = ground.scratch();
+        fs::set_permissions(&scratch, fs::Permissions::from_mode(0o000)).expect("chmod");
+        let kept = keep(open.as_fd(), &ground.path("kept"), 2 << 20).expect("kept");
         assert_eq!((kept.files, kept.links, kept.directories), (4, 2, 4));
         assert_eq!(kept.left_out, 3, "{:?}", kept.named);
         assert!(kept.bytes < 1 << 20, "holes stay holes: {}", kept.bytes);

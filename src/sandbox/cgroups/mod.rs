@@ -1,7 +1,7 @@
 //! The group of one run in every hierarchy: chosen, made, limited, read, killed, removed.
 //!
 //! In reading order: `layout` (where the hierarchies are), `choose` (which back end), `observe`
-//! (the facts for it), `run_cgroup` (the life of one run's groups), `limits`, `counters`, `coverage` (what holds how
+//! (the facts for it), `run_cgroup` (the life of one run's groups), `limits`, `counters`, `leftover`, `coverage` (what holds how
 //! strongly), `scope` (the way out where systemd did not hand the group over).
 //!
 //! Nobody ever writes another process's id to `cgroup.procs`: that takes the lock over all thread
@@ -12,6 +12,7 @@ mod choose;
 mod counters;
 mod coverage;
 mod layout;
+mod leftover;
 mod limits;
 mod observe;
 mod run_cgroup;
@@ -23,8 +24,9 @@ pub use choose::{GroupFacts, HostCgroups, ScopeOwner, choose, groups_to_probe, s
 pub use counters::CpuTime;
 pub use coverage::AxisCoverage;
 pub use layout::Controller;
+pub use leftover::remove_leftovers;
 pub use observe::observe;
-pub use run_cgroup::{RunCgroup, remove_leftover};
+pub use run_cgroup::RunCgroup;
 pub use scope::delegated_scope_argv;
 
 /// What the groups of one run limit; `None`: unlimited.

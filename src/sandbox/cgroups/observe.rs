@@ -1,6 +1,7 @@
 //! The facts for [`super::choose`]: two texts of /proc, and one look at each group in question.
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 
 use rustix::io::Errno;
 
@@ -8,7 +9,10 @@ use crate::kernel::cgroup::{Group, may_write};
 use crate::kernel::file::CallError;
 
 use super::choose::{GroupFacts, HostCgroups, ScopeOwner, groups_to_probe};
-use super::{CgroupError, Controller};
+use super::{CgroupError, Controller, layout};
+
+/// More than the mounts of a usual host take.
+const TEXT_BYTES: usize = 32 << 10;
 
 /// Looks at this host as far as [`super::choose`] and [`super::should_reexec`] want it.
 ///
@@ -20,10 +24,16 @@ pub fn observe(
 ) -> Result<HostCgroups, CgroupError> {
     let own = read_or_empty("/proc/self/cgroup")?;
     let mounts = read_or_empty("/proc/self/mountinfo")?;
+    let tree = layout::read(&own, &mounts)
+        .unified
+        .map(|unified| unified.mount_point);
     let groups = groups_to_probe(parent_named, &own, &mounts)
         .into_iter()
         .map(|path| {
-            let facts = look_at(&path);
+            let facts = match is_in(tree.as_deref(), &path) {
+                true => look_at_v2(&path),
+                false => look_at_v1(&path),
+            };
             (path, facts)
         })
         .collect();
@@ -38,13 +48,26 @@ pub fn observe(
     })
 }
 
-fn look_at(path: &str) -> GroupFacts {
+fn is_in(tree: Option<&str>, path: &str) -> bool {
+    tree.and_then(|tree| path.strip_prefix(tree))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Version 1 asks for the right to write and nothing else; one call, for this is before launch.
+fn look_at_v1(path: &str) -> GroupFacts {
+    match may_write(path) {
+        Ok(()) => GroupFacts::default(),
+        Err(errno) => unusable(format!("{path} is not ours to write ({errno})")),
+    }
+}
+
+fn look_at_v2(path: &str) -> GroupFacts {
     let group = match Group::open(path) {
         Ok(group) => group,
         Err(error) => return unusable(error.to_string()),
     };
     if let Err(errno) = may_write(path) {
-        return unusable(format!("{path} is not ours to write: {errno}"));
+        return unusable(format!("{path} is not ours to write ({errno})"));
     }
     let mut facts = GroupFacts {
         may_move_processes: may_write(&format!("{path}/cgroup.procs")).is_ok(),
@@ -111,8 +134,11 @@ fn managers(uid: u32) -> Vec<ScopeOwner> {
 }
 
 fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    // Room for all of it at once: these files are made anew for each read.
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         // A kernel without cgroups has no such file.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(CgroupError::Observe(CallError::new(

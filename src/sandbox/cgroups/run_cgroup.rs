@@ -7,16 +7,13 @@ use rustix::io::Errno;
 
 use crate::kernel::cgroup::{self, Group};
 use crate::kernel::file::CallError;
-use crate::spec::path::escape;
 
 use super::coverage::{self, AxisCoverage};
 use super::limits;
-use super::{
-    Backend, CgroupError, CgroupLimits, Controller, Unified, V1Parent, group_name, group_path,
-};
+use super::{Backend, CgroupError, CgroupLimits, Controller, Unified, V1Parent, group_path};
 
 /// How long an emptying group is waited for before it is reported as left.
-const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
 /// The same for a guard that nobody closed.
 const DROP_PATIENCE: Duration = Duration::from_millis(500);
 /// How often a group without `cgroup.kill` is swept before it is given up.
@@ -134,6 +131,22 @@ impl RunCgroup {
         self.unified.as_ref().map(Group::directory)
     }
 
+    /// The way into the version 2 group for a child that could not be cloned into it (before
+    /// Linux 5.7, or refused): it writes `0` to this file, which is slow after idle.
+    ///
+    /// # Errors
+    /// [`CgroupError::WayIn`].
+    pub fn slow_way_in(&self) -> Result<Option<OwnedFd>, CgroupError> {
+        let Some(group) = &self.unified else {
+            return Ok(None);
+        };
+        let opened = group.open_processes();
+        opened.map(Some).map_err(|source| CgroupError::WayIn {
+            group: group.path().to_owned(),
+            source,
+        })
+    }
+
     /// Sets the limits, making the version 1 groups first. To be called after clone, so that it
     /// runs beside the child's own work.
     ///
@@ -185,6 +198,9 @@ impl RunCgroup {
     }
 
     /// Sends SIGKILL to everything in the run's groups. It may still be dying on return.
+    ///
+    /// A child that has not joined yet is not in them, and neither is init where there is no
+    /// version 2 tree: the caller kills init as well.
     ///
     /// `cgroup.kill` where there is one (Linux 5.14); else forks are refused (`pids.max`), the
     /// group is frozen where it can be, and all that is listed is killed until nothing is.
@@ -368,47 +384,8 @@ impl Drop for RunCgroup {
     }
 }
 
-/// Kills and removes a group that a dead run recorded. One that is not there is no error.
-///
-/// # Errors
-/// [`CgroupError::NotOurs`] unless the last component of `path` is the name of this run's group;
-/// [`CgroupError::Kill`], [`CgroupError::Remove`].
-pub fn remove_leftover(run_id: &str, path: &str) -> Result<(), CgroupError> {
-    let is_ours = path.starts_with('/')
-        && !path.split('/').any(|segment| segment == "..")
-        && path
-            .rsplit_once('/')
-            .is_some_and(|(_, name)| name == group_name(run_id));
-    if !is_ours {
-        return Err(CgroupError::NotOurs {
-            path: escape(path.as_bytes()),
-            run_id: run_id.to_owned(),
-        });
-    }
-    let kill = |source| CgroupError::Kill {
-        group: path.to_owned(),
-        source,
-    };
-    let group = match Group::open(path) {
-        Ok(group) => group,
-        Err(error) if error.errno == Errno::NOENT => return Ok(()),
-        Err(error) => return Err(kill(error)),
-    };
-    match group.kill_all() {
-        Ok(()) => (),
-        Err(error) if error.errno == Errno::NOENT => sweep(&group).map_err(kill)?,
-        Err(error) => return Err(kill(error)),
-    }
-    remove_when_empty(path, Instant::now() + REMOVE_PATIENCE).map_err(|source| {
-        CgroupError::Remove {
-            groups: vec![path.to_owned()],
-            source,
-        }
-    })
-}
-
 /// Kills what is listed until nothing is, frozen meanwhile where the group can be.
-fn sweep(group: &Group) -> Result<(), CallError> {
+pub(super) fn sweep(group: &Group) -> Result<(), CallError> {
     let mut pause = Duration::from_micros(50);
     for _ in 0..KILL_SWEEPS_MAX {
         let frozen = freeze(group)?;
@@ -425,7 +402,7 @@ fn sweep(group: &Group) -> Result<(), CallError> {
     }
     Err(CallError::new(
         "kill",
-        format!("{}: it refills faster than it is killed", group.path()),
+        format!("what is in {}: each round finds more", group.path()),
         Errno::BUSY,
     ))
 }
@@ -445,7 +422,7 @@ fn freeze(group: &Group) -> Result<Option<(&'static str, &'static str)>, CallErr
     Ok(None)
 }
 
-fn remove_when_empty(path: &str, deadline: Instant) -> Result<(), CallError> {
+pub(super) fn remove_when_empty(path: &str, deadline: Instant) -> Result<(), CallError> {
     let mut pause = Duration::from_micros(100);
     loop {
         match cgroup::remove(path) {
@@ -456,24 +433,5 @@ fn remove_when_empty(path: &str, deadline: Instant) -> Result<(), CallError> {
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_recorded_path_that_is_not_this_run_s_group_is_left_alone() {
-        for path in [
-            "/sys/fs/cgroup/memory",
-            "/sys/fs/cgroup/memory/runner-other",
-            "/sys/fs/cgroup/../x/runner-abc",
-            "runner-abc",
-            "/sys/fs/cgroup/runner-abc/",
-        ] {
-            let error = remove_leftover("abc", path).expect_err(path);
-            assert!(matches!(error, CgroupError::NotOurs { .. }), "{path}");
-        }
     }
 }

@@ -7,6 +7,8 @@
 //!   the sandbox's init inherits: it lasts until the supervisor *and* init, and with init the
 //!   whole body, are dead. Whoever gets the lock therefore knows that nothing of the run lives,
 //!   except what a crash of the kernel's own guarantees would leave, and that is killed first.
+//!   A finished record is emptied and kept under a spare name for the next run: making an inode
+//!   costs a millisecond where /run is not in memory, renaming one costs 30 µs.
 //! - `mount`: an empty directory. Each run mounts its new root on it, in its own mount namespace,
 //!   so that no directory of the host is covered and none has to be made.
 //! - `uids`: one byte for each uid of the range, claimed by a byte-range lock.
@@ -217,6 +219,9 @@ impl Registry {
                 found: escape(run_id.as_bytes()),
             });
         }
+        if let Some(file) = self.claim_spare(run_id)? {
+            return self.begun(run_id, file);
+        }
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE
@@ -240,14 +245,7 @@ impl Registry {
                 .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
             // A collector may have found it unclaimed and empty, and removed it.
             if self.is_still(run_id, file.as_fd())? {
-                return Ok(RunRecord::new(
-                    run_id.to_owned(),
-                    self.path.clone(),
-                    self.runs
-                        .try_clone()
-                        .map_err(|error| self.failed("make a record", run_id, "dup", io(&error)))?,
-                    File::from(file),
-                ));
+                return self.begun(run_id, file);
             }
         }
         Err(self.failed("claim a record", run_id, "flock", Errno::AGAIN))
@@ -332,10 +330,22 @@ impl Registry {
             removed: Vec::new(),
             failures: failure.into_iter().collect(),
         };
-        for entry in entries.into_iter().rev() {
-            match remove(run_id, &entry, clean) {
-                Ok(()) => collected.removed.push(entry),
-                Err(failure) => collected.failures.push(failure),
+        let groups: Vec<&str> = entries.iter().filter_map(Entry::cgroup).collect();
+        let answers = cgroups::remove_leftovers(run_id, &groups);
+        for (path, answer) in groups.iter().zip(answers) {
+            match answer {
+                Ok(()) => collected.removed.push(Entry::Cgroup((*path).to_owned())),
+                Err(source) => collected.failures.push(RegistryError::Cgroup {
+                    run_id: run_id.to_owned(),
+                    source: Box::new(source),
+                }),
+            }
+        }
+        for entry in entries.iter().rev() {
+            match remove_temporary(run_id, entry, clean) {
+                Some(Ok(())) => collected.removed.push(entry.clone()),
+                Some(Err(failure)) => collected.failures.push(failure),
+                None => (),
             }
         }
         if collected.failures.is_empty() {
@@ -345,6 +355,53 @@ impl Registry {
         }
         drop(record);
         Ok(Some(collected))
+    }
+
+    fn begun(&self, run_id: &str, file: OwnedFd) -> Result<RunRecord, RegistryError> {
+        let runs = self
+            .runs
+            .try_clone()
+            .map_err(|error| self.failed("make a record", run_id, "dup", io(&error)))?;
+        Ok(RunRecord::new(
+            run_id.to_owned(),
+            self.path.clone(),
+            runs,
+            File::from(file),
+        ))
+    }
+
+    /// Claims an emptied record of a finished run and gives it this run's name; `None`: there is none.
+    fn claim_spare(&self, run_id: &str) -> Result<Option<OwnedFd>, RegistryError> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for spare in record::SPARES {
+            let file = match rustix::fs::openat(&self.runs, spare, flags, Mode::empty()) {
+                Ok(file) => file,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(self.failed("open a record", spare, "openat", errno)),
+            };
+            let claimed = lock::try_claim_file(file.as_fd())
+                .map_err(|errno| self.failed("claim a record", spare, "flock", errno))?;
+            let empty = rustix::fs::fstat(&file)
+                .map_err(|errno| self.failed("look at a record", spare, "fstat", errno))?
+                .st_size
+                == 0;
+            // Claimed by somebody: the init of the run before is still dying, or another run
+            // was faster. Not that file any more: it is another run's record by now.
+            if !claimed || !empty || !self.is_still(spare, file.as_fd())? {
+                continue;
+            }
+            // Claimed before it has the name, so that no collector ever finds it unclaimed.
+            return match record::rename(&self.runs, spare, run_id) {
+                Ok(()) => Ok(Some(file)),
+                Err(Errno::EXIST) => Err(RegistryError::Exists {
+                    run_id: run_id.to_owned(),
+                }),
+                // A file system that cannot rename without replacing.
+                Err(Errno::INVAL) => Ok(None),
+                Err(errno) => Err(self.failed("name a record", run_id, "renameat2", errno)),
+            };
+        }
+        Ok(None)
     }
 
     /// Whether the name still stands for the file that was opened.
@@ -387,29 +444,25 @@ fn io(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-fn remove(
+/// `None`: the entry is no temporary.
+fn remove_temporary(
     run_id: &str,
     entry: &Entry,
     clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
-) -> Result<(), RegistryError> {
-    match entry {
-        Entry::Cgroup(path) => {
-            cgroups::remove_leftover(run_id, path).map_err(|source| RegistryError::Cgroup {
-                run_id: run_id.to_owned(),
-                source: Box::new(source),
-            })
-        }
-        Entry::Temporary { directory, name } => clean(&Leftover {
-            run_id: run_id.to_owned(),
-            entry: entry.clone(),
-        })
-        .map_err(|source| RegistryError::Temporary {
-            run_id: run_id.to_owned(),
-            directory: escape(directory.as_os_str().as_encoded_bytes()),
-            name: escape(name.as_encoded_bytes()),
-            source,
-        }),
-    }
+) -> Option<Result<(), RegistryError>> {
+    let Entry::Temporary { directory, name } = entry else {
+        return None;
+    };
+    let leftover = Leftover {
+        run_id: run_id.to_owned(),
+        entry: entry.clone(),
+    };
+    Some(clean(&leftover).map_err(|source| RegistryError::Temporary {
+        run_id: run_id.to_owned(),
+        directory: escape(directory.as_os_str().as_encoded_bytes()),
+        name: escape(name.as_encoded_bytes()),
+        source,
+    }))
 }
 
 /// One path component that is no dot file and no glob.

@@ -7,10 +7,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::{RegistryError, failed, io};
+
+/// Names of emptied records: no run has such an id.
+pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
+
+/// Renames a record, never over another.
+pub(super) fn rename(runs: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
+    rustix::fs::renameat_with(runs, from, runs, to, RenameFlags::NOREPLACE)
+}
 
 /// Something of a run that outlives its supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +33,15 @@ pub enum Entry {
         /// Its name there, one component.
         name: OsString,
     },
+}
+
+impl Entry {
+    pub(super) fn cgroup(&self) -> Option<&str> {
+        match self {
+            Self::Cgroup(path) => Some(path),
+            Self::Temporary { .. } => None,
+        }
+    }
 }
 
 /// The record of a live run. Dropped without [`RunRecord::finish`] it stays behind, and a later
@@ -80,20 +98,27 @@ impl RunRecord {
         self.file.as_fd()
     }
 
-    /// Removes the record, while it is still claimed.
+    /// Ends the record, while it is still claimed: it is emptied and becomes a spare one, or is
+    /// removed where there are enough of those.
     ///
     /// # Errors
     /// [`RegistryError::Call`]; the record then stays, and a later start looks through it.
     pub fn finish(self) -> Result<(), RegistryError> {
-        rustix::fs::unlinkat(&self.runs, &self.run_id, AtFlags::empty()).map_err(|errno| {
-            failed(
-                &self.path,
-                "remove a record",
-                &self.run_id,
-                "unlinkat",
-                errno,
-            )
-        })
+        let fault = |act, call| {
+            let (path, run_id) = (&self.path, &self.run_id);
+            move |errno| failed(path, act, run_id, call, errno)
+        };
+        rustix::fs::ftruncate(&self.file, 0).map_err(fault("empty a record", "ftruncate"))?;
+        for spare in SPARES {
+            match rename(&self.runs, &self.run_id, spare) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) => (),
+                Err(Errno::INVAL) => break,
+                Err(errno) => return Err(fault("put a record aside", "renameat2")(errno)),
+            }
+        }
+        rustix::fs::unlinkat(&self.runs, &self.run_id, AtFlags::empty())
+            .map_err(fault("remove a record", "unlinkat"))
     }
 
     fn append(&mut self, entries: &[Entry], line: fn(&Entry) -> Line) -> Result<(), RegistryError> {

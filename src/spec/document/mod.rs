@@ -8,6 +8,7 @@
 //! are written in a way that readers disagree about (`010`, `0x10`, `+1`, `.5`) and numbers that
 //! are not finite. `no`, `on`, `1_000` and `12:30:00` are text, as YAML 1.2 says. A UTF-8 byte
 //! order mark at the start is skipped, because editors write it; any other encoding is refused.
+#![forbid(unsafe_code)]
 
 mod budget;
 mod json;

@@ -118,15 +118,15 @@ impl Composer {
                 Ok(())
             }
             Event::Scalar(text, style, anchor, tag) => {
-                refuse_tag(place, tag.as_deref())?;
+                self.refuse_tag(span, tag.as_deref())?;
                 self.scalar(place, &text, style, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                refuse_tag(place, tag.as_deref())?;
+                self.refuse_tag(span, tag.as_deref())?;
                 self.open(place, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
-                refuse_tag(place, tag.as_deref())?;
+                self.refuse_tag(span, tag.as_deref())?;
                 let content = Content::Map {
                     entries: Vec::new(),
                     seen: HashMap::new(),
@@ -140,6 +140,19 @@ impl Composer {
             // are not emitted with these options.
             _ => Ok(()),
         }
+    }
+
+    fn refuse_tag(&self, span: Span, tag: Option<&Tag>) -> Result<(), DocumentError> {
+        let Some(tag) = tag else {
+            return Ok(());
+        };
+        let written = span.tag_span().unwrap_or(span);
+        Err(DocumentError::new(
+            Some(self.place(&written.start)),
+            DocumentProblem::Tag {
+                tag: excerpt(&tag.to_string()),
+            },
+        ))
     }
 
     /// Whether the next value is the key of a map.
@@ -293,18 +306,6 @@ impl Composer {
                 }
             },
         }
-    }
-}
-
-fn refuse_tag(place: Place, tag: Option<&Tag>) -> Result<(), DocumentError> {
-    match tag {
-        None => Ok(()),
-        Some(tag) => Err(DocumentError::new(
-            Some(place),
-            DocumentProblem::Tag {
-                tag: excerpt(&tag.to_string()),
-            },
-        )),
     }
 }
 

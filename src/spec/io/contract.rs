@@ -19,7 +19,7 @@ pub const DOCUMENT_DEPTH_MAX: usize = 100;
 /// Most values in a document.
 pub const DOCUMENT_VALUES_MAX: usize = 1_000_000;
 /// Most pairs of a value of the schema and a value of the document.
-pub const JUDGEMENTS_MAX: u64 = 200_000_000;
+pub const JUDGEMENTS_MAX: u64 = 50_000_000;
 
 /// Bytes of the program of one pattern, and of its cache.
 const PATTERN_BYTES_MAX: usize = 512 << 10;
@@ -82,6 +82,12 @@ pub enum ContractError {
         /// The limit.
         values_max: u64,
     },
+    /// `unevaluatedProperties` or `unevaluatedItems` in a schema that refers to itself.
+    #[error("at {pointer}: this keyword is not supported in a schema that refers to itself")]
+    RecursiveUnevaluated {
+        /// Where it stands.
+        pointer: String,
+    },
     /// Too many patterns.
     #[error("the schema has {patterns} patterns, expected at most {patterns_max}")]
     TooManyPatterns {
@@ -119,6 +125,7 @@ impl ContractError {
                 "put the schema that is referred to below `$defs`; nothing is fetched"
             }
             Self::NestedId { .. } => "remove `$id`",
+            Self::RecursiveUnevaluated { .. } => "use `additionalProperties` or `items` instead",
             Self::TooManyPatterns { .. } => "use fewer patterns",
             Self::Invalid { .. } => {
                 "patterns have no look-around and no back-references; see json-schema.org"

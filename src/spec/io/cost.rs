@@ -11,6 +11,9 @@ use crate::spec::io::contract::ContractError;
 const HEIGHT_MAX: usize = 64;
 /// Most values of a schema when its references are followed, each as often as it is referred to.
 const EXPANDED_VALUES_MAX: u64 = 100_000;
+/// How often a validator looks again at the parts of a schema with `unevaluated…`: once to judge
+/// them and again to know what they evaluated. Nested, this multiplies.
+const UNEVALUATED_FACTOR: u64 = 4;
 /// Most patterns of a schema.
 const PATTERNS_MAX: usize = 256;
 
@@ -85,6 +88,7 @@ pub(super) fn of(schema: &Value) -> Result<Cost, ContractError> {
         open: Vec::new(),
         back_references: 0,
         patterns: 0,
+        unevaluated: None,
     };
     analysis.collect_anchors(schema);
     let (expanded_values, height) = analysis.part(schema, "")?;
@@ -98,6 +102,10 @@ pub(super) fn of(schema: &Value) -> Result<Cost, ContractError> {
             patterns: analysis.patterns,
             patterns_max: PATTERNS_MAX,
         });
+    }
+    // What was evaluated is not remembered between visits, so each level would double the work.
+    if let (1.., Some(pointer)) = (analysis.back_references, analysis.unevaluated) {
+        return Err(ContractError::RecursiveUnevaluated { pointer });
     }
     Ok(Cost {
         expanded_values,
@@ -122,6 +130,8 @@ struct Analysis<'schema> {
     open: Vec<*const Value>,
     back_references: u64,
     patterns: usize,
+    /// Where the first `unevaluated…` stands.
+    unevaluated: Option<String>,
 }
 
 impl<'schema> Analysis<'schema> {
@@ -189,6 +199,13 @@ impl<'schema> Analysis<'schema> {
                 }
             }
             _ => (),
+        }
+        for key in ["unevaluatedProperties", "unevaluatedItems"] {
+            if value.get(key).is_some() {
+                total.0 = total.0.saturating_mul(UNEVALUATED_FACTOR);
+                self.unevaluated
+                    .get_or_insert_with(|| format!("{pointer}/{key}"));
+            }
         }
         self.open.pop();
         self.known.insert(address, total);

@@ -1,4 +1,5 @@
 //! The IO blocks (AIP-16): `inputs`, `outputs`, `inputsFiles`, `outputsFiles`.
+#![forbid(unsafe_code)]
 
 pub mod contract;
 mod cost;

@@ -3,6 +3,7 @@
 //! Reading is in two steps. [`crate::spec::document`] makes a tree of the text; the blocks of the
 //! specifications are then read out of it, each with its own rules, and every key that nothing
 //! reads is refused. The manifest only *asks*: who grants what it asks for is decided elsewhere.
+#![forbid(unsafe_code)]
 
 pub(crate) mod legacy;
 pub(crate) mod network;

@@ -1,0 +1,27 @@
+//! Starting again through systemd-run, where that is what gives a run its limits.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::run::scope::command_in_scope;
+use crate::spec::report::WarningReport;
+use crate::spec::request::Caller;
+
+/// Says to the second start that it is one.
+const MARK: &str = "RUNNER_OPT_IN_DELEGATED_SCOPE";
+
+/// Replaces this process by one in a scope of its own, where [`command_in_scope`] says so.
+///
+/// Returns where nothing had to be done, or with a warning where systemd-run could not be
+/// executed: the run then goes on, and its report says which limits hold less.
+pub fn enter_scope(caller: &Caller) -> Option<WarningReport> {
+    let program = std::env::current_exe().ok()?;
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let argv = command_in_scope(caller, &program, &arguments)?;
+    let (name, rest) = argv.split_first()?;
+    let error = Command::new(name).args(rest).env(MARK, "1").exec();
+    Some(WarningReport::new(
+        "scope_unavailable",
+        format!("systemd-run could not be executed: {error}"),
+    ))
+}

@@ -1,0 +1,152 @@
+//! After the body: its output document, its files, and the copy that `--keep` asks for.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use rustix::fs::Mode;
+
+use crate::run::Run;
+use crate::run::contract::{self, Settled};
+use crate::run::error::RunError;
+use crate::run::hold::{Held, RunJournal};
+use crate::sandbox::launch::Launched;
+use crate::scratch::{self, FileLimits, OutputFile, Workspace};
+use crate::spec::outcome::Outcome;
+use crate::spec::path::escape;
+use crate::spec::report::{Report, SyncState, SyncedReport, WarningReport};
+
+/// Directories of the writable space that `--keep` copies.
+const KEPT: [&str; 5] = ["bundle", "scratch", "runner", "tmp", "home"];
+
+impl Run<'_> {
+    /// The structured output, judged only after exit 0: it is the return of a success.
+    pub(super) fn take_output(
+        &self,
+        held: &Held,
+        launched: &Launched,
+        settled: &Settled,
+        stdout: Option<&[u8]>,
+        report: &mut Report,
+    ) {
+        let exited_well =
+            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
+        let read = self
+            .assume(held)
+            .and_then(|_assumed| contract::read_output(launched.space.as_fd(), stdout));
+        let judged = read.and_then(|output| {
+            report.output = output;
+            if exited_well {
+                contract::check_output(settled.outputs.as_ref(), report.output.as_ref())
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(error) = judged {
+            if exited_well {
+                report.outcome = error.outcome();
+                report.error = Some(error.report());
+            } else {
+                let error = error.report();
+                report
+                    .warnings
+                    .push(WarningReport::new("output_unreadable", error.message));
+            }
+        }
+    }
+
+    pub(super) fn sync(
+        &self,
+        held: &mut Held,
+        launched: &Launched,
+        workspace: Option<(PathBuf, Workspace)>,
+        settled: &Settled,
+        report: &mut Report,
+    ) {
+        let Some((path, workspace)) = workspace else {
+            return;
+        };
+        if settled.output_files.is_empty() {
+            return;
+        }
+        if report.outcome == Outcome::Cancelled {
+            report.outputs = settled.output_files.iter().map(skipped).collect();
+            return;
+        }
+        let body_ids = held.body_ids();
+        let scratch = self
+            .assume(held)
+            .and_then(|_assumed| contract::open_directory(launched.space.as_fd(), "scratch"));
+        match scratch {
+            Err(error) => {
+                let message = error.report().message;
+                report
+                    .warnings
+                    .push(WarningReport::new("sync_failed", message));
+            }
+            Ok(scratch) => {
+                let mut journal = RunJournal::new(&mut held.record, path);
+                report.outputs = scratch::sync(
+                    &workspace,
+                    &settled.output_files,
+                    scratch.as_fd(),
+                    body_ids,
+                    &report.run_id,
+                    &FileLimits::default(),
+                    &mut journal,
+                );
+            }
+        }
+        for output in &report.outputs {
+            let (code, message) = match (output.state, &output.error) {
+                (SyncState::Missing, _) => (
+                    "output_missing",
+                    format!("the body did not make /scratch/{}", output.key),
+                ),
+                (SyncState::Failed, Some(error)) => ("sync_failed", error.message.clone()),
+                _ => continue,
+            };
+            report.warnings.push(WarningReport::new(code, message));
+        }
+    }
+
+    /// `--keep`: what the body could write stays, as a copy in a directory of the caller's.
+    pub(super) fn keep(&self, launched: &Launched, report: &mut Report) -> Result<(), RunError> {
+        if !self.request.bundle.keep {
+            return Ok(());
+        }
+        let into = self
+            .request
+            .caller
+            .temporary_directory
+            .join(format!("runner-{}", report.run_id));
+        let shown = escape(into.as_os_str().as_bytes());
+        rustix::fs::mkdir(&into, Mode::RWXU)
+            .map_err(RunError::host(format!("make {shown} for --keep")))?;
+        report.kept = Some(shown);
+        let mut left_out = 0;
+        for name in KEPT {
+            let directory = contract::open_directory(launched.space.as_fd(), name)?;
+            let kept = scratch::keep(directory.as_fd(), &into.join(name), u64::MAX)?;
+            left_out += kept.left_out;
+        }
+        if 0 < left_out {
+            let message = format!("{left_out} entries of the scratch root were not kept");
+            report
+                .warnings
+                .push(WarningReport::new("keep_incomplete", message));
+        }
+        Ok(())
+    }
+}
+
+fn skipped(output: &OutputFile) -> SyncedReport {
+    SyncedReport {
+        key: output.key.clone(),
+        path: output.path.to_string(),
+        state: SyncState::Skipped,
+        sha256: None,
+        bytes: None,
+        error: None,
+    }
+}

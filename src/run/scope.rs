@@ -1,0 +1,30 @@
+//! Version 2 cgroups that were not handed over: the command that runs us again in a scope of our own.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::sandbox::cgroups::{delegated_scope_argv, observe, should_reexec};
+use crate::spec::request::Caller;
+
+/// f_type of a version 2 cgroup file system (statfs(2)).
+const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
+
+/// The argument vector that runs `program` again where it may make groups; `None` where it may
+/// already, where nobody can be asked, and on every host that does not run on version 2 alone.
+#[must_use]
+pub fn command_in_scope(
+    caller: &Caller,
+    program: &Path,
+    arguments: &[OsString],
+) -> Option<Vec<OsString>> {
+    if caller.in_delegated_scope || caller.cgroup_parent.is_some() {
+        return None;
+    }
+    let found = rustix::fs::statfs("/sys/fs/cgroup").ok()?;
+    if found.f_type != CGROUP2_SUPER_MAGIC {
+        return None;
+    }
+    let host = observe(None, false).ok()?;
+    let owner = should_reexec(None, &host)?;
+    Some(delegated_scope_argv(owner, program, arguments))
+}

@@ -1,0 +1,131 @@
+//! While the body runs: its streams are connected, its limits watched.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use crate::kernel::terminal;
+use crate::run::error::RunError;
+use crate::run::hold::Held;
+use crate::run::meter::RunMeter;
+use crate::run::{Ready, Run, host, reporting};
+use crate::sandbox::launch::Launched;
+use crate::spec::report::Report;
+use crate::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
+use crate::supervise::watch::{Observed, Streams, WatchLimits, watch};
+use crate::supervise::without_cgroup::Sampler;
+
+impl Run<'_> {
+    pub(super) fn watch(
+        &self,
+        held: &Held,
+        launched: &mut Launched,
+        pipes: Pipes,
+        signals: OwnedFd,
+        ready: &Ready,
+        report: &mut Report,
+    ) -> Result<(Observed, Option<Vec<u8>>), RunError> {
+        let failed = || RunError::host("watch the body");
+        let caller_terminal = self.caller_terminal(launched)?;
+        let _raw = match &caller_terminal {
+            Some(terminal) if self.request.streams.interactive => {
+                Some(terminal::RawMode::enter(terminal.as_fd()).map_err(failed())?)
+            }
+            _ => None,
+        };
+        let mut streams = self.streams(launched, pipes, ready)?;
+        let proc = launched.proc.take();
+        let memory_bytes = proc.is_some().then_some(ready.limits.memory_bytes);
+        let mut meter = RunMeter {
+            group: &held.group,
+            sampler: proc
+                .as_ref()
+                .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
+        };
+        let limits = WatchLimits {
+            wall_time: Some(ready.limits.wall_time),
+            grace: ready.limits.grace,
+            cpu_time: ready.limits.cpu_time,
+            memory_bytes,
+            on_output_limit: self.request.limits.on_output_limit,
+            stop_signal: self.request.stop_signal,
+            processors: host::processors(),
+        };
+        let observed = watch(
+            launched,
+            &mut streams,
+            signals.as_fd(),
+            caller_terminal.as_ref(),
+            limits,
+            &mut meter,
+        )
+        .map_err(failed())?;
+        let Streams { stdout, stderr, .. } = streams;
+        let (stdout, captured) = reporting::stream(stdout);
+        let (stderr, _) = reporting::stream(stderr);
+        report.stdout = stdout;
+        report.stderr = stderr;
+        Ok((observed, captured))
+    }
+
+    /// The caller's terminal, where the body has one of its own: its size is followed.
+    fn caller_terminal(&self, launched: &Launched) -> Result<Option<OwnedFd>, RunError> {
+        let Some(body) = &launched.terminal else {
+            return Ok(None);
+        };
+        let stdin = rustix::stdio::stdin();
+        if !rustix::termios::isatty(stdin) {
+            return Ok(None);
+        }
+        let failed = || RunError::host("follow the caller's terminal");
+        terminal::copy_size(stdin, body.as_fd()).map_err(failed())?;
+        rustix::io::fcntl_dupfd_cloexec(stdin, 3)
+            .map(Some)
+            .map_err(failed())
+    }
+
+    fn streams(
+        &self,
+        launched: &Launched,
+        pipes: Pipes,
+        ready: &Ready,
+    ) -> Result<Streams, RunError> {
+        let failed = || RunError::host("connect the body's streams");
+        let limit = ready.limits.output_bytes;
+        let capture = self.request.streams.capture;
+        let sink = |descriptor| {
+            if capture {
+                Ok(Sink::Captured(Vec::new()))
+            } else {
+                Writer::new(descriptor).map(Sink::Passed).map_err(failed())
+            }
+        };
+        let to_stdout = sink(rustix::stdio::stdout())?;
+        let to_stderr = sink(rustix::stdio::stderr())?;
+        let Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } = pipes;
+        let (stdin, stdout) = match &launched.terminal {
+            None => (stdin, stdout),
+            Some(master) => {
+                rustix::io::ioctl_fionbio(master, true).map_err(failed())?;
+                let again = || rustix::io::fcntl_dupfd_cloexec(master, 3).map_err(failed());
+                (Some(again()?), again()?)
+            }
+        };
+        let stdin = match (stdin, &ready.settled.input) {
+            (Some(sink), _) if self.request.streams.interactive => {
+                let is_terminal = launched.terminal.is_some();
+                let caller = rustix::stdio::stdin();
+                Some(InputPump::of_caller(caller, sink, is_terminal).map_err(failed())?)
+            }
+            (Some(sink), Some(text)) => Some(InputPump::of_text(text.clone(), sink)),
+            _ => None,
+        };
+        Ok(Streams {
+            stdin,
+            stdout: OutputPump::new(stdout, to_stdout, limit),
+            stderr: OutputPump::new(stderr, to_stderr, limit),
+        })
+    }
+}

@@ -7,6 +7,8 @@
 mod aftermath;
 pub mod chosen;
 pub mod contract;
+pub mod demonstration;
+pub mod doctor;
 pub mod error;
 pub mod hold;
 pub mod host;

@@ -175,3 +175,16 @@ pub(crate) fn pytest() -> Option<PathBuf> {
         succeed(&mut pip).map(|_said| ())
     })
 }
+
+/// A folder with esbuild, a Go program, as npm installs it for this machine.
+pub(crate) fn esbuild() -> Option<PathBuf> {
+    if !has("npm") {
+        return None;
+    }
+    prepared("esbuild-1", |folder| {
+        let mut npm = tool("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]);
+        npm.arg("--prefix").arg(folder).arg("esbuild@0.24.0");
+        succeed(&mut npm).map(|_said| ())
+    })
+}

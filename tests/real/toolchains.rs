@@ -1,6 +1,6 @@
 //! Each toolchain answers and does a piece of work under the default policy, found by its name.
 
-use crate::packages::has;
+use crate::packages::{esbuild, has};
 use crate::support::Ground;
 
 /// Runs a script in the sandbox's shell and gives back what it printed.
@@ -77,4 +77,23 @@ END
          node /tmp/work.js",
     );
     assert_eq!(text, "42 in a file\nfrom a child\n");
+}
+
+#[test]
+fn a_go_program_from_an_npm_package_bundles_typescript() {
+    let ground = Ground::new();
+    let Some(folder) = esbuild() else {
+        return;
+    };
+    let folder = folder.to_str().expect("a plain path");
+    let script = format!(
+        "cd /tmp
+         echo 'export const half = (x: number): number => x / 2' >half.ts
+         echo 'import {{ half }} from \"./half\"; console.log(half(84))' >main.ts
+         {folder}/node_modules/.bin/esbuild --bundle --log-level=error --outfile=main.js main.ts
+         node main.js"
+    );
+    let done = ground.run(&["--ro", folder], &["bash", "-euc", &script]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "42\n");
 }

@@ -36,12 +36,15 @@ fn lines(report: &Report) -> Vec<(Tone, String)> {
             lines.push((Tone::Warning, format!("hint: {hint}")));
         }
     }
+    if let Some(kept) = &report.kept {
+        lines.push((Tone::Warning, format!("kept the scratch root: {kept}")));
+    }
     lines.extend(ending(report));
     for (name, stream) in [
         ("standard output", &report.stdout),
         ("standard error", &report.stderr),
     ] {
-        lines.extend(dropped(name, stream));
+        lines.extend(dropped(name, stream, output_limit(report)));
     }
     lines
 }
@@ -115,8 +118,19 @@ fn held(report: &Report, name: &str) -> String {
     }
 }
 
-fn dropped(name: &str, stream: &StreamReport) -> Option<(Tone, String)> {
-    (0 < stream.dropped_bytes).then(|| {
+/// Bytes of each stream that are passed on or kept.
+fn output_limit(report: &Report) -> Option<u64> {
+    report
+        .limits
+        .iter()
+        .find(|limit| limit.name == "output_bytes")?
+        .effective
+}
+
+/// Only what the limit dropped: a reader that has closed the stream (`runner run -- yes | head`)
+/// wanted no more, and the report still counts it.
+fn dropped(name: &str, stream: &StreamReport, limit: Option<u64>) -> Option<(Tone, String)> {
+    limit.is_some_and(|limit| limit < stream.bytes).then(|| {
         (
             Tone::Warning,
             format!(
@@ -214,6 +228,17 @@ mod tests {
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
         report.stdout.bytes = 30;
         report.stdout.dropped_bytes = 10;
+        assert!(
+            loud(&report).is_empty(),
+            "a reader that went away is no limit"
+        );
+        report.limits.push(LimitReport {
+            name: "output_bytes",
+            requested: Some(20),
+            effective: Some(20),
+            enforced_by: "supervisor",
+            source: "flag".to_owned(),
+        });
         report
             .warnings
             .push(WarningReport::new("weaker", "a limit"));

@@ -102,6 +102,7 @@ impl Surroundings {
                 .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
                 .collect(),
             home: self.absolute("HOME"),
+            temporary_directory: self.absolute("TMPDIR").unwrap_or_else(|| "/tmp".into()),
             runtime_directory,
             cgroup_parent,
             in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),

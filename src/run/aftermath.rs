@@ -4,6 +4,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
+use rustix::fs::Mode;
+
 use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
@@ -13,6 +15,9 @@ use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
 use crate::spec::report::{Report, SyncState, SyncedReport, WarningReport};
+
+/// Directories of the writable space that `--keep` copies.
+const KEPT: [&str; 5] = ["bundle", "scratch", "runner", "tmp", "home"];
 
 impl Run<'_> {
     /// The structured output, judged only after exit 0: it is the return of a success.
@@ -105,19 +110,28 @@ impl Run<'_> {
         }
     }
 
-    /// `--keep`: the writable space stays, as a copy in a directory of the caller's.
+    /// `--keep`: what the body could write stays, as a copy in a directory of the caller's.
     pub(super) fn keep(&self, launched: &Launched, report: &mut Report) -> Result<(), RunError> {
         if !self.request.bundle.keep {
             return Ok(());
         }
-        let into = std::env::temp_dir().join(format!("runner-{}", report.run_id));
-        let kept = scratch::keep(launched.space.as_fd(), &into, u64::MAX)?;
-        report.kept = Some(escape(into.as_os_str().as_bytes()));
-        if 0 < kept.left_out {
-            let message = format!(
-                "{} entries of the scratch root were not kept",
-                kept.left_out
-            );
+        let into = self
+            .request
+            .caller
+            .temporary_directory
+            .join(format!("runner-{}", report.run_id));
+        let shown = escape(into.as_os_str().as_bytes());
+        rustix::fs::mkdir(&into, Mode::RWXU)
+            .map_err(RunError::host(format!("make {shown} for --keep")))?;
+        report.kept = Some(shown);
+        let mut left_out = 0;
+        for name in KEPT {
+            let directory = contract::open_directory(launched.space.as_fd(), name)?;
+            let kept = scratch::keep(directory.as_fd(), &into.join(name), u64::MAX)?;
+            left_out += kept.left_out;
+        }
+        if 0 < left_out {
+            let message = format!("{left_out} entries of the scratch root were not kept");
             report
                 .warnings
                 .push(WarningReport::new("keep_incomplete", message));

@@ -119,12 +119,8 @@ pub fn random_bytes() -> Result<[u8; 10], RunError> {
 /// With `node_version` Node is asked for its version, with an empty environment.
 #[must_use]
 pub fn interpreters(caller: &Caller, node_version: bool) -> Interpreters {
-    // A script outside the system directories (a version switcher's) is none that a body finds.
-    let has = |name: &str| {
-        program::locate(name.as_ref(), caller, &[])
-            .is_some_and(|path| program::is_visible_anyway(&path) || !program::is_script(&path))
-    };
-    let node = program::locate("node".as_ref(), caller, &[]).map(|path| {
+    let has = |name: &str| program::locate_usable(name.as_ref(), caller).is_some();
+    let node = program::locate_usable("node".as_ref(), caller).map(|path| {
         let unknown = NodeVersion { major: 0, minor: 0 };
         if !node_version {
             return unknown;

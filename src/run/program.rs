@@ -48,6 +48,15 @@ pub fn locate(name: &OsStr, caller: &Caller, interpreters: &[PathBuf]) -> Option
         .find(|path| is_executable(path))
 }
 
+/// Where an interpreter lies that the body can use: a script on the caller's PATH (a version
+/// manager's shim) is none, since what it needs besides itself is not known.
+#[must_use]
+pub fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
+    let path = locate(name, caller, &[])?;
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    (is_visible_anyway(&real) || !is_script(&real)).then_some(path)
+}
+
 /// Looks for `name` on the caller's PATH where the fixed PATH inside does not have it.
 ///
 /// A binary is bound with the directory above its `bin`, where that is a prefix of its own and
@@ -324,6 +333,15 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn a_shim_on_the_caller_s_path_is_no_interpreter() {
+        let home = tempfile::tempdir().expect("a directory");
+        program(home.path(), "only-here-7f3a", b"#!/bin/sh\n");
+        let caller = caller_with(home.path());
+        assert_eq!(locate_usable("only-here-7f3a".as_ref(), &caller), None);
+        assert!(locate_usable("sh".as_ref(), &caller).is_some());
     }
 
     #[test]

@@ -137,6 +137,24 @@ impl Ground {
         }
     }
 
+    /// A program that starts the runner itself, as a test harness does. The report is that of the
+    /// last run that it started. The memory is the harness's, so it is not looked at.
+    pub fn harness(&self, mut command: Command) -> Case<'_> {
+        let report = self.path(&format!("report-{}.json", random()));
+        let mut case = self.command(&["run"]).without("I10");
+        for (name, value) in case.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.env("RUNNER_OPT_JSON", &report);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        case.command = command;
+        case.report = report;
+        case
+    }
+
     /// `runner run FLAGS… -- BODY…`, to its end, invariants checked.
     pub fn run(&self, flags: &[&str], body: &[&str]) -> Done {
         let words: Vec<&str> = ["run"]

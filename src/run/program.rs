@@ -60,7 +60,8 @@ pub fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
 /// Looks for `name` on the caller's PATH where the fixed PATH inside does not have it.
 ///
 /// A binary is bound with the directory above its `bin`, where that is a prefix of its own and
-/// nobody's home; else alone. `interpreters` are prefixes that the host policy names.
+/// nobody's home; else alone. `interpreters` are prefixes that the host policy names, `shown` says
+/// whether the caller made a path visible himself: there a script is his own word.
 ///
 /// # Errors
 /// [`RunError::Argument`] for a script: what it needs besides itself cannot be known.
@@ -69,6 +70,7 @@ pub fn find(
     caller: &Caller,
     workspace: Option<&Path>,
     interpreters: &[PathBuf],
+    shown: &dyn Fn(&Path) -> bool,
 ) -> Result<Program, RunError> {
     if name.contains(&b'/') || name.is_empty() {
         return Ok(Program::default());
@@ -77,18 +79,31 @@ pub fn find(
         return Ok(Program::default());
     };
     // Links into a version directory (`bin/node -> ../lib/node/bin/node`) are followed first.
-    let real = path.canonicalize().unwrap_or(path);
+    let real = path
+        .canonicalize()
+        .unwrap_or_else(|_unreadable| path.clone());
     if is_visible_anyway(&real) {
         return Ok(Program::default());
     }
     if is_script(&real) {
+        if shown(&path) && shown(&real) {
+            return Ok(Program {
+                bind: None,
+                directory: directory_of(&path),
+            });
+        }
+        // `bin/npm` is a link to `lib/node_modules/npm/bin/npm-cli.js`: both must be there.
+        let needed = prefix_of(&path, caller, workspace)
+            .filter(|prefix| real.starts_with(prefix))
+            .or_else(|| real.parent().map(Path::to_path_buf))
+            .unwrap_or_default();
         let object = escape(real.as_os_str().as_bytes());
         return Err(RunError::Argument {
             code: "program_is_script",
             what: "program",
             hint: Some(format!(
                 "make what it needs visible: --ro {}",
-                parent_of(&object)
+                escape(needed.as_os_str().as_bytes())
             )),
             object,
             problem: "is a script outside the system directories: what else it needs is not known"
@@ -96,9 +111,12 @@ pub fn find(
         });
     }
     let source = prefix_of(&real, caller, workspace).unwrap_or_else(|| real.clone());
-    let directory = real
-        .parent()
-        .map(|parent| parent.as_os_str().as_bytes().to_vec());
+    // The name that was asked for may be that of the link only.
+    let directory = if path.starts_with(&source) {
+        directory_of(&path)
+    } else {
+        directory_of(&real)
+    };
     Ok(Program {
         bind: Some(ViewEntry::Bind {
             source: source.clone(),
@@ -167,7 +185,9 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-fn is_script(path: &Path) -> bool {
+/// Whether the file at `path` begins with `#!`.
+#[must_use]
+pub fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];
     std::fs::File::open(path)
         .and_then(|mut file| file.read_exact(&mut head))
@@ -175,8 +195,8 @@ fn is_script(path: &Path) -> bool {
         && head == *b"#!"
 }
 
-fn parent_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(parent, _)| parent)
+fn directory_of(path: &Path) -> Option<Vec<u8>> {
+    Some(path.parent()?.as_os_str().as_bytes().to_vec())
 }
 
 #[cfg(test)]
@@ -203,7 +223,10 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let bin = home.path().join("tool-1.2/bin");
         program(&bin, "only-here-7f3a", b"\x7fELF");
-        let found = find(b"only-here-7f3a", &caller_with(&bin), None, &[]).expect("found");
+        let found = find(b"only-here-7f3a", &caller_with(&bin), None, &[], &|_path| {
+            false
+        })
+        .expect("found");
         let prefix = home.path().join("tool-1.2").canonicalize().expect("real");
         let bind = ViewEntry::Bind {
             source: prefix.clone(),
@@ -226,11 +249,18 @@ mod tests {
             target: path,
             writable: false,
         };
-        let found = find(b"only-here-7f3a", &caller, None, &[]).expect("found");
+        let found = find(b"only-here-7f3a", &caller, None, &[], &|_path| false).expect("found");
         assert_eq!(found.bind, Some(alone.clone()));
         caller.home = None;
         let workspace = real.join("work");
-        let found = find(b"only-here-7f3a", &caller, Some(&workspace), &[]).expect("found");
+        let found = find(
+            b"only-here-7f3a",
+            &caller,
+            Some(&workspace),
+            &[],
+            &|_path| false,
+        )
+        .expect("found");
         assert_eq!(found.bind, Some(alone));
     }
 
@@ -238,7 +268,13 @@ mod tests {
     fn a_script_of_the_caller_is_refused_with_the_flag_to_paste() {
         let home = tempfile::tempdir().expect("a directory");
         program(home.path(), "only-here-7f3a", b"#!/bin/sh\n");
-        let error = find(b"only-here-7f3a", &caller_with(home.path()), None, &[]);
+        let error = find(
+            b"only-here-7f3a",
+            &caller_with(home.path()),
+            None,
+            &[],
+            &|_path| false,
+        );
         assert!(matches!(
             error,
             Err(RunError::Argument {
@@ -258,8 +294,44 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_the_caller_made_visible_runs_and_the_hint_names_what_does_it() {
+        let home = tempfile::tempdir().expect("a directory");
+        let prefix = home.path().canonicalize().expect("real").join("tool-1.2");
+        program(&prefix.join("lib/tool"), "main.js", b"#!/bin/sh\n");
+        let bin = prefix.join("bin");
+        std::fs::create_dir(&bin).expect("made");
+        std::os::unix::fs::symlink("../lib/tool/main.js", bin.join("only-here-7f3a"))
+            .expect("linked");
+        let caller = caller_with(&bin);
+        let error = find(b"only-here-7f3a", &caller, None, &[], &|_path| false);
+        let Err(RunError::Argument {
+            hint: Some(hint), ..
+        }) = error
+        else {
+            panic!("{error:?}");
+        };
+        assert!(
+            hint.ends_with(&format!("--ro {}", prefix.display())),
+            "{hint}"
+        );
+        let shown = |path: &Path| path.starts_with(&prefix);
+        let found = find(b"only-here-7f3a", &caller, None, &[], &shown).expect("found");
+        let expected = Program {
+            bind: None,
+            directory: directory_of(&bin.join("only-here-7f3a")),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_program_of_the_system_needs_nothing() {
-        let found = find(b"sh", &caller_with(Path::new("/nonexistent")), None, &[]);
+        let found = find(
+            b"sh",
+            &caller_with(Path::new("/nonexistent")),
+            None,
+            &[],
+            &|_path| false,
+        );
         assert_eq!(found.expect("found"), Program::default());
     }
 }

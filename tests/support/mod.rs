@@ -2,6 +2,7 @@
 //! that are checked after each case.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::expect_used,
     clippy::panic,
@@ -13,6 +14,9 @@
 pub mod bodies;
 pub mod bundles;
 pub mod invariants;
+mod skips;
+
+pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -46,29 +50,6 @@ pub fn is_root() -> bool {
 /// Whether the tests were given a cgroup of their own.
 pub fn has_cgroup() -> bool {
     std::env::var_os("RUNNER_OPT_CGROUP_PARENT").is_some()
-}
-
-/// Whether the tier of this test run includes `tier` (`long` or `soak`).
-pub fn tier_includes(tier: &str) -> bool {
-    let asked = std::env::var("RUNNER_TESTS_TIER").unwrap_or_default();
-    asked == tier || (asked == "soak" && tier == "long")
-}
-
-/// Says loudly that a case cannot run here; with `RUNNER_TESTS_STRICT=1` it fails.
-pub fn skip(why: &str) {
-    println!("SKIPPED: {why}");
-    assert!(
-        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|strict| strict != "1"),
-        "a skip is an error under RUNNER_TESTS_STRICT=1: {why}"
-    );
-}
-
-/// Says that a case belongs to a higher tier; that is no skip.
-pub fn belongs_to_tier(tier: &str) -> bool {
-    if !tier_includes(tier) {
-        println!("belongs to tier {tier}: scripts/test --{tier}");
-    }
-    tier_includes(tier)
 }
 
 /// A ground of a case's own: a temporary directory with a canary tree and a workspace in it.

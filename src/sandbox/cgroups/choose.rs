@@ -75,6 +75,15 @@ pub fn choose(parent_named: Option<&str>, host: &HostCgroups) -> Backend {
     choose_v1(parent_named, &layout, host)
 }
 
+/// The first reason whole; the hierarchies of one host mostly have the same.
+fn in_short(reasons: &[String]) -> String {
+    match reasons {
+        [] => "no controller is there".to_owned(),
+        [only] => only.clone(),
+        [first, others @ ..] => format!("{first}; {} more like it", others.len()),
+    }
+}
+
 /// Whether a run of ours would be better off in a scope of its own: `Some` says whose manager to ask.
 ///
 /// True for a version 2 tree that systemd manages and whose part around us was not handed over.
@@ -184,7 +193,7 @@ fn systemd_manages(host: &HostCgroups) -> bool {
 fn usable_v2(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<Unified, String> {
     let facts = facts(parent, host)?;
     if let Some(why) = &facts.unwritable {
-        return Err(format!("no group can be made in {parent}: {why}"));
+        return Err(format!("no group can be made: {why}"));
     }
     let (present, absent): (Vec<Controller>, Vec<Controller>) = Controller::OF_V2
         .into_iter()
@@ -243,7 +252,7 @@ fn choose_v1(parent_named: Option<&str>, layout: &Layout, host: &HostCgroups) ->
     if parents.is_empty() {
         let reasons: Vec<String> = missing.into_iter().map(|(_, reason)| reason).collect();
         return Backend::None {
-            reason: reasons.join("; "),
+            reason: in_short(&reasons),
         };
     }
     let unified = layout.unified.as_ref().and_then(|unified| {
@@ -275,7 +284,7 @@ fn usable_v1(
 ) -> Result<String, String> {
     let parent = hierarchy.parent(parent_named)?;
     match &facts(&parent, host)?.unwritable {
-        Some(why) => Err(format!("no group can be made in {parent}: {why}")),
+        Some(why) => Err(format!("no group can be made: {why}")),
         None => Ok(parent),
     }
 }
@@ -515,7 +524,7 @@ mod tests {
         }
         let reason = reason_of(choose(None, &host));
         assert!(
-            reason.contains("/sys/fs/cgroup/memory/api/x: EACCES"),
+            reason.starts_with("no group can be made: EACCES; "),
             "{reason}"
         );
         assert_eq!(

@@ -92,7 +92,8 @@ fn the_root_directory_holds_the_documented_names_and_no_other() {
         "ssl",
     ];
     for name in shell(&ground, &[], "ls -A /etc") {
-        assert!(etc.contains(&name.as_str()), "/etc/{name}");
+        let of_java = name.starts_with("java-");
+        assert!(of_java || etc.contains(&name.as_str()), "/etc/{name}");
     }
 }
 
@@ -119,6 +120,8 @@ static void walk(const char *path) {
         /* masks are /dev/null: what is written there is gone */
         if (S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3)) continue;
         int fd = open(name, O_WRONLY | O_NONBLOCK);
+        /* everybody may open this one; writing takes a capability */
+        if (fd >= 0 && !strcmp(name, "/proc/sys/kernel/ns_last_pid") && write(fd, "9", 1) < 0 && errno == EPERM) continue;
         if (fd >= 0) { printf("writable %s\n", name); close(fd); }
     }
     closedir(directory);

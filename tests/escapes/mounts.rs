@@ -150,40 +150,66 @@ int main(void) {
     );
 }
 
-/// B-51: in a mount namespace of the test's own, where the directory that the body sees is shared.
-#[test]
-fn what_the_host_mounts_later_does_not_appear_inside() {
+/// Runs a body in a mount namespace of the test's own, where the directory that it sees is shared.
+/// `host` is done outside once the body has started, and the body's script goes on after it.
+fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
     let ground = Ground::new();
-    let shared = ground.path("shared");
-    let talk = ground.path("talk");
+    let (shared, talk) = (ground.path("shared"), ground.path("talk"));
     for directory in [&shared.join("sub"), &talk] {
         std::fs::create_dir_all(directory).expect("made");
     }
-    let (shared, talk) = (
-        shared.to_str().expect("a plain path"),
-        talk.to_str().expect("a plain path"),
-    );
-    let body = format!(
-        "touch {talk}/started; until [ -e {talk}/mounted ]; do sleep 0.05; done; \
-         ls -A {shared}/sub; grep -c {shared} /proc/self/mountinfo"
-    );
-    let started = ground.command(&[
-        "run", "--ro", shared, "--rw", talk, "--", "/bin/sh", "-c", &body,
-    ]);
-    let outside = format!(
-        "set -e; mount --bind {shared} {shared}; mount --make-shared {shared}
+    let shared = shared.to_str().expect("a plain path");
+    let talk = talk.to_str().expect("a plain path");
+    let fill = |text: &str| text.replace("SHARED", shared).replace("TALK", talk);
+    let body = fill(&format!(
+        "touch TALK/started; until [ -e TALK/done ]; do sleep 0.05; done; {body}"
+    ));
+    let mut line = vec!["run".to_owned(), "--rw".to_owned(), talk.to_owned()];
+    line.extend(flags.iter().map(|flag| fill(flag)));
+    line.extend(["--", "/bin/sh", "-c", &body].map(str::to_owned));
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let outside = fill(&format!(
+        "set -e; mount --bind SHARED SHARED; mount --make-shared SHARED
          \"$@\" & pid=$!
-         until [ -e {talk}/started ]; do kill -0 $pid; sleep 0.05; done
-         mount -t tmpfs none {shared}/sub; touch {shared}/sub/from-the-host
-         touch {talk}/mounted; wait $pid"
-    );
+         until [ -e TALK/started ]; do kill -0 $pid; sleep 0.05; done
+         {host}
+         touch TALK/done; wait $pid"
+    ));
     let mut words = vec!["--mount"];
     if !is_root() {
         words.push("--map-root-user");
     }
     words.extend(["sh", "-c", &outside, "sh"]);
     // I10 would watch the shell.
-    let done = through(started, "unshare", &words).without("I10").done();
+    let done = through(ground.command(&line), "unshare", &words)
+        .without("I10")
+        .done();
     done.assert_exited(0);
-    assert_eq!(done.text(), "1\n", "{done:#?}");
+    done.text()
+}
+
+/// B-51.
+#[test]
+fn what_the_host_mounts_later_does_not_appear_inside() {
+    for flag in ["--ro", "--rw"] {
+        let text = with_shared_mount(
+            &[flag, "SHARED"],
+            "mount -t tmpfs none SHARED/sub; touch SHARED/sub/from-the-host",
+            "ls -A SHARED/sub; grep -c SHARED /proc/self/mountinfo",
+        );
+        assert_eq!(text, "1\n", "{flag}");
+    }
+}
+
+/// B-51, the other way: what the runner mounts beneath a directory that the caller lent.
+#[test]
+fn what_is_mounted_inside_does_not_appear_on_the_host() {
+    for flag in ["--ro", "--rw"] {
+        let text = with_shared_mount(
+            &[flag, "SHARED", "--tmpfs", "SHARED/sub"],
+            "grep -c SHARED /proc/self/mountinfo >TALK/count",
+            "cat TALK/count; grep -c SHARED /proc/self/mountinfo",
+        );
+        assert_eq!(text, "1\n2\n", "{flag}");
+    }
 }

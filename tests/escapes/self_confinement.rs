@@ -109,7 +109,8 @@ int main(void) {
     long result = 0;
     int layers = 0;
     while (layers < 32 && (result = restrict_to(1 << 2)) == 0) layers++;
-    try("too deep", result);
+    int deep = errno;
+    try("too deep", (errno = deep, result));
     try("usr", open("/usr/new", O_CREAT | O_WRONLY, 0600));
     return 0;
 }

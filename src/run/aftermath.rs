@@ -138,8 +138,16 @@ impl Run<'_> {
                 Mode::empty(),
             )
             .map_err(RunError::host(format!("open {name} for --keep")))?;
-            let kept = scratch::keep(directory.as_fd(), &into.join(name), u64::MAX)?;
-            left_out += kept.left_out;
+            match scratch::keep(directory.as_fd(), &into.join(name), u64::MAX) {
+                Ok(kept) => left_out += kept.left_out,
+                // What the body left decides nothing about how the run ended.
+                Err(error) => {
+                    let message = format!("/{name} was not kept: {error}");
+                    report
+                        .warnings
+                        .push(WarningReport::new("keep_incomplete", message));
+                }
+            }
         }
         if 0 < left_out {
             let message = format!("{left_out} entries of the scratch root were not kept");

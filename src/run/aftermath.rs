@@ -11,6 +11,7 @@ use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::hold::{Held, RunJournal};
+use crate::run::reporting;
 use crate::sandbox::launch::Launched;
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::spec::outcome::Outcome;
@@ -32,9 +33,10 @@ impl Run<'_> {
     ) {
         let exited_well =
             report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let read = self
-            .assume(held)
-            .and_then(|_assumed| contract::read_output(launched.space.as_fd(), stdout));
+        let read = self.assume(held).and_then(|_assumed| {
+            let stdout = stdout.or_else(|| reporting::whole_text(&report.stdout));
+            contract::read_output(launched.space.as_fd(), stdout)
+        });
         let judged = read.and_then(|output| {
             report.output = output;
             if exited_well {

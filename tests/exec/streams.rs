@@ -66,6 +66,19 @@ fn what_is_captured_is_bounded_and_the_rest_is_counted() {
     assert!(report["output"].is_null(), "a part is not the whole");
 }
 
+/// Invariant I10 is what this is about: both streams at their limit, in one report.
+#[test]
+fn two_full_streams_do_not_make_the_supervisor_large() {
+    let ground = Ground::new();
+    let body =
+        "head -c 20000000 /dev/zero | tr '\\0' 1; head -c 20000000 /dev/zero | tr '\\0' 2 >&2\n";
+    let (code, report, _) = captured(&ground, "run: body.sh\n", body);
+    assert_eq!(code, 0);
+    for stream in ["stdout", "stderr"] {
+        assert_eq!(report[stream]["dropped_bytes"], 20_000_000 - (16 << 20));
+    }
+}
+
 #[test]
 fn the_structured_output_of_a_captured_body_is_in_the_report() {
     let ground = Ground::new();

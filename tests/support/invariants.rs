@@ -267,7 +267,7 @@ pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
     let program = PathBuf::from(super::runner());
     let program = program.file_name().expect("a name").to_string_lossy();
     // comm(5) has 15 bytes. Before execve(2) is through, the child has the memory of this process.
-    let name = format!("Name:\t{:.15}\n", program);
+    let name = format!("Name:\t{program:.15}\n");
     let mut peak_kib = 0;
     let mut pause = Duration::from_millis(1);
     while child.try_wait().expect("waited").is_none() {

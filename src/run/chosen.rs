@@ -245,7 +245,13 @@ impl Chosen {
         let Some(name) = self.argv.first() else {
             return Ok(());
         };
-        let found = program::find(name, &request.caller, workspace, &policy.interpreters)?;
+        let found = program::find(
+            name,
+            &request.caller,
+            workspace,
+            &policy.interpreters,
+            &|path| shows(&self.view, path),
+        )?;
         if let Some(bind) = found.bind {
             let ViewEntry::Bind { source, .. } = &bind else {
                 return Ok(());

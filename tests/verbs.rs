@@ -167,6 +167,41 @@ fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_nam
 }
 
 #[test]
+fn the_example_of_the_readme_works_as_it_is_written() {
+    let ground = Ground::new();
+    let readme = include_str!("../README.md");
+    let (_, from) = readme.split_once("```sh\n").expect("the example");
+    let (script, from) = from.split_once("```").expect("its end");
+    let (_, from) = from.split_once("```text\n").expect("what it prints");
+    let (printed, _) = from.split_once("```").expect("its end");
+    let programs = ground.path("programs");
+    std::fs::create_dir(&programs).expect("made");
+    std::os::unix::fs::symlink(runner(), programs.join("runner")).expect("linked");
+    let path = std::env::var("PATH").expect("a path");
+    let example = ground.path("example");
+    std::fs::create_dir(&example).expect("made");
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1\n{script}")])
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .current_dir(&example)
+        .output()
+        .expect("sh runs");
+    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    // Two streams into one: their order is not promised.
+    lines.sort();
+    let mut expected: Vec<&str> = printed.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert_eq!(output.status.code(), Some(1));
+    let loud = std::fs::read_to_string(example.join("work/loud.txt")).expect("synced");
+    assert_eq!(loud, "A FEW NOTES\n");
+    assert!(example.join("report.json").exists());
+}
+
+#[test]
 fn a_signal_ends_the_demonstration_and_nothing_of_it_stays() {
     let ground = Ground::new();
     let temporary = ground.path("temporary");
@@ -233,6 +268,11 @@ fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
     assert!(!text.contains("FAIL"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
+    let readme = include_str!("../README.md");
+    for row in &rows {
+        let tried: String = row.chars().skip(8).take(27).collect();
+        assert!(readme.contains(&tried), "not in README.md: {tried}");
+    }
     if text.contains("not tried") {
         skip("attempts of the demonstration that need perl");
     }

@@ -72,3 +72,20 @@ fn a_binary_given_by_its_path_runs_wherever_it_lies() {
     done.assert_exited(0);
     assert_eq!(done.text(), "relative 22\n");
 }
+
+#[test]
+fn a_full_disk_is_an_error_that_the_program_sees_and_no_signal() {
+    let ground = Ground::new();
+    let beside = "x".repeat(100_000);
+    let script = "LC_ALL=C dd if=/dev/zero of=/tmp/file bs=64k count=1000 2>&1 |
+            grep -o 'No space left.*'
+        echo ${PIPESTATUS[0]}
+        rm /tmp/file
+        truncate -s 1T /tmp/hole
+        echo $?";
+    let bundle = ground.bundle(&[("beside.txt", &beside), ("fill.sh", script)]);
+    let done = ground.exec(&["--run", "fill.sh", "--disk", "8m"], &bundle);
+    // A hole takes no space: there the limit is SIGXFSZ.
+    done.assert_exited(0);
+    assert_eq!(done.text(), "No space left on device\n1\n153\n");
+}

@@ -16,7 +16,7 @@ int main(int count, char **names) {
     let own = [
         ground.path("canary"),
         ground.workspace(),
-        std::env::current_dir().expect("a directory"),
+        ground.path("canary/file"),
         std::env::current_exe().expect("a program"),
     ]
     .map(|path| path.to_str().expect("a plain path").to_owned());

@@ -1,6 +1,6 @@
 //! The launch plan: everything that the child has to know, from what was chosen and what holds.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::kernel::rlimit::resource;
 use crate::plan::environment::{self, Parts};
@@ -66,6 +66,7 @@ pub(super) fn launch_plan(
         argv: chosen.argv.clone(),
         environment: environment::environment(&parts),
         null_stdin: false,
+        caller_terminal: caller_terminal(request),
     };
     Ok((plan, trees))
 }
@@ -87,6 +88,12 @@ fn distinct(view: &[ViewEntry]) -> Vec<ViewEntry> {
         }
     }
     entries
+}
+
+fn caller_terminal(request: &Request) -> Option<BorrowedFd<'static>> {
+    let stdin = rustix::stdio::stdin();
+    let is_one = request.streams.terminal && rustix::termios::isatty(stdin);
+    is_one.then_some(stdin)
 }
 
 fn writes_elsewhere(view: &[ViewEntry]) -> bool {

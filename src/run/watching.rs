@@ -76,6 +76,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let failed = || RunError::host("follow the caller's terminal");
+        // Once more: it may have changed since the launch, before its signal was looked for.
         terminal::copy_size(stdin, body.as_fd()).map_err(failed())?;
         rustix::io::fcntl_dupfd_cloexec(stdin, 3)
             .map(Some)

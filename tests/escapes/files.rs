@@ -16,7 +16,7 @@ int main(int count, char **names) {
     let own = [
         ground.path("canary"),
         ground.workspace(),
-        std::env::current_dir().expect("a directory"),
+        ground.path("canary/file"),
         std::env::current_exe().expect("a program"),
     ]
     .map(|path| path.to_str().expect("a plain path").to_owned());
@@ -83,6 +83,8 @@ int main(int count, char **words) {
     try("mkdir", mkdir("made", 0700));
     try("rmdir", rmdir("deep/er"));
     try("fifo", mkfifo("fifo", 0600));
+    /* one that was made would hold whoever reads the tree afterwards */
+    unlink("fifo");
     int fd = open("file", O_RDONLY);
     try("ftruncate", ftruncate(fd, 0));
     try("fchmod", fchmod(fd, 0777));

@@ -180,8 +180,11 @@ fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
         words.push("--map-root-user");
     }
     words.extend(["sh", "-c", &outside, "sh"]);
+    let runtime = ground.path("runtime");
+    let runtime = runtime.to_str().expect("a plain path");
     // I10 would watch the shell.
     let done = through(ground.command(&line), "unshare", &words)
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", runtime)
         .without("I10")
         .done();
     done.assert_exited(0);

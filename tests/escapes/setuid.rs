@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::attempts::{assert_lines, case, program, shell};
-use super::support::{Ground, is_root, skip};
+use super::support::{Ground, is_root, needs_root, skip};
 
 const WHO: &str = r#"
 int main(void) {
@@ -58,7 +58,7 @@ fn a_set_uid_program_raises_nothing() {
 #[test]
 fn a_set_uid_program_of_another_user_raises_nothing() {
     if !is_root() {
-        return skip("only root can make a set-uid program of another user");
+        return needs_root("only root can make a set-uid program of another user");
     }
     let ground = Ground::new();
     let directory = ground.path("programs");
@@ -106,7 +106,7 @@ fn the_host_s_set_uid_programs_raise_nothing() {
 #[test]
 fn file_capabilities_raise_nothing() {
     if !is_root() {
-        return skip("only root can give a file capabilities");
+        return needs_root("only root can give a file capabilities");
     }
     let ground = Ground::new();
     for capabilities in [

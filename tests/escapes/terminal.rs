@@ -166,7 +166,7 @@ int main(void) {
 }
 "#;
     let own = program("own-terminal", text);
-    let Some(done) = on_a_terminal(&ground, "cooked", &["-t"], &own, &[]) else {
+    let Some(done) = on_a_terminal(&ground, "cooked", &["-t", "-i"], &own, &[]) else {
         return;
     };
     done.assert_exited(0);
@@ -215,7 +215,7 @@ fn the_caller_s_terminal_is_restored_after_a_body_that_was_killed() {
     let ground = Ground::new();
     let text = "int main(void) { kill(getpid(), SIGKILL); for (;;) pause(); }";
     let killed = program("killed", text);
-    let Some(done) = on_a_terminal(&ground, "cooked", &["-t"], &killed, &[]) else {
+    let Some(done) = on_a_terminal(&ground, "cooked", &["-t", "-i"], &killed, &[]) else {
         return;
     };
     done.assert_outcome("signaled", 137);

@@ -327,7 +327,7 @@ fn tour(report: &Report, survivors: usize) -> Vec<Row> {
 
 /// The line `name<TAB>said<TAB>answer` of the body's output.
 fn answer_of<'report>(report: &'report Report, name: &str) -> Option<(&'report str, &'report str)> {
-    let text = report.stdout.text.as_deref()?;
+    let text = report.stdout.text()?;
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, '\t');
         (parts.next()? == name).then_some((parts.next()?, parts.next()?))
@@ -397,7 +397,7 @@ mod tests {
 
     fn said(text: &str) -> Report {
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
-        report.stdout.text = Some(text.to_owned());
+        report.stdout.captured = Some(text.as_bytes().to_vec());
         report
     }
 

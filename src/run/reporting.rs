@@ -153,20 +153,11 @@ fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launche
 #[must_use]
 pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
     let finished = pump.finish();
-    let mut report = StreamReport {
+    let report = StreamReport {
         bytes: finished.seen_bytes,
         dropped_bytes: finished.dropped_bytes,
-        text: None,
-        text_base64: None,
+        captured: finished.captured,
     };
-    match finished.captured.map(String::from_utf8) {
-        None => (),
-        Some(Ok(text)) => report.text = Some(text),
-        Some(Err(error)) => {
-            report.text_base64 = Some(base64(error.as_bytes()));
-            report.text = Some(String::from_utf8_lossy(error.as_bytes()).into_owned());
-        }
-    }
     (report, finished.copy)
 }
 
@@ -174,52 +165,15 @@ pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
 /// something else than the whole.
 #[must_use]
 pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
-    let is_whole = stream.dropped_bytes == 0 && stream.text_base64.is_none();
     stream
-        .text
-        .as_ref()
-        .filter(|_| is_whole)
-        .map(String::as_bytes)
-}
-
-/// RFC 4648 with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk
-            .iter()
-            .fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
-        let group = group << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let digit = usize::try_from(group >> (18 - 6 * place) & 63).unwrap_or(0);
-            text.push(if place <= chunk.len() {
-                char::from(DIGITS[digit])
-            } else {
-                '='
-            });
-        }
-    }
-    text
+        .text()
+        .filter(|_| stream.dropped_bytes == 0)
+        .map(str::as_bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_published_base64_vectors_come_out() {
-        for (bytes, text) in [
-            (&b""[..], ""),
-            (b"f", "Zg=="),
-            (b"fo", "Zm8="),
-            (b"foo", "Zm9v"),
-            (b"foobar", "Zm9vYmFy"),
-            (b"\xff\xfe", "//4="),
-        ] {
-            assert_eq!(base64(bytes), text);
-        }
-    }
 
     #[test]
     fn a_wait_status_is_read_as_wait_2_says() {

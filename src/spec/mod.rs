@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bpf;
+pub mod captured;
 pub mod code_block;
 mod credential;
 pub mod demonstration;

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+#[cfg(test)]
+use crate::spec::captured::StreamDocument;
+pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::outcome::Outcome;
 
@@ -35,8 +38,10 @@ pub struct Report {
     /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
     /// The body's standard output.
+    #[cfg_attr(test, schemars(with = "StreamDocument"))]
     pub stdout: StreamReport,
     /// The body's standard error.
+    #[cfg_attr(test, schemars(with = "StreamDocument"))]
     pub stderr: StreamReport,
     /// Files staged in, by key.
     pub inputs: Vec<StagedReport>,
@@ -157,20 +162,6 @@ pub enum EnforcementState {
     Weaker,
     /// Not at all.
     Absent,
-}
-
-/// One of the body's two output streams.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct StreamReport {
-    /// Bytes that the body wrote.
-    pub bytes: u64,
-    /// Bytes of those that were thrown away.
-    pub dropped_bytes: u64,
-    /// The text, where it was captured; bytes that are not UTF-8 are replaced.
-    pub text: Option<String>,
-    /// The exact bytes, where they were captured and are not UTF-8.
-    pub text_base64: Option<String>,
 }
 
 /// A file that was staged for the body.

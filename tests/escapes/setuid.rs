@@ -136,3 +136,68 @@ fn a_set_uid_program_that_the_body_makes_raises_nothing() {
     let expected: Vec<&str> = NOTHING_GAINED.lines().map(str::trim).collect();
     assert_eq!(lines, expected);
 }
+
+const MAKE_SET_ID: &str = r#"
+#include <sys/stat.h>
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+int main(int count, char **words) {
+    chdir(words[1]);
+    umask(0);
+    int file = open("plain", O_CREAT | O_RDWR, 0755);
+    try("chmod 4755", chmod("plain", 04755));
+    try("chmod 2755", chmod("plain", 02755));
+    try("fchmod 4755", fchmod(file, 04755));
+    try("fchmodat 4755", fchmodat(AT_FDCWD, "plain", 04755, 0));
+    try("fchmodat2 4755", syscall(SYS_fchmodat2, AT_FDCWD, "plain", 04755, 0));
+    try("open", open("opened", O_CREAT | O_WRONLY, 04755));
+    try("openat", openat(AT_FDCWD, "opened", O_CREAT | O_WRONLY, 02755));
+    try("O_TMPFILE", open(".", O_TMPFILE | O_WRONLY, 06755));
+    try("creat", creat("created", 04755));
+    try("mknod", mknod("made", S_IFREG | 04755, 0));
+    try("openat2", syscall(SYS_openat2, AT_FDCWD, "opened", 0, 0));
+    try("chmod 1777", chmod("plain", 01777));
+    int plain = open("plain", O_RDONLY, 04755);
+    try("open without creating", plain < 0 ? -1 : 0);
+    return 0;
+}
+"#;
+
+/// B-14: what stays in a directory that was lent for writing belongs to its owner, who may be
+/// root: a set-id program there would be the body's way onto the host.
+#[test]
+fn no_set_id_program_stays_in_a_directory_that_was_lent_for_writing() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    let shown = lent.to_str().expect("a plain path");
+    let done = case(
+        &ground,
+        &["--rw", shown],
+        &program("make-set-id", MAKE_SET_ID),
+        &[shown],
+    )
+    .done();
+    done.assert_exited(0);
+    assert_lines(
+        &done,
+        "chmod 4755 EPERM
+    chmod 2755 EPERM
+    fchmod 4755 EPERM
+    fchmodat 4755 EPERM
+    fchmodat2 4755 EPERM
+    open EPERM
+    openat EPERM
+    O_TMPFILE EPERM
+    creat EPERM
+    mknod EPERM
+    openat2 ENOSYS
+    chmod 1777 ok
+    open without creating ok",
+    );
+    for entry in std::fs::read_dir(&lent).expect("readable") {
+        let found = entry.expect("readable").metadata().expect("there");
+        assert_eq!(found.permissions().mode() & 0o6000, 0, "{found:?}");
+    }
+}

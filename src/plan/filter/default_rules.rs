@@ -203,11 +203,11 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         id: Cow::Borrowed("mknod"),
-        reason: Cow::Borrowed("no device nodes; mkfifo needs the call"),
+        reason: Cow::Borrowed("no device nodes, no set-id files; mkfifo needs the call"),
         report: Some(Reporting::Yes),
         cases: Cow::Borrowed(&[
             Case { when: Cow::Borrowed(&[
-                Condition { argument: 1, mask: 0xf000, one_of: Cow::Borrowed(&[0x0, 0x8000, 0x1000, 0xc000]) },
+                Condition { argument: 1, mask: 0xfc00, one_of: Cow::Borrowed(&[0x0, 0x8000, 0x1000, 0xc000]) },
             ]), then: Decision::Allow },
         ]),
         action: Decision::NotPermitted,
@@ -218,14 +218,86 @@ pub(super) static RULES: &[Rule] = &[
         report: Some(Reporting::Yes),
         cases: Cow::Borrowed(&[
             Case { when: Cow::Borrowed(&[
-                Condition { argument: 2, mask: 0xf000, one_of: Cow::Borrowed(&[0x0, 0x8000, 0x1000, 0xc000]) },
+                Condition { argument: 2, mask: 0xfc00, one_of: Cow::Borrowed(&[0x0, 0x8000, 0x1000, 0xc000]) },
             ]), then: Decision::Allow },
         ]),
         action: Decision::NotPermitted,
     },
     Rule {
+        id: Cow::Borrowed("set-id-mode"),
+        reason: Cow::Borrowed("a set-id file in a lent directory would run on the host as its owner"),
+        report: Some(Reporting::Yes),
+        cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 1, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+        ]),
+        action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("set-id-mode-at"),
+        reason: Cow::Borrowed("as set-id-mode, with the mode in another argument"),
+        report: Some(Reporting::Yes),
+        cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 2, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+        ]),
+        action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("set-id-creat"),
+        reason: Cow::Borrowed("as set-id-mode, at creation"),
+        report: Some(Reporting::Yes),
+        cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 1, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+        ]),
+        action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("set-id-open"),
+        reason: Cow::Borrowed("as set-id-mode, at creation (O_CREAT, O_TMPFILE); without these the argument means nothing"),
+        report: Some(Reporting::Yes),
+        cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 1, mask: 0x40, one_of: Cow::Borrowed(&[0x40]) },
+                Condition { argument: 2, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 1, mask: 0x400000, one_of: Cow::Borrowed(&[0x400000]) },
+                Condition { argument: 2, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+        ]),
+        action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("set-id-openat"),
+        reason: Cow::Borrowed("as set-id-open, with the mode in another argument"),
+        report: Some(Reporting::Yes),
+        cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 2, mask: 0x40, one_of: Cow::Borrowed(&[0x40]) },
+                Condition { argument: 3, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 2, mask: 0x400000, one_of: Cow::Borrowed(&[0x400000]) },
+                Condition { argument: 3, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+        ]),
+        action: Decision::Allow,
+    },
+    Rule {
         id: Cow::Borrowed("clone3"),
         reason: Cow::Borrowed("its flags lie behind a pointer that a filter cannot read; libc falls back to clone on ENOSYS only"),
+        report: Some(Reporting::Probe),
+        cases: Cow::Borrowed(&[]),
+        action: Decision::NotImplemented,
+    },
+    Rule {
+        id: Cow::Borrowed("openat2"),
+        reason: Cow::Borrowed("its mode lies behind a pointer that a filter cannot read; programs fall back to openat on ENOSYS only"),
         report: Some(Reporting::Probe),
         cases: Cow::Borrowed(&[]),
         action: Decision::NotImplemented,

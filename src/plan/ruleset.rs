@@ -40,6 +40,14 @@ pub struct Ruleset {
     pub rules: Vec<Rule>,
 }
 
+fn of_access(access: Access) -> u64 {
+    match access {
+        Access::ReadOnly => right::EXECUTE,
+        Access::Device => right::WRITE_FILE,
+        Access::Writable => WRITE_ALL,
+    }
+}
+
 /// The ruleset for a kernel with Landlock version `abi`, given all steps of the view.
 ///
 /// `None` where the kernel has none.
@@ -69,12 +77,16 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     });
     for step in steps {
         let (path, allowed) = match step {
-            ViewStep::Bind { target, access: Access::ReadOnly, .. } => (target, right::EXECUTE),
-            ViewStep::Bind { target, access: Access::Device, .. } => (target, right::WRITE_FILE),
-            ViewStep::Bind { target, access: Access::Writable, .. }
-            | ViewStep::Tmpfs { target, .. }
-            // Whether a cloned tree is writable is decided by its mount.
-            | ViewStep::Attach { target, .. } => (target, WRITE_ALL | refer),
+            ViewStep::Bind { target, access, .. } | ViewStep::Attach { target, access, .. } => (
+                target,
+                of_access(*access)
+                    | if *access == Access::Writable {
+                        refer
+                    } else {
+                        0
+                    },
+            ),
+            ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
             ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
                 (path, WRITE_ALL | refer)
             }
@@ -143,13 +155,20 @@ mod tests {
             path: path.into(),
             contents: Vec::new(),
         };
-        let attach = |path: &str| ViewStep::Attach {
+        let attach = |path: &str, access| ViewStep::Attach {
             tree: 0,
+            access,
             target: path.into(),
         };
-        let steps = [file("/tool"), attach("/tool"), attach("/directory")];
+        let steps = [
+            attach("/lent", Access::ReadOnly),
+            file("/tool"),
+            attach("/tool", Access::Writable),
+            attach("/directory", Access::Writable),
+        ];
         let rules = ruleset(7, &steps).expect("landlock").rules;
         let last = |back: usize| rules[rules.len() - back].allowed;
+        assert_eq!(last(3), right::EXECUTE);
         assert_eq!(last(2), FOR_FILES);
         assert_eq!(last(1), WRITE_ALL | right::REFER);
     }

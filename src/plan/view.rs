@@ -115,6 +115,8 @@ pub enum ViewStep {
     Attach {
         /// Which of the trees that come with the launch.
         tree: usize,
+        /// How it may be used; the tree's own mount says the same.
+        access: Access,
         /// Inside; exists already.
         target: Vec<u8>,
     },
@@ -371,21 +373,30 @@ pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
                 },
                 _,
             ) => ViewStep::OwnMount { path: target },
-            (ViewEntry::Bind { .. }, Some(tree)) => ViewStep::Attach { tree, target },
             (
                 ViewEntry::Bind {
                     source, writable, ..
                 },
-                None,
-            ) => ViewStep::Bind {
-                source: std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec(),
-                target,
-                access: if *writable {
+                tree,
+            ) => {
+                let access = if *writable {
                     Access::Writable
                 } else {
                     Access::ReadOnly
-                },
-            },
+                };
+                match tree {
+                    Some(tree) => ViewStep::Attach {
+                        tree,
+                        access,
+                        target,
+                    },
+                    None => ViewStep::Bind {
+                        source: std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec(),
+                        target,
+                        access,
+                    },
+                }
+            }
         });
     }
     Ok(steps)

@@ -272,7 +272,7 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
                 Access::Device => nosuid.and(Attributes::NOEXEC),
             },
         },
-        ViewStep::Attach { tree, target } => Step::Attach {
+        ViewStep::Attach { tree, target, .. } => Step::Attach {
             tree: *tree,
             target: inside(arena, target)?,
         },

@@ -26,6 +26,9 @@ const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
 /// Signals and timers that it may have queued.
 const PENDING_SIGNALS: u64 = 16_384;
 
+/// How much larger a file may be than all that may be stored.
+const FILE_SIZE_SLACK_BYTES: u64 = 1 << 20;
+
 /// The plan, and the cloned trees that its view attaches.
 ///
 /// # Errors
@@ -130,8 +133,12 @@ fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
     ];
     if !writes_elsewhere {
-        // The tmpfs limits what is stored; this limits how large a hole may be made.
-        list.push(limit(resource::FILE_SIZE, limits.disk_bytes));
+        // The tmpfs limits what is stored; this limits how large a hole may be made. Above the
+        // size of the tmpfs, so that a file that fills it meets ENOSPC and not SIGXFSZ.
+        list.push(limit(
+            resource::FILE_SIZE,
+            limits.disk_bytes.saturating_add(FILE_SIZE_SLACK_BYTES),
+        ));
     }
     for axis in held.coverage() {
         match (axis.axis, axis.enforced_by) {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 
 use crate::run::Run;
 use crate::run::contract::{self, Settled};
@@ -126,7 +127,14 @@ impl Run<'_> {
         report.kept = Some(shown);
         let mut left_out = 0;
         for name in KEPT {
-            let directory = contract::open_directory(launched.space.as_fd(), name)?;
+            let directory = match contract::open_directory(launched.space.as_fd(), name) {
+                // The body has closed its own directory, and the mount is read-only by now.
+                Err(RunError::Host { errno, .. }) if errno == Errno::ACCESS => {
+                    left_out += 1;
+                    continue;
+                }
+                other => other?,
+            };
             let kept = scratch::keep(directory.as_fd(), &into.join(name), u64::MAX)?;
             left_out += kept.left_out;
         }

@@ -96,7 +96,11 @@ tour() {
 
     attempt read_shadow read_file /etc/shadow
     hidden see_root /root
-    hidden see_home "$home"
+    if [ -n "$home" ]; then
+        hidden see_home "$home"
+    else
+        say see_home skip "no home of your own"
+    fi
     attempt write_usr write_file /usr/written
     attempt write_kernel write_file /proc/sys/kernel/core_pattern
     hidden see_disks /sys/block

@@ -6,6 +6,7 @@ use runner::cli::dispatch::Engine;
 
 fn main() -> ExitCode {
     ExitCode::from(runner::cli::dispatch::main(&Engine {
+        enter_scope: &runner::cli::delegate::enter_scope,
         execute: &runner::run::execute,
         doctor: &runner::cli::doctor::doctor,
         demo: &runner::cli::demo::demo,

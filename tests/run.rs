@@ -3,6 +3,7 @@
 mod support;
 
 use support::Ground;
+use support::bodies::c_body;
 
 #[test]
 fn a_command_runs_and_its_exit_code_passes_through() {
@@ -11,6 +12,19 @@ fn a_command_runs_and_its_exit_code_passes_through() {
     ground
         .run(&[], &["/bin/sh", "-c", "exit 42"])
         .assert_exited(42);
+}
+
+#[test]
+fn a_program_given_by_its_path_is_shown_as_a_single_file_and_runs() {
+    let ground = Ground::new();
+    let body = c_body("ends-with-7", "int main(void) { return 7; }");
+    let body = body.to_str().expect("UTF-8");
+    ground.run(&[], &[body]).assert_exited(7);
+    ground.run(&["--rw", body], &[body]).assert_exited(7);
+    // Only its owner may read it: as root it must be shown as the body's own.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(body, mode).expect("set");
+    ground.run(&[], &[body]).assert_exited(7);
 }
 
 #[test]

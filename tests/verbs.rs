@@ -139,6 +139,108 @@ fn a_host_where_no_record_can_be_written_cannot_run_and_the_diagnosis_says_so() 
 }
 
 #[test]
+fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_named() {
+    let ground = Ground::new();
+    // A user namespace of the test's own, in which no further one may be made.
+    let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\" doctor --json";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script])
+        .arg(runner())
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", ground.path("records"))
+        .output()
+        .expect("unshare runs");
+    let Ok(diagnosis) = serde_json::from_slice::<Value>(&output.stdout) else {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        return skip(&format!("no user namespace for a test: {why}"));
+    };
+    assert_eq!(output.status.code(), Some(2), "{diagnosis:#}");
+    assert_eq!(diagnosis["verdict"], "cannot_run");
+    for id in ["sandbox", "user_namespace", "network_namespace"] {
+        let item = find(&diagnosis["items"], "id", id);
+        assert_eq!(item["state"], "absent", "{item}");
+        let mend = item["mend"].as_str().expect("a command");
+        assert!(mend.contains("max_user_namespaces"), "{item}");
+    }
+    // What does not depend on them is still told apart.
+    let seccomp = find(&diagnosis["items"], "id", "seccomp");
+    assert_eq!(seccomp["state"], "enforced", "{seccomp}");
+}
+
+#[test]
+fn the_example_of_the_readme_works_as_it_is_written() {
+    let ground = Ground::new();
+    let readme = include_str!("../README.md");
+    let (_, from) = readme.split_once("```sh\n").expect("the example");
+    let (script, from) = from.split_once("```").expect("its end");
+    let (_, from) = from.split_once("```text\n").expect("what it prints");
+    let (printed, _) = from.split_once("```").expect("its end");
+    let programs = ground.path("programs");
+    std::fs::create_dir(&programs).expect("made");
+    std::os::unix::fs::symlink(runner(), programs.join("runner")).expect("linked");
+    let path = std::env::var("PATH").expect("a path");
+    let example = ground.path("example");
+    std::fs::create_dir(&example).expect("made");
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1\n{script}")])
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .current_dir(&example)
+        .output()
+        .expect("sh runs");
+    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    // Two streams into one: their order is not promised.
+    lines.sort();
+    let mut expected: Vec<&str> = printed.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert_eq!(output.status.code(), Some(1));
+    let loud = std::fs::read_to_string(example.join("work/loud.txt")).expect("synced");
+    assert_eq!(loud, "A FEW NOTES\n");
+    assert!(example.join("report.json").exists());
+}
+
+#[test]
+fn a_signal_ends_the_demonstration_and_nothing_of_it_stays() {
+    let ground = Ground::new();
+    let temporary = ground.path("temporary");
+    std::fs::create_dir(&temporary).expect("made");
+    let mut demo = Command::new(runner())
+        .arg("demo")
+        .env("TMPDIR", &temporary)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the runner starts");
+    eventually("the demonstration writes its bundle", || {
+        std::fs::read_dir(&temporary).is_ok_and(|mut entries| {
+            entries.any(|entry| entry.is_ok_and(|entry| entry.path().join("attempts.sh").exists()))
+        })
+    });
+    // From here on it listens for signals, or will in a moment.
+    let pid = i32::try_from(demo.id()).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", demo.id()));
+        let blocked = status.unwrap_or_default();
+        let blocked = blocked
+            .lines()
+            .find_map(|line| line.strip_prefix("SigBlk:"));
+        // SIGINT is signal 2, so bit 1.
+        blocked
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & 2 != 0)
+    };
+    eventually("the demonstration listens for signals", listens);
+    rustix::process::kill_process(pid, Signal::INT).expect("sent");
+    let code = demo.wait().expect("waited").code();
+    assert_eq!(code, Some(130));
+    let left = std::fs::read_dir(&temporary).expect("readable").count();
+    assert_eq!(left, 0, "the bundle of the demonstration stays");
+}
+
+#[test]
 fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
     let ground = Ground::new();
     let temporary = ground.path("temporary");
@@ -147,6 +249,7 @@ fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
         .arg("demo")
         .env("RUNNER_TEST_CANARY_SECRET", ground.canary())
         .env("TMPDIR", &temporary)
+        .env("HOME", ground.path("canary"))
         .output()
         .expect("the runner starts");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -165,6 +268,11 @@ fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
     assert!(!text.contains("FAIL"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
+    let readme = include_str!("../README.md");
+    for row in &rows {
+        let tried: String = row.chars().skip(8).take(27).collect();
+        assert!(readme.contains(&tried), "not in README.md: {tried}");
+    }
     if text.contains("not tried") {
         skip("attempts of the demonstration that need perl");
     }

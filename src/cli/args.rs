@@ -41,7 +41,8 @@ pub struct CommandLine {
 
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
-#[command(disable_help_subcommand = true)]
+// Deferred: the flags of the verbs that were not asked for are never built.
+#[command(disable_help_subcommand = true, defer = true)]
 pub enum Verb {
     /// Run a bundle: unpack it, confine its body, stage and sync its files, report
     #[command(after_help = AFTER_HELP, args_override_self = true)]

@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use crate::kernel::probe::effective_uid;
 use crate::run::scope::command_in_scope;
 use crate::spec::report::WarningReport;
 use crate::spec::request::Caller;
@@ -19,7 +20,15 @@ pub fn enter_scope(caller: &Caller) -> Option<WarningReport> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let argv = command_in_scope(caller, &program, &arguments)?;
     let (name, rest) = argv.split_first()?;
-    let error = Command::new(name).args(rest).env(MARK, "1").exec();
+    let mut command = Command::new(name);
+    command.args(rest).env(MARK, "1");
+    let uid = effective_uid();
+    if uid != 0 && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // Where the user's manager was seen to listen; without it systemd-run finds no bus, and
+        // by then it has taken our place.
+        command.env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"));
+    }
+    let error = command.exec();
     Some(WarningReport::new(
         "scope_unavailable",
         format!("systemd-run could not be executed: {error}"),

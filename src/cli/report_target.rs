@@ -1,7 +1,8 @@
 //! Where the report goes: opened before launch, written after the run.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{BufWriter, Write};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::fs::{Mode, OFlags};
@@ -11,6 +12,9 @@ use crate::cli::print::write_all;
 use crate::kernel::stdio::duplicate_inherited;
 use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, Report};
+
+/// Bytes of the report that are written at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// An open place for the report.
 #[derive(Debug)]
@@ -119,19 +123,38 @@ impl ReportTarget {
     /// # Errors
     /// [`TargetError::Write`]; a reader that went away is none.
     pub fn write(&self, report: &Report) -> Result<(), TargetError> {
-        let mut text = serde_json::to_vec(report)?;
-        text.push(b'\n');
         let (fd, name) = match self {
             Self::StandardOutput => (rustix::stdio::stdout(), "standard output"),
             Self::Open { fd, name } => (fd.as_fd(), name.as_str()),
         };
-        match write_all(fd, &text) {
+        // Piece by piece: the body's output inside it may be large.
+        let mut writer = BufWriter::with_capacity(PIECE_BYTES, Descriptor(fd));
+        let written = match serde_json::to_writer(&mut writer, report) {
+            Ok(()) => writer.write_all(b"\n").and_then(|()| writer.flush()),
+            Err(error) if error.is_io() => Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        match written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
             Ok(()) | Err(Errno::PIPE) => Ok(()),
             Err(errno) => Err(TargetError::Write {
                 name: name.to_owned(),
                 errno,
             }),
         }
+    }
+}
+
+/// A descriptor that is waited for where it does not block.
+struct Descriptor<'target>(BorrowedFd<'target>);
+
+impl Write for Descriptor<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        write_all(self.0, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The demonstration: which bodies are run under which limits, and what their reports mean.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,13 +66,9 @@ impl Scene {
     pub fn request(self, directory: PathBuf, caller: &Caller) -> Request {
         let subject = Subject::Bundle(BundleArgument::Path(directory));
         let mut request = Request::captured(subject, caller.clone());
-        let home = caller
-            .home
-            .as_ref()
-            .map(|home| std::os::unix::ffi::OsStrExt::as_bytes(home.as_os_str()).to_vec());
         request.bundle.arguments = vec![
             self.argument().as_bytes().to_vec(),
-            home.unwrap_or_else(|| b"/home".to_vec()),
+            home_to_look_for(caller),
         ];
         let stated = LimitOptions {
             wall_time: Some(Duration::from_secs(60)),
@@ -107,11 +104,12 @@ impl Scene {
         request
     }
 
-    /// What the report of this scene's run shows.
+    /// What the report of this scene's run shows; `survivors`: processes of it that still lived
+    /// after its end.
     #[must_use]
-    pub fn rows(self, report: &Report) -> Vec<Row> {
+    pub fn rows(self, report: &Report, survivors: usize) -> Vec<Row> {
         match self {
-            Self::Tour => tour(report),
+            Self::Tour => tour(report, survivors),
             Self::ProcessesAndDisk => vec![
                 counted(report, "processes", "start 2000 processes", PROCESSES, ""),
                 counted(
@@ -278,12 +276,35 @@ const TOUR: [(&str, Part, &str, &str); 23] = [
     ),
 ];
 
-fn tour(report: &Report) -> Vec<Row> {
+/// The caller's home, where the body would not see that path anyway; else nothing.
+fn home_to_look_for(caller: &Caller) -> Vec<u8> {
+    const VISIBLE: [&[u8]; 13] = [
+        b"usr", b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32", b"etc", b"dev", b"proc",
+        b"bundle", b"scratch", b"runner",
+    ];
+    let Some(home) = &caller.home else {
+        return Vec::new();
+    };
+    let bytes = home.as_os_str().as_bytes();
+    let mut parts = bytes
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty());
+    match (parts.next(), parts.next()) {
+        (Some(b"root"), _) => bytes.to_vec(),
+        (Some(first), Some(_)) if !VISIBLE.contains(&first) => bytes.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn tour(report: &Report, survivors: usize) -> Vec<Row> {
     let came_to_its_end = report.outcome == Outcome::Exited;
     TOUR.iter()
         .map(|(name, part, what, mechanism)| {
             let (held, answer) = match answer_of(report, name) {
                 Some(("skip", why)) => (Held::NotTried, why.to_owned()),
+                Some(_) if *name == "leave_behind" && 0 < survivors => {
+                    (Held::Broken, format!("{survivors} still there"))
+                }
                 Some((said, answer)) => {
                     let expected = match part {
                         Part::Allowed => "yes",
@@ -386,10 +407,13 @@ mod tests {
 
     #[test]
     fn an_attempt_holds_only_where_the_body_says_what_was_promised() {
-        let rows = Scene::Tour.rows(&said(
-            "write_tmp\tyes\tit worked\nwrite_usr\tyes\tit worked\nbpf\tno\tno\u{1b}way\n\
+        let rows = Scene::Tour.rows(
+            &said(
+                "write_tmp\tyes\tit worked\nwrite_usr\tyes\tit worked\nbpf\tno\tno\u{1b}way\n\
              mount\tskip\tthere is no perl\n",
-        ));
+            ),
+            0,
+        );
         for (what, expected) in [
             ("write to /tmp", Held::AsPromised),
             ("write to /usr", Held::Broken),
@@ -403,10 +427,38 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_outlives_its_run_breaks_the_promise() {
+        let report = said("leave_behind\tno\tended with the run\n");
+        for (survivors, expected) in [(0, Held::AsPromised), (1, Held::Broken)] {
+            let rows = Scene::Tour.rows(&report, survivors);
+            assert_eq!(row(&rows, "leave a process behind").held, expected);
+        }
+    }
+
+    #[test]
+    fn a_home_is_looked_for_only_where_the_body_would_not_see_that_path_anyway() {
+        for (home, expected) in [
+            (Some("/home/u"), "/home/u"),
+            (Some("/root"), "/root"),
+            (Some("/"), ""),
+            (Some("/home"), ""),
+            (Some("/tmp"), ""),
+            (Some("/usr/sbin"), ""),
+            (None, ""),
+        ] {
+            let caller = Caller {
+                home: home.map(PathBuf::from),
+                ..Caller::default()
+            };
+            assert_eq!(home_to_look_for(&caller), expected.as_bytes(), "{home:?}");
+        }
+    }
+
+    #[test]
     fn nothing_of_the_tour_holds_where_its_body_was_ended() {
         let mut report = said("write_tmp\tyes\tit worked\n");
         report.outcome = Outcome::TimedOut;
-        let rows = Scene::Tour.rows(&report);
+        let rows = Scene::Tour.rows(&report, 0);
         assert!(rows.iter().all(|row| row.held == Held::Broken));
     }
 
@@ -419,7 +471,7 @@ mod tests {
             ("x", Held::Broken),
         ] {
             let report = said(&format!("disk\tno\t{count}\n"));
-            let rows = Scene::ProcessesAndDisk.rows(&report);
+            let rows = Scene::ProcessesAndDisk.rows(&report, 0);
             assert_eq!(row(&rows, "write 64 MiB to a disk of 8").held, expected);
         }
     }
@@ -431,9 +483,9 @@ mod tests {
             (Scene::CpuTime, Outcome::CpuExhausted),
             (Scene::WallTime, Outcome::TimedOut),
         ] {
-            let rows = scene.rows(&Report::new("id".to_owned(), outcome));
+            let rows = scene.rows(&Report::new("id".to_owned(), outcome), 0);
             assert_eq!(rows[0].held, Held::AsPromised);
-            let rows = scene.rows(&Report::new("id".to_owned(), Outcome::Exited));
+            let rows = scene.rows(&Report::new("id".to_owned(), Outcome::Exited), 0);
             assert_eq!(rows[0].held, Held::Broken);
         }
     }

@@ -17,6 +17,8 @@ mod right {
 }
 
 const WRITE_ALL: u64 = right::WRITE_FILE | right::REMOVE | right::MAKE | right::EXECUTE;
+/// What a rule for a file may hold: EINVAL for more (landlock_add_rule(2)).
+const FOR_FILES: u64 = right::WRITE_FILE | right::EXECUTE;
 
 /// One rule: rights at a path inside and beneath it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +83,11 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
         if path.starts_with(b"/etc/") {
             continue;
         }
+        let allowed = if is_file(steps, path) {
+            allowed & FOR_FILES
+        } else {
+            allowed
+        };
         rules.push(Rule {
             path: path.clone(),
             allowed,
@@ -91,6 +98,13 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
         scoped,
         rules,
     })
+}
+
+/// Whether the place of a mount was made as a file.
+fn is_file(steps: &[ViewStep], target: &[u8]) -> bool {
+    steps
+        .iter()
+        .any(|step| matches!(step, ViewStep::File { path, .. } if path == target))
 }
 
 #[cfg(test)]
@@ -121,6 +135,23 @@ mod tests {
         assert_eq!(allowed("/etc/ssl"), None);
         assert_eq!(allowed("/bundle"), Some(WRITE_ALL | right::REFER));
         assert_eq!(ruleset.scoped, 3);
+    }
+
+    #[test]
+    fn a_rule_for_a_file_holds_no_right_that_only_directories_have() {
+        let file = |path: &str| ViewStep::File {
+            path: path.into(),
+            contents: Vec::new(),
+        };
+        let attach = |path: &str| ViewStep::Attach {
+            tree: 0,
+            target: path.into(),
+        };
+        let steps = [file("/tool"), attach("/tool"), attach("/directory")];
+        let rules = ruleset(7, &steps).expect("landlock").rules;
+        let last = |back: usize| rules[rules.len() - back].allowed;
+        assert_eq!(last(2), FOR_FILES);
+        assert_eq!(last(1), WRITE_ALL | right::REFER);
     }
 
     #[test]

@@ -54,7 +54,17 @@ pub const BASE_CANDIDATES: [&str; 19] = [
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Files of proc that every user may read and no body needs. What only root may read or write is
 /// closed by its mode: uid 0 has no name in the body's user namespace.
-const PROC_MASKS: [&str; 4] = ["keys", "key-users", "kallsyms", "config.gz"];
+/// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
+const PROC_MASKS: [&str; 8] = [
+    "keys",
+    "key-users",
+    "kallsyms",
+    "config.gz",
+    "pressure/cpu",
+    "pressure/io",
+    "pressure/memory",
+    "pressure/irq",
+];
 
 /// How the body may use what a mount shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,13 +4,14 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::Mode;
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 
+use crate::kernel::file::open_beneath;
 use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::hold::{Held, RunJournal};
+use crate::run::reporting;
 use crate::sandbox::launch::Launched;
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::spec::outcome::Outcome;
@@ -32,9 +33,10 @@ impl Run<'_> {
     ) {
         let exited_well =
             report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let read = self
-            .assume(held)
-            .and_then(|_assumed| contract::read_output(launched.space.as_fd(), stdout));
+        let read = self.assume(held).and_then(|_assumed| {
+            let stdout = stdout.or_else(|| reporting::whole_text(&report.stdout));
+            contract::read_output(launched.space.as_fd(), stdout)
+        });
         let judged = read.and_then(|output| {
             report.output = output;
             if exited_well {
@@ -80,10 +82,12 @@ impl Run<'_> {
             .and_then(|_assumed| contract::open_directory(launched.space.as_fd(), "scratch"));
         match scratch {
             Err(error) => {
-                let message = error.report().message;
-                report
-                    .warnings
-                    .push(WarningReport::new("sync_failed", message));
+                let failed = |output| SyncedReport {
+                    state: SyncState::Failed,
+                    error: Some(error.report()),
+                    ..skipped(output)
+                };
+                report.outputs = settled.output_files.iter().map(failed).collect();
             }
             Ok(scratch) => {
                 let mut journal = RunJournal::new(&mut held.record, path);
@@ -127,16 +131,25 @@ impl Run<'_> {
         report.kept = Some(shown);
         let mut left_out = 0;
         for name in KEPT {
-            let directory = match contract::open_directory(launched.space.as_fd(), name) {
-                // The body has closed its own directory, and the mount is read-only by now.
-                Err(RunError::Host { errno, .. }) if errno == Errno::ACCESS => {
-                    left_out += 1;
-                    continue;
+            // Opened for nothing yet: the body may have taken even its owner's rights away.
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let directory = open_beneath(
+                launched.space.as_fd(),
+                name.as_bytes(),
+                flags,
+                Mode::empty(),
+            )
+            .map_err(RunError::host(format!("open {name} for --keep")))?;
+            match scratch::keep(directory.as_fd(), &into.join(name), u64::MAX) {
+                Ok(kept) => left_out += kept.left_out,
+                // What the body left decides nothing about how the run ended.
+                Err(error) => {
+                    let message = format!("/{name} was not kept: {error}");
+                    report
+                        .warnings
+                        .push(WarningReport::new("keep_incomplete", message));
                 }
-                other => other?,
-            };
-            let kept = scratch::keep(directory.as_fd(), &into.join(name), u64::MAX)?;
-            left_out += kept.left_out;
+            }
         }
         if 0 < left_out {
             let message = format!("{left_out} entries of the scratch root were not kept");

@@ -16,7 +16,6 @@ use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
 use crate::spec::report::{RunForm, WarningReport};
 use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
-use crate::spec::run_form::Run;
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 
@@ -156,7 +155,7 @@ pub fn of_bundle(
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let found = host::interpreters(&request.caller, needs_node_version(&run));
+    let found = host::interpreters(&request.caller, &run);
     let ResolvedRun {
         form,
         argv,
@@ -296,6 +295,8 @@ impl Chosen {
                 .find(|(known, _)| known == wanted);
             match value {
                 Some(entry) => self.environment.push(entry.clone()),
+                // The caller gave a value of its own.
+                None if request.environment.iter().any(|(known, _)| known == wanted) => (),
                 None => self.warnings.push(WarningReport::new(
                     "variable_unset",
                     format!("{name} is to be passed on, and is not set here"),
@@ -366,14 +367,4 @@ fn shows(view: &[ViewEntry], path: &Path) -> bool {
 
 fn bytes_of(path: &Path) -> Vec<u8> {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
-}
-
-/// Asking for the version starts Node: only where TypeScript is to be run.
-fn needs_node_version(run: &Run) -> bool {
-    match run {
-        Run::Text(text) | Run::File(text) => [".ts", ".tsx", ".mts"]
-            .iter()
-            .any(|ending| text.ends_with(ending)),
-        Run::Array(_) | Run::Exec(_) | Run::Shell(_) => false,
-    }
 }

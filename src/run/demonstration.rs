@@ -49,7 +49,9 @@ fn scenes(directory: &Path, caller: &Caller, policy: &HostPolicy) -> Demonstrati
             demonstration.error = report.error;
             break;
         }
-        demonstration.rows.extend(scene.rows(&report));
+        demonstration
+            .rows
+            .extend(scene.rows(&report, survivors(&report.run_id)));
         for axis in report.enforcement {
             let known = |known: &crate::spec::report::Enforcement| known.axis == axis.axis;
             if axis.state != EnforcementState::Enforced
@@ -60,6 +62,21 @@ fn scenes(directory: &Path, caller: &Caller, policy: &HostPolicy) -> Demonstrati
         }
     }
     demonstration
+}
+
+/// How many processes of the host carry the run's id in their environment.
+fn survivors(run_id: &str) -> usize {
+    let wanted = format!("RUNNER_RUN_ID={run_id}");
+    let carries = |entry: &std::fs::DirEntry| {
+        std::fs::read(entry.path().join("environ")).is_ok_and(|environment| {
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == wanted.as_bytes())
+        })
+    };
+    std::fs::read_dir("/proc").map_or(0, |entries| {
+        entries.flatten().filter(|entry| carries(entry)).count()
+    })
 }
 
 fn write_bundle(directory: &Path) -> std::io::Result<()> {

@@ -14,6 +14,7 @@ use crate::sandbox::registry::{Registry, UidClaim};
 use crate::spec::host::{HostEntry, HostSupport};
 use crate::spec::host_policy::UidRange;
 use crate::spec::request::Caller;
+use crate::spec::run_form::Run;
 
 /// Looks at the host as far as plans depend on it.
 ///
@@ -97,10 +98,13 @@ pub fn claim_identity(
     })
 }
 
-/// Processors of this host, at least one.
+/// Processors that this process may run on, at least one.
+///
+/// Not what the standard library says: that also reads the quota of the cgroup, five files, to
+/// give a lower number.
 #[must_use]
 pub fn processors() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1))
 }
 
 /// Ten bytes that nobody can guess.
@@ -114,15 +118,22 @@ pub fn random_bytes() -> Result<[u8; 10], RunError> {
 }
 
 /// Which interpreters the body will find: on the fixed PATH, or on the caller's, from where a
-/// program is made visible.
+/// program is made visible. Only those are looked for that `run` may turn out to need.
 ///
-/// With `node_version` Node is asked for its version, with an empty environment.
+/// Node is asked for its version, with an empty environment, where TypeScript is to be run.
 #[must_use]
-pub fn interpreters(caller: &Caller, node_version: bool) -> Interpreters {
-    let has = |name: &str| program::locate_usable(name.as_ref(), caller).is_some();
-    let node = program::locate_usable("node".as_ref(), caller).map(|path| {
+pub fn interpreters(caller: &Caller, run: &Run) -> Interpreters {
+    let wanted = wanted_by(run);
+    let locate = |name: &str| {
+        wanted
+            .contains(&name)
+            .then(|| program::locate_usable(name.as_ref(), caller))
+            .flatten()
+    };
+    let has = |name: &str| locate(name).is_some();
+    let node = locate("node").map(|path| {
         let unknown = NodeVersion { major: 0, minor: 0 };
-        if !node_version {
+        if !is_typescript(run) {
             return unknown;
         }
         let told = std::process::Command::new(path)
@@ -141,5 +152,33 @@ pub fn interpreters(caller: &Caller, node_version: bool) -> Interpreters {
         tsx: has("tsx"),
         npx: has("npx"),
         npm_registry: false,
+    }
+}
+
+/// A text may turn out to be a file or a shell command: bash is wanted besides what its ending
+/// says.
+fn wanted_by(run: &Run) -> &'static [&'static str] {
+    match run {
+        Run::Shell(_) => &["bash"],
+        Run::Array(words) | Run::Exec(words) => match words.first().map(String::as_str) {
+            Some("python") => &["python", "python3"],
+            _ => &[],
+        },
+        Run::Text(text) | Run::File(text) => match text.rsplit_once('.') {
+            Some((_, "py")) => &["bash", "python", "python3"],
+            Some((_, "ts" | "tsx" | "mts" | "js" | "mjs" | "cjs")) => {
+                &["bash", "node", "tsx", "npx"]
+            }
+            _ => &["bash"],
+        },
+    }
+}
+
+fn is_typescript(run: &Run) -> bool {
+    match run {
+        Run::Text(text) | Run::File(text) => [".ts", ".tsx", ".mts"]
+            .iter()
+            .any(|ending| text.ends_with(ending)),
+        Run::Array(_) | Run::Exec(_) | Run::Shell(_) => false,
     }
 }

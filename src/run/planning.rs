@@ -1,6 +1,6 @@
 //! The launch plan: everything that the child has to know, from what was chosen and what holds.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::kernel::rlimit::resource;
 use crate::plan::environment::{self, Parts};
@@ -23,11 +23,10 @@ use crate::spec::request::{Request, ViewEntry};
 const OPEN_FILES: u64 = 16_384;
 /// Memory that it may lock.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
+/// The largest page of any processor that this runs on.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Signals and timers that it may have queued.
 const PENDING_SIGNALS: u64 = 16_384;
-
-/// How much larger a file may be than all that may be stored.
-const FILE_SIZE_SLACK_BYTES: u64 = 1 << 20;
 
 /// The plan, and the cloned trees that its view attaches.
 ///
@@ -54,20 +53,20 @@ pub(super) fn launch_plan(
         named: &chosen.environment,
     };
     let (used_bytes, used_inodes) = space_in_use(prepared)?;
+    let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
+    let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
         view: asked,
-        resize: Some((
-            used_bytes.saturating_add(limits.disk_bytes),
-            used_inodes.saturating_add(limits.disk_inodes),
-        )),
+        resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         ruleset: ruleset(held.host.landlock_abi, &all),
         filter: default_program(Arch::NATIVE, Variant::Plain),
-        limits: resource_limits(held, limits, writes_elsewhere(&entries)),
+        limits: resource_limits(held, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
         argv: chosen.argv.clone(),
         environment: environment::environment(&parts),
         null_stdin: false,
+        caller_terminal: caller_terminal(request),
     };
     Ok((plan, trees))
 }
@@ -89,6 +88,12 @@ fn distinct(view: &[ViewEntry]) -> Vec<ViewEntry> {
         }
     }
     entries
+}
+
+fn caller_terminal(request: &Request) -> Option<BorrowedFd<'static>> {
+    let stdin = rustix::stdio::stdin();
+    let is_one = request.streams.terminal && rustix::termios::isatty(stdin);
+    is_one.then_some(stdin)
 }
 
 fn writes_elsewhere(view: &[ViewEntry]) -> bool {
@@ -123,7 +128,7 @@ fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<ResourceLimit> {
+fn resource_limits(held: &Held, limits: &Limits, file_bytes: Option<u64>) -> Vec<ResourceLimit> {
     let limit = |resource, value| ResourceLimit { resource, value };
     let mut list = vec![
         // One byte and not none: with none a `|handler` as core_pattern is still started.
@@ -132,12 +137,12 @@ fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<
         limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
     ];
-    if !writes_elsewhere {
-        // The tmpfs limits what is stored; this limits how large a hole may be made. Above the
-        // size of the tmpfs, so that a file that fills it meets ENOSPC and not SIGXFSZ.
+    if let Some(bytes) = file_bytes {
+        // The tmpfs limits what is stored; this limits how large a hole may be made. A page more,
+        // so that a write into a full tmpfs is ENOSPC and never SIGXFSZ.
         list.push(limit(
             resource::FILE_SIZE,
-            limits.disk_bytes.saturating_add(FILE_SIZE_SLACK_BYTES),
+            bytes.saturating_add(PAGE_BYTES_MAX),
         ));
     }
     for axis in held.coverage() {

@@ -110,7 +110,12 @@ pub fn find(
                 .to_owned(),
         });
     }
-    let source = prefix_of(&real, caller, workspace).unwrap_or_else(|| real.clone());
+    let source = interpreters
+        .iter()
+        .find(|prefix| real.starts_with(prefix.join("bin")))
+        .cloned()
+        .or_else(|| prefix_of(&real, caller, workspace))
+        .unwrap_or_else(|| real.clone());
     // The name that was asked for may be that of the link only.
     let directory = if path.starts_with(&source) {
         directory_of(&path)
@@ -134,17 +139,27 @@ fn prefix_of(program: &Path, caller: &Caller, workspace: Option<&Path>) -> Optio
         return None;
     }
     let prefix = bin.parent()?;
-    let is_home = caller
-        .home
-        .as_deref()
-        .is_some_and(|home| home.starts_with(prefix))
-        || prefix == Path::new("/root")
-        || prefix.parent() == Some(Path::new("/home"));
+    let is_home = |path: &Path| {
+        caller.home.as_deref() == Some(path)
+            || path == Path::new("/root")
+            || path.parent() == Some(Path::new("/home"))
+    };
+    let holds_a_home = is_home(prefix)
+        || caller
+            .home
+            .as_deref()
+            .is_some_and(|home| home.starts_with(prefix));
+    // `~/.local` and `~/.cargo` have a `bin`, and beside it keyrings and tokens.
+    let is_hidden = prefix
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(b"."));
+    let holds_secrets = is_hidden && prefix.parent().is_some_and(is_home);
     let above = |path: Option<&Path>| path.is_some_and(|path| path.starts_with(prefix));
     let writable_by_others =
         std::fs::metadata(prefix).map_or(true, |found| found.mode() & 0o002 != 0);
     let refused = prefix == Path::new("/")
-        || is_home
+        || holds_a_home
+        || holds_secrets
         || above(workspace)
         || above(caller.working_directory.as_deref())
         || writable_by_others;
@@ -262,6 +277,42 @@ mod tests {
         )
         .expect("found");
         assert_eq!(found.bind, Some(alone));
+    }
+
+    #[test]
+    fn a_program_in_a_hidden_directory_of_the_home_is_shown_without_what_lies_beside_it() {
+        let home = tempfile::tempdir().expect("a directory");
+        let real = home.path().canonicalize().expect("real");
+        let bin = real.join(".local/bin");
+        let path = program(&bin, "only-here-7f3a", b"\x7fELF");
+        let mut caller = caller_with(&bin);
+        caller.home = Some(real.clone());
+        let alone = ViewEntry::Bind {
+            source: path.clone(),
+            target: path,
+            writable: false,
+        };
+        let found = find(b"only-here-7f3a", &caller, None, &[], &|_path| false).expect("found");
+        assert_eq!(found.bind, Some(alone));
+        // The host's own word is another matter.
+        let named = [real.join(".local")];
+        let found = find(b"only-here-7f3a", &caller, None, &named, &|_path| false).expect("found");
+        let whole = found.bind.expect("bound");
+        assert!(
+            matches!(&whole, ViewEntry::Bind { source, .. } if *source == named[0]),
+            "{whole:?}"
+        );
+        // A prefix of a version switcher lies deeper, and holds one version of one toolchain.
+        let prefix = real.join(".switcher/versions/1.2");
+        program(&prefix.join("bin"), "deeper-7f3a", b"\x7fELF");
+        caller.path = prefix.join("bin").into_os_string().into_encoded_bytes();
+        let found = find(b"deeper-7f3a", &caller, None, &[], &|_path| false).expect("found");
+        let whole = ViewEntry::Bind {
+            source: prefix.clone(),
+            target: prefix,
+            writable: false,
+        };
+        assert_eq!(found.bind, Some(whole));
     }
 
     #[test]

@@ -149,23 +149,37 @@ fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launche
     }
 }
 
-/// One stream of the body for the report; the captured bytes as well.
+/// One stream of the body for the report, and the copy of what was passed through.
 #[must_use]
 pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
-    let (bytes, dropped_bytes, captured) = pump.finish();
+    let finished = pump.finish();
     let mut report = StreamReport {
-        bytes,
-        dropped_bytes,
+        bytes: finished.seen_bytes,
+        dropped_bytes: finished.dropped_bytes,
         text: None,
         text_base64: None,
     };
-    if let Some(captured) = &captured {
-        report.text = Some(String::from_utf8_lossy(captured).into_owned());
-        if std::str::from_utf8(captured).is_err() {
-            report.text_base64 = Some(base64(captured));
+    match finished.captured.map(String::from_utf8) {
+        None => (),
+        Some(Ok(text)) => report.text = Some(text),
+        Some(Err(error)) => {
+            report.text_base64 = Some(base64(error.as_bytes()));
+            report.text = Some(String::from_utf8_lossy(error.as_bytes()).into_owned());
         }
     }
-    (report, captured)
+    (report, finished.copy)
+}
+
+/// All that the body wrote, where it was captured and is text. A part of it may look like
+/// something else than the whole.
+#[must_use]
+pub(super) fn whole_text(stream: &StreamReport) -> Option<&[u8]> {
+    let is_whole = stream.dropped_bytes == 0 && stream.text_base64.is_none();
+    stream
+        .text
+        .as_ref()
+        .filter(|_| is_whole)
+        .map(String::as_bytes)
 }
 
 /// RFC 4648 with padding.

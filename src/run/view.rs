@@ -1,7 +1,8 @@
 //! Mounts that were asked for: what lies at their sources, and trees cloned for root.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::Metadata;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -54,6 +55,7 @@ pub(super) fn open(
                     uid: found.uid(),
                     gid: found.gid(),
                 };
+                let owner = (*writable || !is_open_to_all(&found)).then_some(owner);
                 trees.push(clone_for(source, owner, body, *writable)?);
                 Some(trees.len() - 1)
             }
@@ -69,7 +71,7 @@ pub(super) fn open(
 
 fn clone_for(
     source: &Path,
-    owner: HostIds,
+    owner: Option<HostIds>,
     body: HostIds,
     writable: bool,
 ) -> Result<OwnedFd, RunError> {
@@ -78,22 +80,8 @@ fn clone_for(
         .map_err(|_nul| RunError::host(format!("clone the mount of {shown}"))(Errno::INVAL))?;
     let tree =
         mount::clone_tree(&path).map_err(RunError::host(format!("clone the mount of {shown}")))?;
-    let map = OwnerMap::new(owner, body).map_err(RunError::host("make an id map"))?;
-    match mount::map_owners(tree.as_fd(), map.as_fd()) {
-        Ok(()) => (),
-        // Read-only the owners do not matter much; writing as somebody else would fail later.
-        Err(_) if !writable => (),
-        Err(errno) => {
-            return Err(RunError::Argument {
-                code: "mount_not_mappable",
-                what: "mount source",
-                object: shown,
-                problem: format!(
-                    "lies on a file system that cannot show the body as the owner ({errno})"
-                ),
-                hint: Some("mount it read-only, or run as an ordinary user".to_owned()),
-            });
-        }
+    if let Some(owner) = owner {
+        show_as_owned(tree.as_fd(), owner, body, writable, &shown)?;
     }
     let mut attributes = Attributes::NOSUID.and(Attributes::NODEV);
     if !writable {
@@ -102,4 +90,35 @@ fn clone_for(
     mount::restrict_tree(tree.as_fd(), attributes)
         .map_err(RunError::host(format!("restrict the mount of {shown}")))?;
     Ok(tree)
+}
+
+fn show_as_owned(
+    tree: BorrowedFd<'_>,
+    owner: HostIds,
+    body: HostIds,
+    writable: bool,
+    shown: &str,
+) -> Result<(), RunError> {
+    let map = OwnerMap::new(owner, body).map_err(RunError::host("make an id map"))?;
+    match mount::map_owners(tree, map.as_fd()) {
+        Ok(()) => Ok(()),
+        // Read-only the owners do not matter much; writing as somebody else would fail later.
+        Err(_) if !writable => Ok(()),
+        Err(errno) => Err(RunError::Argument {
+            code: "mount_not_mappable",
+            what: "mount source",
+            object: shown.to_owned(),
+            problem: format!(
+                "lies on a file system that cannot show the body as the owner ({errno})"
+            ),
+            hint: Some("mount it read-only, or run as an ordinary user".to_owned()),
+        }),
+    }
+}
+
+/// A single file that others may read and execute as its owner may: an id map, which takes a
+/// process of its own, would change nothing.
+fn is_open_to_all(found: &Metadata) -> bool {
+    let mode = found.mode();
+    found.is_file() && (mode >> 6) & 0o5 == mode & 0o5
 }

@@ -162,11 +162,12 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         })?;
     }
     connect_streams(start)?;
-    rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
     if let Some(ruleset) = start.ruleset {
         landlock::restrict_self(ruleset.as_fd()).map_err(at(ChildStep::Landlock))?;
     }
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
+    // After closing: `/proc/self/fd/N` would lead to a directory of the host (CVE-2024-21626).
+    rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
     // What the caller ignores, and SIGPIPE, which we do, is none of the body's.
     signal::default_dispositions().map_err(at(ChildStep::Signals))?;
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;

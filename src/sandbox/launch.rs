@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::kernel::link::{self, Message};
+use crate::kernel::terminal::copy_size;
 use crate::plan::ruleset::Ruleset;
 use crate::plan::view::ViewStep;
 use crate::sandbox::error::SandboxError;
@@ -36,6 +37,8 @@ pub struct LaunchPlan<'a> {
     pub environment: Vec<Vec<u8>>,
     /// Whether the body reads /dev/null in place of its pipe.
     pub null_stdin: bool,
+    /// The caller's terminal, whose size the body's own one has from the start.
+    pub caller_terminal: Option<BorrowedFd<'a>>,
 }
 
 /// The body runs.
@@ -132,6 +135,13 @@ pub fn launch(
     } else {
         descriptors.next()
     };
+    if let (Some(from), Some(to)) = (plan.caller_terminal, &terminal) {
+        copy_size(from, to.as_fd()).map_err(|errno| SandboxError::Supervisor {
+            act: "copy the size of",
+            object: "the caller's terminal".to_owned(),
+            errno,
+        })?;
+    }
     publish(&prepared, plan, trees.len(), joins.len()).map_err(|errno| {
         SandboxError::Supervisor {
             act: "lay out",

@@ -264,11 +264,17 @@ pub fn eventually(what: &str, true_by_now: impl Fn() -> bool) {
 pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
     let started = Instant::now();
     let status = format!("/proc/{}/status", child.id());
+    let program = PathBuf::from(super::runner());
+    let program = program.file_name().expect("a name").to_string_lossy();
+    // comm(5) has 15 bytes. Before execve(2) is through, the child has the memory of this process.
+    let name = format!("Name:\t{program:.15}\n");
     let mut peak_kib = 0;
     let mut pause = Duration::from_millis(1);
     while child.try_wait().expect("waited").is_none() {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         let seen = text
+            .strip_prefix(name.as_str())
+            .unwrap_or_default()
             .lines()
             .find_map(|line| line.strip_prefix("VmHWM:"))
             .and_then(|rest| rest.trim().strip_suffix(" kB")?.parse().ok())

@@ -19,7 +19,7 @@ mod skips;
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -135,6 +135,24 @@ impl Ground {
             before: None,
             unchecked: Vec::new(),
         }
+    }
+
+    /// A program that starts the runner itself, as a test harness does. The report is that of the
+    /// last run that it started. The memory is the harness's, so it is not looked at.
+    pub fn harness(&self, mut command: Command) -> Case<'_> {
+        let report = self.path(&format!("report-{}.json", random()));
+        let mut case = self.command(&["run"]).without("I10");
+        for (name, value) in case.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.env("RUNNER_OPT_JSON", &report);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        case.command = command;
+        case.report = report;
+        case
     }
 
     /// `runner run FLAGS… -- BODY…`, to its end, invariants checked.

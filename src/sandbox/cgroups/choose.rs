@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::{self, Controller, Hierarchy, Layout};
-use super::{Backend, Hybrid, Unified, V1Parent};
+use super::{Backend, Hybrid, SUPERVISOR_LEAF, Unified, V1Parent, group_name};
 
 /// What one group looks like from here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -145,7 +145,7 @@ fn choose_v2(
         may_enter(&parent, unified, host)?;
         return usable_v2(&parent, unified, host);
     }
-    let own = unified.own.clone()?;
+    let own = outside_of_leaf(unified.own.clone()?, host);
     let own_facts = facts(&own, host)?;
     let lacks_all = Controller::OF_V2
         .iter()
@@ -171,6 +171,25 @@ fn choose_v2(
             Some(why) => format!("{own} was not handed over to us: {why}"),
             None => format!("{own} has none of the controllers memory, pids and cpu"),
         }),
+    }
+}
+
+/// The leaf that an earlier run of this process moved us into is no parent: the group above is.
+fn outside_of_leaf(own: String, host: &HostCgroups) -> String {
+    let above = own
+        .strip_suffix(&group_name(SUPERVISOR_LEAF))
+        .and_then(|path| path.strip_suffix('/'));
+    let is_ours = |above: &str| {
+        host.groups.get(above).is_some_and(|facts| {
+            facts.unwritable.is_none()
+                && facts.may_move_processes
+                && !facts.enabled.trim().is_empty()
+                && delegated(above, host).is_ok()
+        })
+    };
+    match above {
+        Some(above) if is_ours(above) => above.to_owned(),
+        _ => own,
     }
 }
 
@@ -546,6 +565,21 @@ mod tests {
         assert!(unified.move_to_leaf);
         assert_eq!(unified.to_enable, Controller::OF_V2);
         assert!(unified.missing.is_empty());
+    }
+
+    #[test]
+    fn the_second_run_of_one_process_has_the_same_parent_as_the_first() {
+        let mut host = v2(&format!("{SCOPE}/runner-supervisor"));
+        host.managers = vec![ScopeOwner::System];
+        host.in_delegated_scope = true;
+        *at(&mut host, &format!("{SCOPE}/runner-supervisor")) = writable(ALL);
+        *at(&mut host, SCOPE) = GroupFacts {
+            enabled: ALL.to_owned(),
+            ..writable(ALL)
+        };
+        let unified = v2_of(choose(None, &host));
+        assert_eq!(unified.parent, place(SCOPE));
+        assert!(!unified.move_to_leaf && unified.to_enable.is_empty());
     }
 
     #[test]

@@ -5,11 +5,19 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::args::{ColorArgument, VoiceFlags};
 use crate::cli::surroundings::Surroundings;
+
+/// How long a full standard error is waited for.
+const WORDS_PATIENCE: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
+/// Bytes that a pipe takes at once where it is writable at all (pipe(7)).
+const PIPE_BUF_BYTES: usize = 4_096;
 
 /// What kind of line is printed: its colour and whether `-q` silences it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,9 +159,24 @@ pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-fn write_or_forget(fd: BorrowedFd<'_>, bytes: &[u8]) {
-    match write_all(fd, bytes) {
-        Ok(()) | Err(_) => (),
+/// Words that nobody reads must not hold the program: a reader that takes nothing for as long as
+/// [`WORDS_PATIENCE`] gets no more.
+fn write_or_forget(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let mut room = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+        match poll(&mut room, Some(&WORDS_PATIENCE)) {
+            Ok(0) => return,
+            Ok(_) => (),
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        }
+        // Where there is room in a pipe, so much is taken without waiting (pipe(7)).
+        match rustix::io::write(fd, &bytes[..bytes.len().min(PIPE_BUF_BYTES)]) {
+            Ok(0) => return,
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR | Errno::AGAIN) => (),
+            Err(_) => return,
+        }
     }
 }
 

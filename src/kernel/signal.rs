@@ -103,3 +103,30 @@ pub fn own_dispositions() -> Result<(), Errno> {
     }
     Ok(())
 }
+
+/// Every signal as it is by default: what the caller ignores stays ignored across clone(2) and
+/// execve(2) otherwise, whatever `CLONE_CLEAR_SIGHAND` does. Allocates nothing.
+///
+/// # Errors
+/// The errno of rt_sigaction(2).
+pub fn default_dispositions() -> Result<(), Errno> {
+    // struct sigaction as the kernel has it; all zero is SIG_DFL without flags.
+    let default = [0_u64; 4];
+    let before = std::ptr::null_mut::<u64>();
+    for signal in 1..=64 {
+        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
+            continue;
+        }
+        // SAFETY: the structure lives across the call and is as large as the kernel's.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                before,
+                size_of::<u64>(),
+            )
+        })?;
+    }
+    Ok(())
+}

@@ -141,6 +141,12 @@ pub enum RunError {
     /// What was killed does not end.
     #[error("processes of the run did not end after SIGKILL")]
     Unkillable,
+    /// The caller's signal came before the body was started.
+    #[error("cancelled by signal {signal} before the body was started")]
+    Cancelled {
+        /// Its number.
+        signal: i32,
+    },
 }
 
 fn mismatches(list: &[Mismatch]) -> String {
@@ -188,6 +194,7 @@ impl RunError {
             | Self::InitDied
             | Self::Unkillable
             | Self::Output { .. } => Outcome::Failed,
+            Self::Cancelled { .. } => Outcome::Cancelled,
             _ => Outcome::Refused,
         }
     }
@@ -216,6 +223,7 @@ impl RunError {
             Self::Host { .. } => "host_failed".to_owned(),
             Self::InitDied => "init_died".to_owned(),
             Self::Unkillable => "unkillable".to_owned(),
+            Self::Cancelled { .. } => "cancelled".to_owned(),
         }
     }
 

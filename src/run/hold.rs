@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
 
 use crate::kernel::credentials::HostIds;
 use crate::kernel::probe::effective_uid;
@@ -56,20 +57,21 @@ impl Held {
             report.warnings.push(warning);
         }
         let mut record = registry.begin(&report.run_id)?;
-        let named = request.caller.cgroup_parent.as_deref();
-        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
-        let backend = cgroups::choose(named, &facts);
-        backend.name().clone_into(&mut report.cgroup_backend);
-        let planned = backend
-            .planned_paths(&report.run_id)
-            .into_iter()
-            .map(Entry::Cgroup);
-        record.record_all(&planned.collect::<Vec<Entry>>())?;
-        let group = backend.create(&report.run_id)?;
-        let seed = u64::from_le_bytes([
-            seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7],
-        ]);
-        let claimed = host::claim_identity(&host, &registry, policy.uid_range, seed)?;
+        let mut planned = Vec::new();
+        let taken = take_groups(request, &mut record, &mut planned, report).and_then(|group| {
+            let claimed = host::claim_identity(&host, &registry, policy.uid_range, number(seed))?;
+            Ok((group, claimed))
+        });
+        let (group, claimed) = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                // What was made has been removed again; else the record has to stay.
+                if planned.iter().all(|path| !Path::new(path).exists()) {
+                    record.finish()?;
+                }
+                return Err(error);
+            }
+        };
         let base = BasePlan {
             identity: claimed.identity,
             mount_point: registry.mount_point().to_path_buf(),
@@ -140,6 +142,30 @@ impl Held {
                 .push(WarningReport::new("cleanup_failed", message));
         }
     }
+}
+
+/// Writes down which groups the run may come to have, in `planned` too, and makes the first.
+fn take_groups(
+    request: &Request,
+    record: &mut RunRecord,
+    planned: &mut Vec<String>,
+    report: &mut Report,
+) -> Result<RunCgroup, RunError> {
+    let named = request.caller.cgroup_parent.as_deref();
+    let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+    let backend = cgroups::choose(named, &facts);
+    backend.name().clone_into(&mut report.cgroup_backend);
+    let paths = backend.planned_paths(&report.run_id);
+    let entries: Vec<Entry> = paths.iter().cloned().map(Entry::Cgroup).collect();
+    record.record_all(&entries)?;
+    *planned = paths;
+    Ok(backend.create(&report.run_id)?)
+}
+
+fn number(seed: [u8; 10]) -> u64 {
+    u64::from_le_bytes([
+        seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7],
+    ])
 }
 
 fn coverage(group: &RunCgroup) -> Vec<Coverage> {

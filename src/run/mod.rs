@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod error;
 pub mod hold;
 pub mod host;
+mod interruptible;
 mod meter;
 mod planning;
 pub mod program;
@@ -22,9 +23,11 @@ mod view;
 mod watching;
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::Mode;
 
 use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
 use crate::kernel::credentials::AssumedFileIds;
@@ -34,6 +37,7 @@ use crate::run::chosen::Chosen;
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::interruptible::Interruptible;
 use crate::run::reporting::Stopwatch;
 use crate::sandbox::cgroups::CgroupLimits;
 use crate::sandbox::launch::{Launched, launch};
@@ -53,6 +57,9 @@ use crate::supervise::watch::listen_for_signals;
 /// The calling process must have one thread only: see [`prepare`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
+    // What is made here has modes of its own: the caller's mask must not narrow them, and has done
+    // its part with the report.
+    rustix::process::umask(Mode::WGRP | Mode::WOTH);
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -70,9 +77,16 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
         }
         .tell(&mut report)
     });
-    if let Err(error) = told {
-        report.outcome = error.outcome();
-        report.error = Some(error.report());
+    match told {
+        Ok(()) => (),
+        Err(RunError::Cancelled { signal }) => {
+            report.outcome = Outcome::Cancelled;
+            report.cancelled_by = Some(signal);
+        }
+        Err(error) => {
+            report.outcome = error.outcome();
+            report.error = Some(error.report());
+        }
     }
     report
 }
@@ -102,8 +116,10 @@ impl Run<'_> {
     fn tell(&self, report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
         let given = self.open_what_was_given()?;
+        // Before anything is made: a signal that ended us in between would leave it behind.
+        let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         let mut held = Held::take(self.request, self.policy, self.seed, report)?;
-        let done = self.tell_held(&mut held, given, report, &mut clock);
+        let done = self.tell_held(&mut held, given, signals, report, &mut clock);
         held.release(report);
         clock.lap(report, "clean");
         done
@@ -113,10 +129,10 @@ impl Run<'_> {
         &self,
         held: &mut Held,
         given: Given,
+        signals: OwnedFd,
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<(), RunError> {
-        let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         let (theirs, ours) = make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
         let prepared = prepare(&held.base, theirs, held.group.clone_into())?;
         clock.lap(report, "prepare");
@@ -125,7 +141,7 @@ impl Run<'_> {
             archive,
             workspace,
         } = given;
-        let bundle = self.unpack(archive, &prepared, held, report)?;
+        let bundle = self.unpack(archive, &prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
         let (ready, mut launched) = self.plan_and_launch(
             held,
@@ -195,6 +211,7 @@ impl Run<'_> {
         archive: Option<OpenedArchive>,
         prepared: &Prepared,
         held: &Held,
+        signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Option<(Unpacked, OwnedFd)>, RunError> {
         let Some(archive) = archive else {
@@ -213,7 +230,12 @@ impl Run<'_> {
         let unpacked = match archive {
             OpenedArchive::File(file) => {
                 let _assumed = self.assume(held)?;
-                bundle::unpack(file, root.as_fd(), &limits)?
+                let mut source = Interruptible::new(file, signals);
+                let unpacked = bundle::unpack(&mut source, root.as_fd(), &limits);
+                if let Some(signal) = source.cancelled_by {
+                    return Err(RunError::Cancelled { signal });
+                }
+                unpacked?
             }
             // The source is read with the caller's rights, and only the target written with the
             // body's.

@@ -60,6 +60,8 @@ fn follow(
     stack: &mut [u8],
 ) -> Result<std::convert::Infallible, StepError> {
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
+    // The caller's mask would narrow what is made below, down to what nobody may enter.
+    rustix::process::umask(Mode::empty());
     base.arguments.overwrite(b"init");
     rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
     // Made here and not by clone3: the network namespace is the dearest step of all, and while it

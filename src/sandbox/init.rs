@@ -18,6 +18,9 @@ use crate::kernel::{landlock, namespace, privileges, process, rlimit, seccomp, t
 use crate::sandbox::child::number;
 use crate::sandbox::steps::{ChildStep, LaunchSteps, StepError, Streams, message};
 
+/// The mask of file modes that the body starts with, whatever the caller's is.
+const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
+
 /// What init needs to start the body.
 pub(super) struct Start<'a> {
     pub(super) launch: LaunchSteps<'a>,
@@ -165,7 +168,10 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing: `/proc/self/fd/N` would lead to a directory of the host (CVE-2024-21626).
     rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
+    // What the caller ignores, and SIGPIPE, which we do, is none of the body's.
+    signal::default_dispositions().map_err(at(ChildStep::Signals))?;
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
+    rustix::process::umask(BODY_UMASK);
     seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))
 }
 

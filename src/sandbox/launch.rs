@@ -87,7 +87,13 @@ pub enum Word {
 /// # Errors
 /// The errno of recvmsg(2).
 pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
-    match link::receive(link) {
+    // Init may end with a signal of ours still unread. Then the kernel says ECONNRESET once, and
+    // only after that gives out what init had said before.
+    let word = match link::receive(link) {
+        Err(Errno::CONNRESET) => link::receive(link),
+        other => other,
+    };
+    match word {
         Ok(Some((
             Message {
                 kind: message::ENDED,
@@ -236,5 +242,24 @@ fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> Stri
             .map(|limit| limit.resource.to_string())
             .unwrap_or_default(),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_an_init_that_ended_with_a_signal_unread_is_heard() {
+        let (ours, theirs) = link::pair().expect("a pair");
+        let say = |end: &OwnedFd, kind| {
+            let values = [7 << 8, 0, 0];
+            link::send(end.as_fd(), Message { kind, values }, &[]).expect("sent");
+        };
+        say(&ours, message::SIGNAL);
+        say(&theirs, message::ENDED);
+        drop(theirs);
+        assert_eq!(hear(ours.as_fd()), Ok(Word::Ended(7 << 8)));
+        assert_eq!(hear(ours.as_fd()), Ok(Word::Gone));
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::kernel::arena::Arena;
@@ -23,6 +24,9 @@ use crate::spec::path::escape;
 const ARENA_BYTES: usize = 16 << 20;
 /// Stack of the body's first process until its exec.
 const STACK_BYTES: usize = 256 << 10;
+
+/// How long a dropped child may take to die, seconds.
+const DROP_PATIENCE_S: i64 = 5;
 
 /// Who the body is on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +131,17 @@ impl Drop for Child {
         if !self.reaped {
             let killed = self.kill();
             debug_assert!(killed.is_ok(), "SIGKILL to a child of ours");
-            let reaped = process::wait(self.pid, true);
-            debug_assert!(reaped.is_ok(), "wait for a child of ours");
+            // Not for ever: a frozen tree, or one in an uninterruptible wait, dies when it can,
+            // and the record that stays tells the next start.
+            let patience = Timespec {
+                tv_sec: DROP_PATIENCE_S,
+                tv_nsec: 0,
+            };
+            let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            if matches!(poll(&mut ended, Some(&patience)), Ok(count) if 0 < count) {
+                let reaped = process::wait(self.pid, true);
+                debug_assert!(reaped.is_ok(), "wait for a child of ours");
+            }
         }
     }
 }

@@ -275,31 +275,40 @@ impl Running<'_> {
 
     /// Waits for its end, reads the report, validates it, and checks the invariants.
     pub fn done(mut self) -> Done {
-        // Read meanwhile: a full pipe would hold the body up.
-        let stdout = self.child.stdout.take().map(read_to_end);
-        let stderr = self.child.stderr.take().map(read_to_end);
+        // Read while it runs: a pipe that nobody reads holds the runner.
+        let stdout = read_to_end(self.child.stdout.take());
+        let stderr = read_to_end(self.child.stderr.take());
         let peak = invariants::watch_memory(&mut self.child, HANG_AFTER);
-        let mut output = self.child.wait_with_output().expect("waited");
-        if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
-            output.stdout = stdout.join().expect("read");
-            output.stderr = stderr.join().expect("read");
-        }
-        let code = output
-            .status
+        let status = self.child.wait().expect("waited");
+        let code = status
             .code()
-            .unwrap_or_else(|| 128 + output.status.signal().expect("an exit code or a signal"));
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            .unwrap_or_else(|| 128 + status.signal().expect("an exit code or a signal"));
+        let stdout = stdout.join().expect("read");
+        let stderr = String::from_utf8_lossy(&stderr.join().expect("read")).into_owned();
         let text = std::fs::read_to_string(&self.case.report).unwrap_or_default();
         let done = Done {
             code,
             report: serde_json::from_str(&text).unwrap_or(Value::Null),
-            stdout: output.stdout,
+            stdout,
             stderr,
         };
         let before = self.case.before.take().expect("looked before the start");
         invariants::check(&self.case, &done, &before, peak);
         done
     }
+}
+
+fn read_to_end<Pipe>(pipe: Option<Pipe>) -> std::thread::JoinHandle<Vec<u8>>
+where
+    Pipe: std::io::Read + Send + 'static,
+{
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).expect("read");
+        }
+        bytes
+    })
 }
 
 impl Done {
@@ -342,14 +351,6 @@ impl Done {
         assert_eq!((self.outcome(), self.code), (outcome, code), "{self:#?}");
         self
     }
-}
-
-fn read_to_end(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).expect("read");
-        bytes
-    })
 }
 
 /// Eight hexadecimal digits that no other test has.

@@ -379,8 +379,13 @@ impl Drop for RunCgroup {
             return;
         }
         // Nobody is left to be told. What fails here stays in the run's record, and a later start
-        // kills and removes it.
-        if self.kill().is_ok() && self.remove_all(DROP_PATIENCE).is_ok() {
+        // kills and removes it. Without a free descriptor nothing can be killed, and an empty
+        // group can be removed all the same.
+        let patience = match self.kill() {
+            Ok(()) => DROP_PATIENCE,
+            Err(_) => Duration::ZERO,
+        };
+        if self.remove_all(patience).is_ok() {
             self.made.clear();
         }
     }

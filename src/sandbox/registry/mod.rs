@@ -219,8 +219,13 @@ impl Registry {
                 found: escape(run_id.as_bytes()),
             });
         }
+        // Everything that may fail comes before the record has its name.
+        let runs = self
+            .runs
+            .try_clone()
+            .map_err(|error| self.failed("make a record", run_id, "dup", io(&error)))?;
         if let Some(file) = self.claim_spare(run_id)? {
-            return self.begun(run_id, file);
+            return Ok(self.begun(run_id, runs, file));
         }
         let flags = OFlags::WRONLY
             | OFlags::APPEND
@@ -245,7 +250,7 @@ impl Registry {
                 .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
             // A collector may have found it unclaimed and empty, and removed it.
             if self.is_still(run_id, file.as_fd())? {
-                return self.begun(run_id, file);
+                return Ok(self.begun(run_id, runs, file));
             }
         }
         Err(self.failed("claim a record", run_id, "flock", Errno::AGAIN))
@@ -357,17 +362,8 @@ impl Registry {
         Ok(Some(collected))
     }
 
-    fn begun(&self, run_id: &str, file: OwnedFd) -> Result<RunRecord, RegistryError> {
-        let runs = self
-            .runs
-            .try_clone()
-            .map_err(|error| self.failed("make a record", run_id, "dup", io(&error)))?;
-        Ok(RunRecord::new(
-            run_id.to_owned(),
-            self.path.clone(),
-            runs,
-            File::from(file),
-        ))
+    fn begun(&self, run_id: &str, runs: OwnedFd, file: OwnedFd) -> RunRecord {
+        RunRecord::new(run_id.to_owned(), self.path.clone(), runs, File::from(file))
     }
 
     /// Claims an emptied record of a finished run and gives it this run's name; `None`: there is none.

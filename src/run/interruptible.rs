@@ -1,0 +1,61 @@
+//! A bundle that is still coming in must not keep the runner from hearing that it is to end.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::kernel::signal;
+
+/// Reads a file; a signal that cancels the run ends the reading.
+#[derive(Debug)]
+pub(super) struct Interruptible<'run> {
+    source: File,
+    signals: BorrowedFd<'run>,
+    /// The signal that ended it.
+    pub(super) cancelled_by: Option<i32>,
+}
+
+impl<'run> Interruptible<'run> {
+    /// Reads `source`; `signals` is the descriptor of the signals that cancel a run.
+    pub(super) fn new(source: File, signals: BorrowedFd<'run>) -> Self {
+        Self {
+            source,
+            signals,
+            cancelled_by: None,
+        }
+    }
+
+    fn wait(&mut self) -> Result<(), Errno> {
+        loop {
+            let mut ends = [
+                PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.signals, PollFlags::IN),
+            ];
+            match poll(&mut ends, None) {
+                Ok(_) | Err(Errno::INTR) => (),
+                Err(errno) => return Err(errno),
+            }
+            let has_bytes = !ends[0].revents().is_empty();
+            while let Some(number) = signal::take(self.signals)? {
+                // The size of a terminal says nothing about the run.
+                if number != libc::SIGWINCH {
+                    self.cancelled_by = Some(number);
+                    return Err(Errno::CANCELED);
+                }
+            }
+            if has_bytes {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Read for Interruptible<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait()?;
+        self.source.read(buffer)
+    }
+}

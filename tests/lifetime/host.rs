@@ -1,0 +1,238 @@
+//! A host that has run out of something, or lacks something: one clear line, and nothing left.
+
+use crate::runtime::{Runtime, behind};
+use crate::support::bodies::c_body;
+use crate::support::{Done, Ground, is_root, runner};
+
+/// Asserts that the runner said clearly, in lines of its own, what is wrong.
+#[track_caller]
+fn assert_clear(done: &Done, part: &str) {
+    assert_eq!(done.code, 125, "{done:#?}");
+    assert!(["failed", "refused"].contains(&done.outcome()), "{done:#?}");
+    assert!(
+        done.stderr.lines().all(|line| line.starts_with("runner: ")),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stderr.contains(part), "{}", done.stderr);
+    assert!(done.stderr.lines().count() <= 4, "{}", done.stderr);
+}
+
+/// E-10
+#[test]
+fn a_caller_at_its_limit_of_descriptors_is_told_so() {
+    let ground = Ground::new();
+    let mut clear = 0;
+    for limit in [4, 5, 6, 8, 10, 12, 16] {
+        let runtime = Runtime::new();
+        let mut case = runtime.case(&ground, &[], &["/bin/true"]).without("I8");
+        behind(&mut case, &["prlimit", &format!("--nofile={limit}")]);
+        let done = case.done();
+        if done.code == 0 {
+            assert_eq!(done.outcome(), "exited", "{done:#?}");
+        } else {
+            assert_eq!(done.code, 125, "{done:#?}");
+            assert!(
+                done.stderr.starts_with("runner: "),
+                "{limit}: {}",
+                done.stderr
+            );
+            assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+            clear += 1;
+        }
+        runtime.assert_nothing_left(&[]);
+    }
+    assert!(0 < clear);
+}
+
+/// E-10
+#[test]
+fn a_caller_at_its_limit_of_processes_is_told_so() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    if is_root() {
+        // The limit does not count for uid 0.
+        println!("only an ordinary user has a limit of processes");
+        return;
+    }
+    let mut case = runtime.case(&ground, &[], &["/bin/true"]);
+    behind(&mut case, &["prlimit", "--nproc=1"]);
+    let done = case.done();
+    assert_clear(&done, "rocess");
+    runtime.assert_nothing_left(&[]);
+}
+
+/// In a mount namespace of its own, where `script` may mount.
+fn elsewhere(runtime: &Runtime, ground: &Ground, script: &str) -> Done {
+    let mut case = runtime.case(ground, &[], &["/bin/true"]);
+    let script = format!("set -e; {script}; exec \"$@\"");
+    let flags = if is_root() { "-m" } else { "-Urm" };
+    behind(
+        &mut case,
+        &["unshare", flags, "/bin/sh", "-c", &script, "sh"],
+    );
+    case.done()
+}
+
+/// E-10
+#[test]
+fn a_runtime_directory_that_is_full_or_read_only_is_told() {
+    let ground = Ground::new();
+    for options in [
+        "nr_inodes=1",
+        "nr_inodes=2",
+        "nr_inodes=3",
+        "nr_inodes=4",
+        "ro",
+    ] {
+        let runtime = Runtime::new();
+        std::fs::create_dir(&runtime.path).expect("made");
+        let at = runtime.path.display();
+        let script = format!("mount -t tmpfs -o mode=711,{options} none {at}");
+        let done = elsewhere(&runtime, &ground, &script);
+        if options == "nr_inodes=4" && done.code == 0 {
+            continue;
+        }
+        assert_clear(&done, "runtime directory");
+    }
+}
+
+/// E-10: the record is written before anything is made.
+#[test]
+fn a_runtime_directory_without_a_byte_left_is_told() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    std::fs::create_dir(&runtime.path).expect("made");
+    let at = runtime.path.display();
+    let script =
+        format!("mount -t tmpfs -o mode=711,size=4096 none {at}; printf %4096s x >{at}/full");
+    let done = elsewhere(&runtime, &ground, &script);
+    if done.report["cgroup_backend"] == "none" && done.code == 0 {
+        // Without groups there was nothing to write down.
+        return;
+    }
+    assert_clear(&done, "runtime directory");
+}
+
+/// E-10, E-22: nothing of the run is a file on the host, so that /tmp may be read-only and full.
+#[test]
+fn a_read_only_temporary_directory_does_not_matter() {
+    let ground = Ground::new();
+    let runtime = Runtime::new();
+    std::fs::create_dir(&runtime.path).expect("made");
+    let at = runtime.path.display();
+    let script = format!(
+        "mount -t tmpfs -o mode=711 none {at}; export TMPDIR=/proc; mount --bind -o ro /usr /mnt"
+    );
+    elsewhere(&runtime, &ground, &script).assert_exited(0);
+}
+
+/// E-12
+#[test]
+fn a_host_without_user_namespaces_is_told_which_setting_it_is() {
+    let ground = Ground::new();
+    let mut case = ground.command(&["run", "--", "/bin/true"]);
+    let script = "echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"";
+    behind(
+        &mut case,
+        &["unshare", "-Ur", "/bin/sh", "-c", script, "sh"],
+    );
+    let runtime = Runtime::new();
+    case.command
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.path);
+    let done = case.done();
+    assert_clear(&done, "user.max_user_namespaces");
+    runtime.assert_nothing_left(&[]);
+}
+
+/// A program that answers one system call with an errno and then starts what it is given.
+const WITHOUT: &str = "#include <linux/filter.h>
+    #include <linux/seccomp.h>
+    #include <stddef.h>
+    #include <stdlib.h>
+    #include <sys/prctl.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        (void)argc;
+        struct sock_filter filter[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)atoi(argv[1]), 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)atoi(argv[2])),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { 4, filter };
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) return 98;
+        execvp(argv[3], argv + 3);
+        return 99;
+    }";
+
+fn without(call: libc::c_long, errno: i32, flags: &[&str]) -> Done {
+    let ground = Ground::new();
+    let words: Vec<&str> = [&["run"], flags, &["--", "/bin/true"]].concat();
+    let mut case = ground.command(&words);
+    let program = c_body("without", WITHOUT);
+    let (call, errno) = (call.to_string(), errno.to_string());
+    behind(
+        &mut case,
+        &[program.to_str().expect("plain"), &call, &errno],
+    );
+    case.done()
+}
+
+/// E-11
+#[test]
+fn without_landlock_the_run_is_weaker_and_strictly_refused() {
+    for errno in [libc::ENOSYS, libc::EOPNOTSUPP] {
+        let done = without(libc::SYS_landlock_create_ruleset, errno, &[]);
+        done.assert_exited(0);
+        let entries = done.report["enforcement"].as_array().expect("a list");
+        let landlock = entries
+            .iter()
+            .find(|entry| entry["axis"] == "landlock")
+            .expect("there");
+        assert_eq!(landlock["state"], "weaker");
+        let done = without(libc::SYS_landlock_create_ruleset, errno, &["--strict"]);
+        done.assert_error("refused", "landlock_weaker");
+    }
+}
+
+/// E-14, E-15: the first line is never optional.
+#[test]
+fn without_the_first_line_of_defence_nothing_runs() {
+    for call in [
+        libc::SYS_seccomp,
+        libc::SYS_landlock_restrict_self,
+        libc::SYS_capset,
+        libc::SYS_pivot_root,
+        libc::SYS_sethostname,
+        libc::SYS_setsid,
+    ] {
+        let done = without(call, libc::EPERM, &[]);
+        // The wrapper itself needs seccomp: its own filter is loaded by then.
+        assert_eq!(
+            (done.outcome(), done.code),
+            ("failed", 125),
+            "{call}: {done:#?}"
+        );
+        assert!(
+            done.stderr.starts_with("runner: failed: "),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+/// E-17: inside of itself there is nothing to make a sandbox of, and that is said.
+#[test]
+fn a_runner_inside_a_run_fails_clearly() {
+    let ground = Ground::new();
+    let program = runner();
+    let program = program.to_str().expect("plain");
+    let done = ground.run(
+        &[&format!("--ro={program}")],
+        &[program, "run", "--", "/bin/true"],
+    );
+    done.assert_exited(125);
+    assert!(done.stderr.starts_with("runner: "), "{}", done.stderr);
+    assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+}

@@ -1,0 +1,164 @@
+//! SIGKILL to the supervisor, at any time: the body dies, and the next start removes the rest.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::runtime::Runtime;
+use crate::support::bodies::c_body;
+use crate::support::invariants::{eventually, groups_of, living};
+use crate::support::{Ground, Running};
+
+/// A case whose supervisor is killed leaves its record, its groups and no report.
+fn start<'ground>(ground: &'ground Ground, runtime: &Runtime, body: &[&str]) -> Running<'ground> {
+    let case = runtime.case(ground, &[], body);
+    case.without("I4").without("I5").without("I8").start()
+}
+
+fn kill(running: Running<'_>) {
+    running.signal(Signal::KILL);
+    // That nobody of the run lives is the second invariant.
+    assert_eq!(running.done().code, 137);
+}
+
+/// E-01
+#[test]
+fn the_body_dies_with_a_killed_supervisor() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let body = ["/bin/sh", "-c", "trap '' TERM HUP; sleep 600 & sleep 600"];
+    let mut running = start(&ground, &runtime, &body);
+    running.until("two processes", || 2 < living(ground.marker()).len());
+    kill(running);
+}
+
+/// E-02
+#[test]
+fn a_body_that_has_hidden_itself_dies_with_a_killed_supervisor() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let text = "#include <signal.h>
+        #include <sys/prctl.h>
+        #include <unistd.h>
+        int main(void) {
+            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
+            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
+            prctl(PR_SET_PDEATHSIG, 0);
+            for (int i = 0; i < 4; i++) if (fork() == 0) {
+                setsid();
+                if (fork()) _exit(0);
+                prctl(PR_SET_PDEATHSIG, 0);
+                setsid();
+                for (;;) pause();
+            }
+            for (;;) pause();
+        }";
+    let program = c_body("hidden", text);
+    let body = [program.to_str().expect("plain")];
+    let mut running = start(&ground, &runtime, &body);
+    running.until("five processes", || 4 < living(ground.marker()).len());
+    kill(running);
+}
+
+/// E-04
+#[test]
+fn the_next_start_removes_what_a_killed_one_left_and_touches_nobody_else() {
+    let runtime = Runtime::new();
+    let (live_ground, dead_ground) = (Ground::new(), Ground::new());
+    let body = [
+        "/bin/sh",
+        "-c",
+        "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done",
+    ];
+    let mut live = runtime.case(&live_ground, &["--grace=60s"], &body).start();
+    live.until("the live body", || !living(live_ground.marker()).is_empty());
+    let live_run = runtime.records();
+    assert_eq!(live_run.len(), 1);
+    let mut dead = start(&dead_ground, &runtime, &["/bin/sleep", "600"]);
+    dead.until("the other body", || {
+        !living(dead_ground.marker()).is_empty()
+    });
+    let dead_run: Vec<String> = runtime
+        .records()
+        .into_iter()
+        .filter(|run| !live_run.contains(run))
+        .collect();
+    assert_eq!(dead_run.len(), 1);
+    kill(dead);
+    assert_eq!(
+        runtime.records().len(),
+        2,
+        "the killed one could not remove its record"
+    );
+
+    let next = Ground::new();
+    runtime
+        .case(&next, &[], &["/bin/true"])
+        .done()
+        .assert_exited(0);
+    assert_eq!(runtime.records(), live_run);
+    assert!(groups_of(&dead_run[0]).is_empty());
+    assert!(
+        !living(live_ground.marker()).is_empty(),
+        "the live run was touched"
+    );
+    live.signal(Signal::TERM);
+    let done = live.done();
+    done.assert_outcome("cancelled", 143);
+    assert_eq!(done.text(), "up\nasked\n");
+    runtime.assert_nothing_left(&[live_run, dead_run].concat());
+}
+
+/// Delays that reach from the start of a run to well beyond the start of its body.
+fn delays(runtime: &Runtime, count: u32) -> impl Iterator<Item = Duration> {
+    let ground = Ground::new();
+    let started = Instant::now();
+    runtime
+        .case(&ground, &[], &["/bin/true"])
+        .done()
+        .assert_exited(0);
+    let whole = started.elapsed();
+    (0..count).map(move |step| whole * step / count)
+}
+
+/// E-05
+#[test]
+fn a_supervisor_that_is_killed_at_any_time_leaves_nothing_after_the_next_start() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let mut runs = Vec::new();
+    let mut before_the_body = 0;
+    for delay in delays(&runtime, 60) {
+        let running = start(&ground, &runtime, &["/bin/sleep", "600"]);
+        std::thread::sleep(delay);
+        before_the_body += u32::from(living(ground.marker()).is_empty());
+        kill(running);
+        runs.extend(runtime.records());
+    }
+    println!("{before_the_body} of 60 were killed before their body ran");
+    runtime
+        .case(&ground, &[], &["/bin/true"])
+        .done()
+        .assert_exited(0);
+    eventually("what killed runs left is gone", || {
+        runtime.records().is_empty() && runs.iter().all(|run| groups_of(run).is_empty())
+    });
+    runtime.assert_nothing_left(&runs);
+}
+
+/// E-05, E-06: asked to end in the middle of its set-up it does, and by itself leaves nothing.
+#[test]
+fn a_supervisor_that_is_asked_to_end_at_any_time_leaves_nothing_by_itself() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    for delay in delays(&runtime, 40) {
+        let case = runtime.case(&ground, &["--grace=0s"], &["/bin/sleep", "600"]);
+        // Ended before it began there is no report.
+        let running = case.without("I8").start();
+        std::thread::sleep(delay);
+        running.signal(Signal::TERM);
+        let done = running.done();
+        assert_eq!(done.code, 143, "{done:#?}");
+        assert!(
+            ["cancelled", "no report"].contains(&done.outcome()),
+            "{done:#?}"
+        );
+        assert_eq!(runtime.records(), Vec::<String>::new(), "after {delay:?}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The supervisor's own life: killed, interrupted, started badly, on a host that has run out.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "a test says what went wrong by ending"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod host;
+mod killed;
+mod odd_starts;
+mod runtime;
+mod signals;
+mod streams;

@@ -1,0 +1,91 @@
+//! A runtime directory of a case's own, so that no other start collects what the case left.
+
+use std::path::PathBuf;
+
+use crate::support::invariants::groups_of;
+use crate::support::{Case, Ground, random};
+
+/// A runtime directory, removed with the case.
+pub struct Runtime {
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+impl Runtime {
+    /// One that is not there yet: the first start makes it.
+    pub fn new() -> Self {
+        // Not on the ground, which is closed to the body's uid.
+        let path = std::env::temp_dir().join(format!("runtime-{}", random()));
+        Self { path }
+    }
+
+    /// `runner run FLAGS -- BODY` with this runtime directory.
+    pub fn case<'ground>(
+        &self,
+        ground: &'ground Ground,
+        flags: &[&str],
+        body: &[&str],
+    ) -> Case<'ground> {
+        let words: Vec<&str> = [&["run"], flags, &["--"], body].concat();
+        self.command(ground, &words)
+    }
+
+    /// `runner WORDS` with this runtime directory.
+    pub fn command<'ground>(&self, ground: &'ground Ground, words: &[&str]) -> Case<'ground> {
+        let path = self.path.to_str().expect("plain");
+        ground
+            .command(words)
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", path)
+    }
+
+    /// Ids of the runs that are recorded.
+    pub fn records(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.path.join("runs")) else {
+            return Vec::new();
+        };
+        let names = entries.map(|entry| entry.expect("readable").file_name());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            // Emptied records, kept for the next run.
+            .filter(|name| !name.starts_with('.'))
+            .collect()
+    }
+
+    /// Asserts that nothing of these runs is left.
+    #[track_caller]
+    pub fn assert_nothing_left(&self, runs: &[String]) {
+        assert_eq!(self.records(), Vec::<String>::new(), "records stay");
+        for run in runs {
+            assert_eq!(groups_of(run), Vec::<PathBuf>::new(), "cgroups stay");
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if self.path.exists()
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            println!("{}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Puts a program with arguments in front of the runner: `setpriv …`, `sh -c …`.
+pub fn behind(case: &mut Case<'_>, words: &[&str]) {
+    let old = &case.command;
+    let mut new = std::process::Command::new(words[0]);
+    new.args(&words[1..])
+        .arg(old.get_program())
+        .args(old.get_args());
+    for (name, value) in old.get_envs() {
+        match value {
+            Some(value) => new.env(name, value),
+            None => new.env_remove(name),
+        };
+    }
+    new.stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    case.command = new;
+}

@@ -1,0 +1,163 @@
+//! Signals to the supervisor: the body gets them, and its grace.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::runtime::Runtime;
+use crate::support::invariants::living;
+use crate::support::{Ground, runner};
+
+const SIGNALS: [(Signal, &str, i32); 4] = [
+    (Signal::TERM, "TERM", 15),
+    (Signal::INT, "INT", 2),
+    (Signal::HUP, "HUP", 1),
+    (Signal::QUIT, "QUIT", 3),
+];
+
+/// E-06
+#[test]
+fn a_signal_to_the_runner_reaches_the_body_and_cancels_the_run() {
+    for (signal, name, number) in SIGNALS {
+        let ground = Ground::new();
+        let script =
+            format!("trap 'echo got {name}; exit 3' {name}; echo up; while :; do sleep 0.05; done");
+        let manifest = serde_json::json!({
+            "name": "x", "run": {"shell": format!("echo half >/scratch/out; {script}")},
+            "outputsFiles": {"out": {"path": "result.txt"}},
+        });
+        let bundle = ground.bundle(&[("manifest.json", &manifest.to_string())]);
+        let workspace = ground.workspace();
+        let words = [
+            "exec",
+            "--grace=60s",
+            "--workspace",
+            workspace.to_str().expect("plain"),
+            bundle.to_str().expect("plain"),
+        ];
+        let mut running = ground.command(&words).start();
+        running.until("the body", || !living(ground.marker()).is_empty());
+        // The trap is set before the first word.
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        running.signal(signal);
+        let done = running.done();
+        done.assert_outcome("cancelled", 128 + number);
+        assert_eq!(done.text(), format!("up\ngot {name}\n"));
+        assert_eq!(done.report["exit"]["code"], 3);
+        assert_eq!(done.report["outputs"][0]["state"], "skipped", "{done:#?}");
+        assert!(!workspace.join("result.txt").exists());
+        assert!(
+            done.stderr.contains("runner: cancelled by SIG"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+/// E-06
+#[test]
+fn the_second_signal_does_not_wait_for_the_grace() {
+    let ground = Ground::new();
+    let words = [
+        "run",
+        "--grace=10m",
+        "--",
+        "/bin/sh",
+        "-c",
+        "trap '' TERM INT; echo up; sleep 600",
+    ];
+    let mut running = ground.command(&words).start();
+    running.until("the body", || 1 < living(ground.marker()).len());
+    running.signal(Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(!living(ground.marker()).is_empty(), "it ignores the first");
+    running.signal(Signal::INT);
+    running.done().assert_outcome("cancelled", 143);
+}
+
+/// E-06: a person presses Ctrl-C; the terminal signals the whole group of the runner.
+#[test]
+fn a_signal_to_the_process_group_comes_to_the_body_once() {
+    let ground = Ground::new();
+    let script = "trap 'echo int; n=1' INT; echo up; while [ -z \"$n\" ]; do sleep 0.05; done; sleep 0.3; echo end";
+    let words = ["run", "--grace=60s", "--", "/bin/sh", "-c", script];
+    let mut case = ground.command(&words);
+    case.command.process_group(0);
+    let mut running = case.start();
+    running.until("the body", || !living(ground.marker()).is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    kill_process_group(Pid::from_raw(running.pid()).expect("a pid"), Signal::INT).expect("sent");
+    let done = running.done();
+    done.assert_outcome("cancelled", 130);
+    assert_eq!(done.text(), "up\nint\nend\n");
+}
+
+/// E-06: also while the bundle still comes in.
+#[test]
+fn a_signal_ends_a_runner_that_waits_for_its_bundle() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let mut case = runtime.command(&ground, &["exec", "--run=/bin/true", "-"]);
+    case.command.stdin(Stdio::piped());
+    let mut running = case.start();
+    // The start of a gzip member, and no more.
+    let mut pipe = running.child.stdin.take().expect("a pipe");
+    pipe.write_all(b"\x1f\x8b\x08\0\0\0\0\0\0\x03")
+        .expect("written");
+    running.until("a record", || !runtime.records().is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    running.signal(Signal::TERM);
+    let guard = std::time::Instant::now();
+    while running.child.try_wait().expect("waited").is_none() {
+        if std::time::Duration::from_secs(30) < guard.elapsed() {
+            // Else it would hang for as long as the pipe is open.
+            drop(pipe);
+            let done = running.done();
+            panic!("SIGTERM is not heard while the bundle is read: {done:#?}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let done = running.done();
+    done.assert_outcome("cancelled", 143);
+    runtime.assert_nothing_left(&[]);
+    drop(pipe);
+}
+
+/// Signals that say nothing about the run do not disturb it.
+#[test]
+fn other_signals_do_not_end_the_run() {
+    let ground = Ground::new();
+    let words = ["run", "--", "/bin/sh", "-c", "echo up; sleep 0.7; echo end"];
+    let mut running = ground.command(&words).start();
+    running.until("the body", || !living(ground.marker()).is_empty());
+    for signal in [
+        Signal::WINCH,
+        Signal::CHILD,
+        Signal::PIPE,
+        Signal::CONT,
+        Signal::URG,
+    ] {
+        running.signal(signal);
+    }
+    let done = running.done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "up\nend\n");
+}
+
+/// The runner itself stopped and continued: the body is not forgotten.
+#[test]
+fn a_runner_that_was_stopped_goes_on() {
+    let ground = Ground::new();
+    let mut running = ground
+        .command(&["run", "--", "/bin/sh", "-c", "sleep 0.5; echo end"])
+        .start();
+    running.until("the body", || !living(ground.marker()).is_empty());
+    running.signal(Signal::STOP);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    running.signal(Signal::CONT);
+    let done = running.done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "end\n");
+    assert!(!runner().is_empty());
+}

@@ -1,0 +1,171 @@
+//! What a body can do against its own end: nothing.
+
+use crate::back_end::one_at_a_time;
+use crate::support::bodies::c_body;
+use crate::support::{Done, Ground, is_root};
+
+fn run(flags: &[&str], name: &str, text: &str) -> Done {
+    let program = c_body(name, text);
+    Ground::new().run(flags, &[program.to_str().expect("plain")])
+}
+
+/// C-20
+#[test]
+fn a_body_that_ignores_every_signal_is_killed_after_the_grace() {
+    let text = "#include <signal.h>
+        #include <unistd.h>
+        int main(void) {
+            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
+            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
+            for (;;) pause();
+        }";
+    let done = run(&["--timeout=200ms", "--grace=200ms"], "deaf", text);
+    done.assert_outcome("timed_out", 124);
+    assert_eq!(done.report["exit"]["signal"].as_i64().unwrap_or(9), 9);
+}
+
+/// C-20: the grace is worth something.
+#[test]
+fn a_body_that_ends_within_the_grace_ends_as_it_likes_and_is_timed_out_all_the_same() {
+    let script = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done";
+    let flags = ["--timeout=700ms", "--grace=60s"];
+    let done = Ground::new().run(&flags, &["/bin/sh", "-c", script]);
+    done.assert_outcome("timed_out", 124);
+    assert_eq!(done.text(), "up\nsaved\n");
+    assert_eq!(done.report["exit"]["code"], 0);
+}
+
+/// The signal that asks can be chosen.
+#[test]
+fn the_stop_signal_is_the_one_that_was_asked_for() {
+    let script = "trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done";
+    let flags = ["--timeout=700ms", "--grace=60s", "--stop-signal=USR1"];
+    let done = Ground::new().run(&flags, &["/bin/sh", "-c", script]);
+    done.assert_outcome("timed_out", 124);
+    assert_eq!(done.text(), "up\nusr1\n");
+}
+
+/// C-21
+#[test]
+fn a_body_that_stops_itself_and_its_children_ends_at_the_deadline() {
+    let script = "sleep 600 & kill -STOP $!; kill -STOP $$; echo never";
+    let flags = ["--timeout=300ms", "--grace=100ms"];
+    let done = Ground::new().run(&flags, &["/bin/sh", "-c", script]);
+    // SIGCONT goes with the stop signal, so that a stopped body can hear it.
+    done.assert_outcome("timed_out", 124);
+    assert_eq!(done.text(), "");
+}
+
+/// C-21: a parent that waits for its vfork cannot be interrupted by anything but SIGKILL.
+#[test]
+fn a_parent_that_hangs_in_vfork_ends_at_the_deadline() {
+    let text = "#include <signal.h>
+        #include <unistd.h>
+        int main(void) {
+            signal(SIGTERM, SIG_IGN);
+            if (vfork() == 0) { for (;;) pause(); }
+            return 0;
+        }";
+    let done = run(&["--timeout=200ms", "--grace=100ms"], "vfork-hang", text);
+    done.assert_outcome("timed_out", 124);
+}
+
+/// C-21
+#[test]
+fn a_body_that_lets_itself_be_traced_ends_at_the_deadline() {
+    let text = "#include <signal.h>
+        #include <stdio.h>
+        #include <sys/ptrace.h>
+        #include <unistd.h>
+        int main(void) {
+            if (fork() == 0) { long ok = ptrace(PTRACE_TRACEME, 0, 0, 0); raise(SIGSTOP); _exit(ok != 0); }
+            for (;;) pause();
+        }";
+    let done = run(&["--timeout=300ms", "--grace=100ms"], "traced", text);
+    done.assert_outcome("timed_out", 124);
+}
+
+/// C-22: frozen by somebody else, it cannot be killed. Version 1's freezer does that.
+#[test]
+fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
+    let freezer = std::path::Path::new("/sys/fs/cgroup/freezer");
+    let parent = std::env::var("RUNNER_OPT_CGROUP_PARENT").unwrap_or_default();
+    if !is_root() || parent.is_empty() || !freezer.join("tasks").exists() {
+        // Neither a skip nor a lack: an ordinary user cannot freeze anything.
+        println!("only root can freeze with version 1");
+        return;
+    }
+    let group = freezer
+        .join(parent.trim_start_matches('/'))
+        .join(format!("frozen-{}", std::process::id()));
+    std::fs::create_dir(&group).expect("made");
+    let ground = Ground::new();
+    let flags = [
+        "run",
+        "--timeout=1500ms",
+        "--grace=0s",
+        "--",
+        "/bin/sh",
+        "-c",
+        "echo up; sleep 600",
+    ];
+    let case = ground
+        .command(&flags)
+        .without("I2")
+        .without("I4")
+        .without("I5");
+    let mut running = case.start();
+    let pid = running.pid();
+    let children = |of: &str| {
+        let path = format!("/proc/{of}/task/{of}/children");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<String>>()
+    };
+    running.until("init and the body", || {
+        children(&pid.to_string())
+            .iter()
+            .any(|init| !children(init).is_empty())
+    });
+    let init = children(&pid.to_string()).remove(0);
+    std::fs::write(group.join("cgroup.procs"), &init).expect("moved");
+    std::fs::write(group.join("freezer.state"), "FROZEN").expect("frozen");
+    let done = running.done();
+    // Before anything is asserted: nobody else would thaw it.
+    std::fs::write(group.join("freezer.state"), "THAWED").expect("thawed");
+    crate::support::invariants::eventually("the killed tree is gone", || {
+        crate::support::invariants::living(ground.marker()).is_empty()
+    });
+    crate::support::invariants::eventually("its group is empty", || {
+        std::fs::remove_dir(&group).is_ok()
+    });
+    assert_eq!((done.outcome(), done.code), ("failed", 125), "{done:#?}");
+    // The next start finds what could not be removed.
+    ground.run(&[], &["/bin/true"]).assert_exited(0);
+}
+
+/// C-25, C-20: all of it at once, several times.
+#[test]
+fn a_hostile_tree_leaves_nobody_behind() {
+    let _turn = one_at_a_time();
+    let text = "#include <signal.h>
+        #include <sys/prctl.h>
+        #include <unistd.h>
+        int main(void) {
+            for (int i = 1; i < 65; i++) signal(i, SIG_IGN);
+            prctl(PR_SET_PDEATHSIG, 0);
+            prctl(PR_SET_CHILD_SUBREAPER, 1);
+            for (int i = 0; i < 8; i++) if (fork() == 0) {
+                setsid();
+                if (fork() == 0) { prctl(PR_SET_PDEATHSIG, 0); raise(SIGSTOP); for (;;) fork(); }
+                if (i % 2) _exit(0);
+                for (;;) pause();
+            }
+            for (;;) pause();
+        }";
+    for grace in ["--grace=0s", "--grace=300ms"] {
+        run(&["--pids=60", "--timeout=300ms", grace], "hostile", text)
+            .assert_outcome("timed_out", 124);
+    }
+}

@@ -1,0 +1,146 @@
+//! The writable space: bytes, inodes, holes, files that have no name any more.
+
+use crate::back_end::{limit, one_at_a_time, usage};
+use crate::support::bodies::c_body;
+use crate::support::{Done, Ground};
+
+fn run(flags: &[&str], name: &str, text: &str) -> Done {
+    let program = c_body(name, text);
+    Ground::new().run(flags, &[program.to_str().expect("plain")])
+}
+
+/// C-11: one limit for all writable places together.
+#[test]
+fn no_more_bytes_than_the_disk_limit_can_be_written() {
+    let _turn = one_at_a_time();
+    let script = "for d in /tmp /scratch /dev/shm $HOME; do \
+        dd if=/dev/zero of=$d/fill bs=4096 2>/dev/null; done; \
+        cat /tmp/fill /scratch/fill /dev/shm/fill $HOME/fill | wc -c";
+    let done = Ground::new().run(&["--memory=128m", "--disk=8m"], &["/bin/sh", "-c", script]);
+    done.assert_exited(0);
+    let written: u64 = done.text().trim().parse().expect("a number");
+    assert!((7 << 20..=8 << 20).contains(&written), "{written}");
+    let reported = usage(&done, "written_bytes");
+    assert!((7 << 20..=8 << 20).contains(&reported), "{reported}");
+    assert_eq!(limit(&done, "disk_bytes"), (Some(8 << 20), "flag"));
+}
+
+/// C-12, C-30: a hundred thousand names do not fit, of whatever kind they are.
+#[test]
+fn no_more_files_than_the_limit_of_inodes_can_be_made() {
+    let _turn = one_at_a_time();
+    let text = "#include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        int main(void) {
+            char name[64]; long made = 0;
+            for (;; made++) {
+                sprintf(name, \"/scratch/%ld\", made);
+                int failed = made % 3 == 0 ? close(open(name, O_CREAT | O_WRONLY, 0600)) < 0
+                    : made % 3 == 1 ? symlink(\"x\", name) < 0 : mkdir(name, 0700) < 0;
+                if (failed) break;
+                if (made > 200000) return 1;
+            }
+            int full = mkdir(\"/tmp/one-more\", 0700) < 0 && errno == ENOSPC;
+            printf(\"%d %d\\n\", full, made > 60000 && made <= 65536);
+            return 0;
+        }";
+    // Each name takes memory of the kernel's as well, which counts.
+    let done = run(&["--memory=512m"], "inodes", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1 1\n");
+    assert_eq!(limit(&done, "disk_inodes").0, Some(65_536));
+}
+
+/// C-30
+#[test]
+fn a_million_files_in_one_directory_end_at_the_limit_of_inodes() {
+    if !crate::support::belongs_to_tier("long") {
+        return;
+    }
+    let _turn = one_at_a_time();
+    let text = "#include <fcntl.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            char name[64]; long made = 0;
+            for (long i = 0; i < 1000000; i++) {
+                sprintf(name, \"/tmp/%ld\", i);
+                int file = open(name, O_CREAT | O_WRONLY, 0600);
+                if (file >= 0) { close(file); made++; }
+            }
+            printf(\"%d\\n\", made <= 65536);
+            return 0;
+        }";
+    let done = run(&["--memory=512m"], "million", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1\n");
+}
+
+/// C-13
+#[test]
+fn a_hole_larger_than_the_disk_cannot_be_made() {
+    let text = "#include <errno.h>
+        #include <fcntl.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            signal(SIGXFSZ, SIG_IGN);
+            int file = open(\"/scratch/hole\", O_CREAT | O_RDWR, 0600);
+            int huge = ftruncate(file, 1L << 60) < 0 && errno == EFBIG;
+            int large = ftruncate(file, 1L << 30) < 0 && errno == EFBIG;
+            int reserved = fallocate(file, 0, 0, 1L << 40) < 0;
+            int far = pwrite(file, \"x\", 1, 1L << 40) < 0;
+            int fits = ftruncate(file, 1 << 20) == 0 && fallocate(file, 0, 0, 1 << 20) == 0
+                && fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 19) == 0;
+            printf(\"%d %d %d %d %d\\n\", huge, large, reserved, far, fits);
+            return 0;
+        }";
+    let done = run(&["--disk=16m"], "holes", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1 1 1 1 1\n");
+}
+
+/// C-13: a program that does not expect it is ended by the kernel.
+#[test]
+fn a_file_that_grows_too_large_is_a_signal_of_its_own() {
+    let text = "#include <fcntl.h>
+        #include <unistd.h>
+        int main(void) { return ftruncate(open(\"/tmp/x\", O_CREAT | O_RDWR, 0600), 1L << 50) < 0; }";
+    let done = run(&["--disk=16m"], "xfsz", text);
+    done.assert_outcome("signaled", 128 + 25);
+}
+
+/// C-14
+#[test]
+fn a_file_without_a_name_counts_and_is_gone_afterwards() {
+    let text = "#include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            static char block[1 << 16]; long held = 0;
+            for (int i = 0; i < 64; i++) {
+                int file = open(\"/tmp/x\", O_CREAT | O_EXCL | O_RDWR, 0600);
+                if (file < 0) break;
+                unlink(\"/tmp/x\");
+                for (int n = 0; n < 16; n++) { long count = write(file, block, sizeof block); if (count > 0) held += count; }
+            }
+            printf(\"%d %d\\n\", held <= 8 << 20, errno == ENOSPC);
+            return 0;
+        }";
+    let done = run(&["--disk=8m"], "unlinked", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1 1\n");
+}
+
+/// Files never take the memory that processes need.
+#[test]
+fn the_disk_limit_is_less_than_the_memory_limit() {
+    let done = Ground::new().run(&["--memory=64m", "--disk=1g"], &["/bin/true"]);
+    done.assert_exited(0);
+    assert_eq!(limit(&done, "disk_bytes"), (Some(32 << 20), "host-policy"));
+}

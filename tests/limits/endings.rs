@@ -1,0 +1,209 @@
+//! How a body can end, each told from the others: exit, signal, time, memory.
+
+use crate::back_end::{assert_state, has_groups, limit, one_at_a_time, usage};
+use crate::support::bodies::c_body;
+use crate::support::{Done, Ground};
+
+fn sh(flags: &[&str], script: &str) -> Done {
+    Ground::new().run(flags, &["/bin/sh", "-c", script])
+}
+
+/// C-26
+#[test]
+fn an_exit_code_that_looks_like_an_end_of_ours_is_an_exit() {
+    for code in [0, 1, 124, 125, 126, 127, 129, 137, 139, 143, 255] {
+        let done = sh(&[], &format!("exit {code}"));
+        done.assert_exited(code);
+        assert_eq!(done.report["exit"]["code"], code);
+        assert!(done.report["exit"]["signal"].is_null());
+        assert_eq!(done.stderr, "");
+    }
+}
+
+/// C-26
+#[test]
+fn a_signal_of_the_body_s_own_is_neither_memory_nor_time() {
+    for (name, number) in [
+        ("KILL", 9),
+        ("TERM", 15),
+        ("XCPU", 24),
+        ("INT", 2),
+        ("SEGV", 11),
+    ] {
+        let done = sh(&["--cpu-time=60s"], &format!("kill -{name} $$; sleep 5"));
+        done.assert_outcome("signaled", 128 + number);
+        assert_eq!(done.report["exit"]["signal"], number);
+        assert_eq!(usage(&done, "oom_kills"), 0);
+    }
+}
+
+/// C-24
+#[test]
+fn sleeping_beyond_the_wall_time_is_timed_out() {
+    let done = sh(&["--timeout=300ms", "--grace=100ms"], "sleep 600");
+    done.assert_outcome("timed_out", 124);
+    assert_eq!(limit(&done, "wall_time_ms"), (Some(300), "flag"));
+    assert!(done.stderr.contains("runner: timed out"), "{}", done.stderr);
+}
+
+#[test]
+fn computing_beyond_the_cpu_time_is_another_end_than_the_wall_time() {
+    let done = sh(
+        &["--cpu-time=300ms", "--timeout=120s", "--grace=100ms"],
+        "while :; do :; done",
+    );
+    done.assert_outcome("cpu_exhausted", 124);
+    assert_state(&done, "cpu_time");
+    assert!(done.stderr.contains("CPU time"), "{}", done.stderr);
+    let used = usage(&done, "user_time_ms") + usage(&done, "system_time_ms");
+    // Without groups init's own wait is what is left to count by; it reaped the shell.
+    assert!(300 <= used || !has_groups(), "{done:#?}");
+}
+
+/// The time of all processes together, none of which has used so much alone.
+#[test]
+fn cpu_time_counts_for_the_whole_tree() {
+    let script = "for i in 1 2 3 4 5 6; do (while :; do :; done) & done; wait";
+    let done = sh(
+        &["--cpu-time=600ms", "--timeout=120s", "--grace=0s"],
+        script,
+    );
+    done.assert_outcome("cpu_exhausted", 124);
+}
+
+/// C-23: an upper bound on what was used, whatever else the machine does.
+#[test]
+fn a_share_of_the_processors_is_not_exceeded() {
+    let _turn = one_at_a_time();
+    let script = "for i in 1 2 3; do (while :; do :; done) & done; wait";
+    let flags = ["--timeout=2s", "--grace=0s", "--cpus=0.3"];
+    if !has_groups() {
+        sh(&flags, script).assert_error("refused", "limit_unenforceable");
+        return;
+    }
+    let done = sh(&flags, script);
+    done.assert_outcome("timed_out", 124);
+    assert_state(&done, "cpu_share");
+    let used = usage(&done, "user_time_ms") + usage(&done, "system_time_ms");
+    let wall = usage(&done, "wall_time_ms");
+    // A period of 100 ms at each end.
+    assert!(used <= wall * 3 / 10 * 11 / 10 + 120, "{used} of {wall} ms");
+}
+
+/// E-27: the end comes first where both come together; which it is stays the same all over.
+#[test]
+fn an_end_at_the_deadline_is_one_verdict_and_a_consistent_one() {
+    for _ in 0..15 {
+        let done = sh(&["--timeout=100ms", "--grace=1s"], "sleep 0.1; exit 6");
+        match done.outcome() {
+            "exited" => {
+                done.assert_exited(6);
+            }
+            _ => {
+                done.assert_outcome("timed_out", 124);
+            }
+        }
+    }
+}
+
+/// What the body's first process used, and its children's.
+#[test]
+fn the_time_that_was_used_is_told() {
+    let text = "#include <sys/wait.h>
+        #include <time.h>
+        #include <unistd.h>
+        static void burn(long ms) {
+            struct timespec now;
+            do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+            while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
+        }
+        int main(void) { if (fork() == 0) { burn(200); _exit(0); } burn(200); wait(0); return 0; }";
+    let program = c_body("burn", text);
+    let done = Ground::new().run(&[], &[program.to_str().expect("plain")]);
+    done.assert_exited(0);
+    let used = usage(&done, "user_time_ms") + usage(&done, "system_time_ms");
+    assert!(390 <= used, "{done:#?}");
+    assert!(200 <= usage(&done, "wall_time_ms"), "{done:#?}");
+}
+
+/// Who set a limit stands beside it.
+#[test]
+fn the_strictest_word_about_a_limit_wins_and_is_named() {
+    let ground = Ground::new();
+    let manifest = "name: x\nrun: {shell: 'exit 0'}\nrunner:\n  limits:\n    memory_mb: 64\n    cpu_ms: 90000\n";
+    let bundle = ground.bundle(&[("manifest.yaml", manifest)]);
+    let done = ground.exec(&["--memory=96m", "--pids=20"], &bundle);
+    done.assert_exited(0);
+    let (bytes, source) = limit(&done, "memory_bytes");
+    assert_eq!(bytes, Some(64 << 20));
+    assert!(source.contains("limits"), "{source}");
+    assert_eq!(limit(&done, "cpu_time_ms").0, Some(90_000));
+    assert_eq!(limit(&done, "processes"), (Some(20), "flag"));
+    assert_eq!(limit(&done, "wall_time_ms").1, "default");
+}
+
+/// C-37
+#[test]
+fn limits_of_next_to_nothing_are_refused_or_hold() {
+    let ground = Ground::new();
+    for flag in ["--memory=1", "--memory=1k", "--memory=1m"] {
+        let done = ground.run(&[flag], &["/bin/true"]);
+        done.assert_error("refused", "limit_too_small");
+    }
+    for flag in [
+        "--memory=0",
+        "--timeout=0s",
+        "--cpu-time=0s",
+        "--pids=0",
+        "--cpus=0",
+        "--disk=0",
+        "--memory=-1",
+        "--pids=-1",
+        "--cpus=-1",
+        "--timeout=-1s",
+        "--pids=18446744073709551616",
+        "--memory=99999999999g",
+        "--cpus=nan",
+        "--cpus=inf",
+        "--timeout=99999999999999999999h",
+    ] {
+        let words = ["run", flag, "--", "/bin/true"];
+        let done = ground.command(&words).without("I8").done();
+        assert_eq!(
+            (done.code, done.outcome()),
+            (125, "no report"),
+            "{flag}: {done:#?}"
+        );
+        assert!(!done.stderr.is_empty(), "{flag}");
+    }
+    ground
+        .run(&["--timeout=1ms", "--grace=0s"], &["/bin/sleep", "9"])
+        .assert_outcome("timed_out", 124);
+    ground.run(&["--pids=1"], &["/bin/true"]).assert_exited(0);
+    ground
+        .run(&["--pids=1"], &["/bin/sh", "-c", "sleep 0 & exit 3"])
+        .assert_exited(2);
+    ground.run(
+        &["--disk=1"],
+        &["/bin/sh", "-c", "echo x >/tmp/x && echo y >/scratch/y"],
+    );
+    let spin = ["/bin/sh", "-c", "while :; do :; done"];
+    ground
+        .run(&["--cpu-time=1ms", "--grace=0s", "--timeout=60s"], &spin)
+        .assert_outcome("cpu_exhausted", 124);
+    let done = ground.run(&["--max-output=1"], &["/bin/echo", "abc"]);
+    assert_eq!((done.text().as_str(), done.code), ("a", 0));
+    if has_groups() {
+        ground
+            .run(&["--cpus=0.01"], &["/bin/true"])
+            .assert_exited(0);
+    }
+}
+
+/// C-37, G-18: as little memory as is allowed; a program of this size starts.
+#[test]
+fn the_smallest_memory_that_is_allowed_starts_a_small_program() {
+    let program = c_body("small", "int main(void) { return 8; }");
+    let done = Ground::new().run(&["--memory=4m"], &[program.to_str().expect("plain")]);
+    done.assert_exited(8);
+}

@@ -1,0 +1,147 @@
+//! What a body leaves lying about: trees without a bottom, files that nobody may read, cores.
+
+use crate::back_end::one_at_a_time;
+use crate::support::bodies::c_body;
+use crate::support::{Done, Ground, tier_includes};
+
+/// Runs a shell text as a bundle that is kept; removes what was kept.
+fn kept(ground: &Ground, flags: &[&str], script: &str) -> (Done, Vec<String>) {
+    let manifest = serde_json::json!({"name": "x", "run": {"shell": script}}).to_string();
+    let bundle = ground.bundle(&[("manifest.json", &manifest)]);
+    let flags: Vec<&str> = ["--keep"].iter().chain(flags).copied().collect();
+    let done = ground.exec(&flags, &bundle);
+    let Some(path) = done.report["kept"].as_str() else {
+        return (done, Vec::new());
+    };
+    let list = std::process::Command::new("find")
+        .arg(path)
+        .output()
+        .expect("find runs");
+    let names = String::from_utf8_lossy(&list.stdout)
+        .lines()
+        .map(|line| line.replace(path, ""))
+        .collect();
+    // A person would do the same: nothing in it may need more than that.
+    let removed = std::process::Command::new("rm")
+        .arg("-rf")
+        .arg(path)
+        .status()
+        .expect("rm runs");
+    assert!(removed.success(), "what was kept cannot be removed");
+    (done, names)
+}
+
+/// C-29: as deep as the limit of inodes lets it become is for the longer tiers, because each
+/// further step costs the body a walk of the whole way up.
+#[test]
+fn a_tree_without_a_bottom_is_cleaned_up() {
+    let _turn = one_at_a_time();
+    let text = "#include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            const char *start[] = { \"/scratch\", \"/tmp\" };
+            long deep = 0, wanted = atol(argv[argc - 1]);
+            for (int i = 0; i < 2; i++) {
+                if (chdir(start[i]) < 0) return 1;
+                for (long n = 0; n < wanted; n++) {
+                    if (mkdir(\"d\", 0700) < 0 || chdir(\"d\") < 0) break;
+                    deep++;
+                }
+            }
+            printf(\"%d\\n\", deep == 2 * wanted || deep > 65000);
+            return 0;
+        }";
+    let program = c_body("deep", text);
+    let program = program.to_str().expect("plain");
+    let levels = match tier_includes("long") {
+        true => "100000",
+        false => "4000",
+    };
+    let done = Ground::new().run(&["--memory=768m"], &[program, levels]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1\n");
+}
+
+/// C-29: a copy of it, walked by the supervisor.
+#[test]
+fn a_deep_tree_can_be_kept_and_removed() {
+    let ground = Ground::new();
+    let script = "exec python3 -c 'import os
+os.chdir(\"/scratch\")
+for n in range(1500):
+    os.mkdir(\"d\"); os.chdir(\"d\")
+print(1500)'";
+    let (done, names) = kept(&ground, &[], script);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1500\n");
+    assert!(done.report["kept"].is_string(), "{done:#?}");
+    assert!(1000 < names.len(), "{}", names.len());
+}
+
+/// C-31
+#[test]
+fn files_and_directories_that_nobody_may_enter_are_cleaned_up_and_kept() {
+    let ground = Ground::new();
+    let script = "cd /scratch; mkdir -p a/b c s; echo x >a/b/f; echo y >c/g; echo z >s/h; chmod 1777 s; \
+        chmod 4755 s/h; chmod 000 a/b/f a/b a; chmod 0555 c; chmod 000 c/g; chattr +i c/g 2>/dev/null; \
+        chmod 000 /scratch; exit 0";
+    ground.run(&[], &["/bin/sh", "-c", script]).assert_exited(0);
+    let (done, _) = kept(&ground, &[], script);
+    done.assert_exited(0);
+}
+
+/// C-32
+#[test]
+fn what_is_open_running_locked_or_stood_in_is_cleaned_up() {
+    let script = "cd /scratch; cp /bin/sleep ./s; ./s 600 & \
+        (exec 9>lock; flock 9; mkdir in; cd in; rmdir ../in; exec setsid sleep 600) & \
+        python3 -c 'import mmap,os,time\nf=open(\"/tmp/m\",\"w+b\");f.truncate(4096);m=mmap.mmap(f.fileno(),4096);time.sleep(600)' & \
+        sleep 0.5; mount -o loop s /tmp 2>/dev/null; exit 0";
+    let done = Ground::new().run(&[], &["/bin/sh", "-c", script]);
+    done.assert_exited(0);
+}
+
+/// C-33: the canary tree is the first invariant.
+#[test]
+fn a_directory_that_becomes_a_link_leads_nobody_outside() {
+    let ground = Ground::new();
+    let canary = ground.path("canary");
+    let canary = canary.to_str().expect("plain");
+    let script = format!(
+        "mkdir /scratch/d /scratch/e; echo x >/scratch/d/file; ln -s {canary} /scratch/l; ln -s / /scratch/r; \
+         (while :; do mv -T /scratch/d /scratch/t; mv -T /scratch/l /scratch/d; \
+         mv -T /scratch/d /scratch/l; mv -T /scratch/t /scratch/d; done) >/dev/null 2>&1 & sleep 0.2; exit 0"
+    );
+    ground
+        .run(&[], &["/bin/sh", "-c", &script])
+        .assert_exited(0);
+    let (done, _) = kept(&ground, &[], &script);
+    done.assert_exited(0);
+}
+
+/// C-34
+#[test]
+fn a_crash_leaves_no_core_anywhere() {
+    let ground = Ground::new();
+    let script = "cd /scratch; ulimit -c unlimited 2>/dev/null; ulimit -c; \
+        sh -c 'kill -SEGV $$'; sh -c 'kill -ABRT $$'; kill -ABRT $$; sleep 5";
+    let (done, names) = kept(&ground, &[], script);
+    done.assert_outcome("signaled", 134);
+    assert_eq!(done.report["exit"]["core_dump"], false);
+    assert!(
+        done.text()
+            .lines()
+            .all(|line| line.trim() == "0" || line.trim() == "1"),
+        "{}",
+        done.text()
+    );
+    let cores: Vec<&String> = names.iter().filter(|name| name.contains("core")).collect();
+    assert!(cores.is_empty(), "{cores:?}");
+    let here = std::fs::read_dir(".").expect("readable");
+    assert!(
+        here.filter_map(Result::ok)
+            .all(|entry| entry.file_name() != "core")
+    );
+}

@@ -1,0 +1,26 @@
+//! Bodies that take too much of something: what holds, and how the report tells the cases apart.
+//!
+//! Each case holds with groups, and without any: there the limits are weaker, the cases say how,
+//! and the report has to say so too.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "a test says what went wrong by ending"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod back_end;
+mod deadlines;
+mod disk;
+mod endings;
+mod leftovers;
+mod memory;
+mod output;
+mod processes;
+mod words;

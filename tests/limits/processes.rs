@@ -1,0 +1,239 @@
+//! Processes, threads, descriptors, timers: how many, and that none outlives the run.
+
+use crate::back_end::{assert_state, has_groups, one_at_a_time, usage};
+use crate::support::bodies::c_body;
+use crate::support::{Done, Ground};
+
+/// Runs a C text with flags.
+fn run(flags: &[&str], name: &str, text: &str) -> Done {
+    let program = c_body(name, text);
+    Ground::new().run(flags, &[program.to_str().expect("plain")])
+}
+
+/// C-01
+#[test]
+fn a_fork_bomb_meets_the_limit_and_ends_at_the_deadline() {
+    let _turn = one_at_a_time();
+    let text = "#include <unistd.h>
+        int main(void) { for (;;) if (fork() < 0) usleep(2000); }";
+    let done = run(
+        &["--pids=40", "--timeout=1s", "--grace=200ms"],
+        "fork-bomb",
+        text,
+    );
+    done.assert_outcome("timed_out", 124);
+    assert_state(&done, "processes");
+    assert!(usage(&done, "processes_peak") <= 40, "{done:#?}");
+}
+
+/// C-01: as everybody knows it.
+#[test]
+fn the_fork_bomb_of_the_shell_ends_with_the_shell() {
+    let _turn = one_at_a_time();
+    let bomb = "b() { b | b & }; b; sleep 0.3";
+    let done = Ground::new().run(
+        &["--pids=40", "--timeout=20s", "--grace=200ms"],
+        &["/bin/sh", "-c", bomb],
+    );
+    // The shell itself may have been refused a fork.
+    assert_eq!(done.outcome(), "exited", "{done:#?}");
+}
+
+/// C-01
+#[test]
+fn exactly_as_many_processes_as_the_limit_says_can_be_had() {
+    let _turn = one_at_a_time();
+    let text = "#include <stdio.h>
+        #include <errno.h>
+        #include <unistd.h>
+        int main(void) {
+            int made = 1;
+            for (;;) {
+                int child = fork();
+                if (child == 0) { pause(); _exit(0); }
+                if (child < 0) { printf(\"%d %d\\n\", made, errno == EAGAIN); return 0; }
+                made++;
+            }
+        }";
+    let done = run(&["--pids=24"], "count-processes", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "24 1\n");
+    assert_state(&done, "processes");
+}
+
+/// C-02
+#[test]
+fn threads_count_as_processes_do() {
+    let _turn = one_at_a_time();
+    let text = "#include <stdio.h>
+        #include <errno.h>
+        #include <pthread.h>
+        #include <unistd.h>
+        static void *wait_for_ever(void *x) { pause(); return x; }
+        int main(void) {
+            int made = 1; pthread_t thread; pthread_attr_t small;
+            pthread_attr_init(&small); pthread_attr_setstacksize(&small, 65536);
+            for (;;) {
+                int error = pthread_create(&thread, &small, wait_for_ever, 0);
+                if (error) { printf(\"%d %d\\n\", made, error == EAGAIN); fflush(stdout); _exit(0); }
+                made++;
+            }
+        }";
+    let done = run(&["--pids=24"], "count-threads", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "24 1\n");
+}
+
+/// C-02: vfork, and clone that shares memory without being a thread.
+#[test]
+fn no_way_of_cloning_gets_around_the_limit() {
+    let _turn = one_at_a_time();
+    let text = "#include <sched.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static int stay(void *x) { (void)x; for (;;) pause(); }
+        int main(void) {
+            int made = 1;
+            for (;;) {
+                char *stack = malloc(16384);
+                if (clone(stay, stack + 16384, CLONE_VM | CLONE_FILES | SIGCHLD, 0) < 0) break;
+                made++;
+            }
+            int other = vfork();
+            if (other == 0) _exit(0);
+            printf(\"%d %d\\n\", made, other < 0);
+            return 0;
+        }";
+    let done = run(&["--pids=24"], "clone-bomb", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "24 1\n");
+}
+
+/// C-25: every process forks its successor and goes, so that a list is old when it is read.
+#[test]
+fn a_fork_storm_at_the_instant_of_the_kill_leaves_nobody() {
+    let _turn = one_at_a_time();
+    let text = "#include <signal.h>
+        #include <unistd.h>
+        int main(void) {
+            signal(SIGTERM, SIG_IGN);
+            signal(SIGCHLD, SIG_IGN);
+            for (int i = 0; i < 12; i++) if (fork() == 0) {
+                setsid();
+                for (;;) { int next = fork(); if (next > 0) _exit(0); }
+            }
+            for (;;) pause();
+        }";
+    for _ in 0..6 {
+        let flags = ["--pids=64", "--timeout=200ms", "--grace=0s"];
+        // Nobody living is the second invariant.
+        run(&flags, "fork-storm", text).assert_outcome("timed_out", 124);
+    }
+}
+
+/// C-19
+#[test]
+fn zombies_and_daemons_end_with_the_first_process() {
+    let _turn = one_at_a_time();
+    let text = "#include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(void) {
+            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
+            for (int i = 0; i < 150; i++) if (fork() == 0) _exit(0);
+            for (int i = 0; i < 20; i++) if (fork() == 0) {
+                setsid();
+                if (fork()) _exit(0);
+                chdir(\"/scratch\");
+                for (;;) pause();
+            }
+            usleep(100000);
+            puts(\"done\");
+            return 7;
+        }";
+    let done = run(&["--pids=256"], "daemons", text);
+    done.assert_exited(7);
+    assert_eq!(done.text(), "done\n");
+}
+
+/// C-17
+#[test]
+fn a_grandchild_that_holds_the_output_does_not_hold_the_run() {
+    let ground = Ground::new();
+    let script = "(setsid sleep 600 &) ; (setsid sh -c 'trap \"\" TERM; sleep 600' &) ; echo over";
+    let done = ground.run(&["--timeout=60s"], &["/bin/sh", "-c", script]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "over\n");
+}
+
+/// C-18
+#[test]
+fn descriptors_end_at_their_limit_which_cannot_be_raised() {
+    let _turn = one_at_a_time();
+    let text = "#include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <sys/resource.h>
+        int main(void) {
+            struct rlimit raised = { 1 << 20, 1 << 20 };
+            int refused = setrlimit(RLIMIT_NOFILE, &raised) < 0 && errno == EPERM;
+            int count = 0;
+            while (open(\"/dev/null\", O_RDONLY) >= 0) count++;
+            printf(\"%d %d %d\\n\", refused, errno == EMFILE, count <= 16384);
+            return 0;
+        }";
+    let done = run(&[], "descriptors", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1 1 1\n");
+}
+
+/// C-35, C-09: timers, queued signals, inotify watches, epoll.
+#[test]
+fn kernel_objects_end_at_some_limit() {
+    let _turn = one_at_a_time();
+    let text = "#include <errno.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <sys/epoll.h>
+        #include <sys/inotify.h>
+        #include <time.h>
+        #include <unistd.h>
+        int main(void) {
+            long timers = 0, signals = 0, polls = 0, watches = 0;
+            sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);
+            timer_t timer; struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN };
+            while (timers < 200000 && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timers++;
+            union sigval value = { 0 };
+            while (signals < 200000 && sigqueue(getpid(), SIGRTMIN + 1, value) == 0) signals++;
+            while (polls < 100000 && epoll_create1(0) >= 0) polls++;
+            close(3);
+            int watch = inotify_init();
+            if (watch >= 0) while (watches < 100 && inotify_add_watch(watch, \"/tmp\", IN_CREATE) >= 0) watches++;
+            printf(\"%d %d %d\\n\", timers <= 16384, signals <= 16384, polls <= 16384);
+            return 0;
+        }";
+    let done = run(&[], "kernel-objects", text);
+    // Timers alone may take more memory than there is.
+    if done.outcome() == "out_of_memory" {
+        assert!(has_groups(), "{done:#?}");
+    } else {
+        done.assert_exited(0);
+        assert_eq!(done.text(), "1 1 1\n");
+    }
+}
+
+/// C-36
+#[test]
+fn the_body_has_no_group_to_move_itself_into() {
+    let script = "ls /sys 2>/dev/null; mkdir /tmp/g; mount -t cgroup2 x /tmp/g 2>/dev/null \
+        || mount -t cgroup -o memory x /tmp/g 2>/dev/null; ls /tmp/g; \
+        cut -d: -f3 /proc/self/cgroup | sort -u";
+    let done = Ground::new().run(&[], &["/bin/sh", "-c", script]);
+    done.assert_exited(0);
+    // Seen from inside it stands at the top, or where there are no groups, where the caller does.
+    if has_groups() {
+        assert_eq!(done.text(), "/\n", "{done:#?}");
+    }
+}

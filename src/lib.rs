@@ -1,4 +1,65 @@
 //! `runner`: runs untrusted bundles confined and limited, and reports what happened.
+//!
+//! # One run
+//!
+//! [`run::execute`] is the whole story, and the place to start reading. A [`spec::request::Request`]
+//! goes in, a [`spec::report::Report`] comes out, whatever happens in between:
+//!
+//! ```text
+//! open what was given ─▶ Held        record, cgroups, uid: what the run has on the host
+//!                     ─▶ Prepared    a child waits in its namespaces and has handed over its tmpfs
+//!   unpack, plan, stage              bundle and inputs are put there; the launch plan is laid out
+//!                     ─▶ Launched    the child has completed its checklist and executed the body
+//!   watch             ─▶ Observed    how it ended, and what it used
+//!   sync, keep, release              outputs go back, everything that was held is given back
+//! ```
+//!
+//! Each stage is a type that can only be had from the stage before.
+//!
+//! # Rooms
+//!
+//! Names point down only: which of the rooms after it a room may name stands in
+//! `tests/architecture.rs`, which fails where one names another.
+//!
+//! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
+//!   exit codes and reads the variables of the environment. One file for each verb that is no run.
+//! - [`run`] puts the stages in order: a run ([`run::execute`]), the facts of a host
+//!   ([`run::doctor`]), the demonstration ([`run::demonstration`]). It reads as the list above.
+//! - [`supervise`] is what happens while the body runs: pumping its streams, counting what it uses,
+//!   ending it, and one pure function that judges which of several causes it was that ended it.
+//! - [`sandbox`] is what happens before: preparing and launching the child, its checklist between
+//!   clone and exec, init (pid 1 inside), the groups that limit, the records of what a run holds.
+//! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
+//!   link that the body could have laid.
+//! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
+//! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
+//!   one room with raw system calls, and knows no policy.
+//! - [`plan`] decides: what exactly will be done, in what order. Host facts are arguments, so the
+//!   same arguments give the same plan.
+//! - [`spec`] names things: what was asked, what came out, and how they are written as text.
+//!
+//! # Invariants
+//!
+//! - `spec` and `plan` touch nothing: no file, clock, process, environment, and no unsafe code.
+//! - Between clone and exec nothing is optional and nothing is allocated: everything was laid out
+//!   before, and a step that fails ends the child before the body runs.
+//! - What was asked and cannot be enforced here is refused, or stands in the report as a value.
+//!   It is never just a line in a log.
+//! - A path that a body or an archive can influence is opened beneath a descriptor, with
+//!   openat2(2), and never through a link.
+//! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
+//! - The supervisor reads nothing that the body wrote, except the declared output document and the
+//!   declared output files, bounded in size.
+//! - What a run makes on the host is recorded before it is made. It is given back in reverse order;
+//!   what a killed supervisor left is found by the next start, or by `runner gc`. A failure to give
+//!   something back is added to the report and hides nothing.
+//! - There is no global state, and no program is found through /proc/self/exe.
+//!
+//! # Public surface
+//!
+//! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
+//! its verbs call. A caller that is a program of its own starts the `runner` binary and reads the
+//! report (`--json=fd:N`); the modules are public for the tests, and for reading.
 
 pub mod bundle;
 pub mod cli;

@@ -6,9 +6,10 @@ use runner::cli::dispatch::Engine;
 
 fn main() -> ExitCode {
     ExitCode::from(runner::cli::dispatch::main(&Engine {
+        enter_scope: &runner::cli::delegate::enter_scope,
         execute: &runner::run::execute,
-        doctor: &|_, _, _, _| 125,
-        demo: &|_, _, _| 125,
-        gc: &|_, _, _| 125,
+        doctor: &runner::cli::doctor::doctor,
+        demo: &runner::cli::demo::demo,
+        gc: &runner::cli::gc::gc,
     }))
 }

@@ -134,6 +134,8 @@ pub struct Schema {
 pub enum SchemaName {
     /// What --json writes
     Report,
+    /// What `doctor --json` prints
+    Doctor,
 }
 
 /// Every flag of `exec` and `run`.

@@ -8,7 +8,6 @@ use clap::Parser as _;
 
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
-use crate::cli::delegate::enter_scope;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
@@ -26,6 +25,8 @@ use crate::spec::ulid::ulid;
 /// What the verbs call. The program passes the rooms below, a test what it likes.
 #[derive(Clone, Copy)]
 pub struct Engine<'call> {
+    /// Before a run: starts this process again where only that gives a run its limits.
+    pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
     /// One run: `exec` and `run`.
     pub execute: &'call dyn Fn(&Request, &HostPolicy) -> Report,
     /// `doctor`, as JSON where the flag is `true`; the exit code.
@@ -83,9 +84,20 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
             doctor.voice,
             &doctor.policy,
             surroundings,
-            |caller, policy, printer| (engine.doctor)(caller, policy, printer, doctor.json),
+            |caller, policy, printer| {
+                enter_scope(engine, caller, printer);
+                (engine.doctor)(caller, policy, printer, doctor.json)
+            },
         ),
-        Verb::Demo(demo) => with_policy(demo.voice, &demo.policy, surroundings, engine.demo),
+        Verb::Demo(demo) => with_policy(
+            demo.voice,
+            &demo.policy,
+            surroundings,
+            |caller, policy, printer| {
+                enter_scope(engine, caller, printer);
+                (engine.demo)(caller, policy, printer)
+            },
+        ),
         Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(VoiceFlags::default(), surroundings);
@@ -155,7 +167,7 @@ fn one_run(
         Ok((policy, forbidden)) => match request(capture, &policy) {
             Err(error) => refused(error.report()),
             Ok(request) => {
-                let unscoped = enter_scope(&request.caller);
+                let unscoped = (engine.enter_scope)(&request.caller);
                 let mut report = (engine.execute)(&request, &policy);
                 report.warnings.extend(unscoped);
                 report.warnings.extend(forbidden.iter().map(warning));
@@ -198,6 +210,13 @@ fn with_policy(
             call(&surroundings.caller(&policy), &policy, &printer)
         }
         Err(error) => finish(&printer, None, &refused(error.report())),
+    }
+}
+
+fn enter_scope(engine: &Engine<'_>, caller: &Caller, printer: &Printer) {
+    if let Some(warning) = (engine.enter_scope)(caller) {
+        let text = format!("warning: {} ({})", warning.message, warning.code);
+        printer.line(Tone::Warning, &text);
     }
 }
 
@@ -249,6 +268,7 @@ mod tests {
     fn with_report(words: &[&str], report: &Report) -> (u8, Vec<Request>) {
         let seen = RefCell::new(Vec::new());
         let engine = Engine {
+            enter_scope: &|_caller| None,
             execute: &|request, _policy| {
                 seen.borrow_mut().push(request.clone());
                 report.clone()

@@ -7,9 +7,12 @@
 pub mod args;
 pub mod config;
 pub mod delegate;
+pub mod demo;
 pub mod dispatch;
+pub mod doctor;
 pub mod environment;
 pub mod exit_code;
+pub mod gc;
 pub mod print;
 pub mod report_target;
 pub mod request;

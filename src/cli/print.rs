@@ -22,6 +22,40 @@ pub enum Tone {
     Hint,
     /// What only `-v` shows.
     Detail,
+    /// What is as it should be, inside a document.
+    Good,
+}
+
+/// Columns of a table: what a terminal shows without wrapping.
+const TABLE_COLUMNS: usize = 79;
+
+/// `text` with spaces up to `width`; longer text is cut.
+#[must_use]
+pub fn columns(text: &str, width: usize) -> String {
+    let cut: String = text.chars().take(width).collect();
+    format!("{cut:width$}")
+}
+
+/// `text` on lines of at most 79 columns, the later ones behind `indent` spaces.
+#[must_use]
+pub fn wrap(text: &str, indent: usize) -> String {
+    let mut wrapped = String::new();
+    let mut used = indent;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if used == indent {
+            used += length;
+        } else if used + 1 + length <= TABLE_COLUMNS {
+            wrapped.push(' ');
+            used += 1 + length;
+        } else {
+            wrapped.push('\n');
+            wrapped.push_str(&" ".repeat(indent));
+            used = indent + length;
+        }
+        wrapped.push_str(word);
+    }
+    wrapped
 }
 
 /// Writes lines and documents.
@@ -29,18 +63,31 @@ pub enum Tone {
 pub struct Printer {
     quiet: bool,
     verbose: bool,
-    colour: bool,
+    colour: Colour,
+}
+
+/// Which stream shows colours.
+#[derive(Debug, Clone, Copy)]
+struct Colour {
+    stdout: bool,
+    stderr: bool,
 }
 
 impl Printer {
     /// A printer as the flags ask.
     #[must_use]
     pub fn new(voice: VoiceFlags, surroundings: &Surroundings) -> Self {
-        let on_terminal = rustix::termios::isatty(rustix::stdio::stderr());
+        let colour = |descriptor| {
+            let on_terminal = rustix::termios::isatty(descriptor);
+            wants_colour(voice.color, on_terminal, surroundings)
+        };
         Self {
             quiet: voice.quiet,
             verbose: voice.verbose,
-            colour: wants_colour(voice.color, on_terminal, surroundings),
+            colour: Colour {
+                stdout: colour(rustix::stdio::stdout()),
+                stderr: colour(rustix::stdio::stderr()),
+            },
         }
     }
 
@@ -48,14 +95,21 @@ impl Printer {
     pub fn line(&self, tone: Tone, text: &str) {
         let silent = match tone {
             Tone::Error | Tone::Hint => false,
-            Tone::Warning => self.quiet,
+            Tone::Warning | Tone::Good => self.quiet,
             Tone::Detail => !self.verbose,
         };
         if !silent {
-            let rendered = render(tone, text, self.colour);
+            let rendered = render(tone, text, self.colour.stderr);
             // There is nowhere left to say that standard error cannot be written.
             write_or_forget(rustix::stdio::stderr(), rendered.as_bytes());
         }
+    }
+
+    /// Part of a document in the colour of `tone`, where standard output shows colours.
+    #[must_use]
+    pub fn coloured(&self, tone: Tone, text: &str) -> String {
+        let (on, off) = escapes(tone, self.colour.stdout);
+        format!("{on}{text}{off}")
     }
 
     /// Text that is not prefixed, on standard error: what clap has to say.
@@ -120,13 +174,18 @@ fn wants_colour(
     }
 }
 
-fn render(tone: Tone, text: &str, colour: bool) -> String {
-    let (on, off) = match tone {
+fn escapes(tone: Tone, colour: bool) -> (&'static str, &'static str) {
+    match tone {
         _ if !colour => ("", ""),
         Tone::Error => ("\x1b[1;31m", "\x1b[0m"),
         Tone::Warning => ("\x1b[1;33m", "\x1b[0m"),
         Tone::Hint | Tone::Detail => ("\x1b[2m", "\x1b[0m"),
-    };
+        Tone::Good => ("\x1b[32m", "\x1b[0m"),
+    }
+}
+
+fn render(tone: Tone, text: &str, colour: bool) -> String {
+    let (on, off) = escapes(tone, colour);
     text.lines()
         .map(|line| format!("{on}runner:{off} {}\n", harmless(line)))
         .collect()
@@ -161,6 +220,20 @@ mod tests {
         assert_eq!(
             render(Tone::Error, "a", true),
             "\x1b[1;31mrunner:\x1b[0m a\n"
+        );
+    }
+
+    #[test]
+    fn a_table_stays_within_its_columns() {
+        assert_eq!(columns("abc", 5), "abc  ");
+        assert_eq!(columns("abcdefg", 5), "abcde");
+        let text = wrap(&"word ".repeat(40), 20);
+        let longest = text.lines().map(str::len).max();
+        assert_eq!(longest, Some(79));
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with(&" ".repeat(20)))
         );
     }
 

@@ -7,25 +7,37 @@ use crate::cli::args::SchemaName;
 pub fn text(name: SchemaName) -> &'static str {
     match name {
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
+        SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::diagnosis::Diagnosis;
     use crate::spec::report::Report;
 
-    /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the file anew.
+    /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the files anew.
+    fn check(name: SchemaName, file: &str, schema: &schemars::Schema) {
+        let mut generated = serde_json::to_string_pretty(schema).expect("a schema");
+        generated.push('\n');
+        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
+            let path = format!("{}/schemas/{file}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, &generated).expect("written");
+        } else {
+            assert_eq!(text(name), generated);
+        }
+    }
+
     #[test]
     fn the_published_schema_of_the_report_is_the_one_of_its_types() {
         let schema = schemars::schema_for!(Report);
-        let mut generated = serde_json::to_string_pretty(&schema).expect("a schema");
-        generated.push('\n');
-        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/report.schema.json");
-            std::fs::write(path, &generated).expect("written");
-        } else {
-            assert_eq!(text(SchemaName::Report), generated);
-        }
+        check(SchemaName::Report, "report.schema.json", &schema);
+    }
+
+    #[test]
+    fn the_published_schema_of_the_diagnosis_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(Diagnosis);
+        check(SchemaName::Doctor, "doctor.schema.json", &schema);
     }
 }

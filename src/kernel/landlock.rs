@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::process::check;
@@ -34,6 +34,8 @@ pub mod rights {
     pub const MAKE_SYM: u64 = 1 << 12;
     /// Link or rename between directories (ABI 2).
     pub const REFER: u64 = 1 << 13;
+    /// The rights above that mean something for what is no directory.
+    pub const OF_FILES: u64 = EXECUTE | WRITE_FILE;
 }
 
 /// No connection to an abstract socket outside (ABI 6).
@@ -87,7 +89,8 @@ pub fn new_ruleset(handled: u64, scoped: u64) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Allows `allowed` rights at `path` and beneath it.
+/// Allows `allowed` rights at `path` and beneath it; where it is no directory, those of them that
+/// files have: the kernel answers EINVAL to the others.
 ///
 /// # Errors
 /// ENOENT where the path does not exist; the errno of landlock_add_rule(2).
@@ -98,6 +101,12 @@ pub fn allow_beneath(ruleset: BorrowedFd<'_>, path: &CStr, allowed: u64) -> Resu
         OFlags::PATH | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
+    // Most rules are of one kind of right, and need no look.
+    let allowed = if allowed & !rights::OF_FILES == 0 || is_directory(&parent)? {
+        allowed
+    } else {
+        allowed & rights::OF_FILES
+    };
     let attr = PathBeneathAttr {
         allowed_access: allowed,
         parent_fd: parent.as_raw_fd(),
@@ -113,6 +122,11 @@ pub fn allow_beneath(ruleset: BorrowedFd<'_>, path: &CStr, allowed: u64) -> Resu
         )
     })
     .map(|_zero| ())
+}
+
+fn is_directory(found: &OwnedFd) -> Result<bool, Errno> {
+    let mode = rustix::fs::fstat(found)?.st_mode;
+    Ok(FileType::from_raw_mode(mode) == FileType::Directory)
 }
 
 /// Lays the ruleset upon this thread and what it will start. Needs no_new_privs.

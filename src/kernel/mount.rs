@@ -81,7 +81,8 @@ pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<
     )
 }
 
-/// The same for a detached tree.
+/// The same for a detached tree, which turns private as well: a clone stays in the peer group of
+/// its source, and what either side mounts later would appear on the other.
 ///
 /// # Errors
 /// The errno of mount_setattr(2).
@@ -89,7 +90,7 @@ pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(),
     let attr = MountAttr {
         set: attributes.0,
         clear: 0,
-        propagation: 0,
+        propagation: libc::MS_PRIVATE,
         userns_fd: 0,
     };
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)

@@ -4,6 +4,9 @@ use std::ffi::CStr;
 
 use rustix::io::Errno;
 
+use super::namespace::kind;
+use super::process::{self, Forked};
+
 /// Effective user id of this process, as its user namespace names it.
 #[must_use]
 pub fn effective_uid() -> u32 {
@@ -43,5 +46,72 @@ pub fn look(path: &CStr) -> Result<Found, Errno> {
                 .map(|target| Found::Link(target.into_bytes())),
             _ => Ok(Found::File),
         },
+    }
+}
+
+/// Calls of the kernel without which no body is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// fsopen(2), Linux 5.2: mounts made before they are attached.
+    Fsopen,
+    /// clone3(2), Linux 5.3.
+    Clone3,
+    /// openat2(2), Linux 5.6: paths that cannot leave their directory.
+    Openat2,
+    /// mount_setattr(2), Linux 5.12: attributes of whole mount trees.
+    MountSetattr,
+}
+
+/// Whether the kernel has the call, and nothing above us hides it. Every call is made with
+/// arguments that it refuses, so that nothing happens.
+#[must_use]
+pub fn has_call(call: Call) -> bool {
+    let nothing = std::ptr::null::<u8>();
+    let answer = match call {
+        // SAFETY: a null name is refused (EFAULT, or EPERM before that).
+        Call::Fsopen => unsafe { libc::syscall(libc::SYS_fsopen, nothing, 0) },
+        // SAFETY: size 0 is refused (EINVAL) before the pointer is read.
+        Call::Clone3 => unsafe { libc::syscall(libc::SYS_clone3, nothing, 0) },
+        // SAFETY: size 0 is refused (EINVAL) before the pointers are read.
+        Call::Openat2 => unsafe { libc::syscall(libc::SYS_openat2, -1, nothing, nothing, 0) },
+        // SAFETY: size 0 is refused (EINVAL) before the pointers are read.
+        Call::MountSetattr => unsafe {
+            libc::syscall(libc::SYS_mount_setattr, -1, nothing, 0, nothing, 0)
+        },
+    };
+    !matches!(process::check(answer), Err(Errno::NOSYS))
+}
+
+/// Whether the kernel can load a seccomp filter that ends processes (Linux 4.14).
+#[must_use]
+pub fn has_seccomp_filter() -> bool {
+    const GET_ACTION_AVAIL: u32 = 2;
+    let action = libc::SECCOMP_RET_KILL_PROCESS;
+    // SAFETY: the action lives across the call, which only reads it.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const action) };
+    process::check(answer).is_ok()
+}
+
+/// Whether the kernel has no_new_privs (Linux 3.5).
+#[must_use]
+pub fn has_no_new_privileges() -> bool {
+    // SAFETY: this option takes no argument and only says what is set.
+    let answer = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
+    process::check(answer.into()).is_ok()
+}
+
+/// Really makes namespaces: a child in a user namespace of its own and in `kinds` (of
+/// [`super::namespace::kind`]), which ends at once.
+///
+/// Only from a process with one thread.
+///
+/// # Errors
+/// The errno of clone3(2) or wait4(2).
+pub fn make_namespaces(kinds: u64) -> Result<(), Errno> {
+    // SAFETY: the caller has one thread, and the child exits at once.
+    match unsafe { process::fork_into(kind::USER | kinds, None) }? {
+        Forked::Child => process::exit_now(0),
+        Forked::Parent { pid, .. } => process::wait(pid, true).map(|_ended| ()),
     }
 }

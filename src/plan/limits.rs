@@ -314,6 +314,22 @@ pub fn settle(
     Ok(enforcement)
 }
 
+/// Limits that somebody stated and that do not hold fully, with the axis that says why.
+pub fn weaker_than_stated<'plan>(
+    limits: &'plan Limits,
+    enforcement: &'plan [Enforcement],
+) -> impl Iterator<Item = (&'static str, &'plan Enforcement)> {
+    limits
+        .reports
+        .iter()
+        .filter(|report| report.requested.is_some())
+        .filter_map(|report| {
+            let axis = axis_of(report.name)?;
+            let found = enforcement.iter().find(|one| one.axis == axis)?;
+            (found.state != EnforcementState::Enforced).then_some((report.name, found))
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,5 +452,15 @@ mod tests {
         let mut limits = merged(&LimitOptions::default(), &[]);
         assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_ok());
         assert!(settle(&mut limits, &coverage, LimitsMode::Require).is_err());
+        let flags = LimitOptions {
+            memory_bytes: Some(64 << 20),
+            ..LimitOptions::default()
+        };
+        let mut limits = merged(&flags, &[]);
+        let enforcement = settle(&mut limits, &coverage, LimitsMode::Stated).expect("runs");
+        let weaker: Vec<&str> = weaker_than_stated(&limits, &enforcement)
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(weaker, ["memory_bytes"]);
     }
 }

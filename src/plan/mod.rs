@@ -1,6 +1,8 @@
 //! Decisions: what exactly will be done, in what order. Pure; host facts are arguments.
 #![forbid(unsafe_code)]
 
+pub mod demonstration;
+pub mod doctor;
 pub mod environment;
 pub mod filter;
 pub mod grants;

@@ -29,7 +29,7 @@ pub const WRITABLE: [&str; 6] = [BUNDLE, SCRATCH, "/runner/out", "/tmp", HOME, "
 pub const FILLED_BY_SUPERVISOR: usize = 4;
 
 /// Paths of the host that become part of the base view where they exist.
-pub const BASE_CANDIDATES: [&str; 15] = [
+pub const BASE_CANDIDATES: [&str; 19] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -45,11 +45,26 @@ pub const BASE_CANDIDATES: [&str; 15] = [
     "/etc/localtime",
     "/etc/alternatives",
     "/etc/mime.types",
+    // Debian's Java has links from /usr/lib/jvm to here, and does not start without them.
+    "/etc/java-11-openjdk",
+    "/etc/java-17-openjdk",
+    "/etc/java-21-openjdk",
+    "/etc/java-25-openjdk",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Files of proc that every user may read and no body needs. What only root may read or write is
 /// closed by its mode: uid 0 has no name in the body's user namespace.
-const PROC_MASKS: [&str; 4] = ["keys", "key-users", "kallsyms", "config.gz"];
+/// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
+const PROC_MASKS: [&str; 8] = [
+    "keys",
+    "key-users",
+    "kallsyms",
+    "config.gz",
+    "pressure/cpu",
+    "pressure/io",
+    "pressure/memory",
+    "pressure/irq",
+];
 
 /// How the body may use what a mount shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 
+use crate::kernel::file::open_beneath;
 use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
@@ -79,10 +80,12 @@ impl Run<'_> {
             .and_then(|_assumed| contract::open_directory(launched.space.as_fd(), "scratch"));
         match scratch {
             Err(error) => {
-                let message = error.report().message;
-                report
-                    .warnings
-                    .push(WarningReport::new("sync_failed", message));
+                let failed = |output| SyncedReport {
+                    state: SyncState::Failed,
+                    error: Some(error.report()),
+                    ..skipped(output)
+                };
+                report.outputs = settled.output_files.iter().map(failed).collect();
             }
             Ok(scratch) => {
                 let mut journal = RunJournal::new(&mut held.record, path);
@@ -126,7 +129,15 @@ impl Run<'_> {
         report.kept = Some(shown);
         let mut left_out = 0;
         for name in KEPT {
-            let directory = contract::open_directory(launched.space.as_fd(), name)?;
+            // Opened for nothing yet: the body may have taken even its owner's rights away.
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let directory = open_beneath(
+                launched.space.as_fd(),
+                name.as_bytes(),
+                flags,
+                Mode::empty(),
+            )
+            .map_err(RunError::host(format!("open {name} for --keep")))?;
             let kept = scratch::keep(directory.as_fd(), &into.join(name), u64::MAX)?;
             left_out += kept.left_out;
         }

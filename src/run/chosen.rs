@@ -10,12 +10,12 @@ use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
 use crate::run::host;
 use crate::run::program::{self, is_visible_anyway};
-use crate::run::subject::{self, Subject, View};
+use crate::run::subject::{self, Subject as ManifestSubject, View};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
 use crate::spec::report::{RunForm, WarningReport};
-use crate::spec::request::{EnvironmentEntry, Grants, Request, ViewEntry};
+use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 
@@ -53,6 +53,15 @@ pub struct Chosen {
 /// # Errors
 /// [`RunError::Unsupported`].
 pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
+    if request.streams.interactive && request.subject == Subject::Bundle(BundleArgument::Stdin) {
+        return Err(RunError::Argument {
+            code: "stdin_taken",
+            what: "standard input",
+            object: String::new(),
+            problem: "is the bundle, and -i passes it to the body".to_owned(),
+            hint: Some("give the bundle as a file, or leave -i off".to_owned()),
+        });
+    }
     let asked = request.allow_net.first().map(|host| ("--allow-net", host));
     let published = request.publish.first().map(|port| ("--publish", port));
     match asked.or(published) {
@@ -103,7 +112,7 @@ fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
 pub fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    of_caller: Option<Subject>,
+    of_caller: Option<ManifestSubject>,
     bundle: &Unpacked,
     root: &OwnedFd,
 ) -> Result<Chosen, RunError> {
@@ -112,7 +121,7 @@ pub fn of_bundle(
         Some(subject) => subject,
         None => subject::of_bundle(&bundle.tree, std::os::fd::AsFd::as_fd(root), has_run)?,
     };
-    let Subject {
+    let ManifestSubject {
         manifest,
         origin,
         mut warnings,
@@ -235,7 +244,13 @@ impl Chosen {
         let Some(name) = self.argv.first() else {
             return Ok(());
         };
-        let found = program::find(name, &request.caller, workspace, &policy.interpreters)?;
+        let found = program::find(
+            name,
+            &request.caller,
+            workspace,
+            &policy.interpreters,
+            &|path| shows(&self.view, path),
+        )?;
         if let Some(bind) = found.bind {
             let ViewEntry::Bind { source, .. } = &bind else {
                 return Ok(());

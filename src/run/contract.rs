@@ -21,7 +21,7 @@ use crate::spec::request::{BundleOptions, InputsArgument};
 use crate::spec::tokens::{TokenPath, TokenValues};
 
 /// Longest output document that is read.
-const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 /// What was settled before launch.
 #[derive(Debug, Default)]
@@ -202,10 +202,10 @@ pub fn read_output(
     }
     let mut text = Vec::new();
     std::fs::File::from(file)
-        .take(DOCUMENT_BYTES_MAX + 1)
+        .take(u64::try_from(DOCUMENT_BYTES_MAX).map_or(u64::MAX, |bytes| bytes + 1))
         .read_to_end(&mut text)
         .map_err(|error| invalid(format!("cannot be read: {error}")))?;
-    if DOCUMENT_BYTES_MAX < u64::try_from(text.len()).unwrap_or(u64::MAX) {
+    if DOCUMENT_BYTES_MAX < text.len() {
         return Err(invalid("is larger than 16 MiB".to_owned()));
     }
     read_document(&text)

@@ -22,6 +22,9 @@ use crate::spec::request::{Caller, Request};
 /// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
 const SPACE_INODES_EXTRA: u64 = 16_384;
 
+/// Code of the warning that something could not be removed.
+pub const LEFTOVER_STAYS: &str = "leftover_stays";
+
 /// What one run holds.
 #[derive(Debug)]
 pub struct Held {
@@ -183,7 +186,7 @@ pub fn collect(registry: &Registry) -> Result<Vec<WarningReport>, RunError> {
                 "what run {} left could not be removed: {failure}",
                 run.run_id
             );
-            warnings.push(WarningReport::new("leftover_stays", message));
+            warnings.push(WarningReport::new(LEFTOVER_STAYS, message));
         }
         if !run.removed.is_empty() {
             let message = format!(

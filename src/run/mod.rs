@@ -7,6 +7,8 @@
 mod aftermath;
 pub mod chosen;
 pub mod contract;
+pub mod demonstration;
+pub mod doctor;
 pub mod error;
 pub mod hold;
 pub mod host;
@@ -39,7 +41,7 @@ use crate::sandbox::prepare::{Prepared, prepare};
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
-use crate::spec::report::{BundleReport, Report};
+use crate::spec::report::{BundleReport, Report, WarningReport};
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
 use crate::spec::ulid::ulid;
@@ -325,7 +327,16 @@ impl Run<'_> {
         report.enforcement = planning::enforcement(&held.host, time_namespace, strict)?;
         let settled = limits::settle(&mut merged, &held.coverage(), self.request.limits.mode);
         report.limits.clone_from(&merged.reports);
-        report.enforcement.extend(settled?);
+        let settled = settled?;
+        // Whoever states a limit learns where it holds less than a group would hold it.
+        for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
+            let reason = axis.reason.clone().unwrap_or_default();
+            let message = format!("{limit} is held only weakly: {reason}");
+            report
+                .warnings
+                .push(WarningReport::new("limit_weaker", message));
+        }
+        report.enforcement.extend(settled);
         Ok(merged)
     }
 

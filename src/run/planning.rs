@@ -23,6 +23,8 @@ use crate::spec::request::{Request, ViewEntry};
 const OPEN_FILES: u64 = 16_384;
 /// Memory that it may lock.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
+/// The largest page of any processor that this runs on.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Signals and timers that it may have queued.
 const PENDING_SIGNALS: u64 = 16_384;
 
@@ -51,15 +53,14 @@ pub(super) fn launch_plan(
         named: &chosen.environment,
     };
     let (used_bytes, used_inodes) = space_in_use(prepared)?;
+    let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
+    let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
         view: asked,
-        resize: Some((
-            used_bytes.saturating_add(limits.disk_bytes),
-            used_inodes.saturating_add(limits.disk_inodes),
-        )),
+        resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         ruleset: ruleset(held.host.landlock_abi, &all),
         filter: default_program(Arch::NATIVE, Variant::Plain),
-        limits: resource_limits(held, limits, writes_elsewhere(&entries)),
+        limits: resource_limits(held, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
         argv: chosen.argv.clone(),
@@ -120,7 +121,7 @@ fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<ResourceLimit> {
+fn resource_limits(held: &Held, limits: &Limits, file_bytes: Option<u64>) -> Vec<ResourceLimit> {
     let limit = |resource, value| ResourceLimit { resource, value };
     let mut list = vec![
         // One byte and not none: with none a `|handler` as core_pattern is still started.
@@ -129,9 +130,13 @@ fn resource_limits(held: &Held, limits: &Limits, writes_elsewhere: bool) -> Vec<
         limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
     ];
-    if !writes_elsewhere {
-        // The tmpfs limits what is stored; this limits how large a hole may be made.
-        list.push(limit(resource::FILE_SIZE, limits.disk_bytes));
+    if let Some(bytes) = file_bytes {
+        // The tmpfs limits what is stored; this limits how large a hole may be made. A page more,
+        // so that a write into a full tmpfs is ENOSPC and never SIGXFSZ.
+        list.push(limit(
+            resource::FILE_SIZE,
+            bytes.saturating_add(PAGE_BYTES_MAX),
+        ));
     }
     for axis in held.coverage() {
         match (axis.axis, axis.enforced_by) {

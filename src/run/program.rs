@@ -60,7 +60,8 @@ pub fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
 /// Looks for `name` on the caller's PATH where the fixed PATH inside does not have it.
 ///
 /// A binary is bound with the directory above its `bin`, where that is a prefix of its own and
-/// nobody's home; else alone. `interpreters` are prefixes that the host policy names.
+/// nobody's home; else alone. `interpreters` are prefixes that the host policy names, `shown` says
+/// whether the caller made a path visible himself: there a script is his own word.
 ///
 /// # Errors
 /// [`RunError::Argument`] for a script: what it needs besides itself cannot be known.
@@ -69,6 +70,7 @@ pub fn find(
     caller: &Caller,
     workspace: Option<&Path>,
     interpreters: &[PathBuf],
+    shown: &dyn Fn(&Path) -> bool,
 ) -> Result<Program, RunError> {
     if name.contains(&b'/') || name.is_empty() {
         return Ok(Program::default());
@@ -77,28 +79,49 @@ pub fn find(
         return Ok(Program::default());
     };
     // Links into a version directory (`bin/node -> ../lib/node/bin/node`) are followed first.
-    let real = path.canonicalize().unwrap_or(path);
+    let real = path
+        .canonicalize()
+        .unwrap_or_else(|_unreadable| path.clone());
     if is_visible_anyway(&real) {
         return Ok(Program::default());
     }
     if is_script(&real) {
+        if shown(&path) && shown(&real) {
+            return Ok(Program {
+                bind: None,
+                directory: directory_of(&path),
+            });
+        }
+        // `bin/npm` is a link to `lib/node_modules/npm/bin/npm-cli.js`: both must be there.
+        let needed = prefix_of(&path, caller, workspace)
+            .filter(|prefix| real.starts_with(prefix))
+            .or_else(|| real.parent().map(Path::to_path_buf))
+            .unwrap_or_default();
         let object = escape(real.as_os_str().as_bytes());
         return Err(RunError::Argument {
             code: "program_is_script",
             what: "program",
             hint: Some(format!(
                 "make what it needs visible: --ro {}",
-                parent_of(&object)
+                escape(needed.as_os_str().as_bytes())
             )),
             object,
             problem: "is a script outside the system directories: what else it needs is not known"
                 .to_owned(),
         });
     }
-    let source = prefix_of(&real, caller, workspace).unwrap_or_else(|| real.clone());
-    let directory = real
-        .parent()
-        .map(|parent| parent.as_os_str().as_bytes().to_vec());
+    let source = interpreters
+        .iter()
+        .find(|prefix| real.starts_with(prefix.join("bin")))
+        .cloned()
+        .or_else(|| prefix_of(&real, caller, workspace))
+        .unwrap_or_else(|| real.clone());
+    // The name that was asked for may be that of the link only.
+    let directory = if path.starts_with(&source) {
+        directory_of(&path)
+    } else {
+        directory_of(&real)
+    };
     Ok(Program {
         bind: Some(ViewEntry::Bind {
             source: source.clone(),
@@ -116,17 +139,27 @@ fn prefix_of(program: &Path, caller: &Caller, workspace: Option<&Path>) -> Optio
         return None;
     }
     let prefix = bin.parent()?;
-    let is_home = caller
-        .home
-        .as_deref()
-        .is_some_and(|home| home.starts_with(prefix))
-        || prefix == Path::new("/root")
-        || prefix.parent() == Some(Path::new("/home"));
+    let is_home = |path: &Path| {
+        caller.home.as_deref() == Some(path)
+            || path == Path::new("/root")
+            || path.parent() == Some(Path::new("/home"))
+    };
+    let holds_a_home = is_home(prefix)
+        || caller
+            .home
+            .as_deref()
+            .is_some_and(|home| home.starts_with(prefix));
+    // `~/.local` and `~/.cargo` have a `bin`, and beside it keyrings and tokens.
+    let is_hidden = prefix
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(b"."));
+    let holds_secrets = is_hidden && prefix.parent().is_some_and(is_home);
     let above = |path: Option<&Path>| path.is_some_and(|path| path.starts_with(prefix));
     let writable_by_others =
         std::fs::metadata(prefix).map_or(true, |found| found.mode() & 0o002 != 0);
     let refused = prefix == Path::new("/")
-        || is_home
+        || holds_a_home
+        || holds_secrets
         || above(workspace)
         || above(caller.working_directory.as_deref())
         || writable_by_others;
@@ -167,7 +200,9 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-fn is_script(path: &Path) -> bool {
+/// Whether the file at `path` begins with `#!`.
+#[must_use]
+pub fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];
     std::fs::File::open(path)
         .and_then(|mut file| file.read_exact(&mut head))
@@ -175,8 +210,8 @@ fn is_script(path: &Path) -> bool {
         && head == *b"#!"
 }
 
-fn parent_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(parent, _)| parent)
+fn directory_of(path: &Path) -> Option<Vec<u8>> {
+    Some(path.parent()?.as_os_str().as_bytes().to_vec())
 }
 
 #[cfg(test)]
@@ -203,7 +238,10 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let bin = home.path().join("tool-1.2/bin");
         program(&bin, "only-here-7f3a", b"\x7fELF");
-        let found = find(b"only-here-7f3a", &caller_with(&bin), None, &[]).expect("found");
+        let found = find(b"only-here-7f3a", &caller_with(&bin), None, &[], &|_path| {
+            false
+        })
+        .expect("found");
         let prefix = home.path().join("tool-1.2").canonicalize().expect("real");
         let bind = ViewEntry::Bind {
             source: prefix.clone(),
@@ -226,19 +264,68 @@ mod tests {
             target: path,
             writable: false,
         };
-        let found = find(b"only-here-7f3a", &caller, None, &[]).expect("found");
+        let found = find(b"only-here-7f3a", &caller, None, &[], &|_path| false).expect("found");
         assert_eq!(found.bind, Some(alone.clone()));
         caller.home = None;
         let workspace = real.join("work");
-        let found = find(b"only-here-7f3a", &caller, Some(&workspace), &[]).expect("found");
+        let found = find(
+            b"only-here-7f3a",
+            &caller,
+            Some(&workspace),
+            &[],
+            &|_path| false,
+        )
+        .expect("found");
         assert_eq!(found.bind, Some(alone));
+    }
+
+    #[test]
+    fn a_program_in_a_hidden_directory_of_the_home_is_shown_without_what_lies_beside_it() {
+        let home = tempfile::tempdir().expect("a directory");
+        let real = home.path().canonicalize().expect("real");
+        let bin = real.join(".local/bin");
+        let path = program(&bin, "only-here-7f3a", b"\x7fELF");
+        let mut caller = caller_with(&bin);
+        caller.home = Some(real.clone());
+        let alone = ViewEntry::Bind {
+            source: path.clone(),
+            target: path,
+            writable: false,
+        };
+        let found = find(b"only-here-7f3a", &caller, None, &[], &|_path| false).expect("found");
+        assert_eq!(found.bind, Some(alone));
+        // The host's own word is another matter.
+        let named = [real.join(".local")];
+        let found = find(b"only-here-7f3a", &caller, None, &named, &|_path| false).expect("found");
+        let whole = found.bind.expect("bound");
+        assert!(
+            matches!(&whole, ViewEntry::Bind { source, .. } if *source == named[0]),
+            "{whole:?}"
+        );
+        // A prefix of a version switcher lies deeper, and holds one version of one toolchain.
+        let prefix = real.join(".switcher/versions/1.2");
+        program(&prefix.join("bin"), "deeper-7f3a", b"\x7fELF");
+        caller.path = prefix.join("bin").into_os_string().into_encoded_bytes();
+        let found = find(b"deeper-7f3a", &caller, None, &[], &|_path| false).expect("found");
+        let whole = ViewEntry::Bind {
+            source: prefix.clone(),
+            target: prefix,
+            writable: false,
+        };
+        assert_eq!(found.bind, Some(whole));
     }
 
     #[test]
     fn a_script_of_the_caller_is_refused_with_the_flag_to_paste() {
         let home = tempfile::tempdir().expect("a directory");
         program(home.path(), "only-here-7f3a", b"#!/bin/sh\n");
-        let error = find(b"only-here-7f3a", &caller_with(home.path()), None, &[]);
+        let error = find(
+            b"only-here-7f3a",
+            &caller_with(home.path()),
+            None,
+            &[],
+            &|_path| false,
+        );
         assert!(matches!(
             error,
             Err(RunError::Argument {
@@ -258,8 +345,44 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_the_caller_made_visible_runs_and_the_hint_names_what_does_it() {
+        let home = tempfile::tempdir().expect("a directory");
+        let prefix = home.path().canonicalize().expect("real").join("tool-1.2");
+        program(&prefix.join("lib/tool"), "main.js", b"#!/bin/sh\n");
+        let bin = prefix.join("bin");
+        std::fs::create_dir(&bin).expect("made");
+        std::os::unix::fs::symlink("../lib/tool/main.js", bin.join("only-here-7f3a"))
+            .expect("linked");
+        let caller = caller_with(&bin);
+        let error = find(b"only-here-7f3a", &caller, None, &[], &|_path| false);
+        let Err(RunError::Argument {
+            hint: Some(hint), ..
+        }) = error
+        else {
+            panic!("{error:?}");
+        };
+        assert!(
+            hint.ends_with(&format!("--ro {}", prefix.display())),
+            "{hint}"
+        );
+        let shown = |path: &Path| path.starts_with(&prefix);
+        let found = find(b"only-here-7f3a", &caller, None, &[], &shown).expect("found");
+        let expected = Program {
+            bind: None,
+            directory: directory_of(&bin.join("only-here-7f3a")),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_program_of_the_system_needs_nothing() {
-        let found = find(b"sh", &caller_with(Path::new("/nonexistent")), None, &[]);
+        let found = find(
+            b"sh",
+            &caller_with(Path::new("/nonexistent")),
+            None,
+            &[],
+            &|_path| false,
+        );
         assert_eq!(found.expect("found"), Program::default());
     }
 }

@@ -149,23 +149,28 @@ fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launche
     }
 }
 
-/// One stream of the body for the report; the captured bytes as well.
+/// One stream of the body for the report, and all that the body wrote where that is known.
 #[must_use]
 pub(super) fn stream(pump: OutputPump) -> (StreamReport, Option<Vec<u8>>) {
-    let (bytes, dropped_bytes, captured) = pump.finish();
+    let finished = pump.finish();
     let mut report = StreamReport {
-        bytes,
-        dropped_bytes,
+        bytes: finished.seen_bytes,
+        dropped_bytes: finished.dropped_bytes,
         text: None,
         text_base64: None,
     };
-    if let Some(captured) = &captured {
+    if let Some(captured) = &finished.captured {
         report.text = Some(String::from_utf8_lossy(captured).into_owned());
         if std::str::from_utf8(captured).is_err() {
             report.text_base64 = Some(base64(captured));
         }
     }
-    (report, captured)
+    // A part of what the body wrote may look like something else than the whole.
+    let whole = finished
+        .captured
+        .filter(|_| finished.dropped_bytes == 0)
+        .or(finished.copy);
+    (report, whole)
 }
 
 /// RFC 4648 with padding.

@@ -6,7 +6,7 @@ use crate::kernel::terminal;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::meter::RunMeter;
-use crate::run::{Ready, Run, host, reporting};
+use crate::run::{Ready, Run, contract, host, reporting};
 use crate::sandbox::launch::Launched;
 use crate::spec::report::Report;
 use crate::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
@@ -122,9 +122,14 @@ impl Run<'_> {
             (Some(sink), Some(text)) => Some(InputPump::of_text(text.clone(), sink)),
             _ => None,
         };
+        let mut stdout = OutputPump::new(stdout, to_stdout, limit);
+        if ready.settled.outputs.is_some() && !capture {
+            // What is passed through may be the structured output.
+            stdout = stdout.with_copy(contract::DOCUMENT_BYTES_MAX);
+        }
         Ok(Streams {
             stdin,
-            stdout: OutputPump::new(stdout, to_stdout, limit),
+            stdout,
             stderr: OutputPump::new(stderr, to_stderr, limit),
         })
     }

@@ -263,7 +263,8 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
         Step::Mask { path } => match mount::bind(c"/dev/null", path, false) {
             // What this kernel does not have needs no mask.
             Err(Errno::NOENT) => Ok(()),
-            other => other,
+            Err(errno) => Err(errno),
+            Ok(()) => mount::restrict(path, Attributes::NOSUID.and(Attributes::NOEXEC), false),
         },
     }
 }

@@ -4,6 +4,8 @@
 pub mod bpf;
 pub mod code_block;
 mod credential;
+pub mod demonstration;
+pub mod diagnosis;
 pub mod did_you_mean;
 pub mod digest;
 pub mod document;

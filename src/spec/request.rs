@@ -189,6 +189,35 @@ pub struct Request {
     pub caller: Caller,
 }
 
+impl Request {
+    /// Signal number of SIGTERM on Linux.
+    const SIGTERM: i32 = 15;
+
+    /// A request that asks for nothing but its subject: no input, output captured.
+    #[must_use]
+    pub fn captured(subject: Subject, caller: Caller) -> Self {
+        Self {
+            subject,
+            bundle: BundleOptions::default(),
+            view: Vec::new(),
+            workdir: None,
+            environment: Vec::new(),
+            secrets: Vec::new(),
+            allow_net: Vec::new(),
+            publish: Vec::new(),
+            limits: LimitOptions::default(),
+            streams: StreamOptions {
+                capture: true,
+                ..StreamOptions::default()
+            },
+            stop_signal: Self::SIGTERM,
+            strict: false,
+            grants: Grants::default(),
+            caller,
+        }
+    }
+}
+
 /// What the command line read of its own surroundings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {

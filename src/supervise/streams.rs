@@ -150,6 +150,27 @@ pub struct OutputPump {
     limit_bytes: Option<u64>,
     seen_bytes: u64,
     dropped_bytes: u64,
+    copy: Option<Copy>,
+}
+
+/// What passed through so far, while that is not more than the limit.
+#[derive(Debug)]
+struct Copy {
+    bytes: Vec<u8>,
+    limit_bytes: usize,
+}
+
+/// What became of one output stream.
+#[derive(Debug)]
+pub struct Finished {
+    /// Bytes that the body wrote.
+    pub seen_bytes: u64,
+    /// Bytes of those that were thrown away.
+    pub dropped_bytes: u64,
+    /// What was captured.
+    pub captured: Option<Vec<u8>>,
+    /// All that passed through, where a copy was asked for and nothing is missing in it.
+    pub copy: Option<Vec<u8>>,
 }
 
 /// What a pump waits for.
@@ -173,7 +194,18 @@ impl OutputPump {
             limit_bytes,
             seen_bytes: 0,
             dropped_bytes: 0,
+            copy: None,
         }
+    }
+
+    /// Keeps a copy of what passes through, up to `limit_bytes`; beyond that none at all.
+    #[must_use]
+    pub fn with_copy(mut self, limit_bytes: usize) -> Self {
+        self.copy = Some(Copy {
+            bytes: Vec::new(),
+            limit_bytes,
+        });
+        self
     }
 
     /// What to poll for; `None` once all is done.
@@ -236,6 +268,13 @@ impl OutputPump {
                     .truncate(usize::try_from(room).unwrap_or(usize::MAX));
             }
         }
+        if let Some(copy) = &mut self.copy {
+            if copy.limit_bytes - copy.bytes.len() < self.pending.len() {
+                self.copy = None;
+            } else {
+                copy.bytes.extend_from_slice(&self.pending);
+            }
+        }
     }
 
     fn flush(&mut self) -> Result<bool, Errno> {
@@ -270,6 +309,7 @@ impl OutputPump {
         self.dropped_bytes += u64::try_from(rest).unwrap_or(u64::MAX);
         self.written = self.pending.len();
         self.source = None;
+        self.copy = None;
     }
 
     /// Whether more came than the limit allows.
@@ -279,14 +319,20 @@ impl OutputPump {
             .is_some_and(|limit| limit < self.seen_bytes)
     }
 
-    /// Bytes that the body wrote, bytes thrown away, and what was captured.
+    /// What became of it.
     #[must_use]
-    pub fn finish(self) -> (u64, u64, Option<Vec<u8>>) {
-        let text = match self.sink {
+    pub fn finish(self) -> Finished {
+        let captured = match self.sink {
             Sink::Captured(text) => Some(text),
             Sink::Passed(_) => None,
         };
-        (self.seen_bytes, self.dropped_bytes, text)
+        let is_whole = self.dropped_bytes == 0;
+        Finished {
+            seen_bytes: self.seen_bytes,
+            dropped_bytes: self.dropped_bytes,
+            captured,
+            copy: self.copy.filter(|_| is_whole).map(|copy| copy.bytes),
+        }
     }
 }
 
@@ -414,7 +460,9 @@ mod tests {
             pump.advance().expect("moved");
         }
         assert!(pump.over_limit());
-        assert_eq!(pump.finish(), (6, 2, Some(b"abcd".to_vec())));
+        let finished = pump.finish();
+        assert_eq!((finished.seen_bytes, finished.dropped_bytes), (6, 2));
+        assert_eq!(finished.captured, Some(b"abcd".to_vec()));
     }
 
     #[test]
@@ -428,7 +476,9 @@ mod tests {
         // SIGPIPE is ignored by the test harness as it is by the runner.
         assert!(pump.advance().expect("moved"));
         assert!(pump.waiting().is_none());
-        assert_eq!(pump.finish(), (3, 3, None));
+        let finished = pump.finish();
+        assert_eq!((finished.seen_bytes, finished.dropped_bytes), (3, 3));
+        assert_eq!(finished.captured, None);
     }
 
     #[test]

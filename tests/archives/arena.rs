@@ -221,12 +221,7 @@ fn snapshot(directory: &Path) -> BTreeMap<PathBuf, Seen> {
         .collect()
 }
 
-/// Says loudly that something could not be tested here; in strict mode that is a failure.
-#[expect(clippy::print_stderr, reason = "a test that did not run must say so")]
-pub(crate) fn skipped(why: &str) {
-    assert!(
-        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|value| value != "1"),
-        "SKIPPED in strict mode: {why}"
-    );
-    eprintln!("SKIPPED: {why}");
-}
+#[path = "../support/skips.rs"]
+mod skips;
+
+pub(crate) use skips::skip as skipped;

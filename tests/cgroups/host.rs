@@ -13,14 +13,10 @@ use runner::sandbox::cgroups::{Backend, RunCgroup, choose, observe};
 pub(crate) const HANG: Duration = Duration::from_secs(30);
 const TOP: &str = "/runner-tests";
 
-/// Says why a test cannot show anything here; an error where nothing may be left out.
-pub(crate) fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
-    assert!(
-        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|value| value != "1"),
-        "SKIPPED: {why}"
-    );
-}
+#[path = "../support/skips.rs"]
+mod skips;
+
+pub(crate) use skips::{needs_root, skip};
 
 /// The top directories of all hierarchies that are mounted here.
 pub(crate) fn hierarchies() -> Vec<PathBuf> {
@@ -42,7 +38,7 @@ impl Parent {
     pub(crate) fn make() -> Option<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
-            skip("only root may make a group at the top of a hierarchy");
+            needs_root("only root may make a group at the top of a hierarchy");
             return None;
         }
         if hierarchies().is_empty() {

@@ -5,7 +5,6 @@
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
-    clippy::print_stderr,
     reason = "a test says what went wrong by ending"
 )]
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use runner::sandbox::registry::{Collected, Entry, Registry, RegistryError};
 
-use crate::host::{ORDINARY_UID, shell, skip};
+use crate::host::{ORDINARY_UID, needs_root, shell};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).expect("there").permissions().mode() & 0o7777
@@ -90,7 +90,7 @@ fn the_directory_is_made_once_with_what_a_run_needs_in_it() {
 #[test]
 fn a_start_that_was_killed_before_it_set_the_mode_does_not_stop_the_next() {
     if !rustix::process::geteuid().is_root() {
-        return skip("only root's directory is wider than a umask may leave it");
+        return needs_root("only root's directory is wider than a umask may leave it");
     }
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
@@ -129,7 +129,7 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_left_as_it_is() {
         refused.push(foreign.join("runner"));
         refused.push(foreign);
     } else {
-        skip("only root can make a directory of somebody else's");
+        needs_root("only root can make a directory of somebody else's");
     }
     for path in refused {
         match Registry::open(&path) {

@@ -276,13 +276,10 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-pub(crate) fn skip(why: &str) {
-    assert!(
-        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|value| value != "1"),
-        "SKIPPED: {why}"
-    );
-    eprintln!("SKIPPED: {why}");
-}
+#[path = "../support/skips.rs"]
+mod skips;
+
+pub(crate) use skips::skip;
 
 /// Runs `act` in a thread of its own and panics where it hangs.
 pub(crate) fn guarded<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {

@@ -2,6 +2,7 @@
 //! that are checked after each case.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::expect_used,
     clippy::panic,
@@ -13,9 +14,12 @@
 pub mod bodies;
 pub mod bundles;
 pub mod invariants;
+mod skips;
+
+pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -46,29 +50,6 @@ pub fn is_root() -> bool {
 /// Whether the tests were given a cgroup of their own.
 pub fn has_cgroup() -> bool {
     std::env::var_os("RUNNER_OPT_CGROUP_PARENT").is_some()
-}
-
-/// Whether the tier of this test run includes `tier` (`long` or `soak`).
-pub fn tier_includes(tier: &str) -> bool {
-    let asked = std::env::var("RUNNER_TESTS_TIER").unwrap_or_default();
-    asked == tier || (asked == "soak" && tier == "long")
-}
-
-/// Says loudly that a case cannot run here; with `RUNNER_TESTS_STRICT=1` it fails.
-pub fn skip(why: &str) {
-    println!("SKIPPED: {why}");
-    assert!(
-        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|strict| strict != "1"),
-        "a skip is an error under RUNNER_TESTS_STRICT=1: {why}"
-    );
-}
-
-/// Says that a case belongs to a higher tier; that is no skip.
-pub fn belongs_to_tier(tier: &str) -> bool {
-    if !tier_includes(tier) {
-        println!("belongs to tier {tier}: scripts/test --{tier}");
-    }
-    tier_includes(tier)
 }
 
 /// A ground of a case's own: a temporary directory with a canary tree and a workspace in it.
@@ -154,6 +135,24 @@ impl Ground {
             before: None,
             unchecked: Vec::new(),
         }
+    }
+
+    /// A program that starts the runner itself, as a test harness does. The report is that of the
+    /// last run that it started. The memory is the harness's, so it is not looked at.
+    pub fn harness(&self, mut command: Command) -> Case<'_> {
+        let report = self.path(&format!("report-{}.json", random()));
+        let mut case = self.command(&["run"]).without("I10");
+        for (name, value) in case.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.env("RUNNER_OPT_JSON", &report);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        case.command = command;
+        case.report = report;
+        case
     }
 
     /// `runner run FLAGS… -- BODY…`, to its end, invariants checked.
@@ -276,8 +275,15 @@ impl Running<'_> {
 
     /// Waits for its end, reads the report, validates it, and checks the invariants.
     pub fn done(mut self) -> Done {
+        // Read meanwhile: a full pipe would hold the body up.
+        let stdout = self.child.stdout.take().map(read_to_end);
+        let stderr = self.child.stderr.take().map(read_to_end);
         let peak = invariants::watch_memory(&mut self.child, HANG_AFTER);
-        let output = self.child.wait_with_output().expect("waited");
+        let mut output = self.child.wait_with_output().expect("waited");
+        if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
+            output.stdout = stdout.join().expect("read");
+            output.stderr = stderr.join().expect("read");
+        }
         let code = output
             .status
             .code()
@@ -336,6 +342,14 @@ impl Done {
         assert_eq!((self.outcome(), self.code), (outcome, code), "{self:#?}");
         self
     }
+}
+
+fn read_to_end(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("read");
+        bytes
+    })
 }
 
 /// Eight hexadecimal digits that no other test has.

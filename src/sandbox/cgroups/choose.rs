@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::{self, Controller, Hierarchy, Layout};
-use super::{Backend, Hybrid, Unified, V1Parent};
+use super::{Backend, Hybrid, SUPERVISOR_LEAF, Unified, V1Parent, group_name};
 
 /// What one group looks like from here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,6 +75,15 @@ pub fn choose(parent_named: Option<&str>, host: &HostCgroups) -> Backend {
     choose_v1(parent_named, &layout, host)
 }
 
+/// The first reason whole; the hierarchies of one host mostly have the same.
+fn in_short(reasons: &[String]) -> String {
+    match reasons {
+        [] => "no controller is there".to_owned(),
+        [only] => only.clone(),
+        [first, others @ ..] => format!("{first}; {} more like it", others.len()),
+    }
+}
+
 /// Whether a run of ours would be better off in a scope of its own: `Some` says whose manager to ask.
 ///
 /// True for a version 2 tree that systemd manages and whose part around us was not handed over.
@@ -136,7 +145,7 @@ fn choose_v2(
         may_enter(&parent, unified, host)?;
         return usable_v2(&parent, unified, host);
     }
-    let own = unified.own.clone()?;
+    let own = outside_of_leaf(unified.own.clone()?, host);
     let own_facts = facts(&own, host)?;
     let lacks_all = Controller::OF_V2
         .iter()
@@ -165,6 +174,25 @@ fn choose_v2(
     }
 }
 
+/// The leaf that an earlier run of this process moved us into is no parent: the group above is.
+fn outside_of_leaf(own: String, host: &HostCgroups) -> String {
+    let above = own
+        .strip_suffix(&group_name(SUPERVISOR_LEAF))
+        .and_then(|path| path.strip_suffix('/'));
+    let is_ours = |above: &str| {
+        host.groups.get(above).is_some_and(|facts| {
+            facts.unwritable.is_none()
+                && facts.may_move_processes
+                && !facts.enabled.trim().is_empty()
+                && delegated(above, host).is_ok()
+        })
+    };
+    match above {
+        Some(above) if is_ours(above) => above.to_owned(),
+        _ => own,
+    }
+}
+
 /// Root may write everywhere, so that access says nothing: what systemd manages wants its mark.
 fn delegated(own: &str, host: &HostCgroups) -> Result<(), String> {
     let facts = facts(own, host)?;
@@ -184,7 +212,7 @@ fn systemd_manages(host: &HostCgroups) -> bool {
 fn usable_v2(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<Unified, String> {
     let facts = facts(parent, host)?;
     if let Some(why) = &facts.unwritable {
-        return Err(format!("no group can be made in {parent}: {why}"));
+        return Err(format!("no group can be made: {why}"));
     }
     let (present, absent): (Vec<Controller>, Vec<Controller>) = Controller::OF_V2
         .into_iter()
@@ -243,7 +271,7 @@ fn choose_v1(parent_named: Option<&str>, layout: &Layout, host: &HostCgroups) ->
     if parents.is_empty() {
         let reasons: Vec<String> = missing.into_iter().map(|(_, reason)| reason).collect();
         return Backend::None {
-            reason: reasons.join("; "),
+            reason: in_short(&reasons),
         };
     }
     let unified = layout.unified.as_ref().and_then(|unified| {
@@ -275,7 +303,7 @@ fn usable_v1(
 ) -> Result<String, String> {
     let parent = hierarchy.parent(parent_named)?;
     match &facts(&parent, host)?.unwritable {
-        Some(why) => Err(format!("no group can be made in {parent}: {why}")),
+        Some(why) => Err(format!("no group can be made: {why}")),
         None => Ok(parent),
     }
 }
@@ -515,7 +543,7 @@ mod tests {
         }
         let reason = reason_of(choose(None, &host));
         assert!(
-            reason.contains("/sys/fs/cgroup/memory/api/x: EACCES"),
+            reason.starts_with("no group can be made: EACCES; "),
             "{reason}"
         );
         assert_eq!(
@@ -537,6 +565,21 @@ mod tests {
         assert!(unified.move_to_leaf);
         assert_eq!(unified.to_enable, Controller::OF_V2);
         assert!(unified.missing.is_empty());
+    }
+
+    #[test]
+    fn the_second_run_of_one_process_has_the_same_parent_as_the_first() {
+        let mut host = v2(&format!("{SCOPE}/runner-supervisor"));
+        host.managers = vec![ScopeOwner::System];
+        host.in_delegated_scope = true;
+        *at(&mut host, &format!("{SCOPE}/runner-supervisor")) = writable(ALL);
+        *at(&mut host, SCOPE) = GroupFacts {
+            enabled: ALL.to_owned(),
+            ..writable(ALL)
+        };
+        let unified = v2_of(choose(None, &host));
+        assert_eq!(unified.parent, place(SCOPE));
+        assert!(!unified.move_to_leaf && unified.to_enable.is_empty());
     }
 
     #[test]

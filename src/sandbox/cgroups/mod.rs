@@ -29,6 +29,9 @@ pub use observe::observe;
 pub use run_cgroup::RunCgroup;
 pub use scope::delegated_scope_argv;
 
+/// Where the supervisor goes inside a group that is to hand out controllers.
+const SUPERVISOR_LEAF: &str = "supervisor";
+
 /// What the groups of one run limit; `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupLimits {

@@ -57,7 +57,7 @@ fn is_in(tree: Option<&str>, path: &str) -> bool {
 fn look_at_v1(path: &str) -> GroupFacts {
     match may_write(path) {
         Ok(()) => GroupFacts::default(),
-        Err(errno) => unusable(format!("{path} is not ours to write: {errno}")),
+        Err(errno) => unusable(format!("{path} is not ours to write ({errno})")),
     }
 }
 
@@ -67,7 +67,7 @@ fn look_at_v2(path: &str) -> GroupFacts {
         Err(error) => return unusable(error.to_string()),
     };
     if let Err(errno) = may_write(path) {
-        return unusable(format!("{path} is not ours to write: {errno}"));
+        return unusable(format!("{path} is not ours to write ({errno})"));
     }
     let mut facts = GroupFacts {
         may_move_processes: may_write(&format!("{path}/cgroup.procs")).is_ok(),

@@ -10,7 +10,9 @@ use crate::kernel::file::CallError;
 
 use super::coverage::{self, AxisCoverage};
 use super::limits;
-use super::{Backend, CgroupError, CgroupLimits, Controller, Unified, V1Parent, group_path};
+use super::{
+    Backend, CgroupError, CgroupLimits, Controller, SUPERVISOR_LEAF, Unified, V1Parent, group_path,
+};
 
 /// How long an emptying group is waited for before it is reported as left.
 pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
@@ -99,7 +101,7 @@ fn hand_out(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError>
     }
     let parent = &unified.parent;
     if unified.move_to_leaf {
-        let leaf = group_path(parent, "supervisor");
+        let leaf = group_path(parent, SUPERVISOR_LEAF);
         let moved = match cgroup::make(&leaf) {
             Err(error) if error.errno != Errno::EXIST => Err(error),
             _ => Group::open(&leaf).and_then(|group| group.join()),

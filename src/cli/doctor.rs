@@ -1,0 +1,87 @@
+//! `runner doctor`: the diagnosis of this host, as a table or as JSON.
+
+use crate::cli::dispatch::document;
+use crate::cli::exit_code::FAILED;
+use crate::cli::print::{Printer, Tone, columns, wrap};
+use crate::plan::doctor::diagnose;
+use crate::run::doctor::look;
+use crate::spec::diagnosis::{Diagnosis, Item, Need, Verdict};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::report::EnforcementState;
+use crate::spec::request::Caller;
+
+const ID_COLUMNS: usize = 18;
+const STATE_COLUMNS: usize = 8;
+
+/// Looks at this host and prints what it can enforce. 0: everything, 1: degraded, 2: no body can
+/// be run; 125 where not even that can be said.
+///
+/// The calling process must have one thread only.
+#[must_use]
+pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: bool) -> u8 {
+    let diagnosis = match look(caller, policy) {
+        Ok(facts) => diagnose(&facts),
+        Err(error) => {
+            let error = error.report();
+            let text = format!("failed: {} ({})", error.message, error.code);
+            printer.line(Tone::Error, &text);
+            return FAILED;
+        }
+    };
+    let text = if json {
+        // Strings, numbers and lists of them: this cannot fail.
+        let mut text = serde_json::to_string_pretty(&diagnosis).unwrap_or_default();
+        text.push('\n');
+        text
+    } else {
+        table(&diagnosis, printer)
+    };
+    let code = match diagnosis.verdict {
+        Verdict::Full => 0,
+        Verdict::Degraded => 1,
+        Verdict::CannotRun => 2,
+    };
+    match document(printer, &text) {
+        0 => code,
+        failed => failed,
+    }
+}
+
+fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
+    let mut text = String::new();
+    let mut told = None;
+    for item in &diagnosis.items {
+        text.push_str(&row(item, printer));
+        if let Some(mend) = item.mend.as_ref().filter(|mend| told != Some(*mend)) {
+            // On a line of its own and whole, so that it can be copied.
+            text.push_str(&format!("    mend: {mend}\n"));
+            told = Some(mend);
+        }
+    }
+    let verdict = match diagnosis.verdict {
+        Verdict::Full => "full: bodies run, and everything is enforced",
+        Verdict::Degraded => "degraded: bodies run, and what is marked above is not fully enforced",
+        Verdict::CannotRun => "cannot run: mend what is marked above",
+    };
+    text.push('\n');
+    text.push_str(verdict);
+    text.push('\n');
+    text
+}
+
+fn row(item: &Item, printer: &Printer) -> String {
+    let (state, tone) = match (item.state, item.needed_for) {
+        (EnforcementState::Enforced, Need::Convenience) => ("found", Tone::Detail),
+        (EnforcementState::Enforced, _) => ("enforced", Tone::Detail),
+        (_, Need::Convenience) => ("missing", Tone::Detail),
+        (EnforcementState::Weaker, _) => ("weaker", Tone::Warning),
+        (EnforcementState::Absent, Need::Strength) => ("absent", Tone::Warning),
+        (EnforcementState::Absent, Need::Running) => ("absent", Tone::Error),
+    };
+    let indent = ID_COLUMNS + STATE_COLUMNS + 4;
+    let state = printer.coloured(tone, &columns(state, STATE_COLUMNS));
+    let mut text = format!("{}  {state}  ", columns(&item.id, ID_COLUMNS));
+    text.push_str(&wrap(&item.effect, indent));
+    text.push('\n');
+    text
+}

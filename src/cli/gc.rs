@@ -1,0 +1,44 @@
+//! `runner gc`: removes what killed supervisors left behind.
+
+use crate::cli::dispatch::document;
+use crate::cli::exit_code::FAILED;
+use crate::cli::print::{Printer, Tone};
+use crate::run::hold::{LEFTOVER_STAYS, collect, open_registry};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::request::Caller;
+
+/// Removes it, and prints one line for each dead run. 0, or 125 where something stays.
+#[must_use]
+pub fn gc(caller: &Caller, _policy: &HostPolicy, printer: &Printer) -> u8 {
+    let collected = open_registry(caller).and_then(|registry| collect(&registry));
+    let found = match collected {
+        Ok(found) => found,
+        Err(error) => {
+            let error = error.report();
+            let text = format!("failed: {} ({})", error.message, error.code);
+            printer.line(Tone::Error, &text);
+            if let Some(hint) = &error.hint {
+                printer.line(Tone::Hint, &format!("hint: {hint}"));
+            }
+            return FAILED;
+        }
+    };
+    let (stays, removed): (Vec<_>, Vec<_>) =
+        found.iter().partition(|one| one.code == LEFTOVER_STAYS);
+    let mut text: String = removed
+        .iter()
+        .map(|one| format!("{}\n", one.message))
+        .collect();
+    if found.is_empty() {
+        text.push_str("nothing to remove\n");
+    }
+    let code = document(printer, &text);
+    for one in &stays {
+        let text = format!("failed: {} ({})", one.message, one.code);
+        printer.line(Tone::Error, &text);
+    }
+    match stays.is_empty() {
+        true => code,
+        false => FAILED,
+    }
+}

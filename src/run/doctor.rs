@@ -1,0 +1,189 @@
+//! The facts about this host that `runner doctor` judges. Everything is really tried.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::kernel::credentials::HostIds;
+use crate::kernel::landlock;
+use crate::kernel::mount;
+use crate::kernel::namespace::kind;
+use crate::kernel::owner_map::OwnerMap;
+use crate::kernel::probe::{self, Call};
+use crate::plan::doctor::{Facts, NamespaceKind};
+use crate::plan::limits::Coverage;
+use crate::run::error::RunError;
+use crate::run::{execute, hold, host, program};
+use crate::sandbox::cgroups;
+use crate::spec::host_policy::{HostPolicy, UidRange};
+use crate::spec::outcome::Outcome;
+use crate::spec::path::escape;
+use crate::spec::report::{ErrorReport, Report};
+use crate::spec::request::{Caller, LimitOptions, LimitsMode, Request, Subject};
+
+/// Programs that bundles usually ask for.
+const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
+/// A program that every Linux system has, and that does nothing.
+const NOTHING: &[u8] = b"/bin/true";
+
+/// Tries everything that a run needs, and a run.
+///
+/// The calling process must have one thread only, as for [`execute`].
+///
+/// # Errors
+/// [`RunError`] where not even a look at the host is possible.
+pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
+    let support = host::look()?;
+    let runtime_directory = hold::open_registry(caller)
+        .map(|registry| {
+            let mount_point = registry.mount_point();
+            let directory = mount_point.parent().unwrap_or(mount_point);
+            escape(directory.as_os_str().as_bytes())
+        })
+        .map_err(|error| error.report());
+    let named = caller.cgroup_parent.as_deref();
+    let groups = cgroups::observe(named, caller.in_delegated_scope)?;
+    let backend = cgroups::choose(named, &groups);
+    let report = run_nothing(caller, policy);
+    let of_root = support.privileged;
+    let ids = HostIds {
+        uid: policy.uid_range.first,
+        gid: policy.uid_range.first,
+    };
+    Ok(Facts {
+        sandbox: succeeded(&report),
+        namespaces: NamespaceKind::ALL.map(try_namespace).into(),
+        calls: [
+            ("fsopen", "5.2", Call::Fsopen),
+            ("clone3", "5.3", Call::Clone3),
+            ("openat2", "5.6", Call::Openat2),
+            ("mount_setattr", "5.12", Call::MountSetattr),
+        ]
+        .map(|(name, since, call)| (name, since, probe::has_call(call)))
+        .into(),
+        seccomp_filter: probe::has_seccomp_filter(),
+        no_new_privs: probe::has_no_new_privileges(),
+        landlock_abi: landlock::abi(),
+        cgroup_backend: backend.name().to_owned(),
+        coverage: coverage(&report, &backend),
+        cgroup_reason: match &backend {
+            cgroups::Backend::None { reason } => Some(reason.clone()),
+            cgroups::Backend::V1(_) | cgroups::Backend::V2(_) => None,
+        },
+        systemd: !groups.managers.is_empty(),
+        uid: support.uid,
+        idmapped_mounts: of_root.then(|| try_mapped_mount(caller, ids)),
+        uid_range: of_root.then(|| {
+            let UidRange { first, last } = policy.uid_range;
+            (is_mapped(first, last), format!("{first}-{last}"))
+        }),
+        runtime_directory,
+        programs: PROGRAMS
+            .map(|name| {
+                let found = program::locate(name.as_ref(), caller, &policy.interpreters);
+                (name, found.map(|path| escape(path.as_os_str().as_bytes())))
+            })
+            .into(),
+    })
+}
+
+/// One run with every limit stated, so that the report says how each holds; none is refused.
+fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
+    let subject = Subject::Command(vec![NOTHING.to_vec()]);
+    let mut request = Request::captured(subject, caller.clone());
+    request.limits = LimitOptions {
+        cpus: Some(1.0),
+        cpu_time: Some(Duration::from_secs(10)),
+        wall_time: Some(Duration::from_secs(30)),
+        mode: LimitsMode::BestEffort,
+        ..LimitOptions::default()
+    };
+    execute(&request, policy)
+}
+
+fn succeeded(report: &Report) -> Result<(), ErrorReport> {
+    let code = report.exit.and_then(|exit| exit.code);
+    match (&report.error, report.outcome, code) {
+        (None, Outcome::Exited, Some(0)) => Ok(()),
+        (Some(error), _, _) => Err(error.clone()),
+        (None, outcome, code) => Err(ErrorReport {
+            code: "probe_failed".to_owned(),
+            message: format!(
+                "{} ended as {outcome:?} with exit code {code:?}, expected exit code 0",
+                escape(NOTHING)
+            ),
+            hint: None,
+        }),
+    }
+}
+
+/// What became of each limit in the run; what the back end promises where it did not get so far.
+fn coverage(report: &Report, backend: &cgroups::Backend) -> Vec<Coverage> {
+    let promised = backend.coverage();
+    promised
+        .into_iter()
+        .map(|promise| {
+            let seen = report
+                .enforcement
+                .iter()
+                .find(|seen| seen.axis == promise.axis);
+            let (state, reason) = match seen {
+                Some(seen) => (seen.state, seen.reason.clone()),
+                None => (promise.state, promise.reason),
+            };
+            Coverage {
+                axis: promise.axis,
+                state,
+                enforced_by: promise.enforced_by,
+                reason,
+            }
+        })
+        .collect()
+}
+
+fn try_namespace(of: NamespaceKind) -> (NamespaceKind, Result<(), String>) {
+    let kinds = match of {
+        NamespaceKind::User => kind::USER,
+        NamespaceKind::Mount => kind::MOUNT,
+        NamespaceKind::Pid => kind::PID,
+        NamespaceKind::Network => kind::NETWORK,
+        NamespaceKind::Ipc => kind::IPC,
+        NamespaceKind::Uts => kind::UTS,
+        NamespaceKind::Cgroup => kind::CGROUP,
+        NamespaceKind::Time => kind::TIME,
+    };
+    let made = probe::make_namespaces(kinds).map_err(|errno| errno.to_string());
+    (of, made)
+}
+
+/// Whether a detached copy of the working directory's mounts can show another owner. Nothing is
+/// attached: the copy goes with its descriptor.
+fn try_mapped_mount(caller: &Caller, body: HostIds) -> Result<(), String> {
+    let path = caller.working_directory.as_deref();
+    let path = path.unwrap_or(Path::new("/")).as_os_str().as_bytes();
+    let path = std::ffi::CString::new(path).map_err(|error| error.to_string())?;
+    let owner = HostIds { uid: 0, gid: 0 };
+    mount::clone_tree(&path)
+        .and_then(|tree| {
+            let map = OwnerMap::new(owner, body)?;
+            mount::map_owners(tree.as_fd(), map.as_fd())
+        })
+        .map_err(|errno| errno.to_string())
+}
+
+/// Whether every uid of the range has a meaning in this user namespace.
+fn is_mapped(first: u32, last: u32) -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/self/uid_map") else {
+        return false;
+    };
+    text.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(inside)), Some(Ok(_)), Some(Ok(count))) => {
+                inside <= u64::from(first) && u64::from(last) < inside.saturating_add(count)
+            }
+            _ => false,
+        }
+    })
+}

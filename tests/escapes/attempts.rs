@@ -1,0 +1,139 @@
+//! Hostile C bodies: each prints one line per attempt, `name ok` or `name ERRNO`, and ends with 0.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::support::bodies::c_body;
+use super::support::{Case, Done, Ground};
+
+/// What every hostile body has: the headers, and `try`, which prints what an attempt met.
+const PRELUDE: &str = r#"
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <termios.h>
+#include <unistd.h>
+
+static const char *met(long result) {
+    return result < 0 ? strerrorname_np(errno) : "ok";
+}
+/* errno is read before anything else can change it */
+#define try(name, call) do { errno = 0; long met_ = (long)(call); \
+    printf("%s %s\n", name, met(met_)); fflush(stdout); } while (0)
+"#;
+
+/// The program made of the prelude and this text.
+pub fn program(name: &str, text: &str) -> PathBuf {
+    c_body(name, &format!("{PRELUDE}\n{text}"))
+}
+
+/// `runner run FLAGS… -- PROGRAM ARGUMENTS…`, the program visible inside at its own path.
+pub fn case<'a>(ground: &'a Ground, flags: &[&str], program: &Path, words: &[&str]) -> Case<'a> {
+    let program = program.to_str().expect("a plain path");
+    let mut line = vec!["run", "--ro", program];
+    line.extend(flags);
+    line.extend(["--", program]);
+    line.extend(words);
+    ground.command(&line)
+}
+
+/// Runs a hostile body to its end; it must end by itself with 0.
+#[track_caller]
+pub fn attempt(ground: &Ground, name: &str, text: &str) -> Done {
+    attempt_with(ground, &[], name, text, &[])
+}
+
+/// As [`attempt`], with flags for the runner and arguments for the body.
+#[track_caller]
+pub fn attempt_with(
+    ground: &Ground,
+    flags: &[&str],
+    name: &str,
+    text: &str,
+    words: &[&str],
+) -> Done {
+    let done = case(ground, flags, &program(name, text), words).done();
+    done.assert_exited(0);
+    done
+}
+
+/// Asserts that the body printed exactly these lines, white space at their beginning aside.
+#[track_caller]
+pub fn assert_lines(done: &Done, expected: &str) {
+    let expected: Vec<&str> = expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let text = done.text();
+    let found: Vec<&str> = text.lines().collect();
+    assert_eq!(found, expected, "{}", done.stderr);
+}
+
+/// Asserts that every line is an attempt, at least `least` of them, that met one of `refusals`.
+#[track_caller]
+pub fn assert_all_refused(done: &Done, least: usize, refusals: &[&str]) {
+    let text = done.text();
+    assert!(least <= text.lines().count(), "{text}");
+    for line in text.lines() {
+        let answer = line.rsplit(' ').next().expect("a word");
+        assert!(refusals.contains(&answer), "{line}\nin\n{text}");
+    }
+}
+
+/// Puts `program arguments… RUNNER …` in the place of the case's command.
+pub fn through<'a>(mut case: Case<'a>, program: &str, words: &[&str]) -> Case<'a> {
+    let mut outer = Command::new(program);
+    outer
+        .args(words)
+        .arg(case.command.get_program())
+        .args(case.command.get_args());
+    for (name, value) in case.command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    case.command = outer;
+    case
+}
+
+/// Runs `sh -c TEXT` to its end, which must be 0, and gives its lines.
+#[track_caller]
+pub fn shell(ground: &Ground, flags: &[&str], text: &str) -> Vec<String> {
+    let done = ground.run(flags, &["/bin/sh", "-c", text]);
+    done.assert_exited(0);
+    done.text().lines().map(str::to_owned).collect()
+}

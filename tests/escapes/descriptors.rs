@@ -1,0 +1,194 @@
+//! Descriptors and links of proc that lead out: what the body inherits, and the runner's own
+//! program.
+
+use std::path::PathBuf;
+
+use super::attempts::{assert_all_refused, assert_lines, attempt, case, program, through};
+use super::support::bodies::compile;
+use super::support::{Ground, runner};
+
+const LIST: &str = r#"
+int main(void) {
+    for (int fd = 0; fd < 65536; fd++) {
+        struct stat about;
+        if (fstat(fd, &about) != 0) continue;
+        const char *kind = S_ISDIR(about.st_mode) ? "directory" : S_ISFIFO(about.st_mode) ? "pipe"
+            : S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3) ? "null" : "other";
+        int out = openat(fd, "../../..", O_RDONLY | O_DIRECTORY);
+        printf("%d %s %s\n", fd, kind, out < 0 ? strerrorname_np(errno) : "open");
+        if (out >= 0) close(out);
+    }
+    return 0;
+}
+"#;
+const ONLY_THE_THREE: &str = "0 null ENOTDIR\n1 pipe ENOTDIR\n2 pipe ENOTDIR";
+
+/// B-01 (CVE-2024-21626, CVE-2016-9962).
+#[test]
+fn the_body_has_its_three_streams_and_no_other_descriptor() {
+    let ground = Ground::new();
+    assert_lines(&attempt(&ground, "list-descriptors", LIST), ONLY_THE_THREE);
+}
+
+/// B-03 (CVE-2024-21626).
+#[test]
+fn descriptors_that_the_caller_left_open_do_not_reach_the_body() {
+    let ground = Ground::new();
+    let canary = ground.path("canary");
+    let open_fifty = format!(
+        "for n in $(seq 10 58); do eval \"exec $n<'{0}/file'\"; done; exec 59<'{0}'; exec \"$@\"",
+        canary.display()
+    );
+    let started = case(&ground, &[], &program("list-descriptors", LIST), &[]);
+    let done = through(started, "bash", &["-c", &open_fifty, "bash"]).done();
+    done.assert_exited(0);
+    assert_lines(&done, ONLY_THE_THREE);
+}
+
+/// B-02 (CVE-2024-21626).
+#[test]
+fn a_working_directory_that_leads_through_proc_stays_inside_or_is_refused() {
+    let ground = Ground::new();
+    // Climbs up and looks whether the top is the sandbox's own root.
+    let text = r#"
+int main(void) {
+    struct stat here, above, root;
+    stat("/", &root);
+    for (int level = 0; level < 64; level++) {
+        if (stat(".", &here) || stat("..", &above)) { puts("lost"); return 0; }
+        if (here.st_dev == above.st_dev && here.st_ino == above.st_ino) break;
+        if (chdir("..")) { puts("closed"); return 0; }
+    }
+    puts(here.st_dev == root.st_dev && here.st_ino == root.st_ino ? "inside" : "outside");
+    return 0;
+}
+"#;
+    let climb = program("climb", text);
+    let mut started = 0;
+    for directory in [
+        "/proc/self/fd/7",
+        "/proc/self/fd/3",
+        "/proc/self/cwd/..",
+        "/proc/self/root",
+        "/proc/1/cwd",
+        "/proc/1/root/tmp",
+        "/tmp/../../..",
+    ] {
+        let done = case(&ground, &["-w", directory], &climb, &[]).done();
+        match done.outcome() {
+            "exited" => {
+                assert_eq!(done.text(), "inside\n", "{directory}");
+                started += 1;
+            }
+            outcome => {
+                assert!(matches!(outcome, "refused" | "failed"), "{done:#?}");
+                assert_eq!((done.code, done.text().as_str()), (125, ""), "{directory}");
+            }
+        }
+    }
+    assert!(started < 7, "not one of them was refused");
+    let done = case(&ground, &["-w", "/usr/.."], &climb, &[]).done();
+    assert!(matches!(done.text().as_str(), "inside\n" | ""), "{done:#?}");
+}
+
+/// B-04 (CVE-2019-5736): init's program through /proc/1/exe.
+#[test]
+fn the_program_of_init_cannot_be_opened() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    char link[64];
+    try("readlink", readlink("/proc/1/exe", link, sizeof link));
+    try("read", open("/proc/1/exe", O_RDONLY));
+    try("write", open("/proc/1/exe", O_WRONLY));
+    try("path", open("/proc/1/exe", O_PATH));
+    try("truncate", truncate("/proc/1/exe", 0));
+    try("execute", execl("/proc/1/exe", "runner", "doctor", NULL));
+    return 0;
+}
+"#;
+    let done = attempt(&ground, "exe-of-init", text);
+    assert_all_refused(&done, 6, &["EACCES"]);
+}
+
+/// B-04 (CVE-2019-5736): the runner's own program runs inside, at the bundle's will and with the
+/// bundle's library in it, and belongs to the caller. Once it has ended, nothing but the sandbox
+/// stands between a kept descriptor and the file.
+#[test]
+fn the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself() {
+    let ground = Ground::new();
+    let copy = ground.path("runner-copy");
+    std::fs::copy(runner(), &copy).expect("copied");
+    let before = std::fs::read(&copy).expect("readable");
+    let folder = ground.path("evil");
+    std::fs::create_dir(&folder).expect("made");
+    // Loaded into the runner: keeps its file in a program that is something else by then.
+    let library = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void seize(void) {
+    unsetenv("LD_PRELOAD");
+    int fd = open("/proc/self/exe", O_RDONLY);
+    dup2(fd, 9);
+    execl("/bin/sh", "sh", "/bundle/overwrite.sh", (char *)0);
+}
+"#;
+    compile(
+        library,
+        &folder.join("evil.so"),
+        &["-shared", "-fPIC", "-nostartfiles"],
+    );
+    let overwrite = "#!/bin/sh\n\
+        echo seized\n\
+        for name in /proc/self/fd/9 /dev/fd/9 /proc/$$/fd/9; do\n\
+        if (echo overwritten >>$name) 2>/dev/null; then echo written; fi\n\
+        if chmod u+s $name 2>/dev/null; then echo changed; fi\n\
+        done\n";
+    std::fs::write(folder.join("overwrite.sh"), overwrite).expect("written");
+    std::fs::write(folder.join("entry.sh"), "#!/proc/self/exe\n").expect("written");
+    for name in ["entry.sh", "evil.so", "overwrite.sh"] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.join(name), mode).expect("set");
+    }
+    let bundle: PathBuf = super::support::bundles::pack(&folder);
+    for preload in ["LD_PRELOAD=/bundle/evil.so", "NOTHING=1"] {
+        let mut started = ground.command(&[
+            "exec",
+            "-e",
+            preload,
+            "--run",
+            r#"["/bundle/entry.sh"]"#,
+            bundle.to_str().expect("a plain path"),
+        ]);
+        let words: Vec<_> = started
+            .command
+            .get_args()
+            .map(std::ffi::OsStr::to_owned)
+            .collect();
+        let environment: Vec<_> = started
+            .command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        started.command = std::process::Command::new(&copy);
+        started.command.args(words).envs(environment);
+        started
+            .command
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        let done = started.done();
+        assert!(
+            !done.text().contains("written") && !done.text().contains("changed"),
+            "{done:#?}"
+        );
+        let metadata = std::fs::metadata(&copy).expect("there");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+        assert_eq!(mode & 0o6000, 0, "{done:#?}");
+        let now = std::fs::read(&copy).expect("readable");
+        assert!(now == before, "the runner's program was changed\n{done:#?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Devices: which nodes there are, and that no other can be made or opened.
+
+use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with, shell};
+use super::support::Ground;
+
+/// B-27.
+#[test]
+fn dev_holds_the_documented_nodes_and_no_other() {
+    let ground = Ground::new();
+    assert_eq!(
+        shell(&ground, &[], "ls -A /dev; echo --; ls -A /dev/pts"),
+        [
+            "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout",
+            "tty", "urandom", "zero", "--", "ptmx"
+        ]
+    );
+    let text = r#"
+int main(int count, char **names) {
+    for (int at = 1; at < count; at++) {
+        struct stat about;
+        if (stat(names[at], &about)) { printf("%s %s\n", names[at], strerrorname_np(errno)); continue; }
+        printf("%s %s %d:%d\n", names[at], S_ISCHR(about.st_mode) ? "device" : "other",
+            major(about.st_rdev), minor(about.st_rdev));
+    }
+    return 0;
+}
+"#;
+    let names = [
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/tty",
+        "/dev/ptmx",
+    ];
+    assert_lines(
+        &attempt_with(&ground, &[], "stat-devices", text, &names),
+        "/dev/null device 1:3
+        /dev/zero device 1:5
+        /dev/full device 1:7
+        /dev/random device 1:8
+        /dev/urandom device 1:9
+        /dev/tty device 5:0
+        /dev/ptmx device 5:2",
+    );
+}
+
+/// B-28.
+#[test]
+fn the_host_s_devices_are_not_there() {
+    let ground = Ground::new();
+    let text = r#"
+int main(int count, char **names) {
+    for (int at = 1; at < count; at++) try(names[at], open(names[at], O_RDWR | O_NONBLOCK));
+    return 0;
+}
+"#;
+    let mut names: Vec<String> = [
+        "kvm",
+        "fuse",
+        "net/tun",
+        "vsock",
+        "userfaultfd",
+        "kmsg",
+        "vda",
+        "sda",
+        "nvme0n1",
+        "loop0",
+        "loop-control",
+        "mem",
+        "port",
+        "console",
+        "tty0",
+        "ttyS0",
+        "vcs",
+        "hpet",
+        "rtc0",
+        "uinput",
+        "mapper/control",
+        "dri/card0",
+        "snd/seq",
+        "mqueue",
+        "hugepages",
+        "cpu/0/msr",
+    ]
+    .iter()
+    .map(|name| format!("/dev/{name}"))
+    .collect();
+    // And all that this host has.
+    for entry in std::fs::read_dir("/dev").expect("readable") {
+        let name = entry.expect("readable").file_name();
+        let name = name.to_str().expect("a plain name");
+        let known = [
+            "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout",
+            "tty", "urandom", "zero",
+        ];
+        if !known.contains(&name) {
+            names.push(format!("/dev/{name}"));
+        }
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let done = attempt_with(&ground, &[], "open-devices", text, &names);
+    assert_all_refused(&done, names.len(), &["ENOENT"]);
+}
+
+/// B-27 (A-24): a device node cannot be made anywhere, other nodes can.
+#[test]
+fn a_device_node_cannot_be_made_and_a_fifo_can() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    char *places[] = {"/tmp/n", "/dev/shm/n", "/bundle/n", "/scratch/n", NULL};
+    for (char **place = places; *place; place++) {
+        try("character", mknod(*place, S_IFCHR | 0666, makedev(1, 1)));
+        try("block", mknod(*place, S_IFBLK | 0666, makedev(254, 0)));
+        try("at", mknodat(AT_FDCWD, *place, S_IFBLK | 0666, makedev(254, 0)));
+        try("whiteout", mknod(*place, S_IFCHR, 0));
+    }
+    try("high", syscall(SYS_mknod, "/tmp/n", 0x100000000UL | S_IFCHR | 0666, makedev(1, 1)));
+    try("fifo", mkfifo("/tmp/fifo", 0600));
+    try("file", mknod("/tmp/file", S_IFREG | 0600, 0));
+    return 0;
+}
+"#;
+    let four = "character EPERM\nblock EPERM\nat EPERM\nwhiteout EPERM\n".repeat(4);
+    assert_lines(
+        &attempt(&ground, "make-nodes", text),
+        &format!("{four}high EPERM\nfifo ok\nfile ok"),
+    );
+}

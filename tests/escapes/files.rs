@@ -1,0 +1,267 @@
+//! Files of the host: read, changed or watched from inside.
+
+use super::attempts::{assert_all_refused, assert_lines, attempt, attempt_with, shell};
+use super::support::Ground;
+
+/// B-41, F-08, F-11.
+#[test]
+fn the_host_s_files_and_sockets_are_not_there() {
+    let ground = Ground::new();
+    let text = r#"
+int main(int count, char **names) {
+    for (int at = 1; at < count; at++) try(names[at], open(names[at], O_RDONLY | O_NONBLOCK));
+    return 0;
+}
+"#;
+    let own = [
+        ground.path("canary"),
+        ground.workspace(),
+        std::env::current_dir().expect("a directory"),
+        std::env::current_exe().expect("a program"),
+    ]
+    .map(|path| path.to_str().expect("a plain path").to_owned());
+    let names: Vec<&str> = [
+        "/etc/shadow",
+        "/etc/machine-id",
+        "/etc/hostname",
+        "/etc/sudoers",
+        "/etc/ssh",
+        "/root",
+        "/root/.ssh",
+        "/home/user/.ssh/id_rsa",
+        "/var/lib",
+        "/var/run/docker.sock",
+        "/var/run/dbus/system_bus_socket",
+        "/run",
+        "/run/secrets",
+        "/run/docker.sock",
+        "/run/containerd/containerd.sock",
+        "/run/systemd/private",
+        "/run/dbus/system_bus_socket",
+        "/run/runner",
+        "/tmp/.X11-unix",
+        "/boot",
+        "/opt",
+        "/srv",
+        "/mnt",
+        "/sys",
+        "/sys/fs/cgroup",
+        "/sys/class/dmi/id/product_uuid",
+    ]
+    .into_iter()
+    .chain(own.iter().map(String::as_str))
+    .collect();
+    let done = attempt_with(&ground, &[], "open-host-files", text, &names);
+    assert_all_refused(&done, names.len(), &["ENOENT"]);
+}
+
+/// B-49: what Landlock does not cover, the read-only mounts do.
+#[test]
+fn every_kind_of_write_to_a_read_only_place_is_refused() {
+    let ground = Ground::new();
+    let text = r#"
+int main(int count, char **words) {
+    if (chdir(words[1])) return 9;
+    try("open", open("file", O_WRONLY));
+    try("both", open("file", O_RDWR));
+    try("truncating", open("file", O_RDONLY | O_TRUNC));
+    try("create", open("new", O_WRONLY | O_CREAT, 0600));
+    try("nameless", open(".", O_TMPFILE | O_RDWR, 0600));
+    try("truncate", truncate("file", 0));
+    try("chmod", chmod("file", 0777));
+    try("chmod self", chmod(".", 0777));
+    try("chown", chown("file", 1000, 1000));
+    try("setxattr", setxattr("file", "user.x", "x", 1, 0));
+    try("removexattr", removexattr("file", "user.x"));
+    try("utime", utimensat(AT_FDCWD, "file", NULL, 0));
+    try("rename", rename("file", "other"));
+    try("rename out", rename("file", "/tmp/out"));
+    try("link", link("file", "hard"));
+    try("link out", link("file", "/tmp/hard"));
+    try("symlink", symlink("file", "soft"));
+    try("unlink", unlink("file"));
+    try("mkdir", mkdir("made", 0700));
+    try("rmdir", rmdir("deep/er"));
+    try("fifo", mkfifo("fifo", 0600));
+    int fd = open("file", O_RDONLY);
+    try("ftruncate", ftruncate(fd, 0));
+    try("fchmod", fchmod(fd, 0777));
+    try("fallocate", fallocate(fd, 0, 0, 1));
+    char again[64];
+    snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
+    try("reopen", open(again, O_WRONLY));
+    try("map", mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
+    int flags = 0x10;
+    try("flags", ioctl(fd, _IOW('f', 2, long), &flags));
+    return 0;
+}
+"#;
+    let canary = ground.path("canary");
+    let canary = canary.to_str().expect("a plain path");
+    // The canary invariant looks at it afterwards.
+    let done = attempt_with(
+        &ground,
+        &["--ro", canary],
+        "write-all-ways",
+        text,
+        &[canary],
+    );
+    let expected = [
+        ("open", "EROFS EACCES"),
+        ("both", "EROFS EACCES"),
+        ("truncating", "EROFS EACCES"),
+        ("create", "EROFS EACCES"),
+        ("nameless", "EROFS EACCES"),
+        ("truncate", "EROFS"),
+        ("chmod", "EROFS"),
+        ("chmod self", "EROFS"),
+        ("chown", "EROFS"),
+        ("setxattr", "EROFS"),
+        ("removexattr", "EROFS"),
+        ("utime", "EROFS"),
+        ("rename", "EROFS"),
+        ("rename out", "EXDEV"),
+        ("link", "EROFS"),
+        ("link out", "EXDEV"),
+        ("symlink", "EROFS"),
+        ("unlink", "EROFS"),
+        ("mkdir", "EROFS"),
+        ("rmdir", "EROFS"),
+        ("fifo", "EROFS"),
+        ("ftruncate", "EINVAL"),
+        ("fchmod", "EROFS"),
+        ("fallocate", "EBADF"),
+        ("reopen", "EROFS EACCES"),
+        ("map", "EACCES"),
+        ("flags", "EROFS EPERM ENOTTY"),
+    ];
+    let text = done.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{text}");
+    for (line, (name, answers)) in lines.iter().zip(expected) {
+        let (found, answer) = line.rsplit_once(' ').expect("two words");
+        assert_eq!(found, name);
+        assert!(answers.split(' ').any(|one| one == answer), "{line}");
+    }
+}
+
+/// B-49, B-52: the system's own directories and the root itself.
+#[test]
+fn the_system_directories_and_the_root_take_no_writes() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    try("root", open("/new", O_WRONLY | O_CREAT, 0600));
+    try("usr", open("/usr/new", O_WRONLY | O_CREAT, 0600));
+    try("etc", open("/etc/ld.so.preload", O_WRONLY | O_CREAT, 0600));
+    try("passwd", open("/etc/passwd", O_WRONLY));
+    try("hosts", unlink("/etc/hosts"));
+    try("home", mkdir("/home/other", 0700));
+    try("dev", mkdir("/dev/new", 0700));
+    try("null", rename("/dev/null", "/dev/shm/null"));
+    try("mask", unlink("/proc/keys"));
+    try("input", open("/runner/input.json", O_WRONLY | O_CREAT, 0600));
+    try("program", open("/usr/bin/env", O_WRONLY));
+    try("chmod", chmod("/etc/passwd", 0666));
+    try("chmod root", chmod("/", 0777));
+    return 0;
+}
+"#;
+    let done = attempt(&ground, "write-system", text);
+    assert_all_refused(&done, 13, &["EROFS", "EACCES", "EBUSY", "EXDEV", "EPERM"]);
+}
+
+/// B-17 (CVE-2025-31133, CVE-2025-52565): links in the bundle with the names of places of ours.
+#[test]
+fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
+    let ground = Ground::new();
+    let folder = ground.path("names");
+    for name in ["dev", "proc", "etc", "runner", "scratch", "tmp"] {
+        let inside = folder.join(name);
+        std::fs::create_dir_all(&inside).expect("made");
+        for file in ["null", "keys", "passwd", "input.json", "ld.so.preload"] {
+            std::fs::write(inside.join(file), "from the bundle").expect("written");
+        }
+    }
+    std::os::unix::fs::symlink("etc/passwd", folder.join("passwd")).expect("linked");
+    let bundle = super::support::bundles::pack(&folder);
+    let look = "cat /etc/passwd; test -c /dev/null && echo device; cat /proc/keys; \
+        test -e /etc/ld.so.preload || echo no preload; ls /tmp /scratch";
+    let run = serde_json::json!({ "shell": look }).to_string();
+    let done = ground.exec(&["--run", &run], &bundle);
+    done.assert_exited(0);
+    assert!(done.text().starts_with("runner:x:1000:"), "{done:#?}");
+    assert!(!done.text().contains("from the bundle"), "{done:#?}");
+    assert!(done.text().contains("device\nno preload\n"), "{done:#?}");
+}
+
+/// B-43: nothing of the host's or another run's.
+#[test]
+fn tmp_and_shared_memory_begin_empty_in_every_run() {
+    let ground = Ground::new();
+    for _run in 0..2 {
+        let text =
+            "ls -A /tmp /dev/shm | grep -v : ; echo left >/tmp/left; echo left >/dev/shm/left";
+        let lines = shell(&ground, &[], text);
+        assert!(lines.iter().all(String::is_empty), "{lines:?}");
+    }
+    let of_host = std::env::temp_dir().join("left");
+    assert!(!of_host.exists() && !std::path::Path::new("/dev/shm/left").exists());
+}
+
+/// B-59: whole mounts cannot be watched, single files that are visible can.
+#[test]
+fn fanotify_is_refused_and_inotify_works_on_what_is_visible() {
+    let ground = Ground::new();
+    let text = r#"
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+int main(void) {
+    try("fanotify", syscall(SYS_fanotify_init, FAN_CLASS_NOTIF, O_RDONLY));
+    try("unprivileged", syscall(SYS_fanotify_init, 0x200, O_RDONLY));
+    try("mark", syscall(SYS_fanotify_mark, 0, 1, 2, -1, "/"));
+    int fd = inotify_init1(0);
+    try("watch", inotify_add_watch(fd, "/tmp", IN_CREATE));
+    try("host", inotify_add_watch(fd, "/root", IN_CREATE));
+    return 0;
+}
+"#;
+    assert_lines(
+        &attempt(&ground, "watch", text),
+        "fanotify EPERM\nunprivileged EPERM\nmark EPERM\nwatch ok\nhost ENOENT",
+    );
+}
+
+/// B-53: pages of a file that may only be read are not written past the mounts.
+#[test]
+fn a_read_only_file_is_not_changed_through_pipes() {
+    let ground = Ground::new();
+    let text = r#"
+#include <sys/uio.h>
+int main(int count, char **words) {
+    int ends[2];
+    if (pipe(ends)) return 9;
+    char byte = 'x';
+    struct iovec part = {&byte, 1};
+    try("vmsplice", vmsplice(ends[1], &part, 1, SPLICE_F_GIFT));
+    int fd = open(words[1], O_RDONLY);
+    loff_t at = 0;
+    try("splice", splice(fd, &at, ends[1], NULL, 1, 0));
+    try("write", write(ends[1], "dirty", 5));
+    at = 0;
+    try("back", splice(ends[0], NULL, fd, &at, 1, 0));
+    char first = 0;
+    pread(fd, &first, 1, 0);
+    printf("first %c\n", first);
+    return 0;
+}
+"#;
+    let canary = ground.path("canary");
+    let canary = canary.to_str().expect("a plain path");
+    let file = format!("{canary}/file");
+    let done = attempt_with(&ground, &["--ro", canary], "pipe-pages", text, &[&file]);
+    assert_lines(
+        &done,
+        "vmsplice EINVAL\nsplice ok\nwrite ok\nback EBADF\nfirst c",
+    );
+}

@@ -1,0 +1,27 @@
+//! Ways out that were tried: hostile bodies, one module per way, each attempt with the errno, kill
+//! or absence that it must meet.
+
+#![allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod attempts;
+mod descriptors;
+mod devices;
+mod environment;
+mod files;
+mod identity;
+mod mounts;
+mod namespaces;
+mod processes;
+mod self_confinement;
+mod setuid;
+mod sockets;
+mod syscalls;
+mod terminal;

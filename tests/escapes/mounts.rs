@@ -1,0 +1,215 @@
+//! Mounts: making, changing or removing one, leaving the root, and what propagates.
+
+use super::attempts::{assert_lines, attempt, attempt_with, through};
+use super::support::{Ground, is_root};
+
+/// B-07 (CVE-2021-41133, CVE-2022-0185).
+#[test]
+fn nothing_can_be_mounted() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    mkdir("/tmp/at", 0700);
+    try("proc", mount("proc", "/tmp/at", "proc", 0, NULL));
+    try("sysfs", mount("sysfs", "/tmp/at", "sysfs", 0, NULL));
+    try("tmpfs", mount("tmpfs", "/tmp/at", "tmpfs", 0, NULL));
+    try("cgroup", mount("cgroup", "/tmp/at", "cgroup", 0, "memory"));
+    try("cgroup2", mount("cgroup2", "/tmp/at", "cgroup2", 0, NULL));
+    try("devpts", mount("devpts", "/tmp/at", "devpts", 0, NULL));
+    try("mqueue", mount("mqueue", "/tmp/at", "mqueue", 0, NULL));
+    try("bind", mount("/usr", "/tmp/at", NULL, MS_BIND, NULL));
+    try("overlay", mount("overlay", "/tmp/at", "overlay", 0, "lowerdir=/usr,upperdir=/tmp,workdir=/scratch"));
+    try("fuse", mount("fuse", "/tmp/at", "fuse", 0, "fd=0,rootmode=40000,user_id=0,group_id=0"));
+    try("block", mount("/dev/vda", "/tmp/at", "ext4", 0, NULL));
+    try("shared", mount(NULL, "/", NULL, MS_SHARED | MS_REC, NULL));
+    try("fsopen", syscall(SYS_fsopen, "tmpfs", 0));
+    try("fsconfig", syscall(SYS_fsconfig, 0, 6, NULL, NULL, 0));
+    try("fsmount", syscall(SYS_fsmount, 0, 0, 0));
+    try("fspick", syscall(SYS_fspick, -100, "/", 0));
+    try("open_tree", syscall(SYS_open_tree, -100, "/usr", 1));
+    try("move_mount", syscall(SYS_move_mount, -100, "/usr", -100, "/tmp/at", 0));
+    try("mount_setattr", syscall(SYS_mount_setattr, -100, "/", 0, NULL, 0));
+    try("open_tree_attr", syscall(467, -100, "/", 1, NULL, 0));
+    try("statmount", syscall(457, NULL, NULL, 0, 0));
+    try("listmount", syscall(458, NULL, NULL, 0, 0));
+    return 0;
+}
+"#;
+    assert_lines(
+        &attempt(&ground, "mount", text),
+        "proc EPERM
+        sysfs EPERM
+        tmpfs EPERM
+        cgroup EPERM
+        cgroup2 EPERM
+        devpts EPERM
+        mqueue EPERM
+        bind EPERM
+        overlay EPERM
+        fuse EPERM
+        block EPERM
+        shared EPERM
+        fsopen ENOSYS
+        fsconfig ENOSYS
+        fsmount ENOSYS
+        fspick ENOSYS
+        open_tree ENOSYS
+        move_mount ENOSYS
+        mount_setattr ENOSYS
+        open_tree_attr ENOSYS
+        statmount EPERM
+        listmount EPERM",
+    );
+}
+
+/// B-08, B-09.
+#[test]
+fn a_mount_cannot_be_made_writable_and_a_mask_not_removed() {
+    let ground = Ground::new();
+    let text = r#"
+int main(int count, char **words) {
+    try("remount root", mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND, NULL));
+    try("remount usr", mount(NULL, "/usr", NULL, MS_REMOUNT | MS_BIND, NULL));
+    try("remount asked", mount(NULL, words[1], NULL, MS_REMOUNT | MS_BIND, NULL));
+    try("superblock", mount(NULL, "/", NULL, MS_REMOUNT, "size=100%"));
+    try("mask", umount2("/proc/keys", MNT_DETACH));
+    try("kallsyms", umount2("/proc/kallsyms", MNT_DETACH));
+    try("proc", umount2("/proc", MNT_DETACH));
+    try("usr", umount2("/usr", MNT_DETACH));
+    try("asked", umount2(words[1], MNT_DETACH));
+    try("root", umount2("/", MNT_DETACH));
+    try("expire", umount2("/tmp", MNT_EXPIRE));
+    try("write", open("/usr/x", O_WRONLY | O_CREAT, 0600));
+    return 0;
+}
+"#;
+    let canary = ground.path("canary");
+    let canary = canary.to_str().expect("a plain path");
+    let done = attempt_with(&ground, &["--ro", canary], "remount", text, &[canary]);
+    let text = done.text();
+    assert_eq!(text.lines().count(), 12, "{text}");
+    for line in text.lines() {
+        let refused = line.ends_with(" EPERM") || matches!(line, "write EROFS" | "write EACCES");
+        assert!(refused, "{text}");
+    }
+}
+
+/// B-10.
+#[test]
+fn the_root_cannot_be_left_or_changed() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    mkdir("/tmp/jail", 0700);
+    int kept = open("/", O_RDONLY | O_DIRECTORY);
+    try("chroot", chroot("/tmp/jail"));
+    try("chroot here", chroot("."));
+    try("pivot_root", syscall(SYS_pivot_root, "/tmp/jail", "/tmp/jail"));
+    try("pivot dots", syscall(SYS_pivot_root, ".", "."));
+    try("fchdir", fchdir(kept));
+    struct stat above, root;
+    for (int level = 0; level < 64; level++) chdir("..");
+    stat(".", &above);
+    stat("/", &root);
+    printf("top %s\n", above.st_ino == root.st_ino && above.st_dev == root.st_dev ? "root" : "outside");
+    return 0;
+}
+"#;
+    assert_lines(
+        &attempt(&ground, "leave-root", text),
+        "chroot EPERM
+        chroot here EPERM
+        pivot_root EPERM
+        pivot dots EPERM
+        fchdir ok
+        top root",
+    );
+}
+
+/// B-18 (CVE-2022-0492).
+#[test]
+fn no_cgroup_hierarchy_can_be_reached() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    try("sys", open("/sys/fs/cgroup", O_RDONLY));
+    try("release", open("/sys/fs/cgroup/memory/release_agent", O_WRONLY));
+    try("procs", open("/sys/fs/cgroup/cgroup.procs", O_WRONLY));
+    FILE *mounts = fopen("/proc/self/mountinfo", "r");
+    char line[4096];
+    int found = 0;
+    while (fgets(line, sizeof line, mounts)) found += strstr(line, " - cgroup") != NULL;
+    printf("mounts %d\n", found);
+    try("namespace", unshare(CLONE_NEWCGROUP));
+    return 0;
+}
+"#;
+    assert_lines(
+        &attempt(&ground, "cgroups", text),
+        "sys ENOENT\nrelease ENOENT\nprocs ENOENT\nmounts 0\nnamespace EPERM",
+    );
+}
+
+/// Runs a body in a mount namespace of the test's own, where the directory that it sees is shared.
+/// `host` is done outside once the body has started, and the body's script goes on after it.
+fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
+    let ground = Ground::new();
+    let (shared, talk) = (ground.path("shared"), ground.path("talk"));
+    for directory in [&shared.join("sub"), &talk] {
+        std::fs::create_dir_all(directory).expect("made");
+    }
+    let shared = shared.to_str().expect("a plain path");
+    let talk = talk.to_str().expect("a plain path");
+    let fill = |text: &str| text.replace("SHARED", shared).replace("TALK", talk);
+    let body = fill(&format!(
+        "touch TALK/started; until [ -e TALK/done ]; do sleep 0.05; done; {body}"
+    ));
+    let mut line = vec!["run".to_owned(), "--rw".to_owned(), talk.to_owned()];
+    line.extend(flags.iter().map(|flag| fill(flag)));
+    line.extend(["--", "/bin/sh", "-c", &body].map(str::to_owned));
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let outside = fill(&format!(
+        "set -e; mount --bind SHARED SHARED; mount --make-shared SHARED
+         \"$@\" & pid=$!
+         until [ -e TALK/started ]; do kill -0 $pid; sleep 0.05; done
+         {host}
+         touch TALK/done; wait $pid"
+    ));
+    let mut words = vec!["--mount"];
+    if !is_root() {
+        words.push("--map-root-user");
+    }
+    words.extend(["sh", "-c", &outside, "sh"]);
+    // I10 would watch the shell.
+    let done = through(ground.command(&line), "unshare", &words)
+        .without("I10")
+        .done();
+    done.assert_exited(0);
+    done.text()
+}
+
+/// B-51.
+#[test]
+fn what_the_host_mounts_later_does_not_appear_inside() {
+    for flag in ["--ro", "--rw"] {
+        let text = with_shared_mount(
+            &[flag, "SHARED"],
+            "mount -t tmpfs none SHARED/sub; touch SHARED/sub/from-the-host",
+            "ls -A SHARED/sub; grep -c SHARED /proc/self/mountinfo",
+        );
+        assert_eq!(text, "1\n", "{flag}");
+    }
+}
+
+/// B-51, the other way: what the runner mounts beneath a directory that the caller lent.
+#[test]
+fn what_is_mounted_inside_does_not_appear_on_the_host() {
+    for flag in ["--ro", "--rw"] {
+        let text = with_shared_mount(
+            &[flag, "SHARED", "--tmpfs", "SHARED/sub"],
+            "grep -c SHARED /proc/self/mountinfo >TALK/count",
+            "cat TALK/count; grep -c SHARED /proc/self/mountinfo",
+        );
+        assert_eq!(text, "1\n2\n", "{flag}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Hostile archives through the program: refused or harmless, and nothing is left.
+
+use std::path::PathBuf;
+
+use super::builder::{Tar, gzip};
+use super::inputs::make_fifo;
+use super::scripts::text;
+use super::support::Ground;
+
+const MANIFEST: &str = "run: body.sh\n";
+
+impl Ground {
+    fn archive(&self, bytes: &[u8]) -> PathBuf {
+        self.write(
+            &format!("archive-{}.tar.gz", super::support::random()),
+            bytes,
+        )
+    }
+}
+
+fn tar(body: &str) -> Tar {
+    Tar::new()
+        .file("manifest.yaml", MANIFEST.as_bytes())
+        .file("body.sh", body.as_bytes())
+}
+
+///
+#[test]
+fn a_path_of_a_hundred_thousand_levels_in_a_small_archive_is_refused() {
+    let ground = Ground::new();
+    let name = "a/".repeat(200_000);
+    let bundle = ground.archive(&tar("echo ran\n").pax_file(name.as_bytes(), b"").gz());
+    let done = ground.exec(&[], &bundle);
+    assert_eq!(done.outcome(), "refused", "{done:#?}");
+    done.assert_nothing_ran();
+    assert!(
+        done.stderr.len() < 16_384,
+        "the message is bounded: {}",
+        done.stderr.len()
+    );
+}
+
+///
+#[test]
+fn a_damaged_archive_is_refused_wherever_it_breaks() {
+    let ground = Ground::new();
+    let whole = tar("echo ran\n").file("more", &vec![7; 100_000]).gz();
+    let mut bad_sum = whole.clone();
+    let at = bad_sum.len() - 8;
+    bad_sum[at] ^= 1;
+    let mut bad_size = whole.clone();
+    let at = bad_size.len() - 1;
+    bad_size[at] ^= 1;
+    let joined = [whole.clone(), b"trailing".to_vec()].concat();
+    let damaged = [
+        whole[..whole.len() / 2].to_vec(),
+        whole[..whole.len() - 4].to_vec(),
+        whole[..10].to_vec(),
+        bad_sum,
+        bad_size,
+        joined,
+        Vec::new(),
+        b"no archive at all".to_vec(),
+        gzip(b"no tar"),
+    ];
+    for bytes in damaged {
+        let done = ground.exec(&[], &ground.archive(&bytes));
+        assert_eq!(done.outcome(), "refused", "{done:#?}");
+        done.assert_nothing_ran();
+        assert!(!done.stderr.is_empty());
+    }
+}
+
+/// entries with the names of what the runner itself writes are the bundle's own files below
+/// /bundle, or are refused; what the runner writes is as it should be.
+#[test]
+fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
+    let ground = Ground::new();
+    let check = "cat \"$RUNNER_INPUT\" /etc/resolv.conf; stat -c %F /dev/null /runner /proc; head -1 /etc/passwd\n";
+    let expected = "{}character special file\ndirectory\ndirectory\nrunner:x:1000:1000:runner:/home/runner:/bin/sh\n";
+    let honest = tar(check)
+        .directory(".runner/")
+        .file(".runner/other.json", b"{}")
+        .file("runner/input.json", b"evil")
+        .file("dev/null", b"evil")
+        .file("etc/resolv.conf", b"evil")
+        .file("etc/passwd", b"evil")
+        .symlink("proc", "dev")
+        .symlink("scratch", "runner");
+    let done = ground.exec(&["--inputs", "{}"], &ground.archive(&honest.gz()));
+    done.assert_exited(0);
+    assert_eq!(done.text(), expected, "{done:#?}");
+    for target in [
+        "/runner/input.json",
+        "../runner/input.json",
+        "../../etc",
+        "/proc/self/root",
+    ] {
+        let hostile = tar(check).symlink("runner", target);
+        let done = ground.exec(&["--inputs", "{}"], &ground.archive(&hostile.gz()));
+        assert_eq!(done.outcome(), "refused", "{done:#?}");
+        done.assert_nothing_ran();
+    }
+    for name in [
+        "../runner/input.json",
+        "/runner/input.json",
+        "../scratch/x",
+        "a/../../etc/passwd",
+    ] {
+        let hostile = tar(check).file(name, b"evil");
+        let done = ground.exec(&["--inputs", "{}"], &ground.archive(&hostile.gz()));
+        assert_eq!(done.outcome(), "refused", "{done:#?}");
+        done.assert_nothing_ran();
+    }
+}
+
+/// A manifest that is a link to something else is none.
+#[test]
+fn a_manifest_that_is_a_link_is_not_followed() {
+    let ground = Ground::new();
+    let bundle = Tar::new()
+        .file("body.sh", b"echo ran\n")
+        .file("other.yaml", MANIFEST.as_bytes())
+        .symlink("manifest.yaml", "other.yaml");
+    let done = ground.exec(&[], &ground.archive(&bundle.gz()));
+    done.assert_error("refused", "manifest_missing")
+        .assert_nothing_ran();
+}
+
+/// Hard links and set-id modes reach neither the host nor the body.
+#[test]
+fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
+    let ground = Ground::new();
+    let mut set_id = super::builder::header(b'0', b"set", 0);
+    set_id[100..108].copy_from_slice(b"0006777\0");
+    super::builder::seal(&mut set_id);
+    let bundle = tar("stat -c %a set\n").raw(&set_id);
+    let done = ground.exec(&[], &ground.archive(&bundle.gz()));
+    if done.outcome() == "exited" {
+        assert_eq!(done.text(), "755\n", "{done:#?}");
+    } else {
+        done.assert_nothing_ran();
+    }
+    for kind in [b'3', b'4', b'6', b'7'] {
+        let device = super::builder::header(kind, b"device", 0);
+        let done = ground.exec(&[], &ground.archive(&tar("echo ran\n").raw(&device).gz()));
+        if kind != b'7' {
+            assert_eq!(done.outcome(), "refused", "{done:#?}");
+            done.assert_nothing_ran();
+        }
+    }
+}
+
+///
+#[test]
+fn a_bundle_that_is_no_file_is_refused_and_not_waited_for() {
+    let ground = Ground::new();
+    let real = ground.script(MANIFEST, "echo ran\n");
+    let link = ground.path("link.tar.gz");
+    std::os::unix::fs::symlink(&real, &link).expect("linked");
+    let fifo = ground.path("fifo.tar.gz");
+    make_fifo(&fifo);
+    let missing = ground.path("missing.tar.gz");
+    for bundle in [
+        &link,
+        &fifo,
+        &PathBuf::from("/dev/zero"),
+        &missing,
+        &PathBuf::from("/dev/null"),
+    ] {
+        let done = ground.exec(&[], bundle);
+        assert_eq!(done.code, 125, "{done:#?}");
+        done.assert_nothing_ran();
+        assert!(
+            done.report["error"]["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+    }
+}
+
+/// A bomb stops at the limit of the host policy, streaming.
+#[test]
+fn a_bundle_that_unpacks_to_more_than_is_accepted_is_refused() {
+    let ground = Ground::new();
+    let policy = ground.write("policy.yaml", "unpack: {unpacked: 1m}\n");
+    let bomb = tar("echo ran\n").file("zeros", &vec![0; 8 << 20]).gz();
+    assert!(bomb.len() < 100_000);
+    let done = ground.exec(&["--policy", text(&policy)], &ground.archive(&bomb));
+    assert_eq!(done.outcome(), "refused", "{done:#?}");
+    done.assert_error("refused", "unpacked_bytes_limit")
+        .assert_nothing_ran();
+}
+
+#[test]
+fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
+    let ground = Ground::new();
+    let whole = tar("echo ran\n").file("more", &vec![7; 100_000]).gz();
+    let half = whole[..whole.len() / 2].to_vec();
+    let done = ground.command(&["exec", "-"]).stdin(half).done();
+    assert_eq!(done.outcome(), "refused", "{done:#?}");
+    done.assert_nothing_ran();
+    let mut case = ground.command(&["exec", "-"]);
+    case.command
+        .stdin(std::fs::File::open("/dev/zero").expect("opened"));
+    let done = case.done();
+    assert_eq!(done.outcome(), "refused", "{done:#?}");
+    done.assert_nothing_ran();
+}

@@ -1,0 +1,264 @@
+//! F-15: a manifest inside the bundle asks, and the caller grants.
+
+use super::scripts::text;
+use super::support::Ground;
+
+const GREEDY: &str = "run: body.sh
+network: {egress: [evil.example]}
+secrets: {API_KEY: {vault: prod/key}}
+sandbox:
+  provider: local
+  config: {}
+  env: {passthrough: [RUNNER_TEST_CANARY_SECRET]}
+  mounts: [{source: workspace, at: /work}]
+inputsFiles: {key: {path: .ssh/id_rsa}}
+outputsFiles: {hook: {path: .git/hooks/x}}
+";
+
+#[test]
+fn what_a_bundle_asks_for_is_refused_by_name_with_the_flags_to_paste() {
+    let ground = Ground::new();
+    ground.write("work/.ssh/id_rsa", ground.canary());
+    let bundle = ground.script(GREEDY, "cat /scratch/key /work/.ssh/id_rsa; env\n");
+    let mut case = ground.command(&["exec", text(&bundle)]);
+    case.command.current_dir(ground.workspace());
+    let done = case.done();
+    done.assert_error("refused", "grant_required")
+        .assert_nothing_ran();
+    for part in [
+        "evil.example",
+        "API_KEY",
+        "RUNNER_TEST_CANARY_SECRET",
+        "/work",
+        "inputsFiles",
+    ] {
+        done.assert_message(part);
+    }
+    for flag in [
+        "--allow-net evil.example",
+        "--secret API_KEY=env:API_KEY",
+        "-e RUNNER_TEST_CANARY_SECRET",
+        "--grant mounts",
+        "--workspace DIR",
+    ] {
+        done.assert_hint(flag);
+    }
+    assert_eq!(done.report["inputs"], serde_json::json!([]));
+    assert!(!ground.path("work/.git").exists());
+}
+
+/// Each wish on its own is refused, and granted by its own flag only.
+#[test]
+fn each_wish_needs_its_own_grant() {
+    let ground = Ground::new();
+    ground.write("work/a.txt", "A");
+    let workspace = ground.workspace();
+    let workspace = text(&workspace);
+    let rows: [(&str, &[&str], &[&str]); 6] = [
+        (
+            "secrets: {KEY: {vault: k}}",
+            &["--secret", "KEY=env:GIVEN"],
+            &["--grant", "env"],
+        ),
+        (
+            "sandbox: {provider: local, config: {}, env: {passthrough: [GIVEN]}}",
+            &["-e", "GIVEN"],
+            &["--grant", "mounts"],
+        ),
+        (
+            "sandbox: {provider: local, config: {}, env: {passthrough: [GIVEN]}}",
+            &["--grant", "env"],
+            &["--grant", "secrets"],
+        ),
+        (
+            "sandbox: {provider: local, config: {}, mounts: [{source: workspace, at: /work}]}",
+            &["--grant", "mounts", "--workspace", workspace],
+            &["--workspace", workspace],
+        ),
+        (
+            "inputsFiles: {a: {path: a.txt}}",
+            &["--workspace", workspace],
+            &["--grant", "all"],
+        ),
+        (
+            "approval: always",
+            &["--grant", "policy"],
+            &["--grant", "outputs"],
+        ),
+    ];
+    for (wish, enough, too_little) in rows {
+        let manifest = format!("run: body.sh\n{wish}\n");
+        let bundle = ground.script(
+            &manifest,
+            "echo ran $KEY $GIVEN; cat /work/a.txt 2>/dev/null; true\n",
+        );
+        for flags in [too_little, &[]] {
+            let words: Vec<&str> = ["exec"]
+                .iter()
+                .chain(flags)
+                .chain(&[text(&bundle)])
+                .copied()
+                .collect();
+            let done = ground.command(&words).env("GIVEN", "given").done();
+            done.assert_error("refused", "grant_required")
+                .assert_nothing_ran();
+        }
+        let words: Vec<&str> = ["exec"]
+            .iter()
+            .chain(enough)
+            .chain(&[text(&bundle)])
+            .copied()
+            .collect();
+        let done = ground.command(&words).env("GIVEN", "given").done();
+        done.assert_exited(0);
+        let expects_value = wish.contains("KEY") || wish.contains("GIVEN");
+        assert_eq!(
+            done.text().contains("given"),
+            expects_value,
+            "{wish}: {done:#?}"
+        );
+        assert_eq!(
+            done.text().contains("ran\nA"),
+            wish.contains("/work"),
+            "{wish}: {done:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_that_was_granted_and_has_no_value_is_refused() {
+    let ground = Ground::new();
+    let bundle = ground.script("run: body.sh\nsecrets: {KEY: {vault: k}}\n", "echo ran\n");
+    let done = ground.exec(&["--grant", "secrets"], &bundle);
+    done.assert_error("refused", "secret_unresolved")
+        .assert_hint("--secret KEY=")
+        .assert_nothing_ran();
+}
+
+#[test]
+fn a_workspace_mount_can_be_written_only_where_its_mode_says_so() {
+    let ground = Ground::new();
+    let file = ground.write("work/a.txt", "A");
+    let body = "cat /work/a.txt; echo x > /work/a.txt; touch /work/new; true\n";
+    for (mode, left) in [("read-only", "A"), ("read-write", "x\n")] {
+        let manifest = format!(
+            "run: body.sh\nsandbox: {{provider: local, config: {{}}, \
+            mounts: [{{source: workspace, at: /work, mode: {mode}}}]}}\n"
+        );
+        let done = ground.exec_script(&["--grant", "mounts"], &manifest, body);
+        done.assert_exited(0);
+        assert_eq!(done.text(), "A");
+        assert_eq!(std::fs::read_to_string(&file).expect("read"), left);
+        assert_eq!(ground.path("work/new").exists(), mode == "read-write");
+    }
+}
+
+#[test]
+fn egress_is_refused_as_not_supported_whoever_asks() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\nnetwork: {egress: ['example.com:443']}\n";
+    let bundle = ground.script(manifest, "echo ran\n");
+    let own = ground.write("own.yaml", manifest);
+    let plain = ground.script("run: body.sh\n", "echo ran\n");
+    for (flags, bundle) in [
+        (vec!["--grant", "egress"], &bundle),
+        (vec!["--allow-net", "example.com:443"], &bundle),
+        (vec!["--manifest", text(&own)], &plain),
+        (vec!["--allow-net", "example.com"], &plain),
+    ] {
+        let done = ground.exec(&flags, bundle);
+        done.assert_error("refused", "egress_unsupported")
+            .assert_nothing_ran();
+    }
+}
+
+#[test]
+fn without_egress_there_is_loopback_and_nothing_else() {
+    let ground = Ground::new();
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        super::support::skip("python3 is not installed");
+        return;
+    }
+    for manifest in ["run: body.py\n", "run: body.py\nnetwork: {egress: []}\n"] {
+        let done = ground.exec(
+            &[],
+            &ground.bundle(&[("manifest.yaml", manifest), ("body.py", NETWORK)]),
+        );
+        done.assert_exited(0);
+        assert_eq!(
+            done.text(),
+            "loopback hello\nENETUNREACH\nENETUNREACH\nno name\n",
+            "{done:#?}"
+        );
+    }
+}
+
+const NETWORK: &str = "
+import errno, socket, threading
+server = socket.create_server(('127.0.0.1', 0))
+def serve():
+    peer, _ = server.accept()
+    peer.sendall(b'hello')
+    peer.close()
+threading.Thread(target=serve).start()
+print('loopback', socket.create_connection(server.getsockname()).recv(9).decode())
+for family, host in (socket.AF_INET, '8.8.8.8'), (socket.AF_INET6, '2001:4860:4860::8888'):
+    try:
+        socket.socket(family).connect((host, 53))
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+try:
+    socket.getaddrinfo('example.com', 80)
+except socket.gaierror:
+    print('no name')
+";
+
+#[test]
+fn the_caller_s_own_manifest_grants_what_it_says() {
+    let ground = Ground::new();
+    ground.write("work/a.txt", "A");
+    let manifest = "run: body.sh\nsandbox: {provider: local, config: {}, env: {passthrough: [GIVEN]}, \
+        mounts: [{source: workspace, at: /work}]}\ninputsFiles: {a: {path: a.txt}}\n";
+    let own = ground.write("own.yaml", manifest);
+    let bundle = ground.bundle(&[("body.sh", "echo $GIVEN; cat /scratch/a /work/a.txt\n")]);
+    let workspace = ground.workspace();
+    let words = [
+        "exec",
+        "--manifest",
+        text(&own),
+        "--workspace",
+        text(&workspace),
+        text(&bundle),
+    ];
+    let done = ground.command(&words).env("GIVEN", "given").done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "given\nAA");
+    // But for destinations that are code later: those are granted by name.
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: .git/hooks/x}}\n";
+    let own = ground.write("own.yaml", manifest);
+    let flags = ["--manifest", text(&own), "--workspace", text(&workspace)];
+    ground
+        .exec(&flags, &bundle)
+        .assert_error("refused", "destination_refused")
+        .assert_nothing_ran();
+}
+
+#[test]
+fn a_read_only_sandbox_and_another_provider_are_refused() {
+    let ground = Ground::new();
+    for (block, code) in [
+        (
+            "{provider: local, config: {}, read_only: true}",
+            "sandbox_read_only",
+        ),
+        (
+            "{provider: mastra-e2b, config: {template: x}}",
+            "provider_unavailable",
+        ),
+        ("{provider: lokal, config: {}}", "unknown_value"),
+    ] {
+        let manifest = format!("run: body.sh\nsandbox: {block}\n");
+        let done = ground.exec(&[], &ground.script(&manifest, "echo ran\n"));
+        done.assert_error("refused", code).assert_nothing_ran();
+    }
+}

@@ -1,0 +1,27 @@
+//! `runner exec`, end to end: the program itself, a bundle, and the ten invariants after each case.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod archives;
+mod attacks;
+#[path = "../archives/builder.rs"]
+#[expect(dead_code, reason = "the tests of archives use all of it")]
+mod builder;
+mod destinations;
+mod environment;
+mod forms;
+mod grants;
+mod inputs;
+mod keeping;
+mod manifests;
+mod outputs;
+mod places;
+mod scripts;
+mod streams;
+mod views;

@@ -1,0 +1,332 @@
+//! Hostile manifests through the program: each is refused with its place, and nothing is left.
+
+use super::inputs::make_fifo;
+use super::scripts::text;
+use super::support::{Done, Ground};
+
+/// Runs a bundle with this manifest, and the same with `--manifest`; both are refused alike.
+#[track_caller]
+fn refused(manifest: impl AsRef<[u8]>) -> Done {
+    let ground = Ground::new();
+    let own = ground.write("own.yaml", manifest.as_ref());
+    let folder = ground.path("folder");
+    std::fs::create_dir(&folder).expect("made");
+    std::fs::write(folder.join("manifest.yaml"), manifest.as_ref()).expect("written");
+    std::fs::write(folder.join("body.sh"), "echo ran\n").expect("written");
+    let done = ground.exec(&[], &super::support::bundles::pack(&folder));
+    assert_eq!((done.outcome(), done.code), ("refused", 125), "{done:#?}");
+    done.assert_nothing_ran();
+    let plain = ground.script("run: body.sh\n", "echo ran\n");
+    let of_caller = ground.exec(&["--manifest", text(&own)], &plain);
+    assert_eq!(of_caller.error(), done.error(), "{of_caller:#?}");
+    of_caller.assert_nothing_ran();
+    done
+}
+
+#[track_caller]
+fn refused_at(manifest: impl AsRef<[u8]>, code: &str, place: &str) {
+    let done = refused(manifest);
+    done.assert_error("refused", code).assert_message(place);
+}
+
+/// G-01, G-02, G-03.
+#[test]
+fn aliases_that_multiply_or_contain_themselves_are_refused() {
+    let mut bomb = "run: body.sh\nmetadata:\n  a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let one = format!("*a{}", level - 1);
+        let all = vec![one; 9].join(", ");
+        bomb.push_str(&format!("  a{level}: &a{level} [{all}]\n"));
+    }
+    let done = refused(&bomb);
+    assert!(
+        done.report["error"]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("manifest.yaml"))
+    );
+    let done = refused("run: body.sh\nmetadata: &a [*a]\n");
+    done.assert_message("manifest.yaml:2:");
+}
+
+/// G-04.
+#[test]
+fn a_hundred_thousand_levels_do_not_overflow_the_stack() {
+    let flow = format!("run: body.sh\nmetadata: {}\n", "[".repeat(100_000));
+    refused(&flow).assert_message("manifest.yaml");
+    let json = format!(
+        "{{\"run\": \"body.sh\", \"metadata\": {}",
+        "[".repeat(100_000)
+    );
+    let ground = Ground::new();
+    let own = ground.write("own.json", json);
+    let done = ground.exec(
+        &["--manifest", text(&own)],
+        &ground.script("run: body.sh\n", ""),
+    );
+    assert_eq!(done.outcome(), "refused", "{done:#?}");
+}
+
+/// G-06.
+#[test]
+fn a_key_that_stands_twice_is_refused_with_both_places() {
+    refused_at(
+        "run: body.sh\nname: x\nrun: other.sh\n",
+        "duplicate_key",
+        "manifest.yaml:3:1",
+    );
+    refused_at(
+        "run: body.sh\nrunner: {limits: {timeout_ms: 1, timeout_ms: 2}}\n",
+        "duplicate_key",
+        "manifest.yaml:2:",
+    );
+    refused_at(
+        "run: body.sh\nmetadata: {<<: {a: 1}}\n",
+        "merge_key_refused",
+        "manifest.yaml:2:",
+    );
+}
+
+/// G-07.
+#[test]
+fn an_unknown_field_is_refused_with_the_one_that_was_meant() {
+    let done = refused("run: body.sh\nrunner:\n  limits:\n    timeuot_ms: 1\n");
+    done.assert_error("refused", "unknown_key")
+        .assert_message("manifest.yaml:4:5")
+        .assert_hint("timeout_ms");
+}
+
+/// G-08, G-09, G-10.
+#[test]
+fn a_limit_that_is_no_whole_number_in_range_is_refused_with_its_place() {
+    for value in [
+        "\"10\"",
+        "true",
+        "[]",
+        "null",
+        "{}",
+        "-1",
+        "0",
+        "1e309",
+        ".nan",
+        ".inf",
+        "0x10",
+        "0o17",
+        "010",
+        "1_000",
+        "9223372036854775808",
+        "18446744073709551616",
+        "1.5",
+        "12:30:00",
+    ] {
+        let done = refused(format!(
+            "run: body.sh\nrunner:\n  limits:\n    timeout_ms: {value}\n"
+        ));
+        done.assert_message("manifest.yaml:4:");
+    }
+    let done = refused("run: body.sh\nrunner: {limits: {memory_mb: 18446744073709551615}}\n");
+    done.assert_message("manifest.yaml:2:");
+}
+
+/// G-12, G-13, G-14.
+#[test]
+fn other_encodings_documents_and_tags_are_refused() {
+    refused_at(
+        b"run: body.sh\nname: \xff\n",
+        "manifest_not_utf8",
+        "manifest.yaml",
+    );
+    refused_at(b"\xff\xfer\0u\0n\0", "manifest_not_utf8", "manifest.yaml");
+    refused_at(
+        "run: body.sh\nname: \"a\0b\"\n",
+        "manifest_nul_character",
+        "manifest.yaml",
+    );
+    refused_at(
+        "run: body.sh\n---\nrun: x\n",
+        "manifest_second_document",
+        "manifest.yaml",
+    );
+    refused_at("", "manifest_empty", "manifest.yaml");
+    refused_at("# words\n", "manifest_empty", "manifest.yaml");
+    refused_at(
+        "run: !!python/object/apply:os.system [id]\n",
+        "tag_refused",
+        "manifest.yaml:1:",
+    );
+    refused_at(
+        "run: !include /etc/passwd\n",
+        "tag_refused",
+        "manifest.yaml:1:",
+    );
+}
+
+/// G-05, G-19.
+#[test]
+fn a_manifest_of_the_caller_that_is_no_small_file_is_refused_and_not_waited_for() {
+    let ground = Ground::new();
+    let bundle = ground.script("run: body.sh\n", "echo ran\n");
+    let fifo = ground.path("fifo.yaml");
+    make_fifo(&fifo);
+    let large = ground.write(
+        "large.yaml",
+        format!("run: body.sh\n#{}\n", "x".repeat(2 << 20)),
+    );
+    let missing = ground.path("missing.yaml");
+    for path in [
+        text(&fifo),
+        text(&large),
+        text(&missing),
+        "/dev/zero",
+        "/proc/self",
+        "/",
+    ] {
+        let done = ground.exec(&["--manifest", path], &bundle);
+        done.assert_error("refused", "manifest_unreadable")
+            .assert_message(path)
+            .assert_nothing_ran();
+    }
+    // The caller may name a link: the path is the caller's own word.
+    let real = ground.write("real.yaml", "run: [echo, linked]\n");
+    let link = ground.path("link.yaml");
+    std::os::unix::fs::symlink(real, &link).expect("linked");
+    let done = ground.exec(&["--manifest", text(&link)], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "linked\n");
+    // In the bundle as well it is read to its limit only.
+    let long = format!("run: body.sh\n#{}\n", "x".repeat(2 << 20));
+    let done = ground.exec(&[], &ground.script(&long, "echo ran\n"));
+    done.assert_error("refused", "manifest_unreadable")
+        .assert_nothing_ran();
+}
+
+/// G-16.
+#[test]
+fn a_command_that_cannot_be_started_is_refused_before_the_kernel_says_so() {
+    for run in [
+        "''",
+        "[]",
+        "['']",
+        "['a', \"b\\0\"]",
+        "{shell: ''}",
+        "{file: ''}",
+        "{exec: []}",
+        "3",
+        "true",
+        "null",
+    ] {
+        let done = refused(format!("run: {run}\n"));
+        done.assert_message("manifest.yaml:1:");
+    }
+    let long = "x".repeat(200_000);
+    refused(format!("run: [echo, {long}]\n")).assert_error("refused", "run_invalid");
+    // Each is short enough, and all together are more than execve(2) takes.
+    let many = vec!["x".repeat(1_000); 900].join(", ");
+    let ground = Ground::new();
+    let manifest = format!("run: [echo, {many}, {many}, {many}]\n");
+    if manifest.len() < 1 << 20 {
+        let done = ground.exec(&[], &ground.script(&manifest, ""));
+        assert_eq!(done.code, 125, "{done:#?}");
+    }
+}
+
+/// G-15, G-17.
+#[test]
+fn paths_and_hosts_that_mean_something_else_are_refused() {
+    for path in [
+        "~/x",
+        "file:///etc/passwd",
+        "https://example.com/x",
+        "$HOME/../x",
+        "a\\b",
+    ] {
+        let ground = Ground::new();
+        let manifest = format!("run: body.sh\ninputsFiles: {{a: {{path: '{path}'}}}}\n");
+        let done = ground.exec_script(&[], &manifest, "cat /scratch/a\n");
+        assert_eq!(done.outcome(), "refused", "{path}: {done:#?}");
+        done.assert_nothing_ran();
+    }
+    for host in [
+        "'*'",
+        "''",
+        "' host'",
+        "'host:99999'",
+        "'http://h'",
+        "'h/'",
+        "'0x7f.1'",
+        "'127.1'",
+        "'0177.0.0.1'",
+        "'10.0.0.0/8'",
+    ] {
+        let done = refused(format!("run: body.sh\nnetwork: {{egress: [{host}]}}\n"));
+        done.assert_error("refused", "egress_invalid")
+            .assert_message("manifest.yaml:2:");
+    }
+}
+
+/// G-20.
+#[test]
+fn signs_that_move_a_terminal_are_escaped_in_what_is_printed() {
+    let ground = Ground::new();
+    for manifest in [
+        "run: \"gone\\e[31m\\u0007.sh\"\n",
+        "\"ru\\e]0;title\\u0007n\": x\nrun: body.sh\n",
+        "run: body.sh\nrunner: {limits: {timeout_ms: \"\\e[2J\"}}\n",
+        "run: body.sh\noutputsFiles: {\"k\\e[1m\": {path: x}}\n",
+        "run: body.sh\nnetwork: {egress: [\"\\e[1m\"]}\n",
+        "run: body.sh\nname: \"\\u202e\\u009b31m\"\nname: x\n",
+    ] {
+        let done = ground.exec_script(&[], manifest, "echo ran\n");
+        assert_eq!(done.outcome(), "refused", "{manifest}: {done:#?}");
+        let bad = |sign: char| sign != '\n' && (sign.is_control() || sign == '\u{202e}');
+        assert!(!done.stderr.contains(bad), "{manifest}: {:?}", done.stderr);
+    }
+    // A name of the archive, a path of the command line and the body's own words in an error.
+    let bundle = ground.bundle(&[("manifest.yaml", "run: x.sh\n"), ("x\u{1b}[1m.sh", "")]);
+    let done = ground.exec(&[], &bundle);
+    done.assert_error("refused", "run_target_missing");
+    assert!(!done.stderr.contains('\u{1b}'), "{:?}", done.stderr);
+    let manifest = "run: body.sh\noutputs: {type: object, properties: {n: {type: integer}}}\n";
+    let done = ground.exec(
+        &[],
+        &ground.script(
+            manifest,
+            "printf '{\"n\": \"\\\\u001b[1m\"}' > $RUNNER_OUTPUT\n",
+        ),
+    );
+    done.assert_error("failed", "invalid-output");
+    assert!(!done.stderr.contains('\u{1b}'), "{:?}", done.stderr);
+}
+
+/// G-24.
+#[test]
+fn a_hostile_schema_is_refused_or_bounded() {
+    for schema in [
+        "{$ref: 'http://127.0.0.1:9/x'}",
+        "{$ref: 'file:///etc/passwd'}",
+        "{type: nonsense}",
+        "{properties: {a: {pattern: '(?=x)'}}}",
+    ] {
+        let done = refused(format!("run: body.sh\noutputs: {schema}\n"));
+        done.assert_error("refused", "schema_invalid");
+    }
+    let ground = Ground::new();
+    let manifest = "run: body.sh\ninputs: {type: object, properties: {a: {pattern: '^(a+)+$'}}}\n";
+    let inputs = format!("{{\"a\": \"{}!\"}}", "a".repeat(50_000));
+    let done = ground.exec(
+        &["--inputs", &inputs],
+        &ground.script(manifest, "echo ran\n"),
+    );
+    done.assert_error("refused", "invalid-input")
+        .assert_nothing_ran();
+}
+
+/// G-18.
+#[test]
+fn limits_below_what_a_run_needs_end_it_with_clear_words() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\nrunner: {limits: {memory_mb: 1}}\n";
+    let done = ground.exec(&[], &ground.script(manifest, "echo ran\n"));
+    if done.outcome() != "exited" {
+        assert!(!done.stderr.is_empty(), "{done:#?}");
+    }
+}

@@ -1,0 +1,321 @@
+//! What comes out: synced files and the structured output.
+
+use serde_json::json;
+
+use super::scripts::{sha256, text};
+use super::support::Ground;
+
+#[test]
+fn declared_files_are_synced_after_success_and_after_failure() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: a/deep/er/out.txt}}\n";
+    for code in [0, 1] {
+        let contents = format!("code {code}\n");
+        let body = format!("printf 'code {code}\\n' > /scratch/out; exit {code}\n");
+        let done = ground.exec_script(&[], manifest, &body);
+        done.assert_exited(code);
+        let output = done.output("out");
+        assert_eq!(output["state"], "synced", "{done:#?}");
+        assert_eq!(output["path"], "a/deep/er/out.txt");
+        assert_eq!(output["sha256"], sha256(contents.as_bytes()));
+        assert_eq!(output["bytes"], contents.len());
+        let written = std::fs::read_to_string(ground.path("work/a/deep/er/out.txt"));
+        assert_eq!(written.expect("read"), contents);
+    }
+    // Nothing but the file: no temporary name stays.
+    let left = std::fs::read_dir(ground.path("work/a/deep/er")).expect("listed");
+    assert_eq!(left.count(), 1);
+}
+
+#[test]
+fn a_large_file_is_synced_with_its_digest() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: out.bin}}\n";
+    let body = "head -c 20000000 /dev/zero > /scratch/out; echo end >> /scratch/out\n";
+    let done = ground.exec_script(&[], manifest, body);
+    done.assert_exited(0);
+    let written = std::fs::read(ground.path("work/out.bin")).expect("read");
+    assert_eq!(written.len(), 20_000_004);
+    assert_eq!(done.output("out")["sha256"], sha256(&written));
+    assert_eq!(done.output("out")["bytes"], 20_000_004);
+}
+
+#[test]
+fn tokens_are_replaced_once_with_what_this_run_is() {
+    let ground = Ground::new();
+    let manifest = "id: my-tool\nrun: body.sh\n\
+        outputsFiles: {out: {path: 'r/<runId>/<toolId>-<workflowId>/<isoDate>.txt'}}\n";
+    let done = ground.exec_script(
+        &[],
+        manifest,
+        "echo x > /scratch/out; echo $RUNNER_RUN_ID\n",
+    );
+    done.assert_exited(0);
+    let run_id = done.report["run_id"].as_str().expect("text");
+    assert_eq!(done.text().trim(), run_id);
+    let path = done.output("out")["path"].as_str().expect("text");
+    let start = format!("r/{run_id}/my-tool-my-tool/");
+    let day = path
+        .strip_prefix(&start)
+        .expect("the tokens")
+        .trim_end_matches(".txt");
+    let form: String = day
+        .chars()
+        .map(|sign| if sign.is_ascii_digit() { '9' } else { sign })
+        .collect();
+    assert_eq!(form, "9999-99-99");
+    assert!(ground.path("work").join(path).exists());
+}
+
+#[test]
+fn a_file_that_the_body_did_not_make_is_a_warning() {
+    let ground = Ground::new();
+    let old = ground.write("work/out.txt", "old");
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: out.txt}, more: {path: more.txt}}\n";
+    let done = ground.exec_script(&[], manifest, "echo more > /scratch/more\n");
+    done.assert_exited(0);
+    assert_eq!(done.output("out")["state"], "missing");
+    assert_eq!(done.output("more")["state"], "synced");
+    assert!(done.warns("output_missing"));
+    assert!(done.stderr.contains("/scratch/out"), "{}", done.stderr);
+    assert_eq!(std::fs::read_to_string(old).expect("read"), "old");
+}
+
+#[test]
+fn a_sync_that_fails_is_reported_and_does_not_fail_the_run() {
+    let ground = Ground::new();
+    std::fs::create_dir(ground.path("work/taken")).expect("made");
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: taken}, more: {path: more.txt}}\n";
+    let done = ground.exec_script(&[], manifest, "cd /scratch; echo 1 > out; echo 2 > more\n");
+    done.assert_exited(0);
+    assert_eq!(done.output("out")["state"], "failed");
+    assert_eq!(
+        done.output("out")["error"]["code"],
+        "destination_is_directory"
+    );
+    assert_eq!(done.output("more")["state"], "synced");
+    assert!(done.warns("sync_failed"));
+    assert!(done.stderr.contains("taken"), "{}", done.stderr);
+}
+
+#[test]
+fn nothing_is_synced_after_the_run_was_cancelled() {
+    let ground = Ground::new();
+    let old = ground.write("work/out.txt", "old");
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: out.txt}}\n";
+    let shared = ground.path("shared");
+    std::fs::create_dir(&shared).expect("made");
+    let body = format!(
+        "echo new > /scratch/out; touch {}/ready; sleep 100\n",
+        text(&shared)
+    );
+    let bundle = ground.script(manifest, &body);
+    let workspace = ground.workspace();
+    let words = [
+        "exec",
+        "--workspace",
+        text(&workspace),
+        "--rw",
+        text(&shared),
+        "--grace",
+        "0s",
+        text(&bundle),
+    ];
+    let mut running = ground.command(&words).start();
+    running.until("the body is ready", || shared.join("ready").exists());
+    running.signal(rustix::process::Signal::TERM);
+    let done = running.done();
+    done.assert_outcome("cancelled", 143);
+    assert_eq!(done.output("out")["state"], "skipped", "{done:#?}");
+    assert_eq!(std::fs::read_to_string(old).expect("read"), "old");
+}
+
+#[test]
+fn files_are_synced_after_a_limit_ended_the_run() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: out.txt}}\n";
+    let flags = ["--timeout", "1s", "--grace", "0s"];
+    let done = ground.exec_script(&flags, manifest, "echo part > /scratch/out; sleep 100\n");
+    done.assert_outcome("timed_out", 124);
+    assert_eq!(done.output("out")["state"], "synced", "{done:#?}");
+    let written = std::fs::read_to_string(ground.path("work/out.txt"));
+    assert_eq!(written.expect("read"), "part\n");
+}
+
+#[test]
+fn whoever_reads_the_destination_sees_the_old_file_or_the_new_one() {
+    let ground = Ground::new();
+    let path = ground.write("work/out.bin", vec![b'o'; 8_000_000]);
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: out.bin}}\n";
+    let body = "head -c 8000000 /dev/zero | tr '\\0' n > /scratch/out\n";
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut rounds = 0;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let seen = std::fs::read(&path).expect("always there");
+                assert_eq!(seen.len(), 8_000_000);
+                assert!(seen.iter().all(|byte| *byte == seen[0]), "a mix");
+                rounds += 1;
+            }
+            rounds
+        });
+        let done = ground.exec_script(&[], manifest, body);
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.assert_exited(0);
+        assert!(0 < reader.join().expect("read"));
+    });
+    assert_eq!(std::fs::read(&path).expect("read")[0], b'n');
+}
+
+#[test]
+fn nothing_is_synced_after_a_refusal() {
+    let ground = Ground::new();
+    let manifest = "run: gone.sh\noutputsFiles: {out: {path: out.txt}}\n";
+    let done = ground.exec_script(&[], manifest, "echo x > /scratch/out\n");
+    done.assert_error("refused", "run_target_missing");
+    assert_eq!(done.report["outputs"], json!([]));
+    assert_eq!(
+        std::fs::read_dir(ground.workspace())
+            .expect("listed")
+            .count(),
+        0
+    );
+}
+
+const OUTPUTS: &str = "run: body.sh\noutputs: {type: object, required: [n], \
+    properties: {n: {type: integer}}}\n";
+
+#[test]
+fn the_document_that_the_body_writes_is_its_output() {
+    let ground = Ground::new();
+    for body in [
+        "echo '{\"n\": 1}' > \"$RUNNER_OUTPUT\"; echo words\n",
+        "echo '{\"n\": 1}' > /runner/out/x && mv /runner/out/x \"$RUNNER_OUTPUT\"\n",
+    ] {
+        let done = ground.exec(&[], &ground.script(OUTPUTS, body));
+        done.assert_exited(0);
+        assert_eq!(done.report["output"], json!({"n": 1}));
+    }
+    // Also where nobody declared what it should be.
+    let body = "echo '[1]' > \"$RUNNER_OUTPUT\"\n";
+    let done = ground.exec(&[], &ground.script("run: body.sh\n", body));
+    done.assert_exited(0);
+    assert_eq!(done.report["output"], json!([1]));
+}
+
+#[test]
+fn a_whole_standard_output_of_one_json_value_is_the_output_too() {
+    let ground = Ground::new();
+    let bundle = ground.script(OUTPUTS, "printf '{\"n\":'; sleep 0.01; echo ' 2}'\n");
+    let done = ground.exec(&[], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.report["output"], json!({"n": 2}));
+    assert_eq!(done.text(), "{\"n\": 2}\n", "it is passed through as well");
+    // The document comes before it.
+    let body = "echo '{\"n\": 1}'; echo '{\"n\": 2}' > \"$RUNNER_OUTPUT\"\n";
+    let done = ground.exec(&[], &ground.script(OUTPUTS, body));
+    assert_eq!(done.report["output"], json!({"n": 2}));
+}
+
+#[test]
+fn a_standard_output_that_was_cut_or_is_too_long_is_no_output() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\noutputs: {type: integer}\n";
+    let cut = ground.script(manifest, "printf 1234\n");
+    let done = ground.exec(&["--max-output", "2"], &cut);
+    assert_eq!(done.text(), "12");
+    done.assert_error("failed", "missing-output");
+    // 17 MiB of spaces and one number: the copy is bounded, what is passed through is not.
+    let long = ground.script(
+        manifest,
+        "head -c 17825792 /dev/zero | tr '\\0' ' '; echo 1\n",
+    );
+    let done = ground.exec(&[], &long);
+    assert_eq!(done.stdout.len(), 17_825_794);
+    done.assert_error("failed", "missing-output");
+}
+
+#[test]
+fn an_output_that_is_missing_or_does_not_satisfy_its_schema_fails_the_run() {
+    let ground = Ground::new();
+    for (body, code, part) in [
+        ("echo words\n", "missing-output", "RUNNER_OUTPUT"),
+        ("true\n", "missing-output", "RUNNER_OUTPUT"),
+        ("echo '{\"n\": 1} {}'\n", "missing-output", "RUNNER_OUTPUT"),
+        ("echo '{\"n\": \"1\"}'\n", "invalid-output", "/n"),
+        ("echo '{}' > $RUNNER_OUTPUT\n", "invalid-output", "n"),
+        (
+            "echo '{\"n\": ' > $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "JSON",
+        ),
+        (
+            "ln -s /etc/passwd $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "cannot be opened",
+        ),
+        (
+            "mkfifo $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "not a regular file",
+        ),
+        (
+            "mkdir $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "not a regular file",
+        ),
+        (
+            "echo '{\"n\": 1}' > $RUNNER_OUTPUT; chmod 0 $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "cannot be opened",
+        ),
+        (
+            "truncate -s 17M $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "16 MiB",
+        ),
+        (
+            "head -c 1000000 /dev/zero | tr '\\0' '[' > $RUNNER_OUTPUT\n",
+            "invalid-output",
+            "JSON",
+        ),
+        (
+            "rm -r /runner/out; mv /runner/out /tmp; rmdir /runner/out; true\n",
+            "missing-output",
+            "RUNNER_OUTPUT",
+        ),
+    ] {
+        let done = ground.exec(&[], &ground.script(OUTPUTS, body));
+        assert_eq!(done.error(), code, "{body}{done:#?}");
+        done.assert_outcome("failed", 125).assert_message(part);
+        assert_eq!(done.report["exit"]["code"], 0);
+    }
+}
+
+#[test]
+fn an_output_is_not_judged_after_a_failure() {
+    let ground = Ground::new();
+    for body in [
+        "exit 1\n",
+        "echo '{\"n\": \"x\"}'; exit 1\n",
+        "echo '{' > $RUNNER_OUTPUT; exit 1\n",
+    ] {
+        ground
+            .exec(&[], &ground.script(OUTPUTS, body))
+            .assert_exited(1);
+    }
+    let body = "echo '{\"n\": \"x\"}' > $RUNNER_OUTPUT; kill -9 $$\n";
+    let done = ground.exec(&[], &ground.script(OUTPUTS, body));
+    done.assert_outcome("signaled", 137);
+}
+
+#[test]
+fn files_are_synced_although_the_structured_output_is_missing() {
+    let ground = Ground::new();
+    let manifest = format!("{OUTPUTS}outputsFiles: {{out: {{path: out.txt}}}}\n");
+    let done = ground.exec_script(&[], &manifest, "echo x > /scratch/out\n");
+    done.assert_error("failed", "missing-output");
+    assert_eq!(done.output("out")["state"], "synced");
+    assert!(ground.path("work/out.txt").exists());
+}

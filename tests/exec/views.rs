@@ -1,0 +1,211 @@
+//! What the caller makes visible: `--ro`, `--rw`, `--mount`, `--tmpfs`, `-w`.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+
+use super::destinations::ids;
+use super::scripts::text;
+use super::support::{Ground, is_root};
+
+#[test]
+fn a_path_that_is_shown_read_only_cannot_be_written() {
+    let ground = Ground::new();
+    let file = ground.write("shown/a.txt", "A");
+    let folder = ground.path("shown");
+    let body = format!(
+        "cat {0}/a.txt; for act in 'echo x > {0}/a.txt' 'touch {0}/new' 'rm -f {0}/a.txt' 'chmod 777 {0}/a.txt' \
+        'mv {0}/a.txt {0}/b' 'ln {0}/a.txt {0}/c' 'truncate -s 0 {0}/a.txt'; do
+        sh -c \"$act\" 2>/dev/null && echo \"did $act\"; done; true\n",
+        text(&folder)
+    );
+    let done = ground.exec(
+        &["--ro", text(&folder)],
+        &ground.script("run: body.sh\n", &body),
+    );
+    done.assert_exited(0);
+    assert_eq!(done.text(), "A", "{done:#?}");
+    assert_eq!(std::fs::read_to_string(&file).expect("read"), "A");
+    assert_eq!(std::fs::read_dir(&folder).expect("listed").count(), 1);
+}
+
+#[test]
+fn what_the_body_makes_in_a_writable_path_belongs_to_the_owner_of_the_path() {
+    let ground = Ground::new();
+    let folder = ground.path("shared");
+    std::fs::create_dir(&folder).expect("made");
+    let owner = if is_root() { (40_777, 40_778) } else { ids() };
+    if is_root() {
+        std::os::unix::fs::chown(&folder, Some(owner.0), Some(owner.1)).expect("given");
+    }
+    let body = format!(
+        "cd {}; echo x > file; mkdir d; ln -s x link; stat -c %u:%g . file\n",
+        text(&folder)
+    );
+    let done = ground.exec(
+        &["--rw", text(&folder)],
+        &ground.script("run: body.sh\n", &body),
+    );
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1000:1000\n1000:1000\n");
+    for name in ["file", "d", "link"] {
+        let found = std::fs::symlink_metadata(folder.join(name)).expect("there");
+        assert_eq!((found.uid(), found.gid()), owner, "{name}");
+    }
+}
+
+#[test]
+fn a_single_file_can_be_shown_too() {
+    let ground = Ground::new();
+    let read = ground.write("shown/read", "R");
+    let written = ground.write("shown/written", "W");
+    ground.write("shown/hidden", "H");
+    let body = format!(
+        "ls {0}; cat {0}/read {0}/written; echo x > {0}/read || echo refused; printf new > {0}/written\n",
+        text(&ground.path("shown"))
+    );
+    let bundle = ground.script("run: body.sh\n", &body);
+    let done = ground.exec(&["--ro", text(&read), "--rw", text(&written)], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "read\nwritten\nRWrefused\n");
+    assert_eq!(std::fs::read_to_string(&read).expect("read"), "R");
+    assert_eq!(std::fs::read_to_string(&written).expect("read"), "new");
+}
+
+#[test]
+fn a_mount_appears_at_another_place() {
+    let ground = Ground::new();
+    ground.write("data/a.txt", "A");
+    let folder = ground.path("data");
+    let bundle = ground.script(
+        "run: body.sh\n",
+        "cat /data/a.txt; echo x > /data/new && echo wrote; ls /data\n",
+    );
+    let read_only = format!("{}:/data:ro", text(&folder));
+    let done = ground.exec(&["--mount", &read_only], &bundle);
+    assert_eq!(done.text(), "Aa.txt\n", "{done:#?}");
+    let writable = format!("{}:/data", text(&folder));
+    let done = ground.exec(&["--mount", &writable], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "Awrote\na.txt\nnew\n");
+}
+
+#[test]
+fn a_mount_over_a_place_of_the_runner_s_own_is_refused() {
+    let ground = Ground::new();
+    let folder = ground.path("data");
+    std::fs::create_dir(&folder).expect("made");
+    let bundle = ground.script("run: body.sh\n", "echo ran\n");
+    for target in [
+        "/",
+        "/bundle",
+        "/scratch",
+        "/tmp",
+        "/proc",
+        "/proc/self",
+        "/dev/shm",
+        "/etc/passwd",
+        "/usr/bin",
+        "/runner/out",
+        "/sys",
+        "/a/../etc",
+        "/lib64/x",
+        "/home/runner",
+    ] {
+        let flag = format!("{}:{target}", text(&folder));
+        let done = ground
+            .command(&["exec", "--mount", &flag, text(&bundle)])
+            .without("I8")
+            .done();
+        assert_eq!(done.code, 125, "{target} {done:#?}");
+        assert!(done.stdout.is_empty(), "{target} {done:#?}");
+    }
+    let missing = ground.path("nowhere");
+    let done = ground.exec(&["--ro", text(&missing)], &bundle);
+    done.assert_error("refused", "mount_source_missing")
+        .assert_nothing_ran();
+}
+
+#[test]
+fn a_private_directory_is_empty_writable_and_as_large_as_it_says() {
+    let ground = Ground::new();
+    let body =
+        "ls -A /cache; head -c 3000000 /dev/zero > /cache/x || echo full; stat -c %u /cache\n";
+    let done = ground.exec(
+        &["--tmpfs", "/cache:1m"],
+        &ground.script("run: body.sh\n", body),
+    );
+    done.assert_exited(0);
+    assert_eq!(done.text(), "full\n1000\n", "{done:#?}");
+    assert!(!std::path::Path::new("/cache").exists());
+}
+
+#[test]
+fn the_working_directory_is_the_bundle_or_what_the_caller_says() {
+    let ground = Ground::new();
+    let bundle = ground.bundle(&[("manifest.yaml", "run: [pwd]\n"), ("sub/x", "")]);
+    for (flags, expected) in [
+        (vec![], "/bundle\n"),
+        (vec!["-w", "/tmp"], "/tmp\n"),
+        (vec!["-w", "/bundle/sub"], "/bundle/sub\n"),
+    ] {
+        let done = ground.exec(&flags, &bundle);
+        done.assert_exited(0);
+        assert_eq!(done.text(), expected);
+    }
+    let done = ground.exec(&["-w", "/nowhere"], &bundle);
+    assert_eq!(done.code, 125, "{done:#?}");
+    done.assert_nothing_ran();
+}
+
+#[test]
+fn a_command_does_not_see_the_directory_that_it_was_started_in() {
+    let ground = Ground::new();
+    ground.write("work/a.txt", "A");
+    let workspace = ground.workspace();
+    let show = format!(
+        "pwd; ls {0} 2>/dev/null && echo visible; true",
+        text(&workspace)
+    );
+    let mut case = ground.command(&["run", "--", "/bin/sh", "-c", &show]);
+    case.command.current_dir(&workspace);
+    let done = case.done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "/home/runner\n");
+    let mut case = ground.command(&[
+        "run",
+        "--ro",
+        text(&workspace),
+        "--",
+        "/bin/sh",
+        "-c",
+        &show,
+    ]);
+    case.command.current_dir(&workspace);
+    let done = case.done();
+    assert_eq!(
+        done.text(),
+        format!("{}\na.txt\nvisible\n", text(&workspace))
+    );
+}
+
+#[test]
+fn the_program_of_a_command_is_visible_read_only_and_nothing_beside_it() {
+    let ground = Ground::new();
+    ground.write("work/secret", "S");
+    let program = ground.write(
+        "work/tool",
+        "#!/bin/sh\nls \"${0%/*}\"; echo x >> \"$0\" || echo kept\n",
+    );
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("set");
+    let before = std::fs::read(&program).expect("read");
+    for word in [text(&program), "./tool"] {
+        let mut case = ground.command(&["run", "--", word]);
+        case.command.current_dir(ground.workspace());
+        let done = case.done();
+        assert_eq!(done.outcome(), "exited", "{done:#?}");
+        if word != "./tool" {
+            assert_eq!(done.text(), "tool\nkept\n", "{done:#?}");
+        }
+        assert_eq!(done.report["bound_programs"][0], text(&program));
+    }
+    assert_eq!(std::fs::read(&program).expect("read"), before);
+}

@@ -1,0 +1,140 @@
+//! Node: a program with installed dependencies, npm without the network, a server on loopback, a
+//! Node that lies outside the system directories.
+
+use std::path::PathBuf;
+
+use crate::packages::{has, node_program, succeed, tool};
+use crate::support::bundles::pack;
+use crate::support::{Ground, random};
+
+const MAIN: &str = r#"
+const { execFileSync } = require('child_process');
+const greeting = require('greeting');
+console.log(greeting('sandbox'), require('semver').inc('1.2.3', 'minor'));
+console.log(require('cowsay').say({ text: 'moo' }).includes('< moo >'));
+console.log(execFileSync('semver', ['-r', '>=2', '1.0.0', '2.5.0']).toString().trim());
+"#;
+
+const SERVER: &str = r#"
+const http = require('http');
+const server = http.createServer((request, answer) => answer.end('served ' + request.url));
+server.listen(0, '127.0.0.1', () => {
+  http.get({ host: 'localhost', port: server.address().port, path: '/x' }, answer => {
+    answer.on('data', bytes => process.stdout.write(bytes));
+    answer.on('end', () => server.close());
+  });
+});
+"#;
+
+/// The program with its dependencies as a tar.gz, made with plain tar.
+fn packed(ground: &Ground) -> Option<PathBuf> {
+    let installed = node_program()?;
+    let folder = ground.path(&format!("node-{}", random()));
+    succeed(tool("cp").arg("-a").arg(&installed).arg(&folder)).expect("copied");
+    std::fs::write(folder.join("main.js"), MAIN).expect("written");
+    std::fs::write(folder.join("manifest.yaml"), "name: report\nrun: main.js\n").expect("written");
+    Some(pack(&folder))
+}
+
+#[test]
+fn a_node_program_with_installed_dependencies_runs_from_a_plain_tar() {
+    let ground = Ground::new();
+    let Some(bundle) = packed(&ground) else {
+        return;
+    };
+    let done = ground.exec(&[], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "hello sandbox 1.3.0\ntrue\n2.5.0\n");
+    let memory = &done.report["limits"][0];
+    assert_eq!(memory["name"], "memory_bytes", "{done:#?}");
+    assert_eq!(memory["effective"], 256 << 20, "{done:#?}");
+}
+
+#[test]
+fn npm_runs_scripts_and_lists_packages_without_the_network() {
+    let ground = Ground::new();
+    let Some(bundle) = packed(&ground) else {
+        return;
+    };
+    let run = "npm run --silent check && npm --offline ls";
+    let done = ground.exec(&["--run", run], &bundle);
+    done.assert_exited(0);
+    let text = done.text();
+    assert!(text.starts_with("2.5.0\nreport@1.0.0 /bundle\n"), "{text}");
+    assert!(text.contains("greeting@1.0.0 -> ./greeting"), "{text}");
+}
+
+#[test]
+fn a_node_server_answers_on_loopback() {
+    let ground = Ground::new();
+    if !has("node") {
+        return;
+    }
+    let done = ground.run(&[], &["node", "-e", SERVER]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "served /x");
+}
+
+#[test]
+fn node_sizes_its_heap_by_the_limit_and_not_by_the_host() {
+    let ground = Ground::new();
+    if !has("node") {
+        return;
+    }
+    let heap = "console.log(require('v8').getHeapStatistics().heap_size_limit >> 20)";
+    let done = ground.run(&[], &["node", "-e", heap]);
+    done.assert_exited(0);
+    let mebibytes: u64 = done.text().trim().parse().expect("a number");
+    assert!(mebibytes <= 256, "{mebibytes} MiB");
+    let own = ["-e", "NODE_OPTIONS=--max-old-space-size=700", "-m", "1g"];
+    let done = ground.run(&own, &["node", "-e", heap]);
+    done.assert_exited(0);
+    let mebibytes: u64 = done.text().trim().parse().expect("a number");
+    assert!((700..=900).contains(&mebibytes), "{mebibytes} MiB");
+}
+
+#[test]
+fn a_node_outside_the_system_directories_is_shown_with_its_prefix() {
+    let ground = Ground::new();
+    if !has("node") {
+        return;
+    }
+    let prefix = ground.path("opt/node-20");
+    std::fs::create_dir_all(prefix.join("bin")).expect("made");
+    let system = succeed(tool("sh").args(["-c", "readlink -f $(command -v node)"])).expect("found");
+    // A copy: a link would lead back to the system's.
+    std::fs::copy(system.trim(), prefix.join("bin/node-of-mine")).expect("copied");
+    ground.write("opt/node-20/share/text", "beside it");
+    let script = "#!/usr/bin/env node-of-mine\nconsole.log('a script of the prefix')\n";
+    let greet = ground.write("opt/node-20/bin/greet", script);
+    succeed(tool("chmod").arg("755").arg(&greet)).expect("executable");
+    let path = format!("{}/bin:/usr/bin:/bin", prefix.display());
+    let shown = prefix.join("share/text");
+    let read = format!(
+        "console.log(require('fs').readFileSync('{}', 'utf8'))",
+        shown.display()
+    );
+    let body = ["run", "--", "node-of-mine", "-e", &read];
+    let done = ground.command(&body).env("PATH", &path).done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "beside it\n");
+
+    // What a script needs besides itself is the caller's to show.
+    let done = ground
+        .command(&["run", "--", "greet"])
+        .env("PATH", &path)
+        .done();
+    done.assert_error("refused", "program_is_script");
+    let hint = done.report["error"]["hint"].as_str().expect("a hint");
+    assert!(
+        hint.ends_with(&format!("--ro {}", prefix.display())),
+        "{hint}"
+    );
+    let flag = prefix.to_str().expect("a plain path");
+    let done = ground
+        .command(&["run", "--ro", flag, "--", "greet"])
+        .env("PATH", &path)
+        .done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "a script of the prefix\n");
+}

@@ -1,0 +1,91 @@
+//! Small programs as they are found on any host: a pipeline, a static binary.
+
+use crate::support::Ground;
+use crate::support::bodies::c_body;
+use crate::support::bundles::pack;
+
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *count(void *number) { ++*(int *)number; return 0; }
+int main(int words, char **word) {
+    int numbers[16] = {0}, sum = 0;
+    pthread_t threads[16];
+    for (int i = 0; i < 16; i++) if (pthread_create(&threads[i], 0, count, &numbers[i])) return 2;
+    for (int i = 0; i < 16; i++) { pthread_join(threads[i], 0); sum += numbers[i]; }
+    for (int i = 0; i < 4; i++) {
+        int status = 0, pid = fork();
+        if (pid < 0) return 3;
+        if (pid == 0) _exit(i);
+        if (waitpid(pid, &status, 0) != pid) return 4;
+        sum += WEXITSTATUS(status);
+    }
+    printf("%s %d\n", words > 1 ? word[1] : "none", sum);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_shell_pipeline_counts_words() {
+    let ground = Ground::new();
+    let bundle = ground.bundle(&[
+        ("words.txt", "pear\napple\npear\nfig\napple\npear\n"),
+        (
+            "manifest.yaml",
+            "name: count\nrun: sort words.txt | uniq -c | sort -rn | awk '{ print $2 \"=\" $1 }'\n",
+        ),
+    ]);
+    let done = ground.exec(&[], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "pear=3\napple=2\nfig=1\n");
+}
+
+#[test]
+fn a_static_binary_in_a_bundle_starts_threads_and_children() {
+    let ground = Ground::new();
+    let program = c_body("threads", THREADS);
+    let folder = ground.path("static");
+    std::fs::create_dir_all(folder.join("bin")).expect("made");
+    std::fs::copy(&program, folder.join("bin/threads")).expect("copied");
+    std::fs::write(folder.join("manifest.yaml"), "name: t\nrun: bin/threads\n").expect("written");
+    let bundle = pack(&folder);
+    let bundle = bundle.to_str().expect("a plain path");
+    let done = ground.command(&["exec", bundle, "--", "word"]).done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "word 22\n");
+}
+
+#[test]
+fn a_binary_given_by_its_path_runs_wherever_it_lies() {
+    let ground = Ground::new();
+    let program = c_body("threads", THREADS);
+    let path = program.to_str().expect("a plain path");
+    let done = ground.run(&[], &[path, "absolute"]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "absolute 22\n");
+    let mut case = ground.command(&["run", "--", "./threads", "relative"]);
+    let directory = program.parent().expect("a parent");
+    case.command.current_dir(directory);
+    let done = case.done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "relative 22\n");
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_the_program_sees_and_no_signal() {
+    let ground = Ground::new();
+    let beside = "x".repeat(100_000);
+    let script = "LC_ALL=C dd if=/dev/zero of=/tmp/file bs=64k count=1000 2>&1 |
+            grep -o 'No space left.*'
+        echo ${PIPESTATUS[0]}
+        rm /tmp/file
+        truncate -s 1T /tmp/hole
+        echo $?";
+    let bundle = ground.bundle(&[("beside.txt", &beside), ("fill.sh", script)]);
+    let done = ground.exec(&["--run", "fill.sh", "--disk", "8m"], &bundle);
+    // A hole takes no space: there the limit is SIGXFSZ.
+    done.assert_exited(0);
+    assert_eq!(done.text(), "No space left on device\n1\n153\n");
+}

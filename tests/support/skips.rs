@@ -1,0 +1,39 @@
+//! Skips are loud and counted; under `RUNNER_TESTS_STRICT=1` one is a failure.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::print_stdout,
+    reason = "test code: each program uses a part of it, and a skip is printed"
+)]
+
+/// Says that a case cannot run here.
+pub fn skip(why: &str) {
+    println!("SKIPPED: {why}");
+    assert!(
+        std::env::var_os("RUNNER_TESTS_STRICT").is_none_or(|strict| strict != "1"),
+        "a skip is an error under RUNNER_TESTS_STRICT=1: {why}"
+    );
+}
+
+/// Says that a case needs root. No skip where the same test command has run it as root before.
+pub fn needs_root(why: &str) {
+    if std::env::var_os("RUNNER_TESTS_HALF").is_some_and(|half| half == "user") {
+        println!("was run as root: {why}");
+    } else {
+        skip(why);
+    }
+}
+
+/// Whether the tier of this test run includes `tier` (`long` or `soak`).
+pub fn tier_includes(tier: &str) -> bool {
+    let asked = std::env::var("RUNNER_TESTS_TIER").unwrap_or_default();
+    asked == tier || (asked == "soak" && tier == "long")
+}
+
+/// Says that a case belongs to a higher tier, which is no skip; `true` where it is to run.
+pub fn belongs_to_tier(tier: &str) -> bool {
+    if !tier_includes(tier) {
+        println!("belongs to tier {tier}: scripts/test --{tier}");
+    }
+    tier_includes(tier)
+}

@@ -1,0 +1,388 @@
+//! `runner doctor`, `runner demo`, `runner gc`: the verbs that are not runs.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use support::invariants::{eventually, groups_of, living, record_directories};
+use support::{Ground, Running, runner, skip};
+
+/// Runs the program to its end, with a secret in its environment.
+fn told(ground: &Ground, words: &[&str]) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(runner())
+        .args(words)
+        .env("RUNNER_TEST_CANARY_SECRET", ground.canary())
+        .current_dir(ground.workspace())
+        .output()
+        .expect("the runner starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let code = status.code().expect("an exit code");
+    (code, text(stdout), text(stderr))
+}
+
+fn schema_of_the_diagnosis(ground: &Ground) -> jsonschema::Validator {
+    let (code, text, _) = told(ground, &["schema", "doctor"]);
+    assert_eq!(code, 0);
+    let schema = serde_json::from_str(&text).expect("the schema is JSON");
+    jsonschema::validator_for(&schema).expect("the schema is a schema")
+}
+
+#[test]
+fn the_diagnosis_is_valid_and_its_verdict_is_the_one_of_its_items() {
+    let ground = Ground::new();
+    let (code, text, stderr) = told(&ground, &["doctor", "--json"]);
+    let diagnosis: Value = serde_json::from_str(&text).expect("JSON");
+    let schema = schema_of_the_diagnosis(&ground);
+    let errors: Vec<String> = schema
+        .iter_errors(&diagnosis)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{text}");
+    let items = diagnosis["items"].as_array().expect("items");
+    let unmet = |need: &str| {
+        items
+            .iter()
+            .any(|item| item["needed_for"] == need && item["state"] != "enforced")
+    };
+    let expected = match (unmet("running"), unmet("strength")) {
+        (true, _) => ("cannot_run", 2),
+        (false, true) => ("degraded", 1),
+        (false, false) => ("full", 0),
+    };
+    let verdict = diagnosis["verdict"].as_str().expect("a verdict");
+    assert_eq!((verdict, code), expected, "{text}{stderr}");
+    for item in items {
+        let mended = item["state"] == "enforced" || item["mend"].is_string();
+        assert!(mended, "no command: {item}");
+        assert!(!item["effect"].as_str().expect("an effect").is_empty());
+    }
+    // Every other test of this kind runs bodies here.
+    assert!(code < 2, "{text}");
+}
+
+#[test]
+fn the_diagnosis_says_of_limits_what_a_run_says() {
+    let ground = Ground::new();
+    let (_, text, _) = told(&ground, &["doctor", "--json"]);
+    let diagnosis: Value = serde_json::from_str(&text).expect("JSON");
+    let done = ground.run(
+        &["--limits=best-effort", "--cpus=1", "--cpu-time=9s"],
+        &["true"],
+    );
+    done.assert_exited(0);
+    for axis in ["memory", "processes", "cpu_share", "cpu_time"] {
+        let item = find(&diagnosis["items"], "id", &format!("limit_{axis}"));
+        let of_run = find(&done.report["enforcement"], "axis", axis);
+        assert_eq!(item["state"], of_run["state"], "{axis}");
+    }
+    let landlock = find(&diagnosis["items"], "id", "landlock");
+    let of_run = find(&done.report["enforcement"], "axis", "landlock");
+    assert_eq!(landlock["state"], of_run["state"]);
+}
+
+fn find<'value>(list: &'value Value, key: &str, wanted: &str) -> &'value Value {
+    let list = list.as_array().expect("a list");
+    list.iter()
+        .find(|item| item[key] == wanted)
+        .unwrap_or_else(|| panic!("no {wanted} in {list:#?}"))
+}
+
+#[test]
+fn the_table_of_the_diagnosis_has_a_line_for_each_item_and_no_colour_in_a_pipe() {
+    let ground = Ground::new();
+    let (code, text, stderr) = told(&ground, &["doctor"]);
+    let (code_of_json, json, _) = told(&ground, &["doctor", "--json"]);
+    assert_eq!((code, stderr.as_str()), (code_of_json, ""));
+    let diagnosis: Value = serde_json::from_str(&json).expect("JSON");
+    for item in diagnosis["items"].as_array().expect("items") {
+        let id = item["id"].as_str().expect("an id");
+        assert!(
+            text.lines().any(|line| line.starts_with(id)),
+            "{id}\n{text}"
+        );
+    }
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let (_, coloured, _) = told(&ground, &["doctor", "--color=always"]);
+    assert!(coloured.contains('\u{1b}'), "{coloured}");
+}
+
+#[test]
+fn a_host_where_no_record_can_be_written_cannot_run_and_the_diagnosis_says_so() {
+    let ground = Ground::new();
+    let file = ground.write("file", "no directory");
+    let output = Command::new(runner())
+        .args(["doctor", "--json"])
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", file.join("beneath"))
+        .output()
+        .expect("the runner starts");
+    assert_eq!(output.status.code(), Some(2));
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for id in ["runtime_directory", "sandbox"] {
+        let item = find(&diagnosis["items"], "id", id);
+        assert_eq!(item["state"], "absent", "{item}");
+        assert!(item["mend"].is_string(), "{item}");
+    }
+}
+
+#[test]
+fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_named() {
+    let ground = Ground::new();
+    // A user namespace of the test's own, in which no further one may be made.
+    let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$0\" doctor --json";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script])
+        .arg(runner())
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", ground.path("records"))
+        .output()
+        .expect("unshare runs");
+    let Ok(diagnosis) = serde_json::from_slice::<Value>(&output.stdout) else {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        return skip(&format!("no user namespace for a test: {why}"));
+    };
+    assert_eq!(output.status.code(), Some(2), "{diagnosis:#}");
+    assert_eq!(diagnosis["verdict"], "cannot_run");
+    for id in ["sandbox", "user_namespace", "network_namespace"] {
+        let item = find(&diagnosis["items"], "id", id);
+        assert_eq!(item["state"], "absent", "{item}");
+        let mend = item["mend"].as_str().expect("a command");
+        assert!(mend.contains("max_user_namespaces"), "{item}");
+    }
+    // What does not depend on them is still told apart.
+    let seccomp = find(&diagnosis["items"], "id", "seccomp");
+    assert_eq!(seccomp["state"], "enforced", "{seccomp}");
+}
+
+#[test]
+fn the_example_of_the_readme_works_as_it_is_written() {
+    let ground = Ground::new();
+    let readme = include_str!("../README.md");
+    let (_, from) = readme.split_once("```sh\n").expect("the example");
+    let (script, from) = from.split_once("```").expect("its end");
+    let (_, from) = from.split_once("```text\n").expect("what it prints");
+    let (printed, _) = from.split_once("```").expect("its end");
+    let programs = ground.path("programs");
+    std::fs::create_dir(&programs).expect("made");
+    std::os::unix::fs::symlink(runner(), programs.join("runner")).expect("linked");
+    let path = std::env::var("PATH").expect("a path");
+    let example = ground.path("example");
+    std::fs::create_dir(&example).expect("made");
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1\n{script}")])
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .current_dir(&example)
+        .output()
+        .expect("sh runs");
+    let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    // Two streams into one: their order is not promised.
+    lines.sort();
+    let mut expected: Vec<&str> = printed.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert_eq!(output.status.code(), Some(1));
+    let loud = std::fs::read_to_string(example.join("work/loud.txt")).expect("synced");
+    assert_eq!(loud, "A FEW NOTES\n");
+    assert!(example.join("report.json").exists());
+}
+
+#[test]
+fn a_signal_ends_the_demonstration_and_nothing_of_it_stays() {
+    let ground = Ground::new();
+    let temporary = ground.path("temporary");
+    std::fs::create_dir(&temporary).expect("made");
+    let mut demo = Command::new(runner())
+        .arg("demo")
+        .env("TMPDIR", &temporary)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the runner starts");
+    eventually("the demonstration writes its bundle", || {
+        std::fs::read_dir(&temporary).is_ok_and(|mut entries| {
+            entries.any(|entry| entry.is_ok_and(|entry| entry.path().join("attempts.sh").exists()))
+        })
+    });
+    // From here on it listens for signals, or will in a moment.
+    let pid = i32::try_from(demo.id()).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", demo.id()));
+        let blocked = status.unwrap_or_default();
+        let blocked = blocked
+            .lines()
+            .find_map(|line| line.strip_prefix("SigBlk:"));
+        // SIGINT is signal 2, so bit 1.
+        blocked
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & 2 != 0)
+    };
+    eventually("the demonstration listens for signals", listens);
+    rustix::process::kill_process(pid, Signal::INT).expect("sent");
+    let code = demo.wait().expect("waited").code();
+    assert_eq!(code, Some(130));
+    let left = std::fs::read_dir(&temporary).expect("readable").count();
+    assert_eq!(left, 0, "the bundle of the demonstration stays");
+}
+
+#[test]
+fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
+    let ground = Ground::new();
+    let temporary = ground.path("temporary");
+    std::fs::create_dir(&temporary).expect("made");
+    let output = Command::new(runner())
+        .arg("demo")
+        .env("RUNNER_TEST_CANARY_SECRET", ground.canary())
+        .env("TMPDIR", &temporary)
+        .env("HOME", ground.path("canary"))
+        .output()
+        .expect("the runner starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{text}{stderr}");
+    assert_eq!(stderr, "");
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| {
+            ["  ok ", "  held ", "  FAIL ", "  - "]
+                .iter()
+                .any(|mark| line.starts_with(mark))
+        })
+        .collect();
+    assert_eq!(rows.len(), 29, "{text}");
+    assert!(!text.contains("FAIL"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let readme = include_str!("../README.md");
+    for row in &rows {
+        let tried: String = row.chars().skip(8).take(27).collect();
+        assert!(readme.contains(&tried), "not in README.md: {tried}");
+    }
+    if text.contains("not tried") {
+        skip("attempts of the demonstration that need perl");
+    }
+    assert!(!text.contains(ground.canary()), "{text}");
+    let left = std::fs::read_dir(&temporary).expect("readable").count();
+    assert_eq!(left, 0, "the bundle of the demonstration stays");
+}
+
+#[test]
+fn a_demonstration_that_cannot_be_given_fails_with_a_reason() {
+    let ground = Ground::new();
+    let file = ground.write("file", "no directory");
+    let output = Command::new(runner())
+        .arg("demo")
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", file.join("beneath"))
+        .output()
+        .expect("the runner starts");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("runtime_directory_unusable"), "{stderr}");
+    assert!(stderr.contains("runner doctor"), "{stderr}");
+}
+
+#[test]
+fn what_a_killed_supervisor_left_is_removed_and_named_and_what_lives_is_not() {
+    let (ground, other) = (Ground::new(), Ground::new());
+    // A directory of records of this test's own: other runs' starts would clean up before us.
+    let records = ground.path("records");
+    let records = records.to_str().expect("a plain path");
+    let gc = || {
+        let output = Command::new(runner())
+            .arg("gc")
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", records)
+            .output()
+            .expect("the runner starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text, stderr)
+    };
+    // One after the other: the start of a run cleans up too.
+    let (dead, id_of_dead) = start_and_wait(&ground, records);
+    let (alive, id_of_alive) = start_and_wait(&other, records);
+    let record = |id: &str| Path::new(records).join("runs").join(id);
+    dead.signal(Signal::KILL);
+    let done = dead.done();
+    assert_eq!(done.code, 128 + 9);
+    assert!(record(&id_of_dead).exists(), "nothing to clean up");
+
+    let (code, text, stderr) = gc();
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{text}");
+    assert!(!record(&id_of_dead).exists(), "{text}");
+    assert!(record(&id_of_alive).exists(), "{text}");
+    eventually("a cgroup of the dead run stays", || {
+        groups_of(&id_of_dead).is_empty()
+    });
+    if support::has_cgroup() {
+        assert!(text.contains(&id_of_dead), "{text}");
+        assert!(!groups_of(&id_of_alive).is_empty());
+    }
+    assert!(!text.contains(&id_of_alive), "{text}");
+    assert!(
+        !living(other.marker()).is_empty(),
+        "the living run was ended"
+    );
+
+    alive.signal(Signal::TERM);
+    let done = alive.done();
+    assert_eq!(done.outcome(), "cancelled", "{done:#?}");
+    assert_eq!(
+        gc(),
+        (Some(0), "nothing to remove\n".to_owned(), String::new())
+    );
+}
+
+/// A body that waits, and the id of its run.
+fn start_and_wait<'ground>(ground: &'ground Ground, records: &str) -> (Running<'ground>, String) {
+    let ready = ground.path("ready");
+    std::fs::create_dir(&ready).expect("made");
+    open_to_all(&ready);
+    let mount = format!("{}:/ready", ready.display());
+    let body = "echo $RUNNER_RUN_ID >/ready/id; exec sleep 300";
+    let case = ground
+        .command(&["run", "--mount", &mount, "--", "sh", "-c", body])
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", records);
+    let mut running = case.without("I4").without("I8").start();
+    let said = ready.join("id");
+    let written = || std::fs::read_to_string(&said).is_ok_and(|id| id.ends_with('\n'));
+    running.until("the body is there", written);
+    let id = std::fs::read_to_string(&said).expect("readable");
+    (running, id.trim().to_owned())
+}
+
+/// As root the body has a uid of its own, but the mount shows it as the owner; the mode is for
+/// hosts that cannot map owners.
+fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory, open).expect("set");
+}
+
+#[test]
+fn records_lie_where_the_diagnosis_says() {
+    let ground = Ground::new();
+    let (_, text, _) = told(&ground, &["doctor", "--json"]);
+    let diagnosis: Value = serde_json::from_str(&text).expect("JSON");
+    let item = find(&diagnosis["items"], "id", "runtime_directory");
+    let effect = item["effect"].as_str().expect("an effect");
+    let known = record_directories();
+    let named = known
+        .iter()
+        .any(|directory| effect.ends_with(&directory.display().to_string()));
+    assert!(named, "{effect} names none of {known:?}");
+}

@@ -64,6 +64,9 @@ fn follow(
     rustix::process::umask(Mode::empty());
     base.arguments.overwrite(b"init");
     rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
+    // Where the whole host runs out of memory, the body goes before the supervisor that could say
+    // so. Raising it is everybody's right (proc_pid_oom_score_adj(5)).
+    namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;
     // Made here and not by clone3: the network namespace is the dearest step of all, and while it
     // is made the supervisor writes maps and makes groups.
     namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;

@@ -30,6 +30,7 @@ macro_rules! child_steps {
 
 child_steps! {
     DeathSignal: "set the death signal",
+    OomScore: "offer itself to a host that is out of memory",
     Namespaces: "leave the host's network, ipc and uts namespaces",
     Loopback: "bring the loopback device up",
     HostName: "set the host name",

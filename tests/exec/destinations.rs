@@ -239,7 +239,7 @@ fn mode_and_owner_are_the_runner_s_and_not_the_body_s() {
     let manifest = "run: body.sh\noutputsFiles:\n  set: {path: d/set}\n  all: {path: d/all}\n  \
         none: {path: d/none}\n  exec: {path: d/exec}\n";
     let body = "cd /scratch; umask 0; for n in set all none exec; do echo x > $n; done
-        chmod 6777 set; chmod 0666 all; chmod 0600 none; chmod 0700 exec
+        chmod 6777 set || chmod 1777 set; chmod 0666 all; chmod 0600 none; chmod 0700 exec
         setfattr -n user.x -v y all 2>&1; true\n";
     let done = ground.exec_script(&[], manifest, body);
     done.assert_exited(0);

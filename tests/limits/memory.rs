@@ -77,6 +77,29 @@ fn memory_counts_for_the_whole_tree() {
     }
 }
 
+/// C-28: whom the kernel ends where the host itself has no memory left.
+#[test]
+fn a_host_out_of_memory_would_end_the_body_before_the_supervisor() {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("readable");
+    let done = Ground::new().run(
+        &[],
+        &[
+            "/bin/cat",
+            "/proc/1/oom_score_adj",
+            "/proc/self/oom_score_adj",
+        ],
+    );
+    done.assert_exited(0);
+    let text = done.text();
+    let scores: Vec<i32> = text
+        .lines()
+        .map(|line| line.parse().expect("a number"))
+        .collect();
+    let own: i32 = own.trim().parse().expect("a number");
+    assert_eq!(scores.len(), 2);
+    assert!(scores.iter().all(|score| own < *score), "{own} {scores:?}");
+}
+
 /// C-27
 #[test]
 fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {

@@ -48,7 +48,7 @@ fn each_limit_stands_in_the_group_that_the_body_is_in() {
     let Some(backend) = v1(&parent) else { return };
     let mut run = backend.create("limits").expect("made");
     let tasks = run.apply(&limits()).expect("limited");
-    let child = start(&run, &tasks, "sleep 1000");
+    let child = start(&run, &tasks, "exec sleep 1000");
     let read = |file: &str| {
         let path = run.paths().into_iter().find_map(|path| {
             let text = std::fs::read_to_string(format!("{path}/{file}")).ok()?;
@@ -462,7 +462,7 @@ fn a_run_without_groups_has_nothing_to_join_count_or_remove() {
             .iter()
             .all(|axis| axis.state != EnforcementState::Enforced)
     );
-    let mut bystander = shell("sleep 1000");
+    let mut bystander = shell("exec sleep 1000");
     run.kill().expect("nothing to kill");
     run.close().expect("nothing to remove");
     assert!(bystander.try_wait().expect("asked").is_none());

@@ -21,6 +21,16 @@ fn kill(running: Running<'_>) {
     assert_eq!(running.done().code, 137);
 }
 
+/// The next start, after which nothing of these runs is left.
+fn start_again(runtime: &Runtime, runs: &[String]) {
+    let ground = Ground::new();
+    runtime
+        .case(&ground, &[], &["/bin/true"])
+        .done()
+        .assert_exited(0);
+    runtime.assert_nothing_left(runs);
+}
+
 /// E-01
 #[test]
 fn the_body_dies_with_a_killed_supervisor() {
@@ -28,7 +38,9 @@ fn the_body_dies_with_a_killed_supervisor() {
     let body = ["/bin/sh", "-c", "trap '' TERM HUP; sleep 600 & sleep 600"];
     let mut running = start(&ground, &runtime, &body);
     running.until("two processes", || 2 < living(ground.marker()).len());
+    let runs = runtime.records();
     kill(running);
+    start_again(&runtime, &runs);
 }
 
 /// E-02
@@ -55,7 +67,9 @@ fn a_body_that_has_hidden_itself_dies_with_a_killed_supervisor() {
     let body = [program.to_str().expect("plain")];
     let mut running = start(&ground, &runtime, &body);
     running.until("five processes", || 4 < living(ground.marker()).len());
+    let runs = runtime.records();
     kill(running);
+    start_again(&runtime, &runs);
 }
 
 /// E-04

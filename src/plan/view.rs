@@ -29,7 +29,7 @@ pub const WRITABLE: [&str; 6] = [BUNDLE, SCRATCH, "/runner/out", "/tmp", HOME, "
 pub const FILLED_BY_SUPERVISOR: usize = 4;
 
 /// Paths of the host that become part of the base view where they exist.
-pub const BASE_CANDIDATES: [&str; 19] = [
+pub const BASE_CANDIDATES: [&str; 17] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -39,12 +39,10 @@ pub const BASE_CANDIDATES: [&str; 19] = [
     "/libx32",
     "/etc/ld.so.cache",
     "/etc/ssl",
-    "/etc/ca-certificates",
     "/etc/services",
     "/etc/protocols",
     "/etc/localtime",
     "/etc/alternatives",
-    "/etc/mime.types",
     // Debian's Java has links from /usr/lib/jvm to here, and does not start without them.
     "/etc/java-11-openjdk",
     "/etc/java-17-openjdk",
@@ -54,17 +52,9 @@ pub const BASE_CANDIDATES: [&str; 19] = [
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Files of proc that every user may read and no body needs. What only root may read or write is
 /// closed by its mode: uid 0 has no name in the body's user namespace.
+const PROC_MASKS: [&str; 4] = ["keys", "key-users", "kallsyms", "config.gz"];
 /// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
-const PROC_MASKS: [&str; 8] = [
-    "keys",
-    "key-users",
-    "kallsyms",
-    "config.gz",
-    "pressure/cpu",
-    "pressure/io",
-    "pressure/memory",
-    "pressure/irq",
-];
+const PRESSURE: &str = "/proc/pressure";
 
 /// How the body may use what a mount shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,8 +126,13 @@ pub enum ViewStep {
     Proc,
     /// Mounts a devpts.
     Devpts,
-    /// Lays /dev/null over a file of proc, if it is there.
+    /// Lays the new root's own /dev/null over a file of proc, if it is there.
     Mask {
+        /// Inside.
+        path: Vec<u8>,
+    },
+    /// Lays an empty, read-only directory over a directory of proc, if it is there.
+    MaskDirectory {
         /// Inside.
         path: Vec<u8>,
     },
@@ -164,12 +159,16 @@ pub fn base(host: &HostSupport) -> Vec<ViewStep> {
     system_directories(host, &mut steps);
     own_files(&mut steps);
     steps.push(ViewStep::Proc);
+    // While the directory that the terminals will be mounted on is still empty.
+    steps.push(ViewStep::MaskDirectory {
+        path: PRESSURE.into(),
+    });
+    devices(&mut steps);
     for name in PROC_MASKS {
         steps.push(ViewStep::Mask {
             path: format!("/proc/{name}").into_bytes(),
         });
     }
-    devices(&mut steps);
     for path in WRITABLE {
         steps.push(ViewStep::OwnMount { path: path.into() });
     }

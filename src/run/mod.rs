@@ -41,7 +41,7 @@ use crate::run::interruptible::Interruptible;
 use crate::run::reporting::Stopwatch;
 use crate::sandbox::cgroups::CgroupLimits;
 use crate::sandbox::launch::{Launched, launch};
-use crate::sandbox::prepare::{Prepared, prepare};
+use crate::sandbox::prepare::{Prepared, begin};
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -54,7 +54,7 @@ use crate::supervise::watch::listen_for_signals;
 
 /// Does one run. Whatever happens, there is a report.
 ///
-/// The calling process must have one thread only: see [`prepare`].
+/// The calling process must have one thread only: see [`begin`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
@@ -105,6 +105,14 @@ struct Given {
     workspace: Option<(PathBuf, Workspace)>,
 }
 
+/// What runs under which limits.
+struct Settlement {
+    chosen: Chosen,
+    limits: Limits,
+    /// Opened `tasks` files of groups that the body joins itself.
+    joins: Vec<OwnedFd>,
+}
+
 /// What the stages between prepare and launch have settled.
 struct Ready {
     limits: Limits,
@@ -134,20 +142,31 @@ impl Run<'_> {
         clock: &mut Stopwatch,
     ) -> Result<(), RunError> {
         let (theirs, ours) = make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
-        let prepared = prepare(&held.base, theirs, held.group.clone_into())?;
-        clock.lap(report, "prepare");
+        let preparing = begin(&held.base, theirs, held.group.clone_into())?;
+        let time_namespace = preparing.has_time_namespace();
         let Given {
-            manifest,
+            mut manifest,
             archive,
             workspace,
         } = given;
+        // A command is known already: it is settled while the child makes its namespaces.
+        let early = match &archive {
+            None => Some(self.settle(held, None, manifest.take(), time_namespace, report)?),
+            Some(_) => None,
+        };
+        let prepared = preparing.finish(&held.base)?;
+        clock.lap(report, "prepare");
         let bundle = self.unpack(archive, &prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
-        let (ready, mut launched) = self.plan_and_launch(
+        let settlement = match early {
+            Some(settlement) => settlement,
+            None => self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?,
+        };
+        drop(bundle);
+        let (ready, mut launched) = self.stage_and_launch(
             held,
             prepared,
-            bundle,
-            manifest,
+            settlement,
             workspace.as_ref(),
             report,
             clock,
@@ -258,30 +277,48 @@ impl Run<'_> {
             .map_err(RunError::host("touch files with the body's ids"))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each stage's product, used once")]
-    fn plan_and_launch(
+    /// Chooses what runs, settles its limits and makes the groups hold them.
+    fn settle(
         &self,
         held: &mut Held,
-        prepared: Prepared,
-        bundle: Option<(Unpacked, OwnedFd)>,
+        bundle: Option<&(Unpacked, OwnedFd)>,
         manifest: Option<subject::Subject>,
-        workspace: Option<&(PathBuf, Workspace)>,
+        time_namespace: bool,
         report: &mut Report,
-        clock: &mut Stopwatch,
-    ) -> Result<(Ready, Launched), RunError> {
-        let chosen = self.choose(bundle.as_ref(), manifest)?;
-        drop(bundle);
+    ) -> Result<Settlement, RunError> {
+        let chosen = self.choose(bundle, manifest)?;
         report.warnings.extend(chosen.warnings.iter().cloned());
         report.run_form = chosen.form;
         report.argv = reporting::shown(&chosen.argv);
         report.bound_programs.clone_from(&chosen.bound);
         report.downgraded = chosen.manifest.runner.downgraded;
-        let limits = self.settle_limits(held, &chosen, prepared.time_namespace, report)?;
+        let limits = self.settle_limits(held, &chosen, time_namespace, report)?;
         let joins = held.group.apply(&CgroupLimits {
             memory_bytes: Some(limits.memory_bytes),
             processes: Some(limits.processes),
             cpu_millis: limits.cpu_millis,
         })?;
+        Ok(Settlement {
+            chosen,
+            limits,
+            joins,
+        })
+    }
+
+    fn stage_and_launch(
+        &self,
+        held: &Held,
+        prepared: Prepared,
+        settlement: Settlement,
+        workspace: Option<&(PathBuf, Workspace)>,
+        report: &mut Report,
+        clock: &mut Stopwatch,
+    ) -> Result<(Ready, Launched), RunError> {
+        let Settlement {
+            chosen,
+            limits,
+            joins,
+        } = settlement;
         let tokens = TokenValues {
             run_id: &report.run_id,
             manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
@@ -305,14 +342,12 @@ impl Run<'_> {
         let (filled_bytes, _) = planning::space_in_use(&prepared)?;
         let launched = launch(prepared, &plan, &trees, &joins)?;
         clock.lap(report, "launch");
-        Ok((
-            Ready {
-                limits,
-                settled,
-                filled_bytes,
-            },
-            launched,
-        ))
+        let ready = Ready {
+            limits,
+            settled,
+            filled_bytes,
+        };
+        Ok((ready, launched))
     }
 
     fn choose(

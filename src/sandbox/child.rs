@@ -265,12 +265,26 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
         Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
         Step::Proc => mount::proc_at(c"proc"),
         Step::Devpts => mount::devpts_at(c"dev/pts"),
-        Step::Mask { path } => match mount::bind(c"/dev/null", path, false) {
-            // What this kernel does not have needs no mask.
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
-            Ok(()) => mount::restrict(path, Attributes::NOSUID.and(Attributes::NOEXEC), false),
-        },
+        // The new root's own null is nosuid and noexec already, and a bind keeps that.
+        Step::Mask { path } => unless_absent(mount::bind(c"dev/null", path, false)).map(|_| ()),
+        Step::MaskDirectory { path } => {
+            match unless_absent(mount::bind(c"dev/pts", path, false))? {
+                true => {
+                    let attributes = Attributes::RDONLY.and(Attributes::NOEXEC);
+                    mount::restrict(path, attributes, false)
+                }
+                false => Ok(()),
+            }
+        }
+    }
+}
+
+/// What this kernel does not have needs no mask: `false`.
+fn unless_absent(bound: Result<(), Errno>) -> Result<bool, Errno> {
+    match bound {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -146,6 +146,15 @@ impl Drop for Child {
     }
 }
 
+/// The child runs and makes its namespaces, which takes it a while: time for the supervisor.
+#[derive(Debug)]
+pub struct Preparing {
+    child: Child,
+    link: OwnedFd,
+    arena: Arena,
+    time_namespace: bool,
+}
+
 /// The child waits in its namespaces and has handed over the writable space.
 #[derive(Debug)]
 pub struct Prepared {
@@ -166,18 +175,18 @@ impl Prepared {
     }
 }
 
-/// Clones the child and waits until its writable space is there.
+/// Clones the child, which begins to make its namespaces and its writable space.
 ///
 /// `into_cgroup` is an open directory of a version 2 group. The calling process must have one
 /// thread only.
 ///
 /// # Errors
 /// [`SandboxError`]; then nothing of the child is left.
-pub fn prepare(
+pub fn begin(
     plan: &BasePlan,
     streams: BodyStreams,
     into_cgroup: Option<BorrowedFd<'_>>,
-) -> Result<Prepared, SandboxError> {
+) -> Result<Preparing, SandboxError> {
     let supervisor = |act, object: &str| {
         let object = object.to_owned();
         move |errno| SandboxError::Supervisor { act, object, errno }
@@ -229,23 +238,46 @@ pub fn prepare(
         };
         link::send(ours.as_fd(), mapped, &[]).map_err(supervisor("send to", "the child"))?;
     }
-    let describe = |step, index| describe_base(plan, step, index);
-    let (_, mut received) = expect_message(
-        ours.as_fd(),
-        message::SPACE,
-        "make the writable space",
-        &describe,
-    )?;
-    let space = received[0].take().ok_or(SandboxError::ChildGone {
-        act: "hand over the space",
-    })?;
-    Ok(Prepared {
+    Ok(Preparing {
         child,
         link: ours,
-        space,
         arena,
         time_namespace,
     })
+}
+
+impl Preparing {
+    /// Whether the child has a time namespace of its own.
+    #[must_use]
+    pub fn has_time_namespace(&self) -> bool {
+        self.time_namespace
+    }
+
+    /// Waits until the writable space is there. `plan` is the one that it was begun with.
+    ///
+    /// # Errors
+    /// [`SandboxError`]; then nothing of the child is left.
+    pub fn finish(self, plan: &BasePlan) -> Result<Prepared, SandboxError> {
+        let describe = |step, index| describe_base(plan, step, index);
+        let act = "make the writable space";
+        let (_, mut received) = expect_message(self.link.as_fd(), message::SPACE, act, &describe)?;
+        let space = received[0].take().ok_or(SandboxError::ChildGone {
+            act: "hand over the space",
+        })?;
+        let Self {
+            child,
+            link,
+            arena,
+            time_namespace,
+        } = self;
+        Ok(Prepared {
+            child,
+            link,
+            space,
+            arena,
+            time_namespace,
+        })
+    }
 }
 
 /// The id maps, as text for uid_map and gid_map.
@@ -372,7 +404,7 @@ pub(super) fn describe_view(step: &ViewStep) -> String {
         ViewStep::Tmpfs { target, .. } => ("tmpfs ", target),
         ViewStep::Proc => ("mount of ", b"/proc"),
         ViewStep::Devpts => ("mount of ", b"/dev/pts"),
-        ViewStep::Mask { path } => ("mask of ", path),
+        ViewStep::Mask { path } | ViewStep::MaskDirectory { path } => ("mask of ", path),
     };
     text.push_str(act);
     let written = write!(text, "{})", escape(path));

@@ -146,6 +146,9 @@ pub(super) enum Step<'a> {
     Mask {
         path: &'a CStr,
     },
+    MaskDirectory {
+        path: &'a CStr,
+    },
 }
 
 /// Id maps that the child writes itself.
@@ -287,6 +290,9 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
         },
         ViewStep::Proc => Step::Proc,
         ViewStep::Devpts => Step::Devpts,
+        ViewStep::MaskDirectory { path } => Step::MaskDirectory {
+            path: inside(arena, path)?,
+        },
         ViewStep::Mask { path } => Step::Mask {
             path: inside(arena, path)?,
         },

@@ -17,4 +17,5 @@ mod node;
 mod packages;
 mod programs;
 mod python;
+mod suites;
 mod toolchains;

@@ -43,6 +43,21 @@ fn the_body_dies_with_a_killed_supervisor() {
     start_again(&runtime, &runs);
 }
 
+/// E-03: the death signal follows the thread that cloned. There is only one, from before the clone
+/// to the end, so that none can leave before the body has ended.
+#[test]
+fn the_supervisor_is_one_thread_and_the_body_never_loses_its_parent() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let body = ["/bin/sh", "-c", "sleep 0.3; echo lived"];
+    let mut running = runtime.case(&ground, &[], &body).start();
+    let threads = format!("/proc/{}/task", running.pid());
+    running.until("the body", || !living(ground.marker()).is_empty());
+    assert_eq!(std::fs::read_dir(threads).expect("readable").count(), 1);
+    let done = running.done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "lived\n");
+}
+
 /// E-02
 #[test]
 fn a_body_that_has_hidden_itself_dies_with_a_killed_supervisor() {

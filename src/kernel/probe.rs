@@ -4,6 +4,8 @@ use std::ffi::CStr;
 
 use rustix::io::Errno;
 
+use crate::spec::host::HostEntry;
+
 use super::namespace::kind;
 use super::process::{self, Forked};
 
@@ -19,32 +21,19 @@ pub fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// What is at a path, without following a last link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing.
-    Nothing,
-    /// A directory.
-    Directory,
-    /// A link and its target.
-    Link(Vec<u8>),
-    /// Anything else.
-    File,
-}
-
-/// What is at `path`, without following a last link.
+/// What is at `path`, without following a last link; `None`: nothing.
 ///
 /// # Errors
 /// The errno of lstat(2) or readlink(2), but for those that mean "nothing there".
-pub fn look(path: &CStr) -> Result<Found, Errno> {
+pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
     match rustix::fs::lstat(path) {
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Found::Nothing),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(errno) => Err(errno),
         Ok(status) => match rustix::fs::FileType::from_raw_mode(status.st_mode) {
-            rustix::fs::FileType::Directory => Ok(Found::Directory),
+            rustix::fs::FileType::Directory => Ok(Some(HostEntry::Directory)),
             rustix::fs::FileType::Symlink => rustix::fs::readlink(path, Vec::new())
-                .map(|target| Found::Link(target.into_bytes())),
-            _ => Ok(Found::File),
+                .map(|target| Some(HostEntry::Link(target.into_bytes()))),
+            _ => Ok(Some(HostEntry::File)),
         },
     }
 }

@@ -24,8 +24,6 @@ use crate::spec::sandbox_block::Provider;
 pub struct Chosen {
     /// The manifest; everything by default for `runner run`.
     pub manifest: Manifest,
-    /// Whose word it is.
-    pub origin: Origin,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -174,7 +172,6 @@ pub fn of_bundle(
         bound: Vec::new(),
         environment: Vec::new(),
         grants,
-        origin,
         warnings,
         manifest,
     };
@@ -196,7 +193,6 @@ pub fn of_command(
 ) -> Result<Chosen, RunError> {
     let mut chosen = Chosen {
         manifest: Manifest::default(),
-        origin: Origin::Caller,
         form: None,
         argv: argv.to_vec(),
         working_directory: Vec::new(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::kernel::file::open_beneath;
 use crate::plan::view::SCRATCH;
-use crate::run::error::RunError;
+use crate::run::error::{RunError, mismatches};
 use crate::run::subject::read_file;
 use crate::scratch::{InputFile, OutputFile};
 use crate::spec::io::IoBlocks;
@@ -229,29 +229,12 @@ pub fn check_output(contract: Option<&Contract>, output: Option<&Value>) -> Resu
                 .to_owned(),
         });
     };
-    contract.validate(output).map_err(|found| {
-        let texts: Vec<String> = found
-            .iter()
-            .map(|one| {
-                let pointer = if one.pointer.is_empty() {
-                    "/"
-                } else {
-                    one.pointer.as_str()
-                };
-                format!(
-                    "{}: {}",
-                    escape(pointer.as_bytes()),
-                    escape(one.message.as_bytes())
-                )
-            })
-            .collect();
-        RunError::Output {
-            code: "invalid-output",
-            message: format!(
-                "the output does not satisfy `outputs`: {}",
-                texts.join("; ")
-            ),
-        }
+    contract.validate(output).map_err(|found| RunError::Output {
+        code: "invalid-output",
+        message: format!(
+            "the output does not satisfy `outputs`: {}",
+            mismatches(&found)
+        ),
     })
 }
 

@@ -149,7 +149,8 @@ pub enum RunError {
     },
 }
 
-fn mismatches(list: &[Mismatch]) -> String {
+/// Each place and what is wrong there, on one line.
+pub(super) fn mismatches(list: &[Mismatch]) -> String {
     let texts: Vec<String> = list
         .iter()
         .map(|one| {

@@ -11,7 +11,7 @@ use crate::plan::view;
 use crate::run::error::RunError;
 use crate::run::host;
 use crate::sandbox::cgroups::{self, RunCgroup};
-use crate::sandbox::prepare::{BasePlan, Identity};
+use crate::sandbox::prepare::BasePlan;
 use crate::sandbox::registry::{Entry, Leftover, Registry, RunRecord, UidClaim, default_directory};
 use crate::scratch::{Journal, TemporaryName, remove_temporary};
 use crate::spec::host::HostSupport;
@@ -103,12 +103,6 @@ impl Held {
     #[must_use]
     pub fn body_ids(&self) -> Option<HostIds> {
         self.base.identity.to_assume()
-    }
-
-    /// Who the body is.
-    #[must_use]
-    pub fn identity(&self) -> Identity {
-        self.base.identity
     }
 
     /// How strongly each limit holds here.

@@ -2,8 +2,10 @@
 
 use std::ffi::CString;
 
+use rustix::io::Errno;
+
 use crate::kernel::credentials::HostIds;
-use crate::kernel::probe::{self, Found};
+use crate::kernel::probe;
 use crate::kernel::{landlock, process};
 use crate::plan::run_form::{Interpreters, NodeVersion};
 use crate::plan::view::BASE_CANDIDATES;
@@ -23,15 +25,10 @@ use crate::spec::run_form::Run;
 pub fn look() -> Result<HostSupport, RunError> {
     let mut entries = Vec::with_capacity(BASE_CANDIDATES.len());
     for path in BASE_CANDIDATES {
-        let found = match CString::new(path) {
-            Ok(name) => probe::look(&name).map_err(RunError::host(format!("look at {path}")))?,
-            Err(_nul) => Found::Nothing,
-        };
-        match found {
-            Found::Nothing => (),
-            Found::Directory => entries.push((path, HostEntry::Directory)),
-            Found::Link(target) => entries.push((path, HostEntry::Link(target))),
-            Found::File => entries.push((path, HostEntry::File)),
+        let failed = |errno| RunError::host(format!("look at {path}"))(errno);
+        let name = CString::new(path).map_err(|_nul| failed(Errno::INVAL))?;
+        if let Some(entry) = probe::look(&name).map_err(failed)? {
+            entries.push((path, entry));
         }
     }
     let uid = probe::effective_uid();
@@ -40,7 +37,10 @@ pub fn look() -> Result<HostSupport, RunError> {
         uid,
         gid: probe::effective_gid(),
         landlock_abi: landlock::abi(),
-        time_namespace: matches!(probe::look(c"/proc/self/ns/time"), Ok(Found::Link(_))),
+        time_namespace: matches!(
+            probe::look(c"/proc/self/ns/time"),
+            Ok(Some(HostEntry::Link(_)))
+        ),
         entries,
     })
 }

@@ -330,22 +330,16 @@ impl Run<'_> {
         clock.lap(report, "plan");
         self.stage(held, &prepared, &settled, workspace, report)?;
         clock.lap(report, "stage");
-        let (mut plan, trees) = planning::launch_plan(
-            self.request,
-            held,
-            &chosen,
-            &limits,
-            &prepared,
-            &report.run_id,
-        )?;
+        let filled = planning::space_in_use(&prepared)?;
+        let (mut plan, trees) =
+            planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
-        let (filled_bytes, _) = planning::space_in_use(&prepared)?;
         let launched = launch(prepared, &plan, &trees, &joins)?;
         clock.lap(report, "launch");
         let ready = Ready {
             limits,
             settled,
-            filled_bytes,
+            filled_bytes: filled.0,
         };
         Ok((ready, launched))
     }

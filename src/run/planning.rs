@@ -37,7 +37,7 @@ pub(super) fn launch_plan(
     held: &Held,
     chosen: &Chosen,
     limits: &Limits,
-    prepared: &Prepared,
+    (used_bytes, used_inodes): (u64, u64),
     run_id: &str,
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
     let entries = distinct(&chosen.view);
@@ -52,7 +52,6 @@ pub(super) fn launch_plan(
         terminal: request.streams.terminal.then(|| terminal_type(request)),
         named: &chosen.environment,
     };
-    let (used_bytes, used_inodes) = space_in_use(prepared)?;
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {

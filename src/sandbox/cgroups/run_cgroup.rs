@@ -133,22 +133,6 @@ impl RunCgroup {
         self.unified.as_ref().map(Group::directory)
     }
 
-    /// The way into the version 2 group for a child that could not be cloned into it (before
-    /// Linux 5.7, or refused): it writes `0` to this file, which is slow after idle.
-    ///
-    /// # Errors
-    /// [`CgroupError::WayIn`].
-    pub fn slow_way_in(&self) -> Result<Option<OwnedFd>, CgroupError> {
-        let Some(group) = &self.unified else {
-            return Ok(None);
-        };
-        let opened = group.open_processes();
-        opened.map(Some).map_err(|source| CgroupError::WayIn {
-            group: group.path().to_owned(),
-            source,
-        })
-    }
-
     /// Sets the limits, making the version 1 groups first. To be called after clone, so that it
     /// runs beside the child's own work.
     ///

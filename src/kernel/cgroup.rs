@@ -160,14 +160,6 @@ impl Group {
         self.open_file("tasks", OFlags::WRONLY)
     }
 
-    /// Opens `cgroup.procs` for writing: whoever writes `0` to it joins, with all its threads.
-    ///
-    /// # Errors
-    /// openat(2).
-    pub fn open_processes(&self) -> Result<OwnedFd, CallError> {
-        self.open_file("cgroup.procs", OFlags::WRONLY)
-    }
-
     /// Moves this process, all of its threads, into the group.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["spec"]),
     ("kernel", &["spec"]),
     ("bundle", &["spec", "kernel"]),
+    ("compose", &["spec", "plan", "kernel", "bundle"]),
+    ("secrets", &["spec", "kernel"]),
     ("scratch", &["spec", "kernel", "bundle"]),
     ("sandbox", &["spec", "plan", "kernel"]),
     ("supervise", &["spec", "plan", "kernel", "sandbox"]),
@@ -25,12 +27,17 @@ const ROOMS: &[(&str, &[&str])] = &[
             "plan",
             "kernel",
             "bundle",
+            "compose",
+            "secrets",
             "scratch",
             "sandbox",
             "supervise",
         ],
     ),
-    ("cli", &["spec", "plan", "kernel", "run"]),
+    (
+        "cli",
+        &["spec", "plan", "kernel", "compose", "secrets", "run"],
+    ),
 ];
 
 /// Rooms where decisions are made: no unsafe, no clock, no file, no process, no environment.

@@ -3,10 +3,13 @@
 //! Each file states some keys. A later file (the host's, then the user's, then `--policy`) can
 //! only tighten what an earlier one forbids to loosen: see [`merge`].
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
+use crate::spec::sources_policy::{CachePolicy, EgressPolicy, GitHubPolicy, SecretsPolicy};
 
 /// What holds for every run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +30,20 @@ pub struct HostPolicy {
     pub unpack: UnpackCaps,
     /// Where records of runs lie, absolute; `None`: the default of the caller's uid.
     pub runtime_directory: Option<PathBuf>,
+    /// What egress lists may reach at most.
+    pub egress: EgressPolicy,
+    /// Where the values of secrets come from.
+    pub secrets: SecretsPolicy,
+    /// Files that registry slugs (`@owner/name`) stand for, absolute.
+    pub refs: BTreeMap<String, PathBuf>,
+    /// Templates beside the built-in ones, in the order of the files.
+    pub images: Vec<ImageTemplate>,
+    /// Where fetched sources are kept.
+    pub cache: CachePolicy,
+    /// The service that `github` sources are fetched from.
+    pub github: GitHubPolicy,
+    /// Whether references to branches and tags are refused.
+    pub require_pin: bool,
 }
 
 /// Upper bounds for what a bundle's own manifest may ask.
@@ -176,6 +193,13 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             entries: smallest(statements, |file| file.entries, 100_000),
         },
         runtime_directory: last(statements, |file| file.runtime_directory.as_ref()),
+        egress: EgressPolicy::default(),
+        secrets: SecretsPolicy::default(),
+        refs: BTreeMap::new(),
+        images: Vec::new(),
+        cache: CachePolicy::default(),
+        github: GitHubPolicy::default(),
+        require_pin: false,
     };
     (policy, forbidden)
 }

@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("bundle", &["spec", "kernel"]),
     ("compose", &["spec", "plan", "kernel", "bundle"]),
     ("secrets", &["spec", "kernel"]),
+    ("egress", &["spec", "plan", "kernel"]),
     ("scratch", &["spec", "kernel", "bundle"]),
     ("sandbox", &["spec", "plan", "kernel"]),
     ("supervise", &["spec", "plan", "kernel", "sandbox"]),

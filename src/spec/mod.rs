@@ -12,6 +12,7 @@ pub mod digest;
 pub mod document;
 pub mod egress;
 pub mod host;
+pub mod host_name;
 pub mod host_policy;
 pub mod image;
 pub mod io;

@@ -1,0 +1,168 @@
+//! Which addresses are of the public network. Pure.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Blocks of IPv4 that are not public: RFC 6890 and its successors, and one metadata service.
+const PRIVATE_V4: [(Ipv4Addr, u32); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 88, 99, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    (Ipv4Addr::new(224, 0, 0, 0), 4),
+    (Ipv4Addr::new(240, 0, 0, 0), 4),
+    // A metadata service of a cloud, on an address that looks public.
+    (Ipv4Addr::new(168, 63, 129, 16), 32),
+];
+
+/// Blocks of IPv6 that are not public, besides those that hold an IPv4 address.
+const PRIVATE_V6: [(Ipv6Addr, u32); 9] = [
+    (Ipv6Addr::UNSPECIFIED, 128),
+    (Ipv6Addr::LOCALHOST, 128),
+    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+];
+
+/// Whether an address belongs to the public network. An IPv6 address that holds one of IPv4
+/// (mapped, compatible, translated, 6to4) is what that one is.
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => match embedded(address) {
+            Some(inner) => is_public_v4(inner),
+            None => !PRIVATE_V6
+                .iter()
+                .any(|(block, bits)| shares_v6(address, *block, *bits)),
+        },
+    }
+}
+
+/// Whether two addresses of one family share their first `bits` bits.
+#[must_use]
+pub fn shares_prefix(one: IpAddr, other: IpAddr, bits: u8) -> bool {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => shares_v4(one, other, u32::from(bits)),
+        (IpAddr::V6(one), IpAddr::V6(other)) => shares_v6(one, other, u32::from(bits)),
+        _ => false,
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !PRIVATE_V4
+        .iter()
+        .any(|(block, bits)| shares_v4(address, *block, *bits))
+}
+
+/// The IPv4 address that an IPv6 one stands for.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d, e, f, high, low] = address.segments();
+    let of = |high: u16, low: u16| {
+        let [one, two] = high.to_be_bytes();
+        let [three, four] = low.to_be_bytes();
+        Some(Ipv4Addr::new(one, two, three, four))
+    };
+    match [a, b, c, d, e, f] {
+        // `::1` and `::` are in the table of IPv6.
+        [0, 0, 0, 0, 0, 0] if (high, low) != (0, 0) && (high, low) != (0, 1) => of(high, low),
+        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => of(high, low),
+        [0x2002, ..] => of(b, c),
+        _ => None,
+    }
+}
+
+fn shares_v4(one: Ipv4Addr, other: Ipv4Addr, bits: u32) -> bool {
+    let kept = u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0);
+    (one.to_bits() ^ other.to_bits()) & kept == 0
+}
+
+fn shares_v6(one: Ipv6Addr, other: Ipv6Addr, bits: u32) -> bool {
+    let kept = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);
+    (one.to_bits() ^ other.to_bits()) & kept == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for (text, public) in [
+            ("93.184.216.34", true),
+            ("8.8.8.8", true),
+            ("1.1.1.1", true),
+            ("9.255.255.255", true),
+            ("11.0.0.0", true),
+            ("172.15.255.255", true),
+            ("172.32.0.0", true),
+            ("100.63.255.255", true),
+            ("100.128.0.0", true),
+            ("2606:2800:220:1::1", true),
+            ("::ffff:93.184.216.34", true),
+            ("64:ff9b::93.184.216.34", true),
+            ("2002:5db8:d822::1", true),
+            ("0.0.0.0", false),
+            ("0.1.2.3", false),
+            ("10.1.2.3", false),
+            ("100.64.0.1", false),
+            ("127.0.0.1", false),
+            ("127.255.255.255", false),
+            ("169.254.169.254", false),
+            ("172.16.0.1", false),
+            ("172.31.255.255", false),
+            ("192.0.0.192", false),
+            ("192.0.2.1", false),
+            ("192.168.1.1", false),
+            ("198.18.0.1", false),
+            ("198.19.255.255", false),
+            ("198.51.100.1", false),
+            ("203.0.113.7", false),
+            ("224.0.0.251", false),
+            ("239.255.255.250", false),
+            ("240.0.0.1", false),
+            ("255.255.255.255", false),
+            ("168.63.129.16", false),
+            ("::", false),
+            ("::1", false),
+            ("::127.0.0.1", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:169.254.169.254", false),
+            ("64:ff9b::10.0.0.1", false),
+            ("2002:7f00:1::", false),
+            ("2002:a9fe:a9fe::", false),
+            ("fc00::1", false),
+            ("fd00:ec2::254", false),
+            ("fe80::1", false),
+            ("ff02::fb", false),
+            ("2001:db8::1", false),
+            ("2001::1", false),
+            ("100::1", false),
+        ] {
+            let address: IpAddr = text.parse().expect(text);
+            assert_eq!(is_public(address), public, "{text}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_compared_within_one_family() {
+        let address = |text: &str| text.parse::<IpAddr>().expect(text);
+        assert!(shares_prefix(address("10.1.2.3"), address("10.0.0.0"), 8));
+        assert!(!shares_prefix(address("11.1.2.3"), address("10.0.0.0"), 8));
+        assert!(shares_prefix(address("1.2.3.4"), address("9.9.9.9"), 0));
+        assert!(shares_prefix(address("fd00::1"), address("fd00::"), 8));
+        assert!(!shares_prefix(address("fd00::1"), address("10.0.0.0"), 0));
+    }
+}

@@ -1,0 +1,305 @@
+//! Queries of bodies for names, and what is answered. Pure: no query is ever forwarded.
+//!
+//! One question a message, as every resolver library sends it. A name that is compressed in a
+//! question, a second question, an answer section: refused as malformed (FORMERR).
+
+use std::net::Ipv4Addr;
+
+use crate::spec::host_name::HostName;
+
+/// Longest message over TCP that is read; over UDP queries are far shorter.
+pub const QUERY_BYTES_MAX: usize = 4_096;
+/// Bytes of the header (RFC 1035, 4.1.1).
+const HEADER_BYTES: usize = 12;
+/// Type A: an IPv4 address.
+pub const TYPE_A: u16 = 1;
+/// Class IN.
+const CLASS_IN: u16 = 1;
+/// Seconds that a synthetic address may be remembered: it holds for the whole run.
+const TTL_S: u32 = 300;
+
+/// A question that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query<'message> {
+    id: [u8; 2],
+    recursion_desired: bool,
+    /// The question as it came, capitals included: resolvers compare (draft-vixie-dnsext-dns0x20).
+    question: &'message [u8],
+    /// The name, where it is one that a host may have.
+    pub name: Option<HostName>,
+    /// What is asked for: [`TYPE_A`] or another.
+    pub kind: u16,
+    /// Whether the class is IN.
+    pub is_internet: bool,
+}
+
+/// Why bytes are no query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Malformed {
+    /// Nothing can be answered: not even a header, or it is an answer itself.
+    Silent,
+    /// A FORMERR or NOTIMP can be answered, ready to be sent.
+    Answerable(Vec<u8>),
+}
+
+/// What a name is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// One address.
+    Address(Ipv4Addr),
+    /// The name is allowed and has nothing of this type.
+    NoData,
+    /// There is no such name.
+    NoName,
+    /// Too many queries: the library may ask again later.
+    ServerFailure,
+}
+
+/// Reads a query.
+///
+/// # Errors
+/// [`Malformed`], with what to answer.
+pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
+    let Some((header, rest)) = message.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(Malformed::Silent);
+    };
+    let [
+        id_high,
+        id_low,
+        flags,
+        _,
+        questions_high,
+        questions_low,
+        answers_high,
+        answers_low,
+        ..,
+    ] = *header;
+    let id = [id_high, id_low];
+    let recursion_desired = flags & 0x01 != 0;
+    if flags & 0x80 != 0 {
+        return Err(Malformed::Silent);
+    }
+    let refuse = |code| {
+        let header = response_header(id, recursion_desired, code, 0, 0);
+        Err(Malformed::Answerable(header.to_vec()))
+    };
+    if flags & 0x78 != 0 {
+        return refuse(Code::NotImplemented);
+    }
+    let one_question = (questions_high, questions_low) == (0, 1);
+    if !one_question || (answers_high, answers_low) != (0, 0) || QUERY_BYTES_MAX < message.len() {
+        return refuse(Code::FormatError);
+    }
+    let Some((labels, name_bytes)) = read_name(rest) else {
+        return refuse(Code::FormatError);
+    };
+    let Some([kind_high, kind_low, class_high, class_low]) =
+        rest[name_bytes..].first_chunk::<4>().copied()
+    else {
+        return refuse(Code::FormatError);
+    };
+    Ok(Query {
+        id,
+        recursion_desired,
+        question: &rest[..name_bytes + 4],
+        name: HostName::from_labels(labels).ok(),
+        kind: u16::from_be_bytes([kind_high, kind_low]),
+        is_internet: u16::from_be_bytes([class_high, class_low]) == CLASS_IN,
+    })
+}
+
+/// The labels of a name that is written out, and how many bytes it takes, its end included.
+fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
+    let mut labels = Vec::new();
+    let mut at = 0;
+    loop {
+        let length = usize::from(*bytes.get(at)?);
+        at += 1;
+        if length == 0 {
+            return Some((labels, at));
+        }
+        // The two high bits: a pointer, or a form that nobody uses.
+        if 63 < length || 255 < at + length {
+            return None;
+        }
+        labels.push(bytes.get(at..at + length)?);
+        at += length;
+    }
+}
+
+impl Query<'_> {
+    /// The message that answers.
+    #[must_use]
+    pub fn answer(&self, answer: Answer) -> Vec<u8> {
+        let code = match answer {
+            Answer::Address(_) | Answer::NoData => Code::NoError,
+            Answer::NoName => Code::NameError,
+            Answer::ServerFailure => Code::ServerFailure,
+        };
+        let answers = u8::from(matches!(answer, Answer::Address(_)));
+        let mut message =
+            response_header(self.id, self.recursion_desired, code, 1, answers).to_vec();
+        message.extend_from_slice(self.question);
+        if let Answer::Address(address) = answer {
+            // The name: a pointer to the question.
+            message.extend_from_slice(&[0xc0, 0x0c]);
+            message.extend_from_slice(&TYPE_A.to_be_bytes());
+            message.extend_from_slice(&CLASS_IN.to_be_bytes());
+            message.extend_from_slice(&TTL_S.to_be_bytes());
+            message.extend_from_slice(&[0, 4]);
+            message.extend_from_slice(&address.octets());
+        }
+        message
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Code {
+    NoError,
+    FormatError,
+    ServerFailure,
+    NameError,
+    NotImplemented,
+}
+
+fn response_header(
+    id: [u8; 2],
+    recursion_desired: bool,
+    code: Code,
+    questions: u8,
+    answers: u8,
+) -> [u8; HEADER_BYTES] {
+    let code = match code {
+        Code::NoError => 0,
+        Code::FormatError => 1,
+        Code::ServerFailure => 2,
+        Code::NameError => 3,
+        Code::NotImplemented => 4,
+    };
+    // QR, AA, RD as asked; RA.
+    let first = 0x84 | u8::from(recursion_desired);
+    let [one, two] = id;
+    [
+        one,
+        two,
+        first,
+        0x80 | code,
+        0,
+        questions,
+        0,
+        answers,
+        0,
+        0,
+        0,
+        0,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn query(name: &[&[u8]], kind: u16) -> Vec<u8> {
+        let mut message = vec![0xab, 0xcd, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name {
+            message.push(u8::try_from(label.len()).expect("short"));
+            message.extend_from_slice(label);
+        }
+        message.push(0);
+        message.extend_from_slice(&kind.to_be_bytes());
+        message.extend_from_slice(&[0, 1]);
+        message
+    }
+
+    #[test]
+    fn a_question_is_answered_with_its_own_bytes_and_one_address() {
+        let message = query(&[b"API", b"example", b"com"], TYPE_A);
+        let query = parse(&message).expect("a query");
+        assert_eq!(
+            query.name.as_ref().map(HostName::as_str),
+            Some("api.example.com")
+        );
+        let answer = query.answer(Answer::Address(Ipv4Addr::new(198, 18, 0, 1)));
+        assert_eq!(answer[..4], [0xab, 0xcd, 0x85, 0x80]);
+        assert_eq!(answer[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(answer[12..message.len()], message[12..]);
+        assert_eq!(answer[answer.len() - 4..], [198, 18, 0, 1]);
+    }
+
+    #[test]
+    fn negative_answers_differ_in_their_code_only() {
+        let message = query(&[b"a", b"b"], 28);
+        let query = parse(&message).expect("a query");
+        for (answer, code) in [
+            (Answer::NoData, 0),
+            (Answer::NoName, 3),
+            (Answer::ServerFailure, 2),
+        ] {
+            let message = query.answer(answer);
+            assert_eq!(message[3] & 0x0f, code);
+            assert_eq!(message[7], 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_single_plain_question_is_malformed() {
+        let good = query(&[b"a", b"com"], TYPE_A);
+        let with = |at: usize, byte: u8| {
+            let mut message = good.clone();
+            message[at] = byte;
+            message
+        };
+        let mut pointer = good[..12].to_vec();
+        pointer.extend_from_slice(&[0xc0, 0x0c, 0, 1, 0, 1]);
+        let mut long = good[..12].to_vec();
+        for _ in 0..5 {
+            long.push(63);
+            long.extend_from_slice(&[b'a'; 63]);
+        }
+        long.extend_from_slice(&[0, 0, 1, 0, 1]);
+        for (what, message, code) in [
+            ("two questions", with(5, 2), 1),
+            ("no question", with(5, 0), 1),
+            ("an answer inside", with(7, 1), 1),
+            ("another opcode", with(2, 0x28), 4),
+            ("a name that points at itself", pointer, 1),
+            ("a name beyond 255 bytes", long, 1),
+            ("a name without an end", good[..14].to_vec(), 1),
+            ("no type", good[..good.len() - 3].to_vec(), 1),
+        ] {
+            match parse(&message) {
+                Err(Malformed::Answerable(answer)) => {
+                    assert_eq!(answer[3] & 0x0f, code, "{what}");
+                    assert_eq!(answer[..2], message[..2], "{what}");
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+        assert_eq!(parse(&with(2, 0x81)), Err(Malformed::Silent));
+        assert_eq!(parse(&good[..11]), Err(Malformed::Silent));
+    }
+
+    #[test]
+    fn a_name_that_no_host_may_have_is_a_question_without_a_name() {
+        for label in [&b"a\0b"[..], b"a/b", b"a b", b"-", b"a.b"] {
+            let message = query(&[label, b"com"], TYPE_A);
+            assert_eq!(parse(&message).expect("a query").name, None, "{label:?}");
+        }
+        assert_eq!(parse(&query(&[], TYPE_A)).expect("the root").name, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic_and_answers_keep_the_id(message: Vec<u8>) {
+            match parse(&message) {
+                Ok(query) => prop_assert_eq!(&query.answer(Answer::NoName)[..2], &message[..2]),
+                Err(Malformed::Answerable(answer)) => {
+                    prop_assert_eq!(&answer[..2], &message[..2]);
+                    prop_assert_eq!(answer.len(), HEADER_BYTES);
+                }
+                Err(Malformed::Silent) => (),
+            }
+        }
+    }
+}

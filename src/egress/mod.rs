@@ -9,3 +9,4 @@ pub mod address;
 pub mod client_hello;
 pub mod dns;
 pub mod http_head;
+pub mod routes;

@@ -1,0 +1,214 @@
+//! Netlink: messages laid out beforehand, and one exchange with the kernel that allocates nothing.
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// Bytes of an attribute's length and type.
+const ATTRIBUTE_HEADER_BYTES: usize = 4;
+/// `NLMSG_ERROR`: an error, or an acknowledgement where its number is 0.
+const MESSAGE_ERROR: u16 = 2;
+/// `NLM_F_REQUEST`.
+pub const REQUEST: u16 = 0x1;
+/// `NLM_F_ACK`.
+pub const ACKNOWLEDGE: u16 = 0x4;
+/// `NLM_F_EXCL`.
+pub const EXCLUSIVE: u16 = 0x200;
+/// `NLM_F_CREATE`.
+pub const CREATE: u16 = 0x400;
+/// `NLM_F_APPEND`.
+pub const APPEND: u16 = 0x800;
+/// `NLA_F_NESTED`.
+const NESTED: u16 = 0x8000;
+
+/// An attribute of a message.
+#[derive(Debug, Clone)]
+pub enum Attribute {
+    /// Its bytes as they stand.
+    Bytes(u16, Vec<u8>),
+    /// Attributes inside.
+    Nested(u16, Vec<Self>),
+}
+
+impl Attribute {
+    /// A number in network byte order, as nf_tables wants it.
+    #[must_use]
+    pub fn number(kind: u16, value: u32) -> Self {
+        Self::Bytes(kind, value.to_be_bytes().to_vec())
+    }
+
+    /// Text with the zero byte that ends it.
+    #[must_use]
+    pub fn text(kind: u16, text: &str) -> Self {
+        Self::Bytes(kind, [text.as_bytes(), &[0]].concat())
+    }
+
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), Errno> {
+        let start = out.len();
+        let kind = match self {
+            Self::Bytes(kind, _) => *kind,
+            Self::Nested(kind, _) => *kind | NESTED,
+        };
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&kind.to_ne_bytes());
+        match self {
+            Self::Bytes(_, bytes) => out.extend_from_slice(bytes),
+            Self::Nested(_, inner) => {
+                for attribute in inner {
+                    attribute.write(out)?;
+                }
+            }
+        }
+        let length = u16::try_from(out.len() - start).map_err(|_too_long| Errno::MSGSIZE)?;
+        out[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        debug_assert!(ATTRIBUTE_HEADER_BYTES <= usize::from(length));
+        pad(out);
+        Ok(())
+    }
+}
+
+fn pad(out: &mut Vec<u8>) {
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// Messages that are sent together, and how many of them the kernel acknowledges.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    messages: u32,
+    acknowledged: u32,
+}
+
+impl Batch {
+    /// Appends a message: type, flags, its fixed part, its attributes.
+    ///
+    /// # Errors
+    /// EMSGSIZE for an attribute of more than 64 KiB.
+    pub fn push(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        fixed: &[u8],
+        attributes: &[Attribute],
+    ) -> Result<(), Errno> {
+        let start = self.bytes.len();
+        self.messages += 1;
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes
+            .extend_from_slice(&(flags | REQUEST).to_ne_bytes());
+        self.bytes.extend_from_slice(&self.messages.to_ne_bytes());
+        self.bytes.extend_from_slice(&[0; 4]);
+        debug_assert_eq!(self.bytes.len() - start, HEADER_BYTES);
+        self.bytes.extend_from_slice(fixed);
+        pad(&mut self.bytes);
+        for attribute in attributes {
+            attribute.write(&mut self.bytes)?;
+        }
+        let length = u32::try_from(self.bytes.len() - start).map_err(|_too_long| Errno::MSGSIZE)?;
+        self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+        if flags & ACKNOWLEDGE != 0 {
+            self.acknowledged += 1;
+        }
+        Ok(())
+    }
+
+    /// The messages as they are sent.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many of them the kernel acknowledges.
+    #[must_use]
+    pub fn acknowledged(&self) -> u32 {
+        self.acknowledged
+    }
+}
+
+/// Sends `batch` and waits for that many acknowledgements. Allocates nothing.
+///
+/// # Errors
+/// The errno of socket(2), sendto(2) or recvfrom(2); the kernel's own for the first message that
+/// it refused; EPROTO for an answer that is none.
+pub fn exchange(protocol: Option<Protocol>, batch: &[u8], acknowledged: u32) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
+    let kernel = SocketAddrNetlink::new(0, 0);
+    let sent = rustix::net::sendto(&socket, batch, SendFlags::empty(), &kernel)?;
+    if sent != batch.len() {
+        return Err(Errno::MSGSIZE);
+    }
+    let mut missing = acknowledged;
+    let mut buffer = [0_u8; 4_096];
+    while 0 < missing {
+        let (received, _) = rustix::net::recv(&socket, &mut buffer, RecvFlags::empty())?;
+        let mut rest = &buffer[..received];
+        if rest.is_empty() {
+            return Err(Errno::PROTO);
+        }
+        while 0 < missing && !rest.is_empty() {
+            rest = read_acknowledgement(rest)?;
+            missing -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// What follows the acknowledgement at the start of `bytes`.
+fn read_acknowledgement(bytes: &[u8]) -> Result<&[u8], Errno> {
+    let Some((header, after)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(Errno::PROTO);
+    };
+    let [l0, l1, l2, l3, k0, k1, ..] = *header;
+    let length = usize::try_from(u32::from_ne_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
+    let code = after
+        .first_chunk::<4>()
+        .map(|code| i32::from_ne_bytes(*code));
+    if u16::from_ne_bytes([k0, k1]) != MESSAGE_ERROR || length < HEADER_BYTES {
+        return Err(Errno::PROTO);
+    }
+    match code {
+        Some(0) => Ok(bytes.get(length.next_multiple_of(4)..).unwrap_or_default()),
+        Some(code) => Err(Errno::from_raw_os_error(-code)),
+        None => Err(Errno::PROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_count_headers_and_everything_is_padded_to_four() {
+        let mut batch = Batch::default();
+        let inner = vec![Attribute::text(1, "ab"), Attribute::number(2, 1)];
+        batch
+            .push(7, ACKNOWLEDGE, &[9], &[Attribute::Nested(3, inner)])
+            .expect("short");
+        let length = batch.bytes().len();
+        assert_eq!(length % 4, 0);
+        // Header, one padded byte, nested header, text (4 + 3 + 1), number (4 + 4).
+        assert_eq!(length, 16 + 4 + 4 + 8 + 8);
+        assert_eq!(batch.bytes()[..4], 40_u32.to_ne_bytes());
+        assert_eq!(batch.bytes()[20..22], 20_u16.to_ne_bytes());
+        assert_eq!(batch.bytes()[22..24], 0x8003_u16.to_ne_bytes());
+        assert_eq!(batch.bytes()[24..26], 7_u16.to_ne_bytes());
+        assert_eq!(batch.acknowledged(), 1);
+    }
+
+    #[test]
+    fn the_kernel_s_refusal_is_an_errno() {
+        let mut batch = Batch::default();
+        // RTM_NEWROUTE with a fixed part that is too short.
+        batch.push(24, ACKNOWLEDGE, &[2], &[]).expect("short");
+        let refused = exchange(None, batch.bytes(), batch.acknowledged());
+        assert!(
+            matches!(refused, Err(Errno::INVAL | Errno::PERM)),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! Socket options that rustix leaves out.
+
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd as _};
+
+use rustix::io::Errno;
+
+use super::process::check;
+
+/// `IPV6_TRANSPARENT` (linux/in6.h).
+const IPV6_TRANSPARENT: c_int = 75;
+
+/// Lets an IPv4 socket accept what was sent to addresses that are not its host's (ip(7)).
+///
+/// # Errors
+/// EPERM without CAP_NET_ADMIN in the user namespace of the network namespace.
+pub fn set_transparent_v4(socket: impl AsFd) -> Result<(), Errno> {
+    set(socket, libc::IPPROTO_IP, libc::IP_TRANSPARENT)
+}
+
+/// The same for an IPv6 socket.
+///
+/// # Errors
+/// EPERM without CAP_NET_ADMIN in the user namespace of the network namespace.
+pub fn set_transparent_v6(socket: impl AsFd) -> Result<(), Errno> {
+    set(socket, libc::IPPROTO_IPV6, IPV6_TRANSPARENT)
+}
+
+/// Datagrams come with the address that they were sent to (IP_PKTINFO, ip(7)).
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn set_packet_info_v4(socket: impl AsFd) -> Result<(), Errno> {
+    set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO)
+}
+
+/// The same for an IPv6 socket (IPV6_RECVPKTINFO, ipv6(7)).
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn set_packet_info_v6(socket: impl AsFd) -> Result<(), Errno> {
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+}
+
+fn set(socket: impl AsFd, level: c_int, option: c_int) -> Result<(), Errno> {
+    let on: c_int = 1;
+    let descriptor = socket.as_fd().as_raw_fd();
+    let length = libc::socklen_t::try_from(size_of::<c_int>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: `on` lives through the call and is `length` bytes long; the kernel only reads it.
+    let set = unsafe {
+        libc::syscall(
+            libc::SYS_setsockopt,
+            descriptor,
+            level,
+            option,
+            std::ptr::from_ref(&on),
+            length,
+        )
+    };
+    check(set).map(|_zero| ())
+}

@@ -7,6 +7,8 @@
 
 pub mod address;
 pub mod client_hello;
+pub mod denials;
 pub mod dns;
 pub mod http_head;
+pub mod names;
 pub mod routes;

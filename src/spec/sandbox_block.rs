@@ -2,8 +2,11 @@
 
 use crate::spec::credential;
 use crate::spec::document::{Node, Value, excerpt};
+use crate::spec::manifest::inventory::{self, slug_of};
 use crate::spec::manifest::reader::Reader;
-use crate::spec::manifest::secrets::{SecretReference, SecretRequest, is_variable_name};
+use crate::spec::manifest::secrets::{
+    SecretReference, SecretRequest, is_variable_name, slug_of_variable,
+};
 use crate::spec::manifest::{EgressRequest, ManifestError, Problem, StatedLimit};
 use crate::spec::mount_target::MountTarget;
 use crate::spec::path::RelPath;
@@ -379,10 +382,13 @@ fn read_auth<'document>(
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {
     reader.known_map(node, &["ref", "state"])?;
-    let reference = node
-        .get("ref")
-        .map(|reference| reader.name(reference).map(str::to_owned))
-        .transpose()?;
+    if let Some(reference) = node.get("ref") {
+        reader.name(reference)?;
+    }
+    let known = reader.keep(reader.inventory(node)).flatten();
+    if let Some(known) = known {
+        inventory::check(reader, known);
+    }
     let Some(state) = node.get("state") else {
         return Ok(Vec::new());
     };
@@ -393,10 +399,12 @@ fn read_auth<'document>(
     Ok(read_variables(reader, variables)?
         .into_iter()
         .map(|variable| SecretRequest {
+            reference: SecretReference::Vault(
+                known
+                    .and_then(|known| slug_of(known, &variable))
+                    .unwrap_or_else(|| slug_of_variable(&variable)),
+            ),
             variable,
-            reference: reference
-                .clone()
-                .map_or(SecretReference::Unnamed, SecretReference::File),
             source: "sandbox.env.auth".to_owned(),
         })
         .collect())

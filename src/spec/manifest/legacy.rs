@@ -4,7 +4,9 @@ use crate::spec::document::{Node, Value};
 use crate::spec::io::{FileEntry, file_key, read_files, read_token_path};
 use crate::spec::manifest::network::{self, EgressRequest};
 use crate::spec::manifest::reader::Reader;
-use crate::spec::manifest::secrets::{SecretReference, SecretRequest, is_variable_name};
+use crate::spec::manifest::secrets::{
+    SecretReference, SecretRequest, is_variable_name, slug_of_variable,
+};
 use crate::spec::manifest::{ManifestError, Problem, StatedLimit};
 use crate::spec::path::RelPath;
 use crate::spec::runner_block::{Engine, MEMORY_MIB_MAX, RunnerBlock, TIME_MS_MAX};
@@ -114,7 +116,7 @@ fn read_env<'document>(
             }
             Ok(SecretRequest {
                 variable: variable.to_owned(),
-                reference: SecretReference::Vault(variable.to_lowercase().replace('_', "-")),
+                reference: SecretReference::Vault(slug_of_variable(variable)),
                 source: "runtime.env".to_owned(),
             })
         })

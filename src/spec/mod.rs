@@ -18,6 +18,7 @@ pub mod image;
 pub mod io;
 pub mod manifest;
 pub mod mount_target;
+pub mod mounts;
 pub mod needs;
 pub mod outcome;
 pub mod path;

@@ -16,6 +16,8 @@ pub enum Provider {
 pub enum ConfigValue {
     /// A directory below the workspace.
     Directory,
+    /// `/bin/sh` or `/bin/bash`.
+    Shell,
     /// One of a few words.
     OneOf(&'static [&'static str]),
     /// One line of text.
@@ -35,10 +37,8 @@ pub struct ProviderEntry {
     pub unavailable: Option<&'static str>,
 }
 
-use ConfigValue::{Directory, Name, OneOf};
+use ConfigValue::{Directory, Name, OneOf, Shell};
 
-/// The shells that `config.shell` of `local` may name.
-pub static SHELLS: [&str; 2] = ["/bin/sh", "/bin/bash"];
 static REGIONS: [&str; 2] = ["us-east-1", "eu-west-1"];
 const ELSEWHERE: Option<&str> =
     Some("it is a service elsewhere, and the runner starts bodies here");
@@ -49,7 +49,7 @@ pub static REGISTRY: [ProviderEntry; 6] = [
     ProviderEntry {
         name: "local",
         provider: Provider::Local,
-        config: &[("cwd", Directory), ("shell", OneOf(&SHELLS))],
+        config: &[("cwd", Directory), ("shell", Shell)],
         unavailable: None,
     },
     ProviderEntry {

@@ -63,6 +63,7 @@
 
 pub mod bundle;
 pub mod cli;
+pub mod compose;
 pub mod kernel;
 pub mod plan;
 pub mod run;

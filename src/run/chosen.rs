@@ -268,9 +268,7 @@ pub fn of_command(
             });
         }
     } else {
-        chosen
-            .find_program(request, None, policy)
-            .or_else(refuse)?;
+        chosen.find_program(request, None, policy).or_else(refuse)?;
     }
     chosen.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),

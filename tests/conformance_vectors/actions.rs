@@ -242,8 +242,8 @@ fn runner_handle(vector: &Vector) -> Result<Outcome, Told> {
         images: &images,
         ..RunnerSurroundings::default()
     };
-    let handle = define_runner(definition(vector), &surroundings)
-        .map_err(|error| of_definition(&error))?;
+    let handle =
+        define_runner(definition(vector), &surroundings).map_err(|error| of_definition(&error))?;
     let handle = match &vector.origin {
         Some(origin) => json!(handle.resolve_for_origin(origin)),
         None => json!(handle),

@@ -48,7 +48,13 @@ fn add(tar: &mut Vec<u8>, member: &Map<String, Value>) {
     } else if let Some(name) = of("hardlink") {
         tar.extend(header(b'1', name, 0o644, 0, target));
     } else if let Some(kind) = of("type") {
-        tar.extend(header(kind.as_bytes()[0], text(&member["member"]), 0o644, 0, target));
+        tar.extend(header(
+            kind.as_bytes()[0],
+            text(&member["member"]),
+            0o644,
+            0,
+            target,
+        ));
     } else if let Some(Value::Object(records)) = member.get("pax") {
         let mut data = Vec::new();
         for (key, value) in records {

@@ -24,14 +24,8 @@ pub(crate) fn make(root: &Path, files: &Map<String, Value>) {
             hard_links.push((root.join(text(other)), path));
         } else if spec.get("fifo").is_some() {
             let mode = rustix::fs::Mode::from_raw_mode(0o644);
-            rustix::fs::mknodat(
-                rustix::fs::CWD,
-                &path,
-                rustix::fs::FileType::Fifo,
-                mode,
-                0,
-            )
-            .expect("made");
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+                .expect("made");
         } else if spec.get("socket").is_some() {
             drop(std::os::unix::net::UnixListener::bind(&path).expect("made"));
         } else {
@@ -134,7 +128,9 @@ pub(crate) fn content(spec: &Value) -> Vec<u8> {
         (None, Some(content), None) => base64(text(content)),
         (None, None, Some(part)) => {
             let count = spec["count"].as_u64().expect("a count");
-            text(part).repeat(usize::try_from(count).expect("small")).into_bytes()
+            text(part)
+                .repeat(usize::try_from(count).expect("small"))
+                .into_bytes()
         }
         _ => panic!("one of text, base64, repeat: {spec}"),
     }

@@ -28,7 +28,9 @@ pub(crate) fn differences(vector: &Vector, outcome: &Outcome) -> Vec<String> {
             .map(|told| format!("{} at {}", told.code, told.at.as_deref().unwrap_or("")))
             .collect();
         if expected != told {
-            found.push(format!("expected the errors {expected:#?}, found {told:#?}"));
+            found.push(format!(
+                "expected the errors {expected:#?}, found {told:#?}"
+            ));
         }
     }
     if let Some(warnings) = &expect.warnings {
@@ -39,7 +41,9 @@ pub(crate) fn differences(vector: &Vector, outcome: &Outcome) -> Vec<String> {
         };
         if sorted(warnings) != sorted(&outcome.warnings) {
             let told = &outcome.warnings;
-            found.push(format!("expected the warnings {warnings:?}, found {told:?}"));
+            found.push(format!(
+                "expected the warnings {warnings:?}, found {told:?}"
+            ));
         }
     }
     if let Some(tree) = &expect.tree {
@@ -117,7 +121,10 @@ fn of_message(expect: &Expect, told: &Told, found: &mut Vec<String>) {
     }
     for name in &expect.names {
         if !told.message.contains(name.as_str()) {
-            found.push(format!("the message does not name {name:?}: {}", told.message));
+            found.push(format!(
+                "the message does not name {name:?}: {}",
+                told.message
+            ));
         }
     }
     for name in &expect.names_not {
@@ -134,20 +141,32 @@ fn of_tree(tree: &serde_json::Map<String, Value>, outcome: &Outcome, found: &mut
         match outcome.tree.get(path) {
             None => found.push(format!("`{name}` is missing")),
             Some(is) if is != what => {
-                found.push(format!("`{name}`: expected {}, found {}", shown(what), shown(is)));
+                found.push(format!(
+                    "`{name}`: expected {}, found {}",
+                    shown(what),
+                    shown(is)
+                ));
             }
             Some(_) => (),
         }
     }
     for (path, is) in &outcome.tree {
         if !expected.contains_key(path) {
-            found.push(format!("`{}` is too much: {}", path.escape_ascii(), shown(is)));
+            found.push(format!(
+                "`{}` is too much: {}",
+                path.escape_ascii(),
+                shown(is)
+            ));
         }
     }
 }
 
 fn shown(what: &Found) -> String {
-    let cut = |bytes: &[u8]| bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string();
+    let cut = |bytes: &[u8]| {
+        bytes[..bytes.len().min(SHOWN_BYTES)]
+            .escape_ascii()
+            .to_string()
+    };
     match what {
         Found::File { mode, bytes } => {
             format!("a file, {mode:04o}, {} bytes `{}`", bytes.len(), cut(bytes))

@@ -68,7 +68,11 @@ fn every_vector_holds() {
             .filter(|vector| vector.name.contains(wanted_name))
         {
             count += 1;
-            for difference in judge::differences(vector, &actions::run(vector)) {
+            // A panic is a difference too, and the vectors behind it are run all the same.
+            let judged =
+                std::panic::catch_unwind(|| judge::differences(vector, &actions::run(vector)));
+            let differences = judged.unwrap_or_else(|_| vec!["panicked, see above".to_owned()]);
+            for difference in differences {
                 failures.push(format!("{file}: {}: {difference}", vector.name));
             }
         }

@@ -87,7 +87,12 @@ fn caps(caps: Caps) -> UnpackCaps {
 }
 
 fn of_resolution(resolution: &Resolution) -> Outcome {
+    // The resolved manifest is a manifest, and asks for the same.
+    let text = resolution.manifest.to_string();
+    let read = manifest::parse(text.as_bytes(), Format::Json, ".runner/manifest.json")
+        .unwrap_or_else(|error| panic!("the resolved manifest is none: {error}\n{text}"));
     Outcome {
+        asks: Some(crate::asked::asks(&read)),
         provenance: resolution
             .manifest
             .pointer("/metadata/runner/provenance")
@@ -139,6 +144,7 @@ pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
     };
     let of_resolution = of_resolution(&resolution);
     outcome.manifest = Some(serde_json::from_slice(&bytes).expect("JSON"));
+    outcome.asks = of_resolution.asks;
     outcome.provenance = of_resolution.provenance;
     outcome.warnings = of_resolution.warnings;
     outcome.warnings.extend(codes(&gathered.warnings));

@@ -210,5 +210,8 @@ fn present<'text, D: serde::Deserializer<'text>>(reader: D) -> Result<Option<Val
 /// The vectors of a file.
 pub(crate) fn read(file: &Path) -> Vec<Vector> {
     let text = std::fs::read_to_string(file).expect("readable");
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    // YAML 1.2: `y`, `no` and `on` are texts.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(&text, options)
+        .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }

@@ -81,6 +81,42 @@ impl<'document> Reader<'document> {
         }
     }
 
+    /// Both values. Where both were refused, one error is noted and the other returned.
+    pub(crate) fn both<A, B>(
+        &self,
+        one: Result<A, ManifestError>,
+        other: Result<B, ManifestError>,
+    ) -> Result<(A, B), ManifestError> {
+        match (one, other) {
+            (Ok(one), Ok(other)) => Ok((one, other)),
+            (Err(error), other) => {
+                self.keep(other);
+                Err(error)
+            }
+            (Ok(_), Err(error)) => Err(error),
+        }
+    }
+
+    /// The value of an optional key, read by `read`.
+    pub(crate) fn optional<T>(
+        &self,
+        map: &'document Node,
+        name: &str,
+        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
+    ) -> Result<Option<T>, ManifestError> {
+        map.get(name).map(read).transpose()
+    }
+
+    /// The value of a key that must be there, read by `read`.
+    pub(crate) fn field<T>(
+        &self,
+        map: &'document Node,
+        name: &'static str,
+        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
+    ) -> Result<T, ManifestError> {
+        self.required(map, name).and_then(read)
+    }
+
     /// Notes an error and goes on.
     pub(crate) fn note(&self, error: ManifestError) {
         self.findings.borrow_mut().add(error);
@@ -218,9 +254,11 @@ impl<'document> Reader<'document> {
         known: &[&'static str],
         advice: Option<&str>,
     ) -> ManifestError {
-        let near = advice
-            .map(str::to_owned)
-            .or_else(|| nearest(&key.name, known.iter().copied()).map(did_you_mean));
+        let counted_only = self.findings.borrow().is_full();
+        let near = advice.map(str::to_owned).or_else(|| {
+            let near = (!counted_only).then(|| nearest(&key.name, known.iter().copied()))?;
+            near.map(did_you_mean)
+        });
         let problem = Problem::UnknownKey {
             key: excerpt(&key.name),
             known: known.to_vec(),

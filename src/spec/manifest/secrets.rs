@@ -86,8 +86,8 @@ fn read_reference<'document>(
     {
         return Err(in_plain_text(value, "a secret is `{vault: NAME}`"));
     }
-    let entries = reader.known_map(node, &["vault", "oauth", "value"])?;
-    let (key, value) = match entries {
+    let entries = reader.entries(node, &["vault", "oauth", "value"])?;
+    let (key, value) = match entries.as_slice() {
         [] => return Err(reader.error(node, Problem::MissingKey { key: "vault" })),
         [(key, value)] => (key.name.as_str(), value),
         [(one, _), (other, value), ..] => {

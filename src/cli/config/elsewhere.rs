@@ -9,10 +9,8 @@ use serde::Deserialize;
 use crate::cli::config::scalars::{AbsolutePath, Size};
 use crate::spec::credential::looks_issued;
 use crate::spec::egress::EgressRule;
-use crate::spec::image::ImageTemplate;
 use crate::spec::manifest::is_variable_name;
 use crate::spec::path::escape;
-use crate::spec::runner_block::Language;
 use crate::spec::sources_policy::{IpRange, SecretsProvider};
 
 /// Longest slug, in bytes.
@@ -48,52 +46,6 @@ pub(super) struct WrittenCache {
 pub(super) struct WrittenGitHub {
     pub(super) base_url: Option<BaseUrl>,
     pub(super) token: Option<Token>,
-}
-
-/// One of `images`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WrittenImage {
-    id: ImageId,
-    languages: Vec<WrittenLanguage>,
-    #[serde(default)]
-    native: Vec<Package>,
-    cost_tier: u32,
-    source: Option<ImageSource>,
-}
-
-impl From<WrittenImage> for ImageTemplate {
-    fn from(written: WrittenImage) -> Self {
-        Self {
-            id: written.id.0,
-            languages: written.languages.into_iter().map(Language::from).collect(),
-            native: written
-                .native
-                .into_iter()
-                .map(|package| package.0)
-                .collect(),
-            cost_tier: written.cost_tier,
-            source: written.source.map(|source| source.0),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WrittenLanguage {
-    Node,
-    Python,
-    Multi,
-}
-
-impl From<WrittenLanguage> for Language {
-    fn from(written: WrittenLanguage) -> Self {
-        match written {
-            WrittenLanguage::Node => Self::Node,
-            WrittenLanguage::Python => Self::Python,
-            WrittenLanguage::Multi => Self::Multi,
-        }
-    }
 }
 
 /// An entry of `egress.allow`.
@@ -183,96 +135,24 @@ impl TryFrom<String> for Slug {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
+        let first = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let segment = |part: &str| {
-            part.starts_with(|first: char| first.is_ascii_alphanumeric())
+            part.bytes().next().is_some_and(first)
                 && part
                     .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+                    .all(|byte| first(byte) || matches!(byte, b'-' | b'_' | b'.'))
         };
-        let named = text.strip_prefix('@').unwrap_or(&text);
-        let is_file = [".md", ".yaml", ".yml", ".json"]
-            .iter()
-            .any(|extension| text.ends_with(extension));
-        if is_file || SLUG_BYTES_MAX < text.len() || !named.split('/').all(segment) {
-            return Err(format!(
-                "`{}` is no slug such as @owner/name; paths of files are looked up as they are",
-                escape(text.as_bytes())
-            ));
-        }
-        Ok(Self(text))
-    }
-}
-
-/// `id` of an image template: what `runner.image` may say.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct ImageId(String);
-
-impl TryFrom<String> for ImageId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let plain = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        let plain = text.len() <= SLUG_BYTES_MAX
+            && text.strip_prefix('@').is_some_and(|rest| {
+                (2..=3).contains(&rest.split('/').count()) && rest.split('/').all(segment)
+            });
         if plain {
-            Ok(Self(text))
-        } else {
-            Err(format!(
-                "`{}` is no id of a template: letters, digits, `-`, `_` and `.`",
-                escape(text.as_bytes())
-            ))
+            return Ok(Self(text));
         }
-    }
-}
-
-/// A package that is baked into an image.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Package(String);
-
-impl TryFrom<String> for Package {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let unusable = text.is_empty()
-            || text.starts_with('-')
-            || text.contains(|character: char| character.is_whitespace() || character.is_control());
-        if unusable {
-            return Err(format!(
-                "`{}` is no name of a package",
-                escape(text.as_bytes())
-            ));
-        }
-        Ok(Self(text))
-    }
-}
-
-/// `source` of an image template.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct ImageSource(String);
-
-impl TryFrom<String> for ImageSource {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let known = match (text.strip_prefix("docker://"), text.strip_prefix("oci:")) {
-            (Some(reference), _) => !reference.is_empty(),
-            (_, Some(directory)) => AbsolutePath::try_from(directory.to_owned()).is_ok(),
-            _ => false,
-        };
-        let plain =
-            !text.contains(|character: char| character.is_whitespace() || character.is_control());
-        if known && plain {
-            Ok(Self(text))
-        } else {
-            Err(format!(
-                "`{}` is no source of an image: docker://REFERENCE or oci:/DIRECTORY",
-                escape(text.as_bytes())
-            ))
-        }
+        Err(format!(
+            "`{}` is no slug such as @owner/name; paths of files are looked up as they are",
+            escape(text.as_bytes())
+        ))
     }
 }
 

@@ -27,7 +27,7 @@
 //!     languages: [python]    # node python multi
 //!     native: [libpango-1.0-0] # packages that are baked in, by their Debian names
 //!     cost_tier: 1           # 0 for the lightest
-//!     source: "docker://docker.io/library/python:3.12" # or oci:/DIRECTORY; none: not built yet
+//!     source: "docker://docker.io/library/python:3.12" # or oci:DIRECTORY; none: not built yet
 //! cache: { directory: /var/cache/runner, size: 5g } # of fetched sources
 //! github: { base_url: "https://api.github.com", token: "file:/etc/runner/token" } # or env:NAME
 //! require_pin: true          # refuse branches and tags where a commit can be named
@@ -520,7 +520,7 @@ mod tests {
                 "no absolute path",
             ),
             ("refs: { ./a: /a }", "f:1:", "is no slug"),
-            ("refs: { '@o/n.yaml': /a }", "f:1:", "is no slug"),
+            ("refs: { '@o/N': /a }", "f:1:", "is no slug"),
             ("refs: { '@o//n': /a }", "f:1:", "is no slug"),
             ("refs: { '@o/n': a }", "f:1:", "no absolute path"),
             ("refs: { '@o/n': /a, '@o/n': /b }", "f:1:", "stands twice"),
@@ -537,7 +537,7 @@ mod tests {
             (
                 "images: [{ id: a/b, languages: [node], cost_tier: 0 }]",
                 "f:1:",
-                "no id of a template",
+                "image id `a/b`",
             ),
             (
                 "images: [{ id: a, languages: [nod], cost_tier: 0 }]",
@@ -547,17 +547,17 @@ mod tests {
             (
                 "images: [{ id: a, languages: [], cost_tier: 0, native: [-y] }]",
                 "f:1:",
-                "no name of a package",
+                "a Debian name",
             ),
             (
                 "images: [{ id: a, languages: [], cost_tier: 0, source: 'http://a' }]",
                 "f:1:",
-                "no source of an image",
+                "docker://… or oci:DIRECTORY",
             ),
             (
-                "images: [{ id: a, languages: [], cost_tier: 0, source: 'oci:img' }]",
+                "images: [{ id: a, languages: [], cost_tier: 0, source: 'oci:' }]",
                 "f:1:",
-                "no source of an image",
+                "docker://… or oci:DIRECTORY",
             ),
             (
                 "images: [{ id: a, languages: [], cost_tier: -1 }]",

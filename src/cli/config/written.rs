@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::cli::config::elsewhere::{
-    Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenImage, WrittenSecrets,
+    Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenSecrets,
 };
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time};
 use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
@@ -28,7 +28,7 @@ pub(super) struct Written {
     egress: WrittenEgress,
     secrets: WrittenSecrets,
     refs: BTreeMap<Slug, AbsolutePath>,
-    images: Vec<WrittenImage>,
+    images: Vec<ImageTemplate>,
     cache: WrittenCache,
     github: WrittenGitHub,
     require_pin: bool,
@@ -141,7 +141,7 @@ impl Written {
                 .into_iter()
                 .map(|(slug, path)| (slug.0, path.into()))
                 .collect(),
-            images: self.images.into_iter().map(ImageTemplate::from).collect(),
+            images: self.images,
             cache_directory: self.cache.directory.map(PathBuf::from),
             cache_bytes: self.cache.size.map(|size| size.0),
             github_base_url: self.github.base_url.map(|url| url.0),

@@ -17,6 +17,7 @@ pub mod image;
 pub mod io;
 pub mod manifest;
 pub mod mount_target;
+pub mod mounts;
 pub mod outcome;
 pub mod path;
 pub mod report;

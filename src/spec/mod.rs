@@ -15,6 +15,7 @@ pub mod host;
 pub mod host_policy;
 pub mod image;
 pub mod io;
+pub mod lock;
 pub mod manifest;
 pub mod mount_target;
 pub mod mounts;

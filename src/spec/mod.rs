@@ -19,6 +19,8 @@ pub mod manifest;
 pub mod mount_target;
 pub mod outcome;
 pub mod path;
+pub mod plan_report;
+pub mod policy_values;
 pub mod report;
 pub mod request;
 pub mod run_form;

@@ -90,9 +90,11 @@ impl Page<'_> {
                 "bundle",
                 &format!("{} entries, {}", bundle.entries, bytes(bundle.bytes)),
             );
-            let digest = bundle.content_digest.map(|digest| digest.to_string());
-            let unknown = "told when it is unpacked: its entries are not in canonical order";
-            self.row("identity", digest.as_deref().unwrap_or(unknown));
+            match bundle.content_digest {
+                // Beside its label it would be wider than a terminal.
+                Some(digest) => self.text.push_str(&format!("  identity\n    {digest}\n")),
+                None => self.row("identity", "not known until its entries are put in order"),
+            }
         }
         if let Some(program) = &plan.program {
             self.program(program);

@@ -177,6 +177,7 @@ fn open_descriptor(number: i32) -> Result<OwnedFd, TargetError> {
 mod tests {
     use super::*;
     use crate::spec::outcome::Outcome;
+    use crate::spec::report::Report;
     use std::os::fd::AsRawFd as _;
 
     fn open(text: &str) -> Result<ReportTarget, TargetError> {

@@ -466,3 +466,197 @@ fn judge(plan: &mut PlanReport, refusals: &[RunError]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::host::HostEntry;
+    use crate::spec::report::EnforcementState;
+    use crate::spec::request::Caller;
+
+    const MANIFEST: &str = "\
+id: demo
+version: 1.2.3
+run: {exec: [./tool, one, 'two words']}
+runner: {engine: in-process, limits: {memory_mb: 128, timeout_ms: 5000}}
+secrets: {API_KEY: {vault: my-key}}
+sandbox: {provider: local, config: {cwd: sub}, limits: {timeout_ms: 9000}}
+outputsFiles: {o: {path: 'out/<runId>/<isoDate>.txt'}}
+driver: x
+metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/CODE.md}}}
+";
+
+    fn facts() -> HostFacts {
+        let covered = |axis, state, enforced_by, reason: Option<&str>| Coverage {
+            axis,
+            state,
+            enforced_by,
+            reason: reason.map(str::to_owned),
+        };
+        HostFacts {
+            host: HostSupport {
+                privileged: false,
+                uid: 1000,
+                gid: 1000,
+                landlock_abi: 4,
+                time_namespace: true,
+                entries: vec![
+                    ("/usr", HostEntry::Directory),
+                    ("/bin", HostEntry::Link(b"usr/bin".to_vec())),
+                    ("/etc/ssl", HostEntry::Directory),
+                ],
+            },
+            backend: "none",
+            coverage: vec![
+                covered("memory", EnforcementState::Weaker, "poll", Some("no group")),
+                covered("processes", EnforcementState::Enforced, "cgroup-v2", None),
+                covered(
+                    "cpu_share",
+                    EnforcementState::Absent,
+                    "none",
+                    Some("no group"),
+                ),
+                covered(
+                    "cpu_time",
+                    EnforcementState::Weaker,
+                    "poll",
+                    Some("no group"),
+                ),
+            ],
+        }
+    }
+
+    fn request() -> Request {
+        let subject = Subject::Bundle(BundleArgument::Stdin);
+        let mut request = Request::captured(subject, Caller::default());
+        request.streams.capture = false;
+        request.environment = vec![(b"A".to_vec(), b"not for the plan".to_vec())];
+        request.secrets = vec![(b"API_KEY".to_vec(), b"not for the plan".to_vec())];
+        request.limits.memory_bytes = Some(64 << 20);
+        request.limits.wall_time = Some(std::time::Duration::from_secs(7_200));
+        request.view = vec![ViewEntry::Tmpfs {
+            target: "/cache".into(),
+            size_bytes: Some(1 << 20),
+        }];
+        request.bundle.workspace = Some("/".into());
+        request
+    }
+
+    /// The plan of `files` on a host that is the same everywhere.
+    fn planned(request: &Request, files: &[(&str, &[u8])]) -> PlanReport {
+        planned_at(1_700_000_000, request, files)
+    }
+
+    fn planned_at(start_unix_s: i64, request: &Request, files: &[(&str, &[u8])]) -> PlanReport {
+        let home = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(home.path().join("sub")).expect("made");
+        for (name, contents) in files {
+            let path = home.path().join(name);
+            std::fs::write(&path, contents).expect("written");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).expect("set");
+        }
+        let source = File::open(home.path()).expect("opened");
+        let policy = HostPolicy::default();
+        let planner = Planner {
+            request,
+            policy: &policy,
+            start_unix_s,
+        };
+        let limits = unpack_limits(&policy);
+        let given = |refuse: &mut OnRefusal<'_>| {
+            let named = subject::manifest_names();
+            let surveyed = survey_directory(source.as_fd(), &limits, &named)?;
+            Ok(Read {
+                manifest: None,
+                files: Files::Surveyed(Box::new(surveyed)),
+                workspace: open_workspace(request.bundle.workspace.clone(), refuse)?,
+            })
+        };
+        planner.tell(&given, Ok(facts()))
+    }
+
+    fn demo() -> [(&'static str, &'static [u8]); 2] {
+        [
+            ("manifest.yaml", MANIFEST.as_bytes()),
+            ("sub/tool", b"\x7fELF"),
+        ]
+    }
+
+    /// `RUNNER_TESTS_WRITE=1 cargo test --lib explain` writes the file anew.
+    #[test]
+    fn one_plan_is_the_one_that_was_read_by_a_person() {
+        let plan = planned(&request(), &demo());
+        let mut text = serde_json::to_string_pretty(&plan).expect("JSON");
+        text.push('\n');
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan/demo.json");
+        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
+            std::fs::write(path, &text).expect("written");
+        }
+        assert_eq!(
+            text,
+            std::fs::read_to_string(path).expect("the golden file")
+        );
+        assert_eq!(plan.verdict, PlanVerdict::WouldStart, "{plan:#?}");
+        assert!(!text.contains("not for the plan"));
+    }
+
+    #[test]
+    fn the_same_request_gives_the_same_plan_and_another_clock_changes_nothing() {
+        let first = planned(&request(), &demo());
+        assert_eq!(first, planned_at(0, &request(), &demo()));
+    }
+
+    #[test]
+    fn a_refused_plan_names_every_reason_and_still_says_the_rest() {
+        let mut request = request();
+        request.secrets.clear();
+        request.bundle.workspace = None;
+        request.limits.cpus = Some(1.0);
+        let plan = planned(&request, &demo());
+        assert_eq!(plan.verdict, PlanVerdict::WouldBeRefused);
+        let codes: Vec<&str> = plan
+            .error
+            .iter()
+            .chain(&plan.further_errors)
+            .map(|error| error.code.as_str())
+            .collect();
+        assert_eq!(
+            codes,
+            [
+                "grant_required",
+                "secret_unresolved",
+                "limit_unenforceable",
+                "workspace_missing"
+            ]
+        );
+        let flags: Vec<&str> = plan
+            .missing_grants
+            .iter()
+            .map(|missing| missing.flag.as_str())
+            .collect();
+        assert_eq!(flags, ["--secret API_KEY=env:API_KEY", "--workspace DIR"]);
+        let share = plan.limits.iter().find(|limit| limit.name == "cpu_millis");
+        let share = share.expect("told");
+        assert_eq!(share.state, Some(EnforcementState::Absent));
+        assert!(plan.program.is_some() && !plan.view.is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_executed_is_told_before_it_is_tried() {
+        for (contents, code) in [
+            (&b"\x7fELF"[..], None),
+            (b"#!/nonexistent/sh\n", Some("program_not_found")),
+            (b"#!/bundle/sub/tool\n", Some("program_not_executable")),
+            (b"#!\n", Some("program_not_executable")),
+            (b"echo\n", Some("program_not_executable")),
+            (b"", Some("program_not_executable")),
+        ] {
+            let mut files = demo();
+            files[1].1 = contents;
+            let plan = planned(&request(), &files);
+            let found = plan.error.as_ref().map(|error| error.code.as_str());
+            assert_eq!(found, code, "{}", String::from_utf8_lossy(contents));
+        }
+    }
+}

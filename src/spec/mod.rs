@@ -21,6 +21,8 @@ pub mod mount_target;
 pub mod mounts;
 pub mod outcome;
 pub mod path;
+pub mod plan_report;
+pub mod policy_values;
 pub mod report;
 pub mod request;
 pub mod run_form;

@@ -4,7 +4,7 @@
 pub mod bpf;
 pub mod captured;
 pub mod code_block;
-mod credential;
+pub(crate) mod credential;
 pub mod define;
 pub mod demonstration;
 pub mod diagnosis;
@@ -23,6 +23,8 @@ pub mod mounts;
 pub mod needs;
 pub mod outcome;
 pub mod path;
+pub mod plan_report;
+pub mod policy_values;
 pub mod provider;
 pub mod report;
 pub mod request;

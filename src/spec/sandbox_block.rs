@@ -393,10 +393,8 @@ fn read_auth<'document>(
     Ok(read_variables(reader, variables)?
         .into_iter()
         .map(|variable| SecretRequest {
+            reference: SecretReference::Vault(crate::spec::inventory::slug_of_variable(&variable)),
             variable,
-            reference: reference
-                .clone()
-                .map_or(SecretReference::Unnamed, SecretReference::File),
             source: "sandbox.env.auth".to_owned(),
         })
         .collect())

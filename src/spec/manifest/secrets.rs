@@ -21,10 +21,10 @@ pub struct SecretRequest {
 pub enum SecretReference {
     /// A name in the caller's vault.
     Vault(String),
-    /// An inventory (`SECRETS.md`) of the workspace.
-    File(String),
-    /// Nowhere in particular.
-    Unnamed,
+    /// A connector that gives out fresh access tokens: `{oauth: …}`.
+    OAuth(String),
+    /// The value itself: `{value: …}`. It is plain and no secret.
+    Literal(String),
 }
 
 /// Reads `secrets`: a map of variables to `{vault: NAME}`.

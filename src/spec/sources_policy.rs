@@ -1,7 +1,7 @@
 //! What the host says about things that come from elsewhere: names on the network, secrets,
 //! fetched sources.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::spec::egress::EgressRule;

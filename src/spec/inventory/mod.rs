@@ -5,7 +5,7 @@ mod read;
 pub use read::parse;
 
 use crate::spec::document::{Place, excerpt};
-use crate::spec::manifest::Kind;
+use crate::spec::manifest::{Kind, slug_of_variable};
 use crate::spec::report::WarningReport;
 
 /// Shortest and longest slug, in characters.
@@ -167,13 +167,6 @@ pub fn is_slug(text: &str) -> bool {
     SLUG_CHARACTERS.contains(&text.len())
         && segments.by_ref().take(2).all(is_segment)
         && segments.next().is_none()
-}
-
-/// The slug that a variable has where no inventory says otherwise: `OPENAI_API_KEY` is
-/// `openai-api-key`.
-#[must_use]
-pub fn slug_of_variable(variable: &str) -> String {
-    variable.to_ascii_lowercase().replace('_', "-")
 }
 
 /// Whether `consumer` may have the value of `entry` in its environment, and by which word.

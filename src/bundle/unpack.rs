@@ -81,9 +81,19 @@ pub fn unpack(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
+    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let archive_digest = read_archive(archive, &mut writer, limits)?;
+    writer.finish(into, Some(archive_digest))
+}
+
+/// Gives every entry of `archive` to `writer`; the digest of the archive's bytes.
+pub(crate) fn read_archive(
+    archive: impl Read,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+) -> Result<Digest, UnpackError> {
     let source = GzipReader::new(archive, limits.compressed_bytes);
     let mut entries = Entries::new(source, limits.entry());
-    let mut writer = TreeWriter::new(into, limits.tree(), None);
     let mut copied_bytes = 0;
     while let Some(member) = entries.next_member()? {
         let Member {
@@ -119,7 +129,7 @@ pub fn unpack(
             }
         }
     }
-    writer.finish(Some(entries.archive_digest()))
+    Ok(entries.archive_digest())
 }
 
 /// Mode and size of the earlier regular file that a hard link names.

@@ -6,7 +6,7 @@ use crate::spec::inventory::{
     Access, Audit, Exposure, Holder, Inventory, InventoryEntry, SecretKind, is_slug,
 };
 use crate::spec::manifest::reader::{Entries, Reader};
-use crate::spec::manifest::{ManifestError, Problem};
+use crate::spec::manifest::{BlockDocuments, ManifestError, Problem};
 
 /// Longest name of a secret, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
@@ -43,7 +43,7 @@ const ENTRY_KEYS: [&str; 10] = [
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Inventory, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
-    let mut reader = Reader::new(file_name, &root);
+    let mut reader = Reader::with_blocks(file_name, &root, BlockDocuments::EMPTY);
     let entries = read(&mut reader)?;
     Ok(Inventory {
         file: file_name.to_owned(),

@@ -47,7 +47,7 @@ pub enum RunError {
     Scratch(#[from] ScratchError),
     /// A secret.
     #[error(transparent)]
-    Secret(SecretError),
+    Secret(Box<SecretError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
@@ -183,7 +183,7 @@ impl From<SecretError> for RunError {
     fn from(error: SecretError) -> Self {
         match error {
             SecretError::Cancelled { signal } => Self::Cancelled { signal },
-            error => Self::Secret(error),
+            error => Self::Secret(Box::new(error)),
         }
     }
 }

@@ -9,7 +9,7 @@ mod error;
 pub mod mask;
 mod provider;
 
-pub use error::{SecretError, Unusable};
+pub use error::{NotGranted, SecretError, Unusable};
 
 use std::os::fd::BorrowedFd;
 
@@ -64,6 +64,12 @@ pub struct Reveal {
     pub permission: Option<String>,
 }
 
+/// A request that may be fulfilled.
+enum Judged<'run> {
+    Literal(&'run SecretRequest, &'run str),
+    Allowed(Allowed<'run>),
+}
+
 /// A request whose slug is known and that is allowed.
 struct Allowed<'run> {
     request: &'run SecretRequest,
@@ -86,13 +92,13 @@ pub fn resolve(
     who: &Consumer,
     around: Around<'_>,
 ) -> Result<Vec<ResolvedSecret>, SecretError> {
-    let mut judged = Vec::with_capacity(requests.len());
-    for request in requests {
-        judged.push(match &request.reference {
-            SecretReference::Literal(text) => Err((request, text)),
-            _ => Ok(judge(request, inventory, who)?),
-        });
-    }
+    let judged: Vec<Judged<'_>> = requests
+        .iter()
+        .map(|request| match &request.reference {
+            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
+            _ => judge(request, inventory, who).map(Judged::Allowed),
+        })
+        .collect::<Result<_, _>>()?;
     let provider = policy
         .provider
         .as_ref()
@@ -100,12 +106,12 @@ pub fn resolve(
     judged
         .into_iter()
         .map(|one| match one {
-            Err((request, text)) => Ok(ResolvedSecret {
+            Judged::Literal(request, text) => Ok(ResolvedSecret {
                 variable: request.variable.clone(),
                 value: Secret::new(text.as_bytes().to_vec()),
                 reveal: None,
             }),
-            Ok(allowed) => reveal(&allowed, provider.as_ref()),
+            Judged::Allowed(allowed) => reveal(&allowed, provider.as_ref()),
         })
         .collect()
 }

@@ -1206,7 +1206,7 @@ fn the_sandbox_block_is_read() {
     assert_eq!(manifest.limits[1].source, "sandbox.limits.memory_mb");
     assert_eq!(
         manifest.secrets[0].reference,
-        SecretReference::File("./SECRETS.md".to_owned())
+        SecretReference::Vault("openai-api-key".to_owned())
     );
     assert_eq!(manifest.secrets[0].source, "sandbox.env.auth");
     assert_eq!(manifest.env_passthrough, ["NODE_ENV", "DEBUG"]);
@@ -1362,7 +1362,9 @@ fn a_credential_in_plain_text_is_refused_and_not_repeated() {
         "sandbox: {provider: local, metadata: {x: {dbPassword: hunter2hunter2}}}\n",
         "sandbox: {provider: local, metadata: {x: [ghp_hunter2hunter2]}}\n",
         "secrets: {API_KEY: hunter2hunter2}\n",
-        "secrets: {API_KEY: {value: hunter2hunter2}}\n",
+        "secrets: {API_KEY: {value: sk-live-hunter2hunter2}}\n",
+        "secrets: {API_KEY: {oauth: ghp_hunter2hunter2}}\n",
+        "secrets: {API_KEY: {plaintext: hunter2hunter2}}\n",
         "secrets: {API_KEY: {vault: sk-live-hunter2hunter2}}\n",
     ] {
         let error = refused(text);

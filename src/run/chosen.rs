@@ -12,7 +12,7 @@ use crate::run::host;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::subject::{self, Subject as ManifestSubject, View};
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::manifest::{Manifest, STRICT_REFUSES};
+use crate::spec::manifest::{Manifest, STRICT_REFUSES, SecretReference};
 use crate::spec::path::escape;
 use crate::spec::report::{RunForm, WarningReport};
 use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
@@ -303,7 +303,13 @@ impl Chosen {
         self.environment.extend(request.secrets.iter().cloned());
         for secret in &self.manifest.secrets {
             let wanted = secret.variable.as_bytes();
-            if !self.environment.iter().any(|(name, _)| name == wanted) {
+            if self.environment.iter().any(|(name, _)| name == wanted) {
+                continue;
+            }
+            if let SecretReference::Literal(value) = &secret.reference {
+                let entry = (wanted.to_vec(), value.as_bytes().to_vec());
+                self.environment.push(entry);
+            } else {
                 let name = &secret.variable;
                 return Err(RunError::Argument {
                     code: "secret_unresolved",

@@ -18,6 +18,7 @@ pub mod io;
 pub mod lock;
 pub mod manifest;
 pub mod mount_target;
+pub mod mounts;
 pub mod outcome;
 pub mod path;
 pub mod report;

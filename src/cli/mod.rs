@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod bundle;
 pub mod config;
 pub mod delegate;
 pub mod demo;

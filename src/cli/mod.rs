@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod bundle;
+mod bundle_list;
 pub mod config;
 pub mod delegate;
 pub mod demo;

@@ -467,9 +467,9 @@ impl Gathering {
             let source = self.overlay.get(&path).map(|placed| placed.source);
             let origin = source.and_then(|source| self.origins.get(source));
             ComposeError::Link {
-                at: origin.cloned().unwrap_or_else(resolved_origin),
+                at: Box::new(origin.cloned().unwrap_or_else(resolved_origin)),
                 path,
-                error,
+                error: Box::new(error),
             }
         })?;
         let warnings = [

@@ -131,7 +131,7 @@ fn every_error_is_told_at_once_with_its_place_and_what_to_do() {
         told(&document(&ground, &["."])),
         [
             "manifest.yaml:2:10 /runner/engin unknown_key",
-            "manifest.yaml:2:45 /runner/limits/memory_mb out_of_range",
+            "manifest.yaml:2:46 /runner/limits/memory_mb out_of_range",
             "manifest.yaml:3:20 /network/egress/0 egress_invalid",
             "manifest.yaml:4:9 /inputs schema_invalid",
         ]
@@ -246,16 +246,12 @@ fn the_code_workspaces_below_are_read_too() {
     assert_eq!(
         told(&document(&ground, &["tool.yaml"])),
         [
-            "c/manifest.yaml:2:10 /version wrong_type",
             "a/manifest.yaml:3:1 /nme unknown_key",
+            "c/manifest.yaml:2:10 /version wrong_type",
             "b/manifest.yaml:3:18 /runner/engine unknown_value",
-            "tool.yaml:2:45 /code/sources/2 source_missing",
-            "tool.yaml:2:58 /code/sources/3 source_not_code_workspace",
+            "tool.yaml:2:44 /code/sources/2 source_missing",
+            "tool.yaml:2:57 /code/sources/3 source_not_code_workspace",
         ]
-        .map(str::to_owned)
-        .iter()
-        .cloned()
-        .collect::<Vec<String>>()
     );
 }
 
@@ -281,7 +277,7 @@ fn circles_and_contradictions_between_manifests_are_errors() {
     let circle = document(&ground, &["a"]);
     assert_eq!(
         told(&circle),
-        ["b/manifest.yaml:2:22 /code/sources/0 code_cycle"]
+        ["b/manifest.yaml:2:24 /code/sources/0 code_cycle"]
     );
     let message = circle["errors"][0]["message"].as_str().expect("text");
     assert!(message.contains("a → b → a"), "{message}");
@@ -313,8 +309,8 @@ fn a_reference_that_can_be_moved_is_refused_where_pins_are_asked_for() {
     assert_eq!(
         told(&document(&ground, &[".", "--require-pin"])),
         [
-            "manifest.yaml:4:31 /code/sources/0 pin_required",
-            "manifest.yaml:6:31 /code/sources/2 pin_required"
+            "manifest.yaml:4:30 /code/sources/0 pin_required",
+            "manifest.yaml:6:30 /code/sources/2 pin_required"
         ]
     );
 }
@@ -329,7 +325,7 @@ fn what_cannot_be_read_at_all_is_an_error_like_the_others() {
         assert!(document["errors"][0]["message"].is_string());
         code.as_str().expect("text").to_owned()
     };
-    assert_eq!(codes(&["broken.yaml"]), "document_syntax");
+    assert_eq!(codes(&["broken.yaml"]), "manifest_syntax");
     assert_eq!(codes(&["nothing.yaml"]), "manifest_missing");
     assert_eq!(codes(&["empty"]), "manifest_missing");
     assert_eq!(

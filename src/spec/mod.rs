@@ -4,7 +4,7 @@
 pub mod bpf;
 pub mod captured;
 pub mod code_block;
-mod credential;
+pub(crate) mod credential;
 pub mod define;
 pub mod demonstration;
 pub mod diagnosis;

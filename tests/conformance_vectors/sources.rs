@@ -5,6 +5,7 @@ use std::path::Path;
 
 use runner::compose::files::DirectoryFiles;
 use runner::compose::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
+use runner::compose::locate::locate;
 use runner::compose::manifests::Registry;
 use runner::compose::resolve::{Resolution, ResolveRequest};
 use runner::compose::{self, ComposeError, DefineCode, GatherOptions, Gathered};
@@ -65,9 +66,23 @@ impl Workspace {
         DirectoryFiles::open_root(&self.root()).expect("opened")
     }
 
+    /// The manifest that a name or a path stands for.
+    fn located(&self, subject: &str) -> Result<RelPath, Told> {
+        let path = if subject.contains('/') {
+            self.root().join(subject)
+        } else {
+            subject.into()
+        };
+        locate(&path, Some(&self.root()), None)
+            .map(|located| located.manifest)
+            .map_err(|error| of_compose(&error))
+    }
+
     fn resolution(&self, vector: &Vector, files: &DirectoryFiles) -> Result<Resolution, Told> {
-        let (file, _) = manifest_text(vector);
-        let manifest = RelPath::parse(file.as_bytes()).expect("a path");
+        let manifest = match &vector.subject {
+            Some(subject) => self.located(subject)?,
+            None => RelPath::parse(manifest_text(vector).0.as_bytes()).expect("a path"),
+        };
         let request = ResolveRequest {
             manifest: &manifest,
             registry: &self.registry,

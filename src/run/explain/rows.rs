@@ -561,8 +561,8 @@ fn path_row<'plan>(
 fn reference(reference: &SecretReference) -> Option<String> {
     match reference {
         SecretReference::Vault(name) => Some(format!("vault {}", escape(name.as_bytes()))),
-        SecretReference::File(path) => Some(format!("file {}", escape(path.as_bytes()))),
-        SecretReference::Unnamed => None,
+        SecretReference::OAuth(name) => Some(format!("oauth {}", escape(name.as_bytes()))),
+        SecretReference::Literal(_) => None,
     }
 }
 

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod bundle;
+mod bundle_list;
 pub mod config;
 pub mod delegate;
 pub mod demo;

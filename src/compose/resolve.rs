@@ -7,7 +7,6 @@ use std::rc::Rc;
 use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::{FoundKind, WorkspaceFiles};
 use crate::compose::github::RefShape;
-use crate::compose::interim::{self as manifest, Level};
 use crate::compose::layer::{Layer, LayerForm};
 use crate::compose::manifests::{
     MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest,
@@ -16,7 +15,7 @@ use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::walk::join;
 use crate::spec::code_block::CodeSource;
 use crate::spec::document::{Node, Value};
-use crate::spec::manifest::Kind;
+use crate::spec::manifest::{self, Kind, Level};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 
@@ -72,7 +71,16 @@ pub fn resolve(
     let file = resolver.read(request.manifest)?;
     let inherited = resolver.manifest(&file)?;
     let mut manifest = inherited.manifest;
-    add_provenance(&mut manifest, &inherited.provenance);
+    let mut provenance = inherited.provenance;
+    // By its name only: what a bundle holds does not depend on the folder that counts as the
+    // workspace, unless a source does.
+    let own = escape(request.manifest.file_name());
+    for decider in provenance.values_mut() {
+        if *decider == request.manifest.to_string() {
+            decider.clone_from(&own);
+        }
+    }
+    add_provenance(&mut manifest, &provenance);
     manifest.sort_all_objects();
     Ok(Resolution {
         manifest,
@@ -115,6 +123,12 @@ struct Resolver<'call> {
     open: Vec<RelPath>,
 }
 
+/// A code-workspace, and who decided what in it.
+struct Workspace {
+    level: Level,
+    provenance: BTreeMap<String, String>,
+}
+
 /// A manifest with what it inherits.
 struct Inherited {
     manifest: serde_json::Value,
@@ -149,7 +163,7 @@ impl<'call> Resolver<'call> {
     fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, ComposeError> {
         self.open.push(file.path.clone());
         let folder = file.path.parent();
-        let mut workspaces: Vec<(Level, BTreeMap<String, String>)> = Vec::new();
+        let mut workspaces: Vec<Workspace> = Vec::new();
         if file.manifest.code.is_empty() {
             let origin = SourceOrigin::folder_of(&file.path);
             self.push(
@@ -179,7 +193,10 @@ impl<'call> Resolver<'call> {
             file: file.path.to_string(),
             resolved: manifest::resolved(&file.root, &file.manifest, &file.blocks),
         };
-        let (levels, deeper): (Vec<Level>, Vec<_>) = workspaces.into_iter().unzip();
+        let (levels, deeper): (Vec<Level>, Vec<_>) = workspaces
+            .into_iter()
+            .map(|workspace| (workspace.level, workspace.provenance))
+            .unzip();
         let mut inherited =
             manifest::inherit(own, &levels).map_err(|error| ComposeError::Manifest(vec![error]))?;
         for (pointer, decider) in &mut inherited.provenance {
@@ -210,7 +227,7 @@ impl<'call> Resolver<'call> {
         origin: SourceOrigin,
         source: &CodeSource,
         base: Option<&RelPath>,
-    ) -> Result<Option<(Level, BTreeMap<String, String>)>, ComposeError> {
+    ) -> Result<Option<Workspace>, ComposeError> {
         let form = match source {
             CodeSource::Reference { path } => {
                 return self.reference(&origin, base, path).map(Some);
@@ -271,7 +288,7 @@ impl<'call> Resolver<'call> {
         origin: &SourceOrigin,
         base: Option<&RelPath>,
         path: &RelPath,
-    ) -> Result<(Level, BTreeMap<String, String>), ComposeError> {
+    ) -> Result<Workspace, ComposeError> {
         let refused = |problem| ComposeError::of_source(origin, problem);
         let folder = join(base, path).map_err(refused)?;
         let unreadable = |source| {
@@ -337,7 +354,10 @@ impl<'call> Resolver<'call> {
             file: manifest.to_string(),
             resolved: inherited.manifest,
         };
-        Ok((level, inherited.provenance))
+        Ok(Workspace {
+            level,
+            provenance: inherited.provenance,
+        })
     }
 }
 

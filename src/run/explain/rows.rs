@@ -561,7 +561,7 @@ fn path_row<'plan>(
 fn reference(reference: &SecretReference) -> Option<String> {
     match reference {
         SecretReference::Vault(name) => Some(format!("vault {}", escape(name.as_bytes()))),
-        SecretReference::OAuth(name) => Some(format!("oauth {}", escape(name.as_bytes()))),
+        SecretReference::OAuth(provider) => Some(format!("oauth {}", escape(provider.as_bytes()))),
         SecretReference::Literal(_) => None,
     }
 }

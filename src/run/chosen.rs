@@ -6,16 +6,15 @@ use crate::plan::grants::{Given, Origin, ungranted};
 use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
-use crate::run::host;
+use crate::run::node::NodeVersions;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
+use crate::run::{host, needs, provider};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES, SecretReference};
 use crate::spec::path::escape;
-use crate::spec::report::{RunForm, WarningReport};
+use crate::spec::report::{RunForm, RunnerReport, WarningReport};
 use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
-use crate::spec::runner_block::Engine;
-use crate::spec::sandbox_block::Provider;
 
 /// What is done about something for which a run is refused: a run ends with the first (`Err`
 /// itself is such a function), a plan goes on and says so.
@@ -28,6 +27,8 @@ pub struct Chosen {
     pub manifest: Manifest,
     /// Who runs the file of the bundle; `None` where nobody has to.
     pub interpreter: Option<Interpreter>,
+    /// Engine, image and needs; `None` for `runner run`.
+    pub runner: Option<RunnerReport>,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -82,21 +83,6 @@ fn no_egress(asked: &str) -> RunError {
 
 /// What a manifest may ask for and this version does not do: never run as something weaker.
 fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
-    if manifest.runner.engine == Engine::Sandbox {
-        return Err(RunError::Unsupported {
-            code: "engine_unsupported",
-            what: "runner.engine: sandbox (a root file system of its own)".to_owned(),
-            hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
-        });
-    }
-    let provider = manifest.sandbox.as_ref().map(|block| block.provider);
-    if provider == Some(Provider::NodePermission) {
-        return Err(RunError::Unsupported {
-            code: "provider_unavailable",
-            what: "sandbox.provider: node-permission".to_owned(),
-            hint: "use `provider: local`, whose sandbox does not depend on Node",
-        });
-    }
     if let Some(source) = manifest.workspace_sources.first() {
         return Err(RunError::Unsupported {
             code: "workspace_sources_unsupported",
@@ -167,15 +153,18 @@ fn resolve_run(
     request: &Request,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
+    versions: &NodeVersions,
 ) -> Result<ResolvedRun, RunError> {
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let found = host::interpreters(&request.caller, &run);
+    let found = host::interpreters(&request.caller, &run, versions);
     let arguments = &request.bundle.arguments;
-    Ok(run_form::resolve(&run, &files, &found, arguments)?)
+    let resolved = run_form::resolve(&run, &files, &found, arguments)?;
+    let directory = working_directory_of_bundle(request, manifest);
+    Ok(provider::placed(manifest, &run, resolved, &directory))
 }
 
 /// Chooses what a bundle runs, as its manifest says.
@@ -198,7 +187,19 @@ pub fn of_bundle(
     if let Err(error) = permit(request, policy, &manifest, origin) {
         refuse(error)?;
     }
-    let resolved = match resolve_run(request, &manifest, bundle) {
+    let runner = match needs::runner_report(request, policy, &manifest, bundle) {
+        Ok(runner) => {
+            needs::check_engine(&manifest, &runner).or_else(&mut *refuse)?;
+            Some(runner)
+        }
+        Err(error) => {
+            refuse(error)?;
+            None
+        }
+    };
+    provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
+    let versions = NodeVersions::default();
+    let resolved = match resolve_run(request, &manifest, bundle, &versions) {
         Ok(resolved) => Some(resolved),
         Err(error) => {
             refuse(error)?;
@@ -207,7 +208,9 @@ pub fn of_bundle(
     };
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
+    warnings.extend(runner.as_ref().and_then(needs::warning));
     let mut chosen = Chosen {
+        runner,
         working_directory: working_directory_of_bundle(request, &manifest),
         form: resolved.as_ref().map(|run| run.form),
         interpreter: resolved.as_ref().and_then(|run| run.interpreter),
@@ -221,8 +224,13 @@ pub fn of_bundle(
         warnings,
         manifest,
     };
-    chosen.add_workspace_mounts(request).or_else(&mut *refuse)?;
+    chosen
+        .add_workspace_mounts(request, origin)
+        .or_else(&mut *refuse)?;
     chosen.name_variables(request).or_else(&mut *refuse)?;
+    chosen
+        .restrict_node(request, policy, &versions)
+        .or_else(&mut *refuse)?;
     let workspace = request.bundle.workspace.as_deref();
     chosen
         .find_program(request, workspace, policy)
@@ -242,6 +250,7 @@ pub fn of_command(
 ) -> Result<Chosen, RunError> {
     let mut chosen = Chosen {
         manifest: Manifest::default(),
+        runner: None,
         form: None,
         interpreter: None,
         argv: argv.to_vec(),
@@ -268,9 +277,7 @@ pub fn of_command(
             });
         }
     } else {
-        chosen
-            .find_program(request, None, policy)
-            .or_else(refuse)?;
+        chosen.find_program(request, None, policy).or_else(refuse)?;
     }
     chosen.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),
@@ -312,9 +319,14 @@ impl Chosen {
         Ok(())
     }
 
-    fn add_workspace_mounts(&mut self, request: &Request) -> Result<(), RunError> {
+    fn add_workspace_mounts(&mut self, request: &Request, origin: Origin) -> Result<(), RunError> {
+        // The caller's own manifest speaks of the directory that the caller stands in.
+        let here = match origin {
+            Origin::Caller => request.caller.working_directory.as_ref(),
+            Origin::Bundle => None,
+        };
         for mount in &self.manifest.mounts {
-            let Some(workspace) = &request.bundle.workspace else {
+            let Some(workspace) = request.bundle.workspace.as_ref().or(here) else {
                 return Err(RunError::Argument {
                     code: "workspace_missing",
                     what: "mount at",

@@ -27,6 +27,7 @@ pub mod report;
 pub mod request;
 pub mod run_form;
 pub mod runner_block;
+pub mod runner_report;
 pub mod sandbox_block;
 pub mod sources_policy;
 pub mod tokens;

@@ -1,9 +1,11 @@
 //! The `runner` and `sandbox` blocks end to end: needs, image, provider, shell, directory, mounts.
 
+#![expect(clippy::expect_used, reason = "a failure of a test is a panic")]
+
 #[path = "exec/scripts.rs"]
-#[allow(
+#[expect(
     dead_code,
-    reason = "shared with the tests of `exec`, and a part of it is used here"
+    reason = "shared with the tests of `exec`; only a part of it is used here"
 )]
 mod scripts;
 mod support;
@@ -243,6 +245,7 @@ attempt('write home', () => fs.writeFileSync('/home/runner/new', '1'));
 attempt('write scratch', () => fs.writeFileSync('/scratch/new', '1'));
 attempt('read input', () => fs.readFileSync(process.env.RUNNER_INPUT));
 attempt('write output', () => fs.writeFileSync(process.env.RUNNER_OUTPUT, '{}'));
+attempt('read stdin', () => fs.readFileSync(0));
 attempt('read etc', () => fs.readFileSync('/etc/passwd'));
 attempt('list usr', () => fs.readdirSync('/usr'));
 attempt('read proc', () => fs.readFileSync('/proc/self/status'));
@@ -267,7 +270,7 @@ impl Ground {
 }
 
 const GIVEN: &str = "read bundle yes\nrequire yes\nwrite bundle yes\nwrite tmp yes\nread tmp yes\n\
-    write home yes\nwrite scratch yes\nread input yes\nwrite output yes\n";
+    write home yes\nwrite scratch yes\nread input yes\nwrite output yes\nread stdin yes\n";
 
 #[test]
 fn under_node_permission_node_has_what_the_view_gives_and_no_process_of_its_own() {

@@ -31,7 +31,7 @@ const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
 /// `subprocess`, by the image and the bundle for `sandbox`.
 ///
 /// # Errors
-/// [`RunError::Image`] where there is no such image; [`RunError::RunValue`].
+/// [`RunError::Image`] where there is no such image.
 pub(super) fn runner_report(
     request: &Request,
     policy: &HostPolicy,
@@ -39,7 +39,8 @@ pub(super) fn runner_report(
     bundle: &dyn BundleFiles,
 ) -> Result<RunnerReport, RunError> {
     let block = &manifest.runner;
-    let run = subject::run_value(&request.bundle, manifest)?;
+    // A `--run` that is none is told where the run form is resolved.
+    let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();
     let image = match block.engine {
         Engine::Subprocess => None,
         Engine::Sandbox => image_of(block, run.as_ref(), &registry(&policy.images)?)?,

@@ -96,9 +96,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn program(directory: &Path, text: &str) -> PathBuf {
-        let path = directory.join("node");
-        std::fs::write(&path, text).expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+        let (written, path) = (directory.join("text"), directory.join("node"));
+        std::fs::write(&written, text).expect("written");
+        std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).expect("set");
+        // Copied by another process: a fork of another test would hold what this one has open for
+        // writing, and the kernel executes no such file.
+        let copied = Command::new("cp").args([&written, &path]).status();
+        assert!(copied.expect("cp runs").success());
         path
     }
 

@@ -97,6 +97,17 @@ pub fn load(
     surroundings: &Surroundings,
     policy: Option<&Path>,
 ) -> Result<(HostPolicy, Vec<ForbiddenGrant>), ConfigError> {
+    Ok(merge(&statements(surroundings, policy)?))
+}
+
+/// What each of the files states, earliest first.
+///
+/// # Errors
+/// As [`load`].
+pub fn statements(
+    surroundings: &Surroundings,
+    policy: Option<&Path>,
+) -> Result<Vec<Statement>, ConfigError> {
     let mut statements = Vec::new();
     for file in surroundings.config_files() {
         statements.extend(read(&file, true)?);
@@ -104,7 +115,7 @@ pub fn load(
     if let Some(file) = policy {
         statements.extend(read(file, false)?);
     }
-    Ok(merge(&statements))
+    Ok(statements)
 }
 
 fn read(path: &Path, may_be_missing: bool) -> Result<Option<Statement>, ConfigError> {

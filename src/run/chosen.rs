@@ -108,33 +108,43 @@ pub fn manifest_of(
     }
 }
 
-/// Whether a manifest may have what it asks for; what was granted by flags and host policy.
+/// What of a manifest cannot be run at all, what nobody granted, what this version does not do.
 ///
 /// # Errors
-/// [`RunError`]: what cannot be run at all, what nobody granted, what this version does not do.
+/// What `refuse` makes of a [`RunError`].
 fn permit(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
     origin: Origin,
+    refuse: &mut OnRefusal<'_>,
 ) -> Result<(), RunError> {
-    manifest.check_executable()?;
-    if request.strict
-        && let Some(warning) = manifest
-            .warnings
-            .iter()
-            .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()))
-    {
-        return Err(RunError::Argument {
+    let executable = manifest.check_executable();
+    executable.map_err(RunError::from).or_else(&mut *refuse)?;
+    check_strict(request, manifest).or_else(&mut *refuse)?;
+    check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
+    refuse_unbuilt(manifest).or_else(&mut *refuse)?;
+    refuse_egress(manifest).or_else(refuse)
+}
+
+fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
+    let refused = manifest
+        .warnings
+        .iter()
+        .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()));
+    match refused {
+        Some(warning) if request.strict => Err(RunError::Argument {
             code: "strict_refuses",
             what: "manifest",
             object: String::new(),
             problem: warning.message.clone(),
             hint: Some("mend it, or leave --strict off".to_owned()),
-        });
+        }),
+        _ => Ok(()),
     }
-    check_grants(request, manifest, origin, granted(request, policy))?;
-    refuse_unbuilt(manifest)?;
+}
+
+fn refuse_egress(manifest: &Manifest) -> Result<(), RunError> {
     match manifest.egress.first() {
         None => Ok(()),
         Some(first) => Err(no_egress(&format!(
@@ -167,6 +177,23 @@ fn resolve_run(
     Ok(provider::placed(manifest, &run, resolved, &directory))
 }
 
+/// Engine, image and needs; `None` where there is no such image.
+fn runner_of(
+    request: &Request,
+    policy: &HostPolicy,
+    manifest: &Manifest,
+    bundle: &dyn BundleFiles,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<RunnerReport>, RunError> {
+    match needs::runner_report(request, policy, manifest, bundle) {
+        Ok(runner) => {
+            needs::check_engine(manifest, &runner).or_else(refuse)?;
+            Ok(Some(runner))
+        }
+        Err(error) => refuse(error).map(|()| None),
+    }
+}
+
 /// Chooses what a bundle runs, as its manifest says.
 ///
 /// # Errors
@@ -184,19 +211,8 @@ pub fn of_bundle(
         mut warnings,
         ..
     } = subject;
-    if let Err(error) = permit(request, policy, &manifest, origin) {
-        refuse(error)?;
-    }
-    let runner = match needs::runner_report(request, policy, &manifest, bundle) {
-        Ok(runner) => {
-            needs::check_engine(&manifest, &runner).or_else(&mut *refuse)?;
-            Some(runner)
-        }
-        Err(error) => {
-            refuse(error)?;
-            None
-        }
-    };
+    permit(request, policy, &manifest, origin, refuse)?;
+    let runner = runner_of(request, policy, &manifest, bundle, refuse)?;
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
     let versions = NodeVersions::default();
     let resolved = match resolve_run(request, &manifest, bundle, &versions) {

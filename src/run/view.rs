@@ -31,8 +31,13 @@ pub(super) fn open(
     let mut trees = Vec::new();
     for entry in entries {
         let (mut mount, found) = look(entry)?;
-        if let (ViewEntry::Bind { source, writable, .. }, Some(found), Some(body)) =
-            (entry, found, body)
+        if let (
+            ViewEntry::Bind {
+                source, writable, ..
+            },
+            Some(found),
+            Some(body),
+        ) = (entry, found, body)
         {
             let owner = HostIds {
                 uid: found.uid(),

@@ -22,6 +22,8 @@ pub mod mounts;
 pub mod needs;
 pub mod outcome;
 pub mod path;
+pub mod plan_report;
+pub mod policy_values;
 pub mod provider;
 pub mod report;
 pub mod request;

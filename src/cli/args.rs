@@ -248,6 +248,8 @@ pub enum SchemaName {
     Doctor,
     /// What `plan --json` prints
     Plan,
+    /// What `bundle --lock` writes
+    Lock,
 }
 
 /// Every flag of `exec` and `run`.

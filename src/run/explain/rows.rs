@@ -303,7 +303,7 @@ impl<'plan> Rows<'plan> {
                     .env_passthrough
                     .iter()
                     .any(|passed| passed.as_bytes() == name);
-                let given_by = if is_in(&self.request.secrets, name) {
+                let given_by = if self.gives_secret(name) {
                     "--secret".to_owned()
                 } else if is_in(&self.request.environment, name) {
                     "-e".to_owned()
@@ -380,7 +380,7 @@ impl<'plan> Rows<'plan> {
             let named = |list: &[(Vec<u8>, Vec<u8>)]| {
                 list.iter().any(|(name, _)| name == variable.as_bytes())
             };
-            if named(&self.request.secrets) {
+            if self.gives_secret(variable.as_bytes()) {
                 Some("--secret".to_owned())
             } else {
                 named(&self.request.environment).then(|| "-e".to_owned())
@@ -400,8 +400,8 @@ impl<'plan> Rows<'plan> {
                 provider: by_flag.or_else(|| self.provider()),
             });
         }
-        for (name, _) in &self.request.secrets {
-            let variable = escape(name);
+        for given in &self.request.secrets {
+            let variable = escape(&given.variable);
             if rows.iter().all(|row| row.variable != variable) {
                 rows.push(PlannedSecret {
                     variable,
@@ -413,6 +413,11 @@ impl<'plan> Rows<'plan> {
             }
         }
         rows
+    }
+
+    fn gives_secret(&self, name: &[u8]) -> bool {
+        let mut given = self.request.secrets.iter();
+        given.any(|secret| secret.variable == name)
     }
 
     fn provider(&self) -> Option<String> {

@@ -97,6 +97,10 @@ impl Walk<'_> {
             if has_wildcard(source.path.as_bytes()) {
                 return self.pattern(source);
             }
+            // Where the last folder is a link, the kernel says ENOTDIR and not ELOOP.
+            if let Some(link) = self.link_above(&from) {
+                return Err(SourceProblem::ThroughLink { path: from, link });
+            }
             let near = self.near(&from);
             return Err(SourceProblem::Missing { path: from, near });
         };

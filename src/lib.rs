@@ -68,5 +68,6 @@ pub mod plan;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;
+pub mod secrets;
 pub mod spec;
 pub mod supervise;

@@ -155,9 +155,17 @@ pub struct Schema {
     pub name: SchemaName,
 }
 
-/// The documents that have a schema.
+/// The documents that have a schema: each is a file of `schemas/`, named by `cli::schema::text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchemaName {
+    /// What a tool, a workflow or a code-workspace says about itself
+    Manifest,
+    /// A `sandbox` block, in a SANDBOX.md or in a manifest
+    Sandbox,
+    /// The host's configuration
+    Config,
+    /// The file of --policy
+    Policy,
     /// What --json writes
     Report,
     /// What `doctor --json` prints

@@ -239,11 +239,12 @@ impl Page<'_> {
                 Some(by) => format!("granted by {by}"),
                 None => "granted by nobody".to_owned(),
             };
-            let outside = match host.outside_host_policy {
-                true => "; outside of the host policy's egress.allow",
-                false => "",
+            let left = match host.host_policy_leaves.as_slice() {
+                [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
+                [only] if *only == host.host => String::new(),
+                some => format!("; the host policy leaves {}", some.join(", ")),
             };
-            let told = format!("asked by {asked}; {granted}{outside}");
+            let told = format!("asked by {asked}; {granted}{left}");
             self.row(&host.host, &told);
         }
         for secret in &plan.secrets {

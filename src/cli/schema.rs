@@ -6,6 +6,10 @@ use crate::cli::args::SchemaName;
 #[must_use]
 pub fn text(name: SchemaName) -> &'static str {
     match name {
+        SchemaName::Manifest => include_str!("../../schemas/manifest.schema.json"),
+        SchemaName::Sandbox => include_str!("../../schemas/sandbox.schema.json"),
+        SchemaName::Config => include_str!("../../schemas/config.schema.json"),
+        SchemaName::Policy => include_str!("../../schemas/policy.schema.json"),
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
         SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod environment;
 pub mod filter;
 pub mod grants;
+pub mod image;
 pub mod limits;
 pub mod ruleset;
 pub mod run_form;

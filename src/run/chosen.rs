@@ -10,6 +10,7 @@ use crate::run::host;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::spec::host_policy::HostPolicy;
+use crate::spec::inventory::Inventory;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
 use crate::spec::report::{RunForm, WarningReport};
@@ -46,6 +47,10 @@ pub struct Chosen {
     pub environment: Vec<EnvironmentEntry>,
     /// What was granted by flags and host policy together.
     pub grants: Grants,
+    /// Whose word the manifest is.
+    pub origin: Origin,
+    /// The inventory of secrets that the caller's own manifest names.
+    pub inventory: Option<Inventory>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -202,6 +207,7 @@ pub fn of_bundle(
     let ManifestSubject {
         manifest,
         origin,
+        inventory,
         mut warnings,
         ..
     } = subject;
@@ -226,11 +232,13 @@ pub fn of_bundle(
         bound: Vec::new(),
         environment: Vec::new(),
         grants: granted(request, policy),
+        origin,
+        inventory,
         warnings,
         manifest,
     };
     chosen.add_workspace_mounts(request).or_else(&mut *refuse)?;
-    chosen.name_variables(request).or_else(&mut *refuse)?;
+    chosen.name_variables(request);
     let workspace = request.bundle.workspace.as_deref();
     chosen
         .find_program(request, workspace, policy)
@@ -260,9 +268,11 @@ pub fn of_command(
         bound: Vec::new(),
         environment: Vec::new(),
         grants: request.grants,
+        origin: Origin::Caller,
+        inventory: None,
         warnings: Vec::new(),
     };
-    chosen.name_variables(request).or_else(&mut *refuse)?;
+    chosen.name_variables(request);
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let here = request.caller.working_directory.as_deref();
     if let Some(path) = program::of_path(name, here) {
@@ -338,8 +348,9 @@ impl Chosen {
         Ok(())
     }
 
-    /// The caller's `-e` and `--secret`, and what the manifest was granted.
-    fn name_variables(&mut self, request: &Request) -> Result<(), RunError> {
+    /// What of the caller's variables the manifest was granted, and the caller's own `-e`. Secrets
+    /// come last of all: see [`crate::run::secrets`].
+    fn name_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let wanted = name.as_bytes();
             let value = request
@@ -358,21 +369,6 @@ impl Chosen {
             }
         }
         self.environment.extend(request.environment.iter().cloned());
-        self.environment.extend(request.secrets.iter().cloned());
-        for secret in &self.manifest.secrets {
-            let wanted = secret.variable.as_bytes();
-            if !self.environment.iter().any(|(name, _)| name == wanted) {
-                let name = &secret.variable;
-                return Err(RunError::Argument {
-                    code: "secret_unresolved",
-                    what: "secret",
-                    object: name.clone(),
-                    problem: format!("({}) has no value here", secret.source),
-                    hint: Some(format!("give one: --secret {name}=env:{name}")),
-                });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -382,11 +378,12 @@ fn check_grants(
     origin: Origin,
     grants: Grants,
 ) -> Result<(), RunError> {
-    let named = request.environment.iter().chain(&request.secrets);
+    let named = request.environment.iter().map(|(name, _)| name);
+    let secrets = request.secrets.iter().map(|secret| &secret.variable);
     let given = Given {
         grants,
         hosts: &request.allow_net,
-        variables: named.map(|(name, _)| name.as_slice()).collect(),
+        variables: named.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),
     };
     let missing = ungranted(manifest, origin, &given);

@@ -276,8 +276,8 @@ pub struct PlannedHost {
     pub asked_by: Vec<String>,
     /// Who grants it; absent where nobody does.
     pub granted_by: Option<String>,
-    /// Whether the host policy's own list leaves it out.
-    pub outside_host_policy: bool,
+    /// What the host policy's own list leaves of it.
+    pub host_policy_leaves: Vec<String>,
 }
 
 /// One variable whose value is a secret.

@@ -1,0 +1,63 @@
+//! An inventory of secrets (`SECRETS.md`, AIP-19) as far as a manifest needs it: that it holds no
+//! value, and which slug a variable stands for.
+
+use crate::spec::document::{Node, Value};
+use crate::spec::manifest::Problem;
+use crate::spec::manifest::reader::Reader;
+
+/// Keys that would hold a value, or something that leads to one.
+const VALUES: [&str; 7] = [
+    "value",
+    "plaintext",
+    "ciphertext",
+    "secret",
+    "data",
+    "key",
+    "token",
+];
+
+/// Notes what an inventory must not say.
+pub(crate) fn check<'document>(reader: &Reader<'document>, inventory: &'document Node) {
+    for item in items(reader, inventory) {
+        let named = reader
+            .keep(reader.map(item))
+            .and_then(|_| reader.keep(reader.required(item, "slug")));
+        if let Some(slug) = named {
+            reader.keep(reader.name(slug));
+        }
+        if let Some(value) = VALUES.into_iter().find_map(|key| item.get(key)) {
+            let why = "an inventory names secrets and holds none";
+            reader.note(reader.error(value, Problem::PlaintextCredential { why }));
+        }
+    }
+}
+
+/// The slug whose `exposures` name `variable`.
+pub(crate) fn slug_of(inventory: &Node, variable: &str) -> Option<String> {
+    let Some(Value::List(items)) = inventory.get("secrets").map(|list| &list.value) else {
+        return None;
+    };
+    items.iter().find_map(|item| {
+        let Some(Value::List(exposures)) = item.get("exposures").map(|list| &list.value) else {
+            return None;
+        };
+        let exposed = exposures
+            .iter()
+            .any(|one| is_text(one.get("kind"), "env") && is_text(one.get("name"), variable));
+        match item.get("slug").map(|slug| &slug.value) {
+            Some(Value::Text(slug)) if exposed => Some(slug.clone()),
+            _ => None,
+        }
+    })
+}
+
+fn items<'document>(reader: &Reader<'document>, inventory: &'document Node) -> &'document [Node] {
+    reader
+        .keep(reader.required(inventory, "secrets"))
+        .and_then(|list| reader.keep(reader.list(list)))
+        .unwrap_or_default()
+}
+
+fn is_text(node: Option<&Node>, expected: &str) -> bool {
+    matches!(node.map(|node| &node.value), Some(Value::Text(text)) if text == expected)
+}

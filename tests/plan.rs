@@ -244,7 +244,7 @@ const CASES: &[Case] = &[
         "a working directory",
         "run: [/bin/sh, -c, 'exit 0']\nsandbox: {provider: local, config: {cwd: sub}}\n",
         &[],
-        "sandbox_step_failed",
+        "cwd_missing",
     ),
     case(
         "another working directory",

@@ -104,10 +104,11 @@ impl Page<'_> {
         if engine.downgraded {
             told.push_str(", downgraded from in-process");
         }
-        for (what, value) in [("image", &engine.image), ("provider", &engine.provider)] {
-            if let Some(value) = value {
-                told.push_str(&format!(", {what} {value}"));
-            }
+        if let (Some(image), Some(by)) = (&engine.image, &engine.image_by) {
+            told.push_str(&format!(", image {image} ({by})"));
+        }
+        if let Some(provider) = &engine.provider {
+            told.push_str(&format!(", provider {provider}"));
         }
         self.row("engine", &told);
     }

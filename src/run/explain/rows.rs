@@ -208,6 +208,14 @@ impl<'plan> Rows<'plan> {
         };
         // Whether it is written there does not matter where it is the default anyway.
         let stated = runner.downgraded || runner.engine != Engine::default();
+        let told = chosen.runner.as_ref();
+        let picked = told.and_then(|told| told.image.clone());
+        let image = runner.image.clone().or(picked);
+        let image_by = match (&image, &runner.image) {
+            (None, _) => None,
+            (Some(_), Some(_)) => Some(self.key("runner.image")),
+            (Some(_), None) => Some("picked".to_owned()),
+        };
         let provider = chosen.manifest.sandbox.as_ref();
         PlannedEngine {
             engine: engine.to_owned(),
@@ -217,7 +225,9 @@ impl<'plan> Rows<'plan> {
                 DEFAULT.to_owned()
             },
             downgraded: runner.downgraded,
-            image: runner.image.clone(),
+            image,
+            image_by,
+            needs_unsatisfied: told.map_or_else(Vec::new, |told| told.needs_unsatisfied.clone()),
             provider: provider.map(|block| {
                 match block.provider {
                     Provider::Local => "local",

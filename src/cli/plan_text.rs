@@ -104,10 +104,11 @@ impl Page<'_> {
         if engine.downgraded {
             told.push_str(", downgraded from in-process");
         }
-        for (what, value) in [("image", &engine.image), ("provider", &engine.provider)] {
-            if let Some(value) = value {
-                told.push_str(&format!(", {what} {value}"));
-            }
+        if let (Some(image), Some(by)) = (&engine.image, &engine.image_by) {
+            told.push_str(&format!(", image {image} ({by})"));
+        }
+        if let Some(provider) = &engine.provider {
+            told.push_str(&format!(", provider {provider}"));
         }
         self.row("engine", &told);
     }
@@ -239,11 +240,12 @@ impl Page<'_> {
                 Some(by) => format!("granted by {by}"),
                 None => "granted by nobody".to_owned(),
             };
-            let outside = match host.outside_host_policy {
-                true => "; outside of the host policy's egress.allow",
-                false => "",
+            let left = match host.host_policy_leaves.as_slice() {
+                [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
+                [only] if *only == host.host => String::new(),
+                some => format!("; the host policy leaves {}", some.join(", ")),
             };
-            let told = format!("asked by {asked}; {granted}{outside}");
+            let told = format!("asked by {asked}; {granted}{left}");
             self.row(&host.host, &told);
         }
         for secret in &plan.secrets {

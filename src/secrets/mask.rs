@@ -338,7 +338,6 @@ impl Finder {
             downgraded: _,
             kept: _,
             secrets: _,
-            // The host's words and the manifest's, known before any value.
             runner: _,
         } = report;
         for stream in [stdout, stderr] {

@@ -17,8 +17,8 @@ use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
 use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
+use crate::spec::egress::{EgressRule, intersect};
 use crate::spec::host_policy::{HostPolicy, names};
-use crate::spec::manifest::SecretReference;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
@@ -26,7 +26,7 @@ use crate::spec::plan_report::{
     RUN_ID, Speaker,
 };
 use crate::spec::report::{Enforcement, EnforcementState};
-use crate::spec::request::Request;
+use crate::spec::request::{GivenSecret, Request};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 use crate::spec::sources_policy::SecretsProvider;
@@ -121,7 +121,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.egress = self.egress(chosen);
-        plan.secrets = self.secrets(chosen);
+        plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {
             plan.limits = self.limits(limits, &plan.enforcement);
         }
@@ -208,6 +208,14 @@ impl<'plan> Rows<'plan> {
         };
         // Whether it is written there does not matter where it is the default anyway.
         let stated = runner.downgraded || runner.engine != Engine::default();
+        let told = chosen.runner.as_ref();
+        let picked = told.and_then(|told| told.image.clone());
+        let image = runner.image.clone().or(picked);
+        let image_by = match (&image, &runner.image) {
+            (None, _) => None,
+            (Some(_), Some(_)) => Some(self.key("runner.image")),
+            (Some(_), None) => Some("picked".to_owned()),
+        };
         let provider = chosen.manifest.sandbox.as_ref();
         PlannedEngine {
             engine: engine.to_owned(),
@@ -217,7 +225,9 @@ impl<'plan> Rows<'plan> {
                 DEFAULT.to_owned()
             },
             downgraded: runner.downgraded,
-            image: runner.image.clone(),
+            image,
+            image_by,
+            needs_unsatisfied: told.map_or_else(Vec::new, |told| told.needs_unsatisfied.clone()),
             provider: provider.map(|block| {
                 match block.provider {
                     Provider::Local => "local",
@@ -233,9 +243,6 @@ impl<'plan> Rows<'plan> {
     fn environment(&self, chosen: &Chosen, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, |limits| limits.memory_bytes);
         let parts = planning::parts(self.request, chosen, memory_bytes, RUN_ID);
-        let is_in = |list: &[(Vec<u8>, Vec<u8>)], name: &[u8]| {
-            list.iter().any(|(known, _)| known.as_slice() == name)
-        };
         let manifest = &chosen.manifest;
         environment::environment(&parts)
             .iter()
@@ -249,10 +256,8 @@ impl<'plan> Rows<'plan> {
                     .env_passthrough
                     .iter()
                     .any(|passed| passed.as_bytes() == name);
-                let given_by = if self.gives_secret(name) {
-                    "--secret".to_owned()
-                } else if is_in(&self.request.environment, name) {
-                    "-e".to_owned()
+                let given_by = if let Some(flag) = self.flag_of(name) {
+                    flag.to_owned()
                 } else if let Some(secret) = secret {
                     self.key(&secret.source)
                 } else if passed {
@@ -296,7 +301,7 @@ impl<'plan> Rows<'plan> {
         {
             Some(row) => row.asked_by.push(asked_by),
             None => rows.push(PlannedHost {
-                outside_host_policy: self.is_outside_host_policy(&host),
+                host_policy_leaves: self.left_of(&host),
                 host,
                 asked_by: vec![asked_by],
                 granted_by,
@@ -316,34 +321,49 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    fn is_outside_host_policy(&self, host: &str) -> bool {
-        let allowed = self.policy.egress.allow.as_ref();
-        allowed.is_some_and(|list| list.iter().all(|rule| rule.to_string() != host))
+    /// What the host policy's own list leaves of one entry.
+    fn left_of(&self, host: &str) -> Vec<String> {
+        match (&self.policy.egress.allow, EgressRule::parse(host)) {
+            (Some(allowed), Ok(rule)) => intersect(&[rule], allowed)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            _ => vec![host.to_owned()],
+        }
     }
 
-    fn secrets(&self, chosen: &Chosen) -> Vec<PlannedSecret> {
-        let given = |variable: &str| {
-            let named = |list: &[(Vec<u8>, Vec<u8>)]| {
-                list.iter().any(|(name, _)| name == variable.as_bytes())
-            };
-            if self.gives_secret(variable.as_bytes()) {
-                Some("--secret".to_owned())
-            } else {
-                named(&self.request.environment).then(|| "-e".to_owned())
-            }
-        };
+    fn secrets(&self, settling: &Settling) -> Vec<PlannedSecret> {
+        let chosen = &settling.chosen;
         let mut rows: Vec<PlannedSecret> = Vec::new();
         for secret in &chosen.manifest.secrets {
-            let by_flag = given(&secret.variable);
+            let by_flag = self.flag_of(secret.variable.as_bytes()).map(str::to_owned);
+            let expected = settling
+                .secrets
+                .iter()
+                .find(|expected| expected.variable == secret.variable);
+            let permission = expected.and_then(|expected| expected.permission.clone());
+            let granted_by = by_flag.clone().or_else(|| {
+                let word = self.granted_by("secrets")?;
+                Some(match permission {
+                    Some(permission) => format!("{word}, {permission}"),
+                    None => word,
+                })
+            });
             rows.push(PlannedSecret {
                 variable: secret.variable.clone(),
-                reference: reference(&secret.reference),
+                reference: Some(match self.given(secret.variable.as_bytes()) {
+                    Some(given) => given.reference.clone(),
+                    None => crate::secrets::shown(&secret.reference),
+                }),
                 asked_by: Some(self.key_at(
                     &secret.source,
                     &format!("/{}/{}", secret.source.replace('.', "/"), secret.variable),
                 )),
-                granted_by: by_flag.clone().or_else(|| self.granted_by("secrets")),
-                provider: by_flag.or_else(|| self.provider()),
+                granted_by,
+                provider: match secret.reference.is_secret() {
+                    true => by_flag.or_else(|| self.provider()),
+                    false => Some("manifest".to_owned()),
+                },
             });
         }
         for given in &self.request.secrets {
@@ -351,7 +371,7 @@ impl<'plan> Rows<'plan> {
             if rows.iter().all(|row| row.variable != variable) {
                 rows.push(PlannedSecret {
                     variable,
-                    reference: None,
+                    reference: Some(given.reference.clone()),
                     asked_by: None,
                     granted_by: Some("--secret".to_owned()),
                     provider: Some("--secret".to_owned()),
@@ -361,9 +381,21 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    fn gives_secret(&self, name: &[u8]) -> bool {
-        let mut given = self.request.secrets.iter();
-        given.any(|secret| secret.variable == name)
+    /// The caller's own word for a secret.
+    fn given(&self, variable: &[u8]) -> Option<&GivenSecret> {
+        let mut given = self.request.secrets.iter().rev();
+        given.find(|given| given.variable == variable)
+    }
+
+    /// The flag that gives a variable its value.
+    fn flag_of(&self, variable: &[u8]) -> Option<&'static str> {
+        if self.given(variable).is_some() {
+            return Some("--secret");
+        }
+        let mut named = self.request.environment.iter();
+        named
+            .any(|(name, _)| name.as_slice() == variable)
+            .then_some("-e")
     }
 
     fn provider(&self) -> Option<String> {
@@ -448,14 +480,6 @@ fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
             .filter_map(|(pointer, file)| Some((pointer.clone(), file.as_str()?.to_owned())))
             .collect(),
     )
-}
-
-fn reference(reference: &SecretReference) -> Option<String> {
-    match reference {
-        SecretReference::Vault(name) => Some(format!("vault {}", escape(name.as_bytes()))),
-        SecretReference::OAuth(name) => Some(format!("oauth {}", escape(name.as_bytes()))),
-        SecretReference::Literal(_) => None,
-    }
 }
 
 fn interpreter(interpreter: Interpreter) -> String {

@@ -25,6 +25,12 @@ one entry a line). What the command line says replaces what the variable says.
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
 executable; 127 not found; 128+n ended by signal n (137 also for out of memory).";
 
+const PLAN_HELP: &str = "\
+Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
+--json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
+
+Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
+
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
 #[command(
@@ -53,6 +59,15 @@ pub enum Verb {
     /// Make a bundle of a manifest and its sources
     #[command(args_override_self = true)]
     Bundle(Box<Bundle>),
+    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    #[command(after_help = PLAN_HELP, args_override_self = true)]
+    Plan(Box<Plan>),
+    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    #[command(
+        args_override_self = true,
+        after_help = "Exit codes: 0 valid, 125 not."
+    )]
+    Check(Check),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -162,6 +177,51 @@ pub enum SymlinksArgument {
     Follow,
 }
 
+/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
+)]
+pub struct Plan {
+    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
+    #[arg(required_unless_present = "words")]
+    pub bundle: Option<PathBuf>,
+    /// Every flag of `exec` and `run`.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
+    #[arg(last = true, value_name = "ARGS|CMD")]
+    pub words: Vec<OsString>,
+}
+
+/// `runner check MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// Print a JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
 /// `runner doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
@@ -205,13 +265,25 @@ pub struct Schema {
     pub name: SchemaName,
 }
 
-/// The documents that have a schema.
+/// The documents that have a schema: each is a file of `schemas/`, named by `cli::schema::text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchemaName {
+    /// What a tool, a workflow or a code-workspace says about itself
+    Manifest,
+    /// A `sandbox` block, in a SANDBOX.md or in a manifest
+    Sandbox,
+    /// The host's configuration
+    Config,
+    /// The file of --policy
+    Policy,
     /// What --json writes
     Report,
     /// What `doctor --json` prints
     Doctor,
+    /// What `plan --json` prints
+    Plan,
+    /// What `check --json` prints
+    Check,
 }
 
 /// Every flag of `exec` and `run`.

@@ -7,6 +7,7 @@
 pub mod args;
 pub mod bundle;
 mod bundle_list;
+pub mod check;
 pub mod config;
 pub mod delegate;
 pub mod demo;
@@ -15,6 +16,8 @@ pub mod doctor;
 pub mod environment;
 pub mod exit_code;
 pub mod gc;
+pub mod plan;
+pub mod plan_text;
 pub mod print;
 pub mod report_target;
 pub mod request;

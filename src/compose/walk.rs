@@ -97,6 +97,7 @@ impl Walk<'_> {
             if has_wildcard(source.path.as_bytes()) {
                 return self.pattern(source);
             }
+            // Where the last folder is a link, the kernel says ENOTDIR and not ELOOP.
             return Err(self.missing(&from));
         };
         if source.directory && found.kind != FoundKind::Directory {

@@ -16,6 +16,7 @@ pub mod environment;
 pub mod exit_code;
 pub mod gc;
 pub mod print;
+pub mod progress;
 pub mod report_target;
 pub mod request;
 pub mod schema;

@@ -11,6 +11,7 @@ use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::registry::RegistryError;
 use crate::scratch::ScratchError;
+use crate::secrets::SecretError;
 use crate::spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
 use crate::spec::io::fs_root::FsRootError;
 use crate::spec::manifest::ManifestError;
@@ -44,6 +45,9 @@ pub enum RunError {
     /// Workspace, inputs, outputs.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
+    /// A secret.
+    #[error(transparent)]
+    Secret(Box<SecretError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
@@ -175,6 +179,15 @@ impl From<RegistryError> for RunError {
     }
 }
 
+impl From<SecretError> for RunError {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Cancelled { signal } => Self::Cancelled { signal },
+            error => Self::Secret(Box::new(error)),
+        }
+    }
+}
+
 impl RunError {
     /// A failed call of the supervisor's own.
     pub(super) fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
@@ -209,6 +222,7 @@ impl RunError {
             Self::Limit(error) => error.code().to_owned(),
             Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),
+            Self::Secret(error) => error.code().to_owned(),
             Self::Token { error, .. } => error.code().to_owned(),
             Self::Contract { .. } => "schema_invalid".to_owned(),
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
@@ -236,6 +250,7 @@ impl RunError {
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
             Self::Scratch(error) => error.hint().map(str::to_owned),
+            Self::Secret(error) => error.hint(),
             Self::Token { error, .. } => error.hint(),
             Self::Ungranted(missing) => {
                 let mut flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();

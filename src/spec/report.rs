@@ -63,6 +63,8 @@ pub struct Report {
     pub downgraded: bool,
     /// Where `--keep` left a copy of the scratch root.
     pub kept: Option<String>,
+    /// Each secret whose value the body was given: never the value.
+    pub secrets: Vec<SecretReport>,
     /// What a person should know and need not act on.
     pub warnings: Vec<WarningReport>,
 }
@@ -258,6 +260,20 @@ pub enum RunForm {
     Shell,
 }
 
+/// One secret whose value the body was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SecretReport {
+    /// The variable that holds it.
+    pub variable: String,
+    /// What it was asked for as: `vault SLUG`, `oauth ID`, or the caller's own `env:NAME`, `file:PATH`.
+    pub reference: String,
+    /// Who knew the value: `caller`, `directory`, `environment` or `command`.
+    pub provider: String,
+    /// Whose word let the body have it.
+    pub granted_by: String,
+}
+
 /// Something a person should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -307,6 +323,7 @@ impl Report {
             bound_programs: Vec::new(),
             downgraded: false,
             kept: None,
+            secrets: Vec::new(),
             warnings: Vec::new(),
         }
     }

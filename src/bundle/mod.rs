@@ -17,9 +17,11 @@ mod tree_writer;
 pub mod unpack;
 
 pub use canonical::write_canonical;
+pub(crate) use entries::SEGMENTS_MAX;
 pub use error::{EntryRefusal, UnpackError};
 pub use open::{OpenedArchive, open_archive};
 pub use pack::{unpack_directory, unpack_directory_as};
 pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
+pub(crate) use tree_writer::{LEFT_OUT, case_twins};
 pub use unpack::{UnpackLimits, Unpacked, unpack};

@@ -12,6 +12,7 @@ pub fn text(name: SchemaName) -> &'static str {
         SchemaName::Policy => include_str!("../../schemas/policy.schema.json"),
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
+        SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
     }
 }
 
@@ -19,6 +20,7 @@ pub fn text(name: SchemaName) -> &'static str {
 mod tests {
     use super::*;
     use crate::spec::diagnosis::Diagnosis;
+    use crate::spec::plan_report::PlanReport;
     use crate::spec::report::Report;
 
     /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the files anew.
@@ -43,5 +45,11 @@ mod tests {
     fn the_published_schema_of_the_diagnosis_is_the_one_of_its_types() {
         let schema = schemars::schema_for!(Diagnosis);
         check(SchemaName::Doctor, "doctor.schema.json", &schema);
+    }
+
+    #[test]
+    fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(PlanReport);
+        check(SchemaName::Plan, "plan.schema.json", &schema);
     }
 }

@@ -127,33 +127,43 @@ pub fn manifest_of(
     }
 }
 
-/// Whether a manifest may have what it asks for; what was granted by flags and host policy.
+/// What of a manifest cannot be run at all, what nobody granted, what this version does not do.
 ///
 /// # Errors
-/// [`RunError`]: what cannot be run at all, what nobody granted, what this version does not do.
+/// What `refuse` makes of a [`RunError`].
 fn permit(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
     origin: Origin,
+    refuse: &mut OnRefusal<'_>,
 ) -> Result<(), RunError> {
-    manifest.check_executable()?;
-    if request.strict
-        && let Some(warning) = manifest
-            .warnings
-            .iter()
-            .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()))
-    {
-        return Err(RunError::Argument {
+    let executable = manifest.check_executable();
+    executable.map_err(RunError::from).or_else(&mut *refuse)?;
+    check_strict(request, manifest).or_else(&mut *refuse)?;
+    check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
+    refuse_unbuilt(manifest).or_else(&mut *refuse)?;
+    refuse_egress(manifest).or_else(refuse)
+}
+
+fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
+    let refused = manifest
+        .warnings
+        .iter()
+        .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()));
+    match refused {
+        Some(warning) if request.strict => Err(RunError::Argument {
             code: "strict_refuses",
             what: "manifest",
             object: String::new(),
             problem: warning.message.clone(),
             hint: Some("mend it, or leave --strict off".to_owned()),
-        });
+        }),
+        _ => Ok(()),
     }
-    check_grants(request, manifest, origin, granted(request, policy))?;
-    refuse_unbuilt(manifest)?;
+}
+
+fn refuse_egress(manifest: &Manifest) -> Result<(), RunError> {
     match manifest.egress.first() {
         None => Ok(()),
         Some(first) => Err(no_egress(&format!(
@@ -201,9 +211,7 @@ pub fn of_bundle(
         mut warnings,
         ..
     } = subject;
-    if let Err(error) = permit(request, policy, &manifest, origin) {
-        refuse(error)?;
-    }
+    permit(request, policy, &manifest, origin, refuse)?;
     let resolved = match resolve_run(request, &manifest, bundle) {
         Ok(resolved) => Some(resolved),
         Err(error) => {

@@ -75,10 +75,10 @@ pub enum RunError {
     /// The given inputs do not satisfy the schema.
     #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
     InputsInvalid(Vec<Mismatch>),
-    /// The body's own output document does not satisfy the schema, or is none.
+    /// The body's own output does not satisfy the schema, is none, or lacks a file.
     #[error("{message}")]
     Output {
-        /// `missing-output` or `invalid-output`.
+        /// `missing-output`, `invalid-output` or `missing-artifact`.
         code: &'static str,
         /// What was found and expected.
         message: String,

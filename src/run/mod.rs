@@ -10,6 +10,7 @@ pub mod contract;
 pub mod demonstration;
 pub mod doctor;
 pub mod error;
+pub mod explain;
 pub mod hold;
 pub mod host;
 mod interruptible;
@@ -36,9 +37,10 @@ use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
 use crate::kernel::credentials::AssumedFileIds;
 use crate::plan::limits::Limits;
 use crate::plan::view::BUNDLE;
-use crate::run::chosen::Chosen;
+use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
+pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
 use crate::run::reporting::Stopwatch;
@@ -134,7 +136,7 @@ struct Ready {
 impl Run<'_> {
     fn tell(&self, report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let given = open_what_was_given(self.request)?;
+        let given = open_what_was_given(self.request, &mut Err)?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         let mut held = Held::take(self.request, self.policy, self.seed, report)?;
@@ -395,14 +397,13 @@ impl Run<'_> {
     }
 }
 
-fn open_what_was_given(request: &Request) -> Result<Given, RunError> {
-    chosen::refuse_unsupported(request)?;
-    let stated = request.bundle.workspace.clone();
-    // The caller's own manifest speaks of the directory that the caller stands in.
-    let path = stated.or_else(|| match &request.bundle.manifest {
-        Some(_) => request.caller.working_directory.clone(),
-        None => None,
-    });
+/// Opens all of it, and nothing else.
+///
+/// # Errors
+/// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
+fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<Given, RunError> {
+    chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
+    let path = workspace_of(request);
     let manifest = subject::of_caller(&request.bundle, path.as_deref())?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
@@ -413,18 +414,34 @@ fn open_what_was_given(request: &Request) -> Result<Given, RunError> {
             Some(OpenedArchive::File(File::from(stdin)))
         }
     };
-    let workspace = match path {
-        Some(path) => {
-            let opened = Workspace::open(&path)?;
-            Some((path, opened))
-        }
-        None => None,
-    };
     Ok(Given {
         manifest,
         archive,
-        workspace,
+        workspace: open_workspace(path, refuse)?,
     })
+}
+
+/// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
+/// stands in.
+fn workspace_of(request: &Request) -> Option<PathBuf> {
+    let stated = request.bundle.workspace.clone();
+    stated.or_else(|| match &request.bundle.manifest {
+        Some(_) => request.caller.working_directory.clone(),
+        None => None,
+    })
+}
+
+fn open_workspace(
+    path: Option<PathBuf>,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<(PathBuf, Workspace)>, RunError> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    match Workspace::open(&path) {
+        Ok(opened) => Ok(Some((path, opened))),
+        Err(error) => refuse(error.into()).map(|()| None),
+    }
 }
 
 fn unpack_limits(policy: &HostPolicy) -> UnpackLimits {

@@ -92,13 +92,7 @@ pub fn resolve(
     who: &Consumer,
     around: Around<'_>,
 ) -> Result<Vec<ResolvedSecret>, SecretError> {
-    let judged: Vec<Judged<'_>> = requests
-        .iter()
-        .map(|request| match &request.reference {
-            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
-            _ => judge(request, inventory, who).map(Judged::Allowed),
-        })
-        .collect::<Result<_, _>>()?;
+    let judged = judge_all(requests, inventory, who)?;
     let provider = policy
         .provider
         .as_ref()
@@ -116,6 +110,27 @@ pub fn resolve(
         .collect()
 }
 
+/// Whether [`resolve`] would ask for every value, as far as that can be told without asking.
+///
+/// # Errors
+/// As [`resolve`], but for what only the provider can tell.
+pub fn check(
+    requests: &[SecretRequest],
+    policy: &SecretsPolicy,
+    inventory: Option<&Inventory>,
+    who: &Consumer,
+) -> Result<(), SecretError> {
+    for one in judge_all(requests, inventory, who)? {
+        match one {
+            Judged::Allowed(allowed) if policy.provider.is_none() => {
+                return Err(allowed.without_provider());
+            }
+            _ => (),
+        }
+    }
+    Ok(())
+}
+
 /// For messages and the report: `vault SLUG`, `oauth ID`, the texts escaped.
 #[must_use]
 pub fn shown(reference: &SecretReference) -> String {
@@ -123,6 +138,35 @@ pub fn shown(reference: &SecretReference) -> String {
         SecretReference::Vault(slug) => format!("vault {}", excerpt(slug)),
         SecretReference::OAuth(id) => format!("oauth {}", excerpt(id)),
         SecretReference::Literal(_) => "literal".to_owned(),
+    }
+}
+
+fn judge_all<'run>(
+    requests: &'run [SecretRequest],
+    inventory: Option<&'run Inventory>,
+    who: &Consumer,
+) -> Result<Vec<Judged<'run>>, SecretError> {
+    requests
+        .iter()
+        .map(|request| match &request.reference {
+            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
+            _ => judge(request, inventory, who).map(Judged::Allowed),
+        })
+        .collect()
+}
+
+impl Allowed<'_> {
+    fn unresolved(&self, provider: String, cause: Unusable) -> SecretError {
+        SecretError::Unresolved {
+            variable: self.request.variable.clone(),
+            slug: excerpt(&self.slug),
+            provider,
+            cause,
+        }
+    }
+
+    fn without_provider(&self) -> SecretError {
+        self.unresolved("no provider".to_owned(), Unusable::NoProvider)
     }
 }
 
@@ -168,17 +212,10 @@ fn reveal(
     provider: Option<&Provider<'_>>,
 ) -> Result<ResolvedSecret, SecretError> {
     let request = allowed.request;
-    let unresolved = |provider: String, cause| {
-        Err(SecretError::Unresolved {
-            variable: request.variable.clone(),
-            slug: excerpt(&allowed.slug),
-            provider,
-            cause,
-        })
-    };
     let Some(provider) = provider else {
-        return unresolved("no provider".to_owned(), Unusable::NoProvider);
+        return Err(allowed.without_provider());
     };
+    let unresolved = |provider, cause| Err(allowed.unresolved(provider, cause));
     // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
     if !is_slug(&allowed.slug) {
         return unresolved(provider.shown(), Unusable::NoSlug);

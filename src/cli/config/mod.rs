@@ -130,6 +130,17 @@ pub fn load(
     surroundings: &Surroundings,
     policy: Option<&Path>,
 ) -> Result<(HostPolicy, Vec<ForbiddenGrant>), ConfigError> {
+    Ok(merge(&statements(surroundings, policy)?))
+}
+
+/// What each of the files states, earliest first.
+///
+/// # Errors
+/// As [`load`].
+pub fn statements(
+    surroundings: &Surroundings,
+    policy: Option<&Path>,
+) -> Result<Vec<Statement>, ConfigError> {
     let mut statements = Vec::new();
     for file in surroundings.config_files() {
         statements.extend(read(&file, true)?);
@@ -139,7 +150,7 @@ pub fn load(
     }
     check_images(&statements)
         .map_err(|ImageTwice { id, first, again }| ConfigError::ImageTwice { id, first, again })?;
-    Ok(merge(&statements))
+    Ok(statements)
 }
 
 fn read(path: &Path, may_be_missing: bool) -> Result<Option<Statement>, ConfigError> {

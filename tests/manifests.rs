@@ -4,10 +4,14 @@
 //! the doors of its parts: `document::parse` and `io::Contract`.
 
 #![expect(
+    clippy::expect_used,
     clippy::panic,
     clippy::too_many_lines,
     reason = "tables of rows, and a failure that shows the manifest it is about"
 )]
+
+#[path = "schemas/agreement.rs"]
+mod agreement;
 
 use proptest::prelude::*;
 use runner::spec::document::{self, Node, Value};
@@ -18,8 +22,14 @@ use runner::spec::runner_block::{Engine, Language};
 use runner::spec::sandbox_block::Provider;
 use serde_json::json;
 
+/// What the parser says; the schema that we publish must say the same.
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {
-    manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml")
+    let manifest = manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml");
+    let root = document::parse(text.as_bytes(), Format::Yaml);
+    if let Some(document) = root.ok().and_then(|root| root.to_json().ok()) {
+        agreement::assert_agreement(text, &document, manifest.as_ref().err());
+    }
+    manifest
 }
 
 fn accepted(text: &str) -> Manifest {

@@ -262,6 +262,11 @@ impl StreamDigest {
         }
     }
 
+    /// Says that some data will not come.
+    pub(crate) fn give_up(&mut self) {
+        self.hasher = None;
+    }
+
     /// The end of the last entry's data.
     pub(crate) fn end_of_file(&mut self) {
         if let Some(hasher) = &mut self.hasher {

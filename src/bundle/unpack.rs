@@ -127,9 +127,29 @@ fn unpack_placed(
     limits: &UnpackLimits,
     placing: Placing,
 ) -> Result<(Unpacked, Seen), UnpackError> {
+    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let (archive_digest, seen) = read_placed(archive, &mut writer, limits, placing)?;
+    let unpacked = writer.finish(into, Some(archive_digest))?;
+    Ok((unpacked, seen))
+}
+
+/// Gives every entry of `archive` to `writer`; the digest of the archive's bytes.
+pub(crate) fn read_archive(
+    archive: impl Read,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+) -> Result<Digest, UnpackError> {
+    read_placed(archive, writer, limits, Placing::AsNamed).map(|(digest, _)| digest)
+}
+
+fn read_placed(
+    archive: impl Read,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+    placing: Placing,
+) -> Result<(Digest, Seen), UnpackError> {
     let source = GzipReader::new(archive, limits.compressed_bytes);
     let mut entries = Entries::new(source, limits.entry(), placing);
-    let mut writer = TreeWriter::new(into, limits.tree(), None);
     let mut copied_bytes = 0;
     while let Some(member) = entries.next_member()? {
         let Member {
@@ -170,8 +190,7 @@ fn unpack_placed(
         comment: entries.comment().map(<[u8]>::to_vec),
         instead: entries.placing().instead(),
     };
-    let unpacked = writer.finish(Some(entries.archive_digest()))?;
-    Ok((unpacked, seen))
+    Ok((entries.archive_digest(), seen))
 }
 
 /// Mode and size of the earlier regular file that a hard link names.

@@ -25,6 +25,12 @@ one entry a line). What the command line says replaces what the variable says.
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
 executable; 127 not found; 128+n ended by signal n (137 also for out of memory).";
 
+const PLAN_HELP: &str = "\
+Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
+--json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
+
+Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
+
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
 #[command(
@@ -59,6 +65,9 @@ pub enum Verb {
         after_help = "Exit codes: 0 valid, 125 not."
     )]
     Check(Check),
+    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    #[command(after_help = PLAN_HELP, args_override_self = true)]
+    Plan(Box<Plan>),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -196,6 +205,23 @@ pub struct Check {
     pub policy: PolicyFile,
 }
 
+/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
+)]
+pub struct Plan {
+    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
+    #[arg(required_unless_present = "words")]
+    pub bundle: Option<PathBuf>,
+    /// Every flag of `exec` and `run`.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
+    #[arg(last = true, value_name = "ARGS|CMD")]
+    pub words: Vec<OsString>,
+}
+
 /// `runner doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
@@ -239,15 +265,25 @@ pub struct Schema {
     pub name: SchemaName,
 }
 
-/// The documents that have a schema.
+/// The documents that have a schema: each is a file of `schemas/`, named by `cli::schema::text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchemaName {
+    /// What a tool, a workflow or a code-workspace says about itself
+    Manifest,
+    /// A `sandbox` block, in a SANDBOX.md or in a manifest
+    Sandbox,
+    /// The host's configuration
+    Config,
+    /// The file of --policy
+    Policy,
     /// What --json writes
     Report,
     /// What `doctor --json` prints
     Doctor,
     /// What `check --json` prints
     Check,
+    /// What `plan --json` prints
+    Plan,
 }
 
 /// Every flag of `exec` and `run`.

@@ -132,6 +132,55 @@ pub fn resolve_secrets(
         .collect()
 }
 
+/// The names of the secrets that the caller grants, with empty values: that each leads somewhere
+/// is looked at, and no value is read.
+///
+/// # Errors
+/// As [`resolve_secrets`], but for what only reading tells.
+pub fn name_secrets(
+    flags: &EnvironmentFlags,
+    surroundings: &Surroundings,
+) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+    flags
+        .secret
+        .iter()
+        .map(|given| name_secret(given, surroundings))
+        .collect()
+}
+
+fn name_secret(
+    given: &OsString,
+    surroundings: &Surroundings,
+) -> Result<EnvironmentEntry, EnvironmentError> {
+    let (name, reference) = split(given);
+    let reference = reference.unwrap_or_default();
+    if let Some(variable) = reference.strip_prefix(b"env:") {
+        if !surroundings
+            .variables
+            .contains_key(OsStr::from_bytes(variable))
+        {
+            return Err(EnvironmentError::SecretNotSet {
+                name: escape(name),
+                variable: escape(variable),
+            });
+        }
+    } else if let Some(path) = reference.strip_prefix(b"file:") {
+        let path = Path::new(OsStr::from_bytes(path));
+        // Not opened: what comes out of a pipe is there once only.
+        rustix::fs::access(path, rustix::fs::Access::READ_OK).map_err(|errno| {
+            EnvironmentError::Unreadable {
+                flag: "--secret",
+                file: escaped(path.as_os_str()),
+                source: errno.into(),
+            }
+        })?;
+    } else {
+        return Err(EnvironmentError::Reference { name: escape(name) });
+    }
+    check(|| "--secret".to_owned(), name, b"")?;
+    Ok((name.to_vec(), Vec::new()))
+}
+
 fn resolve_secret(
     given: &OsString,
     surroundings: &Surroundings,

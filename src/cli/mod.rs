@@ -16,6 +16,8 @@ pub mod doctor;
 pub mod environment;
 pub mod exit_code;
 pub mod gc;
+pub mod plan;
+pub mod plan_text;
 pub mod print;
 pub mod report_target;
 pub mod request;

@@ -99,6 +99,12 @@ impl Printer {
         }
     }
 
+    /// Whether `-v` asks for details.
+    #[must_use]
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// A line on standard error, as `tone` says; several lines each get the prefix.
     pub fn line(&self, tone: Tone, text: &str) {
         let silent = match tone {
@@ -216,7 +222,8 @@ fn render(tone: Tone, text: &str, colour: bool) -> String {
 
 /// The last line of defence for a terminal: texts escape what they quote, this catches what they
 /// missed.
-fn harmless(line: &str) -> String {
+#[must_use]
+pub fn harmless(line: &str) -> String {
     line.chars()
         .map(|character| match character {
             '\u{0}'..='\u{1f}'

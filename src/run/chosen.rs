@@ -1,16 +1,14 @@
 //! What was chosen to run: from request, manifest and bundle to an argument vector.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::bundle::Unpacked;
 use crate::plan::grants::{Given, Origin, ungranted};
-use crate::plan::run_form::{self, ResolvedRun};
+use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
 use crate::run::host;
 use crate::run::program::{self, is_visible_anyway};
-use crate::run::subject::{self, Subject as ManifestSubject, View};
+use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES, SecretReference};
 use crate::spec::path::escape;
@@ -19,11 +17,17 @@ use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Su
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 
+/// What is done about something for which a run is refused: a run ends with the first (`Err`
+/// itself is such a function), a plan goes on and says so.
+pub type OnRefusal<'call> = dyn FnMut(RunError) -> Result<(), RunError> + 'call;
+
 /// What was chosen.
 #[derive(Debug)]
 pub struct Chosen {
     /// The manifest; everything by default for `runner run`.
     pub manifest: Manifest,
+    /// Who runs the file of the bundle; `None` where nobody has to.
+    pub interpreter: Option<Interpreter>,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -103,97 +107,151 @@ fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Chooses what a bundle runs.
+/// The manifest that says what a bundle runs: the caller's, else the bundle's own.
 ///
 /// # Errors
-/// [`RunError`]: of the manifest, of what nobody granted, of the run form.
-pub fn of_bundle(
+/// [`RunError::NoManifest`], [`RunError::Manifest`].
+pub fn manifest_of(
+    request: &Request,
+    of_caller: Option<ManifestSubject>,
+    bundle: &dyn BundleFiles,
+) -> Result<ManifestSubject, RunError> {
+    match of_caller {
+        Some(subject) => Ok(subject),
+        None => subject::of_bundle(bundle, request.bundle.run.is_some()),
+    }
+}
+
+/// What of a manifest cannot be run at all, what nobody granted, what this version does not do.
+///
+/// # Errors
+/// What `refuse` makes of a [`RunError`].
+fn permit(
     request: &Request,
     policy: &HostPolicy,
-    of_caller: Option<ManifestSubject>,
-    bundle: &Unpacked,
-    root: &OwnedFd,
-) -> Result<Chosen, RunError> {
-    let has_run = request.bundle.run.is_some();
-    let subject = match of_caller {
-        Some(subject) => subject,
-        None => subject::of_bundle(&bundle.tree, std::os::fd::AsFd::as_fd(root), has_run)?,
-    };
-    let ManifestSubject {
-        manifest,
-        origin,
-        mut warnings,
-    } = subject;
-    manifest.check_executable()?;
-    if request.strict
-        && let Some(warning) = manifest
-            .warnings
-            .iter()
-            .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()))
-    {
-        return Err(RunError::Argument {
+    manifest: &Manifest,
+    origin: Origin,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<(), RunError> {
+    let executable = manifest.check_executable();
+    executable.map_err(RunError::from).or_else(&mut *refuse)?;
+    check_strict(request, manifest).or_else(&mut *refuse)?;
+    check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
+    refuse_unbuilt(manifest).or_else(&mut *refuse)?;
+    refuse_egress(manifest).or_else(refuse)
+}
+
+fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
+    let refused = manifest
+        .warnings
+        .iter()
+        .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()));
+    match refused {
+        Some(warning) if request.strict => Err(RunError::Argument {
             code: "strict_refuses",
             what: "manifest",
             object: String::new(),
             problem: warning.message.clone(),
             hint: Some("mend it, or leave --strict off".to_owned()),
-        });
+        }),
+        _ => Ok(()),
     }
-    let grants = crate::spec::host_policy::union(request.grants, policy.grants);
-    check_grants(request, &manifest, origin, grants)?;
-    refuse_unbuilt(&manifest)?;
-    if let Some(first) = manifest.egress.first() {
-        return Err(no_egress(&format!(
+}
+
+fn refuse_egress(manifest: &Manifest) -> Result<(), RunError> {
+    match manifest.egress.first() {
+        None => Ok(()),
+        Some(first) => Err(no_egress(&format!(
             "{} asks for {}",
             first.source, first.rule
-        )));
+        ))),
     }
-    let run = subject::run_value(&request.bundle, &manifest)?;
-    let files = View(&bundle.tree);
+}
+
+/// What flags and host policy grant together.
+pub fn granted(request: &Request, policy: &HostPolicy) -> Grants {
+    crate::spec::host_policy::union(request.grants, policy.grants)
+}
+
+fn resolve_run(
+    request: &Request,
+    manifest: &Manifest,
+    bundle: &dyn BundleFiles,
+) -> Result<ResolvedRun, RunError> {
+    let run = subject::run_value(&request.bundle, manifest)?;
+    let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
     let found = host::interpreters(&request.caller, &run);
-    let ResolvedRun {
-        form,
-        argv,
-        warnings: of_form,
+    let arguments = &request.bundle.arguments;
+    Ok(run_form::resolve(&run, &files, &found, arguments)?)
+}
+
+/// Chooses what a bundle runs, as its manifest says.
+///
+/// # Errors
+/// What `refuse` makes of a [`RunError`] about what nobody granted, or about the run form.
+pub fn of_bundle(
+    request: &Request,
+    policy: &HostPolicy,
+    subject: ManifestSubject,
+    bundle: &dyn BundleFiles,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Chosen, RunError> {
+    let ManifestSubject {
+        manifest,
+        origin,
+        mut warnings,
         ..
-    } = run_form::resolve(&run, &files, &found, &request.bundle.arguments)?;
+    } = subject;
+    permit(request, policy, &manifest, origin, refuse)?;
+    let resolved = match resolve_run(request, &manifest, bundle) {
+        Ok(resolved) => Some(resolved),
+        Err(error) => {
+            refuse(error)?;
+            None
+        }
+    };
     warnings.extend(manifest.warnings.iter().cloned());
-    warnings.extend(of_form);
+    warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     let mut chosen = Chosen {
         working_directory: working_directory_of_bundle(request, &manifest),
-        form: Some(form),
-        argv,
+        form: resolved.as_ref().map(|run| run.form),
+        interpreter: resolved.as_ref().and_then(|run| run.interpreter),
+        argv: resolved.map(|run| run.argv).unwrap_or_default(),
         view: request.view.clone(),
         program_directories: Vec::new(),
         program: None,
         bound: Vec::new(),
         environment: Vec::new(),
-        grants,
+        grants: granted(request, policy),
         warnings,
         manifest,
     };
-    chosen.add_workspace_mounts(request)?;
-    chosen.name_variables(request)?;
+    chosen.add_workspace_mounts(request).or_else(&mut *refuse)?;
+    chosen.name_variables(request).or_else(&mut *refuse)?;
     let workspace = request.bundle.workspace.as_deref();
-    chosen.find_program(request, workspace, policy)?;
+    chosen
+        .find_program(request, workspace, policy)
+        .or_else(refuse)?;
     Ok(chosen)
 }
 
 /// Chooses what `runner run` runs.
 ///
 /// # Errors
-/// [`RunError::Argument`] for a script on the caller's PATH.
+/// What `refuse` makes of a [`RunError::Argument`] for a script on the caller's PATH.
 pub fn of_command(
     request: &Request,
     policy: &HostPolicy,
     argv: &[Vec<u8>],
+    refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
     let mut chosen = Chosen {
         manifest: Manifest::default(),
         form: None,
+        interpreter: None,
         argv: argv.to_vec(),
         working_directory: Vec::new(),
         view: request.view.clone(),
@@ -204,7 +262,7 @@ pub fn of_command(
         grants: request.grants,
         warnings: Vec::new(),
     };
-    chosen.name_variables(request)?;
+    chosen.name_variables(request).or_else(&mut *refuse)?;
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let here = request.caller.working_directory.as_deref();
     if let Some(path) = program::of_path(name, here) {
@@ -218,7 +276,7 @@ pub fn of_command(
             });
         }
     } else {
-        chosen.find_program(request, None, policy)?;
+        chosen.find_program(request, None, policy).or_else(refuse)?;
     }
     chosen.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),

@@ -13,9 +13,9 @@ use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
 use crate::run::subject::read_file;
 use crate::scratch::{InputFile, OutputFile};
-use crate::spec::io::IoBlocks;
 use crate::spec::io::contract::{Contract, read_document};
 use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
+use crate::spec::io::{FileEntry, IoBlocks};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::request::{BundleOptions, InputsArgument};
 use crate::spec::tokens::{TokenPath, TokenValues};
@@ -48,37 +48,16 @@ pub fn settle(
     outputs_granted: bool,
 ) -> Result<Settled, RunError> {
     let mut input_files = Vec::new();
-    for entry in &io.input_files {
-        let path = resolve(&entry.path, tokens, &entry.source)?;
-        input_files.push(InputFile {
-            key: entry.key.to_string(),
-            path,
-        });
+    for declared in declared_files(&io.input_files, "--in", &options.input_files)? {
+        let path = resolve(&declared.path, tokens, &declared.source)?;
+        let key = declared.key;
+        input_files.push(InputFile { key, path });
     }
     let mut output_files = Vec::new();
-    for entry in &io.output_files {
-        let path = resolve(&entry.path, tokens, &entry.source)?;
-        let key = entry.key.to_string();
+    for declared in declared_files(&io.output_files, "--out", &options.output_files)? {
+        let path = resolve(&declared.path, tokens, &declared.source)?;
         output_files.push(OutputFile {
-            key,
-            path,
-            granted: outputs_granted,
-        });
-    }
-    // What the caller says replaces what the manifest says under the same key.
-    for (key, path) in &options.input_files {
-        let path = of_flag("--in", path, tokens)?;
-        input_files.retain(|known| known.key != *key);
-        input_files.push(InputFile {
-            key: key.clone(),
-            path,
-        });
-    }
-    for (key, path) in &options.output_files {
-        let path = of_flag("--out", path, tokens)?;
-        output_files.retain(|known| known.key != *key);
-        output_files.push(OutputFile {
-            key: key.clone(),
+            key: declared.key,
             path,
             granted: outputs_granted,
         });
@@ -102,20 +81,58 @@ pub fn settle(
     })
 }
 
+/// A file to stage or to sync, whoever declared it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredFile {
+    /// Its name in the scratch directory.
+    pub key: String,
+    /// In the workspace, tokens as they are written.
+    pub path: TokenPath,
+    /// JSON Pointer of the entry, or the flag with its value.
+    pub source: String,
+}
+
+/// The files of one block and those of its flag: what the caller says replaces what the manifest
+/// says under the same key.
+///
+/// # Errors
+/// [`RunError::Token`] for a path of the flag.
+pub fn declared_files(
+    entries: &[FileEntry],
+    flag: &str,
+    given: &[(String, String)],
+) -> Result<Vec<DeclaredFile>, RunError> {
+    let mut files: Vec<DeclaredFile> = entries
+        .iter()
+        .map(|entry| DeclaredFile {
+            key: entry.key.to_string(),
+            path: entry.path.clone(),
+            source: entry.source.clone(),
+        })
+        .collect();
+    for (key, text) in given {
+        let source = format!("{flag} {}", escape(text.as_bytes()));
+        let path = match TokenPath::parse(text) {
+            Ok(path) => path,
+            Err(error) => {
+                return Err(RunError::Token {
+                    place: source,
+                    error,
+                });
+            }
+        };
+        let key = key.clone();
+        files.retain(|known| known.key != key);
+        files.push(DeclaredFile { key, path, source });
+    }
+    Ok(files)
+}
+
 fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<RelPath, RunError> {
     path.resolve(tokens).map_err(|error| RunError::Token {
         place: place.to_owned(),
         error,
     })
-}
-
-fn of_flag(flag: &str, path: &str, tokens: TokenValues<'_>) -> Result<RelPath, RunError> {
-    let place = format!("{flag} {}", escape(path.as_bytes()));
-    let parsed = TokenPath::parse(path).map_err(|error| RunError::Token {
-        place: place.clone(),
-        error,
-    })?;
-    resolve(&parsed, tokens, &place)
 }
 
 fn settle_input(

@@ -20,7 +20,8 @@ pub enum Engine {
 }
 
 /// The language that `needs` names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Language {
     /// Node.
     Node,

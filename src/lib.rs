@@ -61,7 +61,9 @@
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
 //! its verbs call. A caller that is a program of its own starts the `runner` binary and reads the
-//! report (`--json=fd:N`); the modules are public for the tests, and for reading.
+//! report (`--json=fd:N`); the modules are public for the tests, and for reading. The blocks of
+//! the specifications as types are [`define_io`], [`define_runner`] and [`define_sandbox`]: pure
+//! functions, for a host that composes manifests itself.
 
 pub mod bundle;
 pub mod cli;
@@ -76,3 +78,4 @@ pub mod spec;
 pub mod supervise;
 
 pub use compose::define_code::{DefineCode, define_code};
+pub use spec::define::{define_io, define_runner, define_sandbox};

@@ -68,7 +68,7 @@ pub enum ComposeError {
     #[error("{at}: {problem}")]
     Source {
         /// Which.
-        at: SourceOrigin,
+        at: Box<SourceOrigin>,
         /// Why.
         problem: Box<SourceProblem>,
     },
@@ -76,11 +76,11 @@ pub enum ComposeError {
     #[error("{at}: `{path}` {error}")]
     Link {
         /// The source that it comes from.
-        at: SourceOrigin,
+        at: Box<SourceOrigin>,
         /// Where it is in the bundle.
         path: RelPath,
         /// Why.
-        error: LinkError,
+        error: Box<LinkError>,
     },
     /// The bundle is too large.
     #[error("`{entry}` makes the bundle too large: {what}")]
@@ -382,7 +382,7 @@ impl ComposeError {
                 what,
             },
             problem => Self::Source {
-                at: at.clone(),
+                at: Box::new(at.clone()),
                 problem: Box::new(problem),
             },
         }

@@ -120,6 +120,16 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// Of the file at `path` of this host, links followed.
+    ///
+    /// # Errors
+    /// The errno of stat(2).
+    pub fn at(path: &Path) -> Result<Self, CallError> {
+        rustix::fs::stat(path)
+            .map(|status| Self::of(&status))
+            .map_err(|errno| CallError::new("stat", escape(path.as_os_str().as_bytes()), errno))
+    }
+
     /// Of the file with this status.
     #[must_use]
     pub fn of(status: &Stat) -> Self {

@@ -50,6 +50,15 @@ pub struct FetchedSource {
     pub tree: FetchedTree,
 }
 
+/// What one source gives, later replaced or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Files and links.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
 /// Everything that a bundle will hold, and what it is read from.
 pub struct Gathered<'files> {
     /// What lies where, with its sources.
@@ -58,6 +67,8 @@ pub struct Gathered<'files> {
     pub tree: Tree,
     /// The sources, in the order in which they lie over each other.
     pub origins: Vec<SourceOrigin>,
+    /// What each source gives.
+    pub given: Vec<Given>,
     /// What was fetched.
     pub fetched: Vec<FetchedSource>,
     /// What a person should know.
@@ -114,6 +125,7 @@ pub fn gather<'files>(
 ) -> Result<Gathered<'files>, ComposeError> {
     let mut gathering = Gathering::new(options.caps);
     gathering.origins = layers.iter().map(|layer| layer.origin.clone()).collect();
+    gathering.given = vec![Given::default(); layers.len()];
     let mut repositories = Vec::new();
     let mut fetched = Vec::new();
     for (source, layer) in layers.iter().enumerate() {
@@ -184,6 +196,7 @@ pub fn gather<'files>(
         overlay: gathering.overlay,
         tree,
         origins: gathering.origins,
+        given: gathering.given,
         fetched,
         warnings: gathering.warnings,
         archive_bytes_max: options.caps.archive_bytes,
@@ -231,6 +244,7 @@ fn files_of(tree: &FetchedTree) -> Result<DirectoryFiles, SourceProblem> {
 pub(crate) struct Gathering {
     overlay: Overlay,
     origins: Vec<SourceOrigin>,
+    given: Vec<Given>,
     caps: UnpackCaps,
     listed: u64,
     left_out: LeftOut,
@@ -266,6 +280,7 @@ impl Gathering {
         Self {
             overlay: Overlay::default(),
             origins: Vec::new(),
+            given: Vec::new(),
             caps,
             listed: 0,
             left_out: LeftOut::default(),
@@ -359,6 +374,14 @@ impl Gathering {
         source: SourceIndex,
     ) -> Result<(), SourceProblem> {
         Self::check_depth(to)?;
+        if let Some(given) = self.given.get_mut(source)
+            && item != Item::Directory
+        {
+            given.files += 1;
+            if let Item::File { bytes, .. } = item {
+                given.bytes = given.bytes.saturating_add(bytes);
+            }
+        }
         self.overlay.insert(to, item, source).map_err(|conflict| {
             let other = self.origins.get(conflict.there_source);
             SourceProblem::Conflict {
@@ -444,9 +467,9 @@ impl Gathering {
             let source = self.overlay.get(&path).map(|placed| placed.source);
             let origin = source.and_then(|source| self.origins.get(source));
             ComposeError::Link {
-                at: origin.cloned().unwrap_or_else(resolved_origin),
+                at: Box::new(origin.cloned().unwrap_or_else(resolved_origin)),
                 path,
-                error,
+                error: Box::new(error),
             }
         })?;
         let warnings = [

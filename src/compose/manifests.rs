@@ -82,6 +82,34 @@ pub fn find_manifest(
     Ok(found.next().map(|first| (first, found.collect())))
 }
 
+/// A manifest and the documents of its blocks, whatever they say.
+#[derive(Debug)]
+pub(crate) struct ManifestText {
+    pub(crate) root: Node,
+    pub(crate) blocks: BlockDocuments,
+}
+
+/// Reads what [`read_manifest`] judges.
+///
+/// # Errors
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] where the text is no document.
+pub(crate) fn read_text_of(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    registry: &Registry,
+) -> Result<ManifestText, ComposeError> {
+    let name = path.to_string();
+    let text = read_text(files, path).map_err(|unread| ComposeError::Unreadable {
+        file: unread.file,
+        problem: unread.problem,
+        source: unread.source,
+    })?;
+    let root = document::parse(&text, format_of(path.as_bytes()))
+        .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
+    let blocks = read_blocks(files, path, &root, registry);
+    Ok(ManifestText { root, blocks })
+}
+
 /// Reads the manifest at `path` and every document that one of its blocks lies in.
 ///
 /// # Errors
@@ -91,16 +119,8 @@ pub fn read_manifest(
     path: &RelPath,
     registry: &Registry,
 ) -> Result<ManifestFile, ComposeError> {
-    let name = path.to_string();
-    let text = read_text(files, path).map_err(|(problem, source)| ComposeError::Unreadable {
-        file: name.clone(),
-        problem,
-        source,
-    })?;
-    let root = document::parse(&text, format_of(path.as_bytes()))
-        .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
-    let blocks = read_blocks(files, path, &root, registry);
-    let parsed = parse_with(&root, &name, &blocks);
+    let ManifestText { root, blocks } = read_text_of(files, path, registry)?;
+    let parsed = parse_with(&root, &path.to_string(), &blocks);
     match parsed.manifest {
         Some(manifest) => Ok(ManifestFile {
             path: path.clone(),
@@ -179,11 +199,7 @@ fn read_block(
         Ok(ReferenceTarget::File(path)) => {
             match read_text(files, &path) {
                 Ok(text) => add(reference, path.to_string(), &text, path.as_bytes(), blocks),
-                Err((problem, source)) => {
-                    let cause = source.map_or_else(String::new, |error| format!(": {error}"));
-                    blocks
-                        .insert_missing(reference, format!("is `{path}`, which {problem}{cause}"));
-                }
+                Err(unread) => blocks.insert_missing(reference, unread.tried()),
             }
             return Some(path);
         }
@@ -202,10 +218,7 @@ fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocum
     let shown = escape(file.as_os_str().as_bytes());
     match read_host_file(file) {
         Ok(text) => add(reference, shown, &text, file.as_os_str().as_bytes(), blocks),
-        Err((problem, source)) => {
-            let cause = source.map_or_else(String::new, |error| format!(": {error}"));
-            blocks.insert_missing(reference, format!("is `{shown}`, which {problem}{cause}"));
-        }
+        Err(unread) => blocks.insert_missing(reference, unread.tried()),
     }
 }
 
@@ -222,45 +235,83 @@ fn add(
     }
 }
 
-/// Why a text cannot be read: completes a sentence that begins with its name.
-type Unread = (&'static str, Option<CallError>);
+/// A file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("`{file}` {problem}")]
+pub struct Unread {
+    /// Which, escaped.
+    pub file: String,
+    /// Why: completes the sentence.
+    pub problem: &'static str,
+    /// The kernel's answer, where there is one.
+    #[source]
+    pub source: Option<CallError>,
+}
+
+impl Unread {
+    /// In one clause, for a reference that stands for this file.
+    fn tried(&self) -> String {
+        let Self {
+            file,
+            problem,
+            source,
+        } = self;
+        let cause = source
+            .as_ref()
+            .map_or_else(String::new, |error| format!(": {error}"));
+        format!("is `{file}`, which {problem}{cause}")
+    }
+}
 
 const TOO_LARGE: &str = "is larger than 1 MiB";
 const NO_FILE: &str = "is not a regular file";
 
 fn read_text(files: &dyn WorkspaceFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
-    let unread = |error| ("cannot be read", Some(error));
-    match files.look(path).map_err(unread)?.map(|found| found.kind) {
-        None => return Err(("is not there", None)),
+    let refused = |problem, source| Unread {
+        file: path.to_string(),
+        problem,
+        source,
+    };
+    let failed = |error| refused("cannot be read", Some(error));
+    match files.look(path).map_err(failed)?.map(|found| found.kind) {
+        None => return Err(refused("is not there", None)),
         Some(FoundKind::File { .. }) => (),
-        Some(FoundKind::Symlink) => return Err(("is a symlink, which is not followed", None)),
-        Some(_) => return Err((NO_FILE, None)),
+        Some(FoundKind::Symlink) => {
+            return Err(refused("is a symlink, which is not followed", None));
+        }
+        Some(_) => return Err(refused(NO_FILE, None)),
     }
-    let mut file = files.open(path).map_err(unread)?;
-    if !matches!(file.found().map_err(unread)?.kind, FoundKind::File { .. }) {
-        return Err((NO_FILE, None));
+    let mut file = files.open(path).map_err(failed)?;
+    if !matches!(file.found().map_err(failed)?.kind, FoundKind::File { .. }) {
+        return Err(refused(NO_FILE, None));
     }
     let mut text = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        match file.read(&mut buffer).map_err(unread)? {
+        match file.read(&mut buffer).map_err(failed)? {
             0 => return Ok(text),
             count => text.extend_from_slice(&buffer[..count]),
         }
         if TEXT_BYTES_MAX < text.len() {
-            return Err((TOO_LARGE, None));
+            return Err(refused(TOO_LARGE, None));
         }
     }
 }
 
-/// A file that the host's configuration names.
-fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
+/// Reads a file of this host that its configuration or its user names: at most 1 MiB.
+///
+/// # Errors
+/// [`Unread`].
+pub fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
     let shown = escape(path.as_os_str().as_bytes());
+    let refused = |problem, source| Unread {
+        file: shown.clone(),
+        problem,
+        source,
+    };
     let failed = |call, errno| {
-        (
-            "cannot be read",
-            Some(CallError::new(call, shown.clone(), errno)),
-        )
+        let source = CallError::new(call, shown.clone(), errno);
+        refused("cannot be read", Some(source))
     };
     // O_NONBLOCK: a fifo would otherwise be waited for.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -268,7 +319,7 @@ fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
     let status = rustix::fs::fstat(&file).map_err(|errno| failed("fstat", errno))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return Err((NO_FILE, None));
+        return Err(refused(NO_FILE, None));
     }
     let mut text = Vec::new();
     std::fs::File::from(file)
@@ -279,7 +330,7 @@ fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
             failed("read", errno.unwrap_or(rustix::io::Errno::IO))
         })?;
     match TEXT_BYTES_MAX < text.len() {
-        true => Err((TOO_LARGE, None)),
+        true => Err(refused(TOO_LARGE, None)),
         false => Ok(text),
     }
 }

@@ -6,15 +6,17 @@
 //! archive is written.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod define_code;
 pub mod error;
 pub mod files;
 mod follow;
 pub mod gather;
 pub mod github;
-mod interim;
+pub mod hosting;
 pub mod layer;
 pub mod locate;
+pub mod locking;
 pub mod manifests;
 pub mod origin;
 pub mod output;
@@ -24,6 +26,7 @@ pub mod resolve;
 mod walk;
 pub mod write;
 
+pub use check::check;
 pub use define_code::{DefineCode, define_code};
 pub use error::{ComposeError, ErrorClass, SizeLimit, SourceProblem};
 pub use gather::{GatherOptions, Gathered, gather};

@@ -62,10 +62,10 @@ impl SourceOrigin {
         }
     }
 
-    /// File and JSON Pointer, `tools/a/manifest.yaml/code/sources/0`: what a lock file calls it.
+    /// File and JSON Pointer, `tools/a/manifest.yaml#/code/sources/0`: what a lock file calls it.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}{}", self.file, self.pointer)
+        format!("{}#{}", self.file, self.pointer)
     }
 }
 

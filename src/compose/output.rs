@@ -183,6 +183,17 @@ impl OutputFile {
             .map_err(|errno| self.failed("fstat", errno))
     }
 
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// [`ComposeError::Output`].
+    pub fn fill(&mut self, bytes: &[u8]) -> Result<(), ComposeError> {
+        self.write_all(bytes).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            self.failed("write", errno)
+        })
+    }
+
     /// `error` with the name of this file, where writing it failed.
     #[must_use]
     pub fn named(&self, error: ComposeError) -> ComposeError {

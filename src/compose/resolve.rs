@@ -7,7 +7,6 @@ use std::rc::Rc;
 use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::{FoundKind, WorkspaceFiles};
 use crate::compose::github::RefShape;
-use crate::compose::interim::{self as manifest, Level};
 use crate::compose::layer::{Layer, LayerForm};
 use crate::compose::manifests::{
     MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest,
@@ -16,7 +15,7 @@ use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::walk::join;
 use crate::spec::code_block::CodeSource;
 use crate::spec::document::{Node, Value};
-use crate::spec::manifest::Kind;
+use crate::spec::manifest::{self, Kind, Level};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 
@@ -72,7 +71,16 @@ pub fn resolve(
     let file = resolver.read(request.manifest)?;
     let inherited = resolver.manifest(&file)?;
     let mut manifest = inherited.manifest;
-    add_provenance(&mut manifest, &inherited.provenance);
+    let mut provenance = inherited.provenance;
+    // By its name only: what a bundle holds does not depend on the folder that counts as the
+    // workspace, unless a source does.
+    let own = escape(request.manifest.file_name());
+    for decider in provenance.values_mut() {
+        if *decider == request.manifest.to_string() {
+            decider.clone_from(&own);
+        }
+    }
+    add_provenance(&mut manifest, &provenance);
     manifest.sort_all_objects();
     Ok(Resolution {
         manifest,
@@ -115,6 +123,12 @@ struct Resolver<'call> {
     open: Vec<RelPath>,
 }
 
+/// A code-workspace, and who decided what in it.
+struct Workspace {
+    level: Level,
+    provenance: BTreeMap<String, String>,
+}
+
 /// A manifest with what it inherits.
 struct Inherited {
     manifest: serde_json::Value,
@@ -149,7 +163,7 @@ impl<'call> Resolver<'call> {
     fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, ComposeError> {
         self.open.push(file.path.clone());
         let folder = file.path.parent();
-        let mut workspaces: Vec<(Level, BTreeMap<String, String>)> = Vec::new();
+        let mut workspaces: Vec<Workspace> = Vec::new();
         if file.manifest.code.is_empty() {
             let origin = SourceOrigin::folder_of(&file.path);
             self.push(
@@ -179,7 +193,10 @@ impl<'call> Resolver<'call> {
             file: file.path.to_string(),
             resolved: manifest::resolved(&file.root, &file.manifest, &file.blocks),
         };
-        let (levels, deeper): (Vec<Level>, Vec<_>) = workspaces.into_iter().unzip();
+        let (levels, deeper): (Vec<Level>, Vec<_>) = workspaces
+            .into_iter()
+            .map(|workspace| (workspace.level, workspace.provenance))
+            .unzip();
         let mut inherited =
             manifest::inherit(own, &levels).map_err(|error| ComposeError::Manifest(vec![error]))?;
         for (pointer, decider) in &mut inherited.provenance {
@@ -210,7 +227,7 @@ impl<'call> Resolver<'call> {
         origin: SourceOrigin,
         source: &CodeSource,
         base: Option<&RelPath>,
-    ) -> Result<Option<(Level, BTreeMap<String, String>)>, ComposeError> {
+    ) -> Result<Option<Workspace>, ComposeError> {
         let form = match source {
             CodeSource::Reference { path } => {
                 return self.reference(&origin, base, path).map(Some);
@@ -271,43 +288,10 @@ impl<'call> Resolver<'call> {
         origin: &SourceOrigin,
         base: Option<&RelPath>,
         path: &RelPath,
-    ) -> Result<(Level, BTreeMap<String, String>), ComposeError> {
+    ) -> Result<Workspace, ComposeError> {
         let refused = |problem| ComposeError::of_source(origin, problem);
         let folder = join(base, path).map_err(refused)?;
-        let unreadable = |source| {
-            refused(SourceProblem::Unreadable {
-                path: folder.to_string(),
-                source,
-            })
-        };
-        match self
-            .files
-            .look(&folder)
-            .map_err(unreadable)?
-            .map(|found| found.kind)
-        {
-            Some(FoundKind::Directory) => (),
-            Some(other) => {
-                return Err(refused(SourceProblem::NotDirectory {
-                    path: folder.clone(),
-                    found: other.words(),
-                }));
-            }
-            None => {
-                return Err(refused(SourceProblem::Missing {
-                    path: folder.clone(),
-                    near: None,
-                }));
-            }
-        }
-        let Some((manifest, others)) =
-            find_manifest(self.files, Some(&folder)).map_err(unreadable)?
-        else {
-            return Err(refused(SourceProblem::NoManifest {
-                path: folder.clone(),
-                names: MANIFEST_NAMES.join(", "),
-            }));
-        };
+        let (manifest, others) = referenced_manifest(self.files, origin, &folder)?;
         let names = self.open.iter().map(folder_name);
         if let Some(first) = self.open.iter().position(|open| *open == manifest) {
             let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
@@ -337,8 +321,56 @@ impl<'call> Resolver<'call> {
             file: manifest.to_string(),
             resolved: inherited.manifest,
         };
-        Ok((level, inherited.provenance))
+        Ok(Workspace {
+            level,
+            provenance: inherited.provenance,
+        })
     }
+}
+
+/// The manifest of the folder that a `ref` source names, and the other files there that could be
+/// one and are not looked at.
+///
+/// # Errors
+/// [`ComposeError::Source`]: nothing is there, or something else.
+pub(crate) fn referenced_manifest(
+    files: &dyn WorkspaceFiles,
+    origin: &SourceOrigin,
+    folder: &RelPath,
+) -> Result<(RelPath, Vec<RelPath>), ComposeError> {
+    let refused = |problem| ComposeError::of_source(origin, problem);
+    let unreadable = |source| {
+        refused(SourceProblem::Unreadable {
+            path: folder.to_string(),
+            source,
+        })
+    };
+    match files
+        .look(folder)
+        .map_err(unreadable)?
+        .map(|found| found.kind)
+    {
+        Some(FoundKind::Directory) => (),
+        Some(other) => {
+            return Err(refused(SourceProblem::NotDirectory {
+                path: folder.clone(),
+                found: other.words(),
+            }));
+        }
+        None => {
+            return Err(refused(SourceProblem::Missing {
+                path: folder.clone(),
+                near: None,
+            }));
+        }
+    }
+    let Some((manifest, others)) = find_manifest(files, Some(folder)).map_err(unreadable)? else {
+        return Err(refused(SourceProblem::NoManifest {
+            path: folder.clone(),
+            names: MANIFEST_NAMES.join(", "),
+        }));
+    };
+    Ok((manifest, others))
 }
 
 /// A warning about manifests that are not looked at, since one that comes first is beside them.
@@ -349,7 +381,8 @@ pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = W
     })
 }
 
-fn folder_name(manifest: &RelPath) -> String {
+/// How a code-workspace is named in a chain of them.
+pub(crate) fn folder_name(manifest: &RelPath) -> String {
     match manifest.parent() {
         Some(folder) => folder.to_string(),
         None => ".".to_owned(),

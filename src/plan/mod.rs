@@ -8,6 +8,8 @@ pub mod filter;
 pub mod grants;
 pub mod image;
 pub mod limits;
+pub mod node_permission;
 pub mod ruleset;
 pub mod run_form;
+pub mod run_place;
 pub mod view;

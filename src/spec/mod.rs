@@ -3,8 +3,10 @@
 
 pub mod bpf;
 pub mod captured;
+pub mod check;
 pub mod code_block;
 pub(crate) mod credential;
+pub mod define;
 pub mod demonstration;
 pub mod diagnosis;
 pub mod did_you_mean;
@@ -20,10 +22,12 @@ pub mod lock;
 pub mod manifest;
 pub mod mount_target;
 pub mod mounts;
+pub mod needs;
 pub mod outcome;
 pub mod path;
 pub mod plan_report;
 pub mod policy_values;
+pub mod provider;
 pub mod report;
 pub mod request;
 pub mod run_form;

@@ -11,18 +11,9 @@ use crate::spec::manifest::{EgressRequest, ManifestError, Problem, StatedLimit, 
 pub use crate::spec::mounts::MountRequest;
 use crate::spec::mounts::read_mounts;
 use crate::spec::path::RelPath;
+pub use crate::spec::provider::Provider;
+use crate::spec::provider::{ConfigValue, ProviderEntry, REGISTRY};
 use crate::spec::runner_block::{TIME_MS_MAX, read_limits};
-
-/// Who runs commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
-    /// This program.
-    Local,
-    /// This program, and Node with its `--permission` flags inside.
-    NodePermission,
-    /// A service that this program does not speak to; refused before anything is started.
-    Remote,
-}
 
 /// The shell that `config.shell` names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +23,17 @@ pub enum Shell {
     Sh,
     /// `/bin/bash`.
     Bash,
+}
+
+impl Shell {
+    /// The program.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Sh => "/bin/sh",
+            Self::Bash => "/bin/bash",
+        }
+    }
 }
 
 /// The `config` of `provider: local`.
@@ -89,54 +91,6 @@ const KEYS: [&str; 14] = [
 /// Keys that other programs write and that have no meaning here.
 const DRIFT: [&str; 3] = ["extraPorts", "extra_ports", "join"];
 
-/// A provider, what its `config` may hold, and why it is not available, if it is not.
-struct KnownProvider {
-    name: &'static str,
-    provider: Provider,
-    config: &'static [&'static str],
-    unavailable: Option<&'static str>,
-}
-
-const REMOTE: Option<&str> = Some("it is a service elsewhere, and the runner starts bodies here");
-const PROVIDERS: [KnownProvider; 6] = [
-    KnownProvider {
-        name: "local",
-        provider: Provider::Local,
-        config: &["cwd", "shell"],
-        unavailable: None,
-    },
-    KnownProvider {
-        name: "node-permission",
-        provider: Provider::NodePermission,
-        config: &[],
-        unavailable: None,
-    },
-    KnownProvider {
-        name: "mastra-e2b",
-        provider: Provider::Remote,
-        config: &["template", "api_key_ref", "region"],
-        unavailable: REMOTE,
-    },
-    KnownProvider {
-        name: "mastra-modal",
-        provider: Provider::Remote,
-        config: &["app_name", "function_name", "api_token_ref"],
-        unavailable: REMOTE,
-    },
-    KnownProvider {
-        name: "mastra-daytona",
-        provider: Provider::Remote,
-        config: &["workspace_id", "api_key_ref"],
-        unavailable: REMOTE,
-    },
-    KnownProvider {
-        name: "mastra-blaxel",
-        provider: Provider::Remote,
-        config: &["workspace", "api_key_ref"],
-        unavailable: REMOTE,
-    },
-];
-
 /// Reads a block whose key in the manifest is `sandbox`.
 pub(crate) fn read<'document>(
     reader: &mut Reader<'document>,
@@ -152,7 +106,7 @@ pub(crate) fn read<'document>(
     reader.keep(read_standalone_keys(reader, node));
     let known = read_provider(reader, node);
     let known = reader.keep(known);
-    let local = match &known {
+    let local = match known {
         Some(known) => read_config(reader, node, known),
         None => Ok(LocalConfig::default()),
     };
@@ -270,40 +224,30 @@ fn read_standalone_keys<'document>(
 fn read_provider<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
-) -> Result<KnownProvider, ManifestError> {
+) -> Result<&'static ProviderEntry, ManifestError> {
     let value = reader.required(node, "provider")?;
-    let words = [0, 1, 2, 3, 4, 5].map(|index: usize| (PROVIDERS[index].name, index));
-    let index = reader.word(value, &words)?;
-    let [local, node_permission, e2b, modal, daytona, blaxel] = PROVIDERS;
-    let known = match index {
-        0 => local,
-        1 => node_permission,
-        2 => e2b,
-        3 => modal,
-        4 => daytona,
-        _ => blaxel,
-    };
-    if let Some(why) = known.unavailable {
+    let words = REGISTRY.each_ref().map(|entry| (entry.name, entry));
+    let entry = reader.word(value, &words)?;
+    if let Some(why) = entry.unavailable {
         let refusal = reader.error(
             value,
             Problem::ProviderUnavailable {
-                provider: known.name.to_owned(),
+                provider: entry.name.to_owned(),
                 why,
             },
         );
         reader.refusals.push(refusal);
     }
-    Ok(known)
+    Ok(entry)
 }
 
 fn read_config<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
-    known: &KnownProvider,
+    entry: &ProviderEntry,
 ) -> Result<LocalConfig, ManifestError> {
-    const SHELLS: [(&str, Shell); 2] = [("/bin/sh", Shell::Sh), ("/bin/bash", Shell::Bash)];
     let Some(config) = node.get("config") else {
-        if known.provider == Provider::Remote {
+        if entry.provider == Provider::Remote {
             return Err(reader.error(node, Problem::MissingKey { key: "config" }));
         }
         reader.warn(
@@ -315,26 +259,44 @@ fn read_config<'document>(
     };
     let mut local = LocalConfig::default();
     for (key, value) in reader.map(config)? {
-        match key.name.as_str() {
-            "installAdapters" => warn_drift(reader, value),
-            name if !known.config.contains(&name) => {
-                return Err(reader.unknown_key(config, key, known.config, None));
+        match entry.config_value(&key.name) {
+            Some(expected) => {
+                let read = read_config_value(reader, value, expected, &mut local);
+                reader.keep(read);
             }
-            "cwd" if known.provider == Provider::Local => {
-                local.cwd = match reader.text(value)? {
-                    "." | "./" => None,
-                    _ => Some(reader.path(value)?),
-                };
-            }
-            "shell" if known.provider == Provider::Local => {
-                local.shell = Some(reader.word(value, &SHELLS)?);
-            }
-            _ => {
-                reader.name(value)?;
-            }
+            None if key.name == "installAdapters" => warn_drift(reader, value),
+            None => reader.note(reader.unknown_key(config, key, &entry.config_keys(), None)),
         }
     }
     Ok(local)
+}
+
+fn read_config_value<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    expected: ConfigValue,
+    local: &mut LocalConfig,
+) -> Result<(), ManifestError> {
+    match expected {
+        ConfigValue::Directory => {
+            local.cwd = match reader.text(node)? {
+                "." | "./" => None,
+                _ => Some(reader.path(node)?),
+            };
+        }
+        ConfigValue::Shell => {
+            let shells = [Shell::Sh, Shell::Bash].map(|shell| (shell.path(), shell));
+            local.shell = Some(reader.word(node, &shells)?);
+        }
+        ConfigValue::OneOf(words) => {
+            let words: Vec<(&str, ())> = words.iter().map(|&word| (word, ())).collect();
+            reader.word(node, &words)?;
+        }
+        ConfigValue::Name => {
+            reader.name(node)?;
+        }
+    }
+    Ok(())
 }
 
 fn read_env<'document>(

@@ -48,6 +48,24 @@ pub enum GitHubError {
         /// The commit.
         sha: String,
     },
+    /// A tag of something that is no commit.
+    #[error("{repository}: the tag `{reference}` is one of {found}; expected one of a commit")]
+    NotACommit {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+        /// What it is, escaped.
+        found: String,
+    },
+    /// The lock file has no commit for the reference.
+    #[error("{repository}: the lock file has no commit for `{reference}`")]
+    NotLocked {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+    },
     /// The commit has no such folder.
     #[error("{repository} at {sha}: `{path}` {problem}")]
     FolderNotFound {
@@ -150,7 +168,9 @@ impl GitHubError {
             Self::RepositoryNotFound { .. }
             | Self::RefNotFound { .. }
             | Self::CommitNotFound { .. }
+            | Self::NotACommit { .. }
             | Self::FolderNotFound { .. } => "github_not_found",
+            Self::NotLocked { .. } => "lock_drift",
             Self::Unauthorized { .. } => "github_unauthorized",
             Self::RateLimited { .. } => "github_rate_limited",
             Self::Unavailable { .. } => "github_unavailable",
@@ -218,7 +238,11 @@ impl GitHubError {
             Self::Cache { .. } => {
                 "cache.directory in the host's configuration names another directory"
             }
-            Self::RefNotFound { .. } | Self::ArchiveRefused { .. } | Self::Setting { .. } => {
+            Self::NotLocked { .. } => "write the lock file anew: `runner bundle … --lock FILE`",
+            Self::RefNotFound { .. }
+            | Self::NotACommit { .. }
+            | Self::ArchiveRefused { .. }
+            | Self::Setting { .. } => {
                 return None;
             }
         };

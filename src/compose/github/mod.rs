@@ -3,14 +3,27 @@
 //! [`GitHub`] is what the rest of this room knows of it, and the only place that sees credentials
 //! (AIP-26, "Github auth boundary").
 
+mod answers;
+mod archive;
+mod cache;
+pub mod client;
+mod contents;
 pub mod error;
+mod fault;
+mod fetching;
 pub mod reference;
+mod resolving;
+mod service;
+mod token;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+pub use client::{Client, ClientSettings};
 pub use error::GitHubError;
 pub use reference::RefShape;
+pub use token::Token;
 
 use crate::spec::digest::Digest;
 use crate::spec::path::RelPath;
@@ -36,6 +49,71 @@ pub trait GitHub {
         sha: &str,
         path: Option<&RelPath>,
     ) -> Result<FetchedTree, GitHubError>;
+}
+
+/// How long the service is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the addresses of a host, and for a connection with TLS on it.
+    pub connect: Duration,
+    /// For the head of an answer.
+    pub head: Duration,
+    /// While nothing is sent or received.
+    pub stall: Duration,
+    /// For one request with its whole answer.
+    pub whole: Duration,
+    /// Before the second try; twice as long before each later one.
+    pub first_delay: Duration,
+    /// What the service may ask for (`Retry-After`) at most before another try is made.
+    pub wait_max: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+            whole: Duration::from_secs(15 * 60),
+            first_delay: Duration::from_millis(500),
+            wait_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What the client is doing, for a terminal.
+#[derive(Debug, Clone, Copy)]
+pub enum Progress<'now> {
+    /// It asks for the commit of a reference.
+    Resolving {
+        /// `owner/name`.
+        repository: &'now str,
+        /// Branch or tag.
+        reference: &'now str,
+    },
+    /// It asks for the files of a commit.
+    Fetching {
+        /// `owner/name`.
+        repository: &'now str,
+        /// The commit.
+        sha: &'now str,
+    },
+    /// Bytes of an archive have come.
+    Receiving {
+        /// So many so far.
+        bytes: u64,
+        /// So many in all, where the service says it.
+        stated: Option<u64>,
+    },
+    /// It tries again after a pause.
+    Waiting {
+        /// Why.
+        cause: &'now str,
+        /// For how long.
+        pause: Duration,
+    },
+    /// What was asked for is there, or failed.
+    Done,
 }
 
 /// A reference and the commit that it stands for now.

@@ -215,7 +215,7 @@ impl Planner<'_> {
         Ok(Read {
             manifest: Some(manifest),
             files: Files::Nowhere(program.map(Tree::of_program).unwrap_or_default()),
-            workspace: open_workspace(workspace, refuse)?,
+            workspace: open_workspace(workspace.map(Path::to_path_buf), refuse)?,
         })
     }
 

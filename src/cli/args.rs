@@ -62,6 +62,12 @@ pub enum Verb {
     /// Say what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
     Plan(Box<Plan>),
+    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    #[command(
+        args_override_self = true,
+        after_help = "Exit codes: 0 valid, 125 not."
+    )]
+    Check(Check),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -188,6 +194,34 @@ pub struct Plan {
     pub words: Vec<OsString>,
 }
 
+/// `runner check MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// Print a JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
 /// `runner doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
@@ -248,6 +282,8 @@ pub enum SchemaName {
     Doctor,
     /// What `plan --json` prints
     Plan,
+    /// What `check --json` prints
+    Check,
 }
 
 /// Every flag of `exec` and `run`.

@@ -3,6 +3,7 @@
 
 pub mod bpf;
 pub mod captured;
+pub mod check;
 pub mod code_block;
 pub(crate) mod credential;
 pub mod define;

@@ -73,6 +73,7 @@ pub mod plan;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;
+pub mod secrets;
 pub mod spec;
 pub mod supervise;
 

@@ -282,6 +282,8 @@ pub enum SchemaName {
     Doctor,
     /// What `plan --json` prints
     Plan,
+    /// What `bundle --lock` writes
+    Lock,
     /// What `check --json` prints
     Check,
 }

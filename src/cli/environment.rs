@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::args::EnvironmentFlags;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::path::escape;
-use crate::spec::request::EnvironmentEntry;
+use crate::spec::request::{EnvironmentEntry, GivenSecret};
+use crate::spec::secret::Secret;
 
 /// Longest `NAME=VALUE` with its NUL that execve(2) takes: MAX_ARG_STRLEN, 32 pages of 4 KiB.
 const ENTRY_BYTES_MAX: usize = 131_072;
@@ -124,7 +125,7 @@ pub fn resolve(
 pub fn resolve_secrets(
     flags: &EnvironmentFlags,
     surroundings: &Surroundings,
-) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+) -> Result<Vec<GivenSecret>, EnvironmentError> {
     flags
         .secret
         .iter()
@@ -140,7 +141,7 @@ pub fn resolve_secrets(
 pub fn name_secrets(
     flags: &EnvironmentFlags,
     surroundings: &Surroundings,
-) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+) -> Result<Vec<GivenSecret>, EnvironmentError> {
     flags
         .secret
         .iter()
@@ -151,7 +152,7 @@ pub fn name_secrets(
 fn name_secret(
     given: &OsString,
     surroundings: &Surroundings,
-) -> Result<EnvironmentEntry, EnvironmentError> {
+) -> Result<GivenSecret, EnvironmentError> {
     let (name, reference) = split(given);
     let reference = reference.unwrap_or_default();
     if let Some(variable) = reference.strip_prefix(b"env:") {
@@ -178,13 +179,17 @@ fn name_secret(
         return Err(EnvironmentError::Reference { name: escape(name) });
     }
     check(|| "--secret".to_owned(), name, b"")?;
-    Ok((name.to_vec(), Vec::new()))
+    Ok(GivenSecret {
+        variable: name.to_vec(),
+        reference: escape(reference),
+        value: Secret::new(Vec::new()),
+    })
 }
 
 fn resolve_secret(
     given: &OsString,
     surroundings: &Surroundings,
-) -> Result<EnvironmentEntry, EnvironmentError> {
+) -> Result<GivenSecret, EnvironmentError> {
     let (name, reference) = split(given);
     let malformed = || EnvironmentError::Reference { name: escape(name) };
     let reference = reference.ok_or_else(malformed)?;
@@ -208,7 +213,11 @@ fn resolve_secret(
         return Err(malformed());
     };
     check(|| "--secret".to_owned(), name, &value)?;
-    Ok((name.to_vec(), value))
+    Ok(GivenSecret {
+        variable: name.to_vec(),
+        reference: escape(reference),
+        value: Secret::new(value),
+    })
 }
 
 /// Reads `NAME=VALUE` lines. A line whose first visible byte is `#` is a comment; a value goes
@@ -329,7 +338,7 @@ mod tests {
         }
     }
 
-    fn secret(text: &str) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+    fn secret(text: &str) -> Result<Vec<GivenSecret>, EnvironmentError> {
         let flags = EnvironmentFlags {
             secret: vec![OsString::from(text)],
             ..EnvironmentFlags::default()
@@ -419,14 +428,18 @@ mod tests {
         let file = directory.path().join("secret");
         std::fs::write(&file, "s3cret\n\n").expect("written");
         let reference = format!("KEY=file:{}", file.display());
+        let of_file = secret(&reference).expect("readable");
+        assert_eq!(of_file[0].value.bytes(), b"s3cret\n");
+        let of_variable = secret("KEY=env:TOKEN").expect("set");
         assert_eq!(
-            secret(&reference).expect("readable"),
-            [(b"KEY".to_vec(), b"s3cret\n".to_vec())]
+            of_variable,
+            [GivenSecret {
+                variable: b"KEY".to_vec(),
+                reference: "env:TOKEN".to_owned(),
+                value: Secret::new(b"canary-1".to_vec()),
+            }]
         );
-        assert_eq!(
-            secret("KEY=env:TOKEN").expect("set"),
-            [(b"KEY".to_vec(), b"canary-1".to_vec())]
-        );
+        assert!(!format!("{of_variable:?}").contains("canary"));
     }
 
     #[test]

@@ -472,7 +472,7 @@ fn bytes(value: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value % unit == 0);
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{}{name}", value / unit),
         None => format!("{value} bytes"),
@@ -483,7 +483,7 @@ fn milliseconds(value: u64) -> String {
     let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value % unit == 0);
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{}{name}", value / unit),
         None => format!("{value}ms"),

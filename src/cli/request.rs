@@ -16,8 +16,8 @@ use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, uni
 use crate::spec::path::escape;
 use crate::spec::report::ErrorReport;
 use crate::spec::request::{
-    BundleArgument, BundleOptions, EnvironmentEntry, Grants, InputsArgument, LimitOptions,
-    LimitsMode, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
+    BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
+    OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::units::parse_size_bytes;
 
@@ -222,8 +222,7 @@ struct Making<'call> {
     secrets: SecretsOf,
 }
 
-type SecretsOf =
-    fn(&EnvironmentFlags, &Surroundings) -> Result<Vec<EnvironmentEntry>, EnvironmentError>;
+type SecretsOf = fn(&EnvironmentFlags, &Surroundings) -> Result<Vec<GivenSecret>, EnvironmentError>;
 
 impl Making<'_> {
     fn exec(&self, exec: Exec) -> Result<Request, RequestError> {

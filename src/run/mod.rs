@@ -15,14 +15,20 @@ pub mod hold;
 pub mod host;
 mod interruptible;
 mod meter;
+mod named_inventory;
+mod needs;
+pub mod node;
 mod planning;
 pub mod program;
+mod provider;
 mod reporting;
 pub mod scope;
+mod secrets;
 pub mod subject;
 mod view;
 mod watching;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -46,6 +52,7 @@ use crate::sandbox::cgroups::CgroupLimits;
 use crate::sandbox::launch::{Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
+use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
 use crate::spec::report::{BundleReport, Report};
@@ -71,12 +78,14 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     let run_id = ulid(now_ms, *seed.as_ref().unwrap_or(&[0; 10]));
     let mut report = Report::new(run_id, Outcome::Refused);
     let start_unix_s = i64::try_from(now.as_secs()).unwrap_or_default();
+    let masks = RefCell::new(Masks::default());
     let told = seed.and_then(|seed| {
         Run {
             request,
             policy,
             start_unix_s,
             seed,
+            masks: &masks,
         }
         .tell(&mut report)
     });
@@ -91,6 +100,8 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
             report.error = Some(error.report());
         }
     }
+    // Last of all: whatever was said of the body's words before, values are not part of it.
+    masks.into_inner().mask_report(&mut report);
     report
 }
 
@@ -99,6 +110,8 @@ struct Run<'run> {
     policy: &'run HostPolicy,
     start_unix_s: i64,
     seed: [u8; 10],
+    /// The values that the body was given.
+    masks: &'run RefCell<Masks>,
 }
 
 /// What the caller gave, opened and read before anything is made on the host.
@@ -161,19 +174,24 @@ impl Run<'_> {
         clock.lap(report, "prepare");
         let bundle = self.unpack(archive, &prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
-        let settlement = match early {
+        let mut settlement = match early {
             Some(settlement) => settlement,
             None => self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?,
         };
         drop(bundle);
-        let (ready, mut launched) = self.stage_and_launch(
-            held,
-            prepared,
-            settlement,
-            workspace.as_ref(),
+        let place = workspace.as_ref();
+        let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
+        // Last of all, so that no secret is asked for by a run that is refused for something else.
+        secrets::reveal(
+            self.request,
+            self.policy,
+            &mut settlement.chosen,
+            signals.as_fd(),
+            &mut self.masks.borrow_mut(),
             report,
-            clock,
         )?;
+        let (ready, mut launched) =
+            self.launch(held, prepared, settlement, settled, report, clock)?;
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &ready, report)?;
         clock.lap(report, "body");
@@ -275,20 +293,15 @@ impl Run<'_> {
         })
     }
 
-    fn stage_and_launch(
+    fn stage_all(
         &self,
         held: &Held,
-        prepared: Prepared,
-        settlement: Settlement,
+        prepared: &Prepared,
+        chosen: &Chosen,
         workspace: Option<&(PathBuf, Workspace)>,
         report: &mut Report,
         clock: &mut Stopwatch,
-    ) -> Result<(Ready, Launched), RunError> {
-        let Settlement {
-            chosen,
-            limits,
-            joins,
-        } = settlement;
+    ) -> Result<Settled, RunError> {
         let tokens = TokenValues {
             run_id: &report.run_id,
             manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
@@ -298,13 +311,32 @@ impl Run<'_> {
         let settled = contract::settle(&chosen.manifest.io, &self.request.bundle, tokens, granted)?;
         check_destinations(&settled.output_files)?;
         clock.lap(report, "plan");
-        self.stage(held, &prepared, &settled, workspace, report)?;
+        self.stage(held, prepared, &settled, workspace, report)?;
         clock.lap(report, "stage");
+        Ok(settled)
+    }
+
+    fn launch(
+        &self,
+        held: &Held,
+        prepared: Prepared,
+        settlement: Settlement,
+        settled: Settled,
+        report: &mut Report,
+        clock: &mut Stopwatch,
+    ) -> Result<(Ready, Launched), RunError> {
+        let Settlement {
+            mut chosen,
+            limits,
+            joins,
+        } = settlement;
         let filled = planning::space_in_use(&prepared)?;
         let (mut plan, trees) =
             planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
-        let launched = launch(prepared, &plan, &trees, &joins)?;
+        let launched = launch(prepared, &plan, &trees, &joins);
+        secrets::forget(&mut chosen, &mut plan.environment);
+        let launched = launched?;
         clock.lap(report, "launch");
         let ready = Ready {
             limits,
@@ -374,7 +406,13 @@ impl Run<'_> {
 /// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
 fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<Given, RunError> {
     chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
-    let manifest = subject::of_caller(&request.bundle)?;
+    let stated = request.bundle.workspace.clone();
+    // The caller's own manifest speaks of the directory that the caller stands in.
+    let path = stated.or_else(|| match &request.bundle.manifest {
+        Some(_) => request.caller.working_directory.clone(),
+        None => None,
+    });
+    let manifest = subject::of_caller(&request.bundle, path.as_deref())?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
         Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),
@@ -384,12 +422,6 @@ fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<
             Some(OpenedArchive::File(File::from(stdin)))
         }
     };
-    let stated = request.bundle.workspace.clone();
-    // The caller's own manifest speaks of the directory that the caller stands in.
-    let path = stated.or_else(|| match &manifest {
-        Some(_) => request.caller.working_directory.clone(),
-        None => None,
-    });
     Ok(Given {
         manifest,
         archive,

@@ -12,7 +12,10 @@ use crate::kernel::file::open_beneath;
 use crate::plan::grants::Origin;
 use crate::plan::run_form::{BundleView, EntryKind};
 use crate::run::error::RunError;
-use crate::spec::manifest::{self, Format, Manifest};
+use crate::run::named_inventory::{self, Named};
+use crate::spec::document;
+use crate::spec::inventory::Inventory;
+use crate::spec::manifest::{self, Format, Manifest, ManifestError};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 use crate::spec::request::BundleOptions;
@@ -30,7 +33,7 @@ const MANIFEST_NAMES: [(&str, Format); 6] = [
 /// The manifest with everything that it inherits.
 const RESOLVED: &str = ".runner/manifest.json";
 /// A longer manifest is refused before it is read to its end.
-const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+pub(super) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 /// Paths of the manifests that a bundle may have.
 #[must_use]
@@ -113,6 +116,8 @@ pub struct Subject {
     pub text: (Vec<u8>, Format),
     /// Whose word it is.
     pub origin: Origin,
+    /// The inventory of secrets that it names, where it is the caller's.
+    pub inventory: Option<Inventory>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -121,27 +126,42 @@ pub struct Subject {
 ///
 /// # Errors
 /// [`RunError`] naming the file.
-pub fn of_caller(options: &BundleOptions) -> Result<Option<Subject>, RunError> {
+pub fn of_caller(
+    options: &BundleOptions,
+    workspace: Option<&Path>,
+) -> Result<Option<Subject>, RunError> {
     let Some(path) = &options.manifest else {
         return Ok(None);
     };
-    of_file(path, Origin::Caller).map(Some)
+    of_file(path, Origin::Caller, workspace).map(Some)
 }
 
-/// Reads the manifest at `path`.
+/// Reads the manifest at `path`, and the inventory of secrets that it names in `workspace`.
 ///
 /// # Errors
 /// [`RunError`] naming the file.
-pub fn of_file(path: &Path, origin: Origin) -> Result<Subject, RunError> {
+pub fn of_file(path: &Path, origin: Origin, workspace: Option<&Path>) -> Result<Subject, RunError> {
     let shown = escape(path.as_os_str().as_bytes());
     let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
     let format = format_of(path);
-    let manifest = manifest::parse(&text, format, &shown)?;
+    let root = document::parse(&text, format)
+        .map_err(|error| ManifestError::of_document(&shown, error))?;
+    let named = match workspace {
+        Some(workspace) if origin == Origin::Caller => {
+            named_inventory::read(&root, path, workspace)?
+        }
+        _ => Named::default(),
+    };
+    let parsed = manifest::parse_with(&root, &shown, &named.blocks);
+    if let Some(first) = parsed.errors.into_iter().next() {
+        return Err(first.into());
+    }
     Ok(Subject {
-        manifest,
+        manifest: parsed.manifest.unwrap_or_default(),
         file: shown,
         text: (text, format),
         origin,
+        inventory: named.inventory,
         warnings: Vec::new(),
     })
 }
@@ -191,7 +211,7 @@ fn bounded(
     Ok(text)
 }
 
-fn format_of(path: &Path) -> Format {
+pub(super) fn format_of(path: &Path) -> Format {
     match path.extension().map(|extension| extension.as_bytes()) {
         Some(b"json") => Format::Json,
         Some(b"md") => Format::FrontMatter,
@@ -216,6 +236,7 @@ pub fn of_bundle(bundle: &dyn BundleFiles, has_run: bool) -> Result<Subject, Run
                 file: String::new(),
                 text: (Vec::new(), Format::Yaml),
                 origin: Origin::Bundle,
+                inventory: None,
                 warnings: Vec::new(),
             });
         }
@@ -247,6 +268,7 @@ pub fn of_bundle(bundle: &dyn BundleFiles, has_run: bool) -> Result<Subject, Run
         file: (*name).to_owned(),
         text: (text, *format),
         origin: Origin::Bundle,
+        inventory: None,
         warnings,
     })
 }

@@ -48,6 +48,16 @@ pub(crate) fn find(node: &Node) -> Option<(&Node, &'static str)> {
     }
 }
 
+/// The first text at or below `node` that starts like an issued credential, whatever its key.
+pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
+    match &node.value {
+        Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
+        Value::List(items) => items.iter().find_map(find_issued),
+        Value::Map(entries) => entries.iter().find_map(|(_, value)| find_issued(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
 /// Whether `text` starts like a credential.
 pub(crate) fn looks_issued(text: &str) -> bool {
     let text = text.trim();

@@ -6,6 +6,7 @@
 //! TypeScript is to be run. No value of a variable or a secret goes into the document.
 
 mod inside;
+mod paths;
 mod rows;
 
 use std::fs::File;
@@ -193,10 +194,11 @@ impl Planner<'_> {
         refuse: &mut OnRefusal<'_>,
     ) -> Result<Read, RunError> {
         chosen::refuse_unsupported(self.request).or_else(&mut *refuse)?;
-        let of_caller = subject::of_caller(&self.request.bundle)?;
+        let workspace = self.request.bundle.workspace.clone();
+        let of_caller = subject::of_caller(&self.request.bundle, workspace.as_deref())?;
         let mut manifest = match of_caller {
             Some(manifest) => manifest,
-            None => subject::of_file(path, Origin::Bundle)?,
+            None => subject::of_file(path, Origin::Bundle, workspace.as_deref())?,
         };
         // By then they have been fetched.
         let unresolved = |code: &str| code == "code_unresolved";
@@ -207,7 +209,6 @@ impl Planner<'_> {
             Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
             _ => None,
         };
-        let workspace = self.request.bundle.workspace.clone();
         Ok(Read {
             manifest: Some(manifest),
             files: Files::Nowhere(program.map(Tree::of_program).unwrap_or_default()),
@@ -473,6 +474,8 @@ mod tests {
     use crate::spec::host::HostEntry;
     use crate::spec::report::EnforcementState;
     use crate::spec::request::Caller;
+    use crate::spec::request::GivenSecret;
+    use crate::spec::secret::Secret;
 
     const MANIFEST: &str = "\
 id: demo
@@ -531,7 +534,11 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         let mut request = Request::captured(subject, Caller::default());
         request.streams.capture = false;
         request.environment = vec![(b"A".to_vec(), b"not for the plan".to_vec())];
-        request.secrets = vec![(b"API_KEY".to_vec(), b"not for the plan".to_vec())];
+        request.secrets = vec![GivenSecret {
+            variable: b"API_KEY".to_vec(),
+            reference: "env:API_KEY".to_owned(),
+            value: Secret::new(b"not for the plan".to_vec()),
+        }];
         request.limits.memory_bytes = Some(64 << 20);
         request.limits.wall_time = Some(std::time::Duration::from_secs(7_200));
         request.view = vec![ViewEntry::Tmpfs {

@@ -1,14 +1,13 @@
 //! The rows of a plan: what was settled, put beside who decided it.
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::{GRACE_DEFAULT, Limits, axis_of};
 use crate::plan::run_form::Interpreter;
-use crate::plan::view::{Access, SCRATCH, ViewStep};
+use crate::plan::view::SCRATCH;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
@@ -22,19 +21,19 @@ use crate::spec::host_policy::{HostPolicy, names};
 use crate::spec::manifest::SecretReference;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
-    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedEntry, PlannedFile,
-    PlannedGrant, PlannedHost, PlannedLimit, PlannedManifest, PlannedPath, PlannedProgram,
-    PlannedSecret, PlannedStdin, PlannedVariable, RUN_ID, Speaker,
+    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
+    PlannedLimit, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
+    RUN_ID, Speaker,
 };
 use crate::spec::report::{Enforcement, EnforcementState};
-use crate::spec::request::{Request, ViewEntry};
+use crate::spec::request::Request;
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 use crate::spec::sources_policy::SecretsProvider;
 
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
-    request: &'plan Request,
+    pub(super) request: &'plan Request,
     policy: &'plan HostPolicy,
     origin: Option<Origin>,
     run_by: String,
@@ -130,7 +129,7 @@ impl<'plan> Rows<'plan> {
     }
 
     /// A key of the manifest, with the file that it was inherited from.
-    fn key(&self, key: &str) -> String {
+    pub(super) fn key(&self, key: &str) -> String {
         let pointer = match key.strip_prefix('/') {
             Some(_) => key.to_owned(),
             None => format!("/{}", key.replace('.', "/")),
@@ -230,59 +229,6 @@ impl<'plan> Rows<'plan> {
         }
     }
 
-    fn view(&self, settling: &Settling) -> Vec<PlannedPath> {
-        let decided: BTreeMap<&[u8], String> = settling
-            .chosen
-            .view
-            .iter()
-            .map(|entry| {
-                let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
-                let by = self.entry_decided_by(entry, &settling.chosen);
-                (target.as_os_str().as_bytes(), by)
-            })
-            .collect();
-        let steps = &settling.steps;
-        let mut rows: Vec<(&[u8], PlannedPath)> = steps
-            .iter()
-            .filter_map(|step| {
-                let (path, mut row) = path_row(step, steps)?;
-                if let Some(by) = decided.get(path) {
-                    row.decided_by.clone_from(by);
-                }
-                Some((path, row))
-            })
-            .collect();
-        rows.sort_by_key(|(path, _)| *path);
-        rows.into_iter().map(|(_, row)| row).collect()
-    }
-
-    fn entry_decided_by(&self, entry: &ViewEntry, chosen: &Chosen) -> String {
-        if self.request.view.contains(entry) {
-            let flag = match entry {
-                ViewEntry::Tmpfs { .. } => "--tmpfs",
-                ViewEntry::Bind {
-                    source,
-                    target,
-                    writable,
-                } if source == target => match writable {
-                    true => "--rw",
-                    false => "--ro",
-                },
-                ViewEntry::Bind { .. } => "--mount",
-            };
-            return flag.to_owned();
-        }
-        let mounts = &chosen.manifest.mounts;
-        let asked = mounts.iter().find(|mount| match entry {
-            ViewEntry::Bind { target, .. } => target.as_os_str() == mount.target.as_str(),
-            ViewEntry::Tmpfs { .. } => false,
-        });
-        match asked {
-            Some(mount) => self.key(&mount.source),
-            None => "program".to_owned(),
-        }
-    }
-
     /// Names only: a value never leaves this function.
     fn environment(&self, chosen: &Chosen, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, |limits| limits.memory_bytes);
@@ -303,7 +249,7 @@ impl<'plan> Rows<'plan> {
                     .env_passthrough
                     .iter()
                     .any(|passed| passed.as_bytes() == name);
-                let given_by = if is_in(&self.request.secrets, name) {
+                let given_by = if self.gives_secret(name) {
                     "--secret".to_owned()
                 } else if is_in(&self.request.environment, name) {
                     "-e".to_owned()
@@ -380,7 +326,7 @@ impl<'plan> Rows<'plan> {
             let named = |list: &[(Vec<u8>, Vec<u8>)]| {
                 list.iter().any(|(name, _)| name == variable.as_bytes())
             };
-            if named(&self.request.secrets) {
+            if self.gives_secret(variable.as_bytes()) {
                 Some("--secret".to_owned())
             } else {
                 named(&self.request.environment).then(|| "-e".to_owned())
@@ -400,8 +346,8 @@ impl<'plan> Rows<'plan> {
                 provider: by_flag.or_else(|| self.provider()),
             });
         }
-        for (name, _) in &self.request.secrets {
-            let variable = escape(name);
+        for given in &self.request.secrets {
+            let variable = escape(&given.variable);
             if rows.iter().all(|row| row.variable != variable) {
                 rows.push(PlannedSecret {
                     variable,
@@ -413,6 +359,11 @@ impl<'plan> Rows<'plan> {
             }
         }
         rows
+    }
+
+    fn gives_secret(&self, name: &[u8]) -> bool {
+        let mut given = self.request.secrets.iter();
+        given.any(|secret| secret.variable == name)
     }
 
     fn provider(&self) -> Option<String> {
@@ -499,69 +450,10 @@ fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
     )
 }
 
-/// The path of a step that a person would see, and its row; directories that are merely made are
-/// none.
-fn path_row<'plan>(
-    step: &'plan ViewStep,
-    all: &'plan [ViewStep],
-) -> Option<(&'plan [u8], PlannedPath)> {
-    let row = |path: &'plan [u8], what, from: Option<&[u8]>, writable, size_bytes| {
-        let row = PlannedPath {
-            path: escape(path),
-            what,
-            from: from.map(escape),
-            writable,
-            size_bytes,
-            decided_by: FIXED.to_owned(),
-        };
-        Some((path, row))
-    };
-    match step {
-        ViewStep::Bind {
-            source,
-            target,
-            access,
-        } => {
-            let what = match access {
-                Access::Device => PlannedEntry::Device,
-                Access::ReadOnly | Access::Writable => PlannedEntry::Host,
-            };
-            let writable = *access != Access::ReadOnly;
-            row(target, what, Some(source), writable, None)
-        }
-        ViewStep::Attach { target, access, .. } => {
-            let writable = *access == Access::Writable;
-            row(target, PlannedEntry::Host, None, writable, None)
-        }
-        ViewStep::OwnMount { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
-        ViewStep::Tmpfs { target, size_bytes } => {
-            row(target, PlannedEntry::Tmpfs, None, true, Some(*size_bytes))
-        }
-        ViewStep::Proc => row(b"/proc", PlannedEntry::Proc, None, false, None),
-        ViewStep::Devpts => row(b"/dev/pts", PlannedEntry::Devpts, None, true, None),
-        ViewStep::Mask { path } | ViewStep::MaskDirectory { path } => {
-            row(path, PlannedEntry::Mask, None, false, None)
-        }
-        ViewStep::Symlink { path, target } => {
-            row(path, PlannedEntry::Link, Some(target), false, None)
-        }
-        ViewStep::File { path, .. } => {
-            let is_place = all.iter().any(
-                |step| matches!(step, ViewStep::Bind { target, .. } | ViewStep::Attach { target, .. } if target == path),
-            );
-            if is_place {
-                return None;
-            }
-            row(path, PlannedEntry::File, None, false, None)
-        }
-        ViewStep::Directory { .. } => None,
-    }
-}
-
 fn reference(reference: &SecretReference) -> Option<String> {
     match reference {
         SecretReference::Vault(name) => Some(format!("vault {}", escape(name.as_bytes()))),
-        SecretReference::OAuth(provider) => Some(format!("oauth {}", escape(provider.as_bytes()))),
+        SecretReference::OAuth(name) => Some(format!("oauth {}", escape(name.as_bytes()))),
         SecretReference::Literal(_) => None,
     }
 }

@@ -178,7 +178,7 @@ pub struct PlannedEngine {
     pub decided_by: String,
     /// `true` where `in-process` became `subprocess`.
     pub downgraded: bool,
-    /// The template that the manifest names.
+    /// The template that the manifest names, or that is picked by its needs.
     pub image: Option<String>,
     /// `local`, `node-permission` …; absent without a `sandbox` block.
     pub provider: Option<String>,

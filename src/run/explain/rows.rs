@@ -217,7 +217,7 @@ impl<'plan> Rows<'plan> {
                 DEFAULT.to_owned()
             },
             downgraded: runner.downgraded,
-            image: runner.image.clone(),
+            image: chosen.runner.as_ref().and_then(|given| given.image.clone()),
             provider: provider.map(|block| {
                 match block.provider {
                     Provider::Local => "local",

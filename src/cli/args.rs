@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 
+use crate::cli::check::Check;
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
@@ -62,6 +63,12 @@ pub enum Verb {
     /// Say what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
     Plan(Box<Plan>),
+    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    #[command(
+        args_override_self = true,
+        after_help = "Exit codes: 0 valid, 125 not."
+    )]
+    Check(Check),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -248,6 +255,10 @@ pub enum SchemaName {
     Doctor,
     /// What `plan --json` prints
     Plan,
+    /// What `bundle --lock` writes
+    Lock,
+    /// What `check --json` prints
+    Check,
 }
 
 /// Every flag of `exec` and `run`.

@@ -103,7 +103,7 @@ fn make(
         ResolveRequest {
             manifest: &located.manifest,
             registry: &policy.refs,
-            require_pin: requires_pin(bundle, surroundings, policy),
+            require_pin: requires_pin(bundle.require_pin, surroundings, policy),
         },
         &located.files,
     )?;
@@ -268,13 +268,14 @@ fn digest_of(
     }
 }
 
-fn requires_pin(bundle: &Bundle, surroundings: &Surroundings, policy: &HostPolicy) -> bool {
+/// Whether references to branches and tags are refused: by the flag, a variable or the host.
+pub(super) fn requires_pin(flag: bool, surroundings: &Surroundings, policy: &HostPolicy) -> bool {
     let by_variable = REQUIRE_PIN.iter().any(|name| {
         surroundings
             .variable(name)
             .is_some_and(|value| !matches!(value.as_bytes(), b"0" | b"false" | b"no" | b"off"))
     });
-    bundle.require_pin || policy.require_pin || by_variable
+    flag || policy.require_pin || by_variable
 }
 
 fn read_lock(path: &Path) -> Result<Lock, BundleError> {

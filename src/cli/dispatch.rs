@@ -93,6 +93,14 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
             },
         ),
         Verb::Plan(words) => plan::plan(*words, surroundings, engine.explain),
+        Verb::Check(check) => with_policy(
+            check.voice,
+            &check.policy,
+            surroundings,
+            |_caller, policy, printer| {
+                crate::cli::check::check(&check, surroundings, policy, printer)
+            },
+        ),
         Verb::Doctor(doctor) => with_policy(
             doctor.voice,
             &doctor.policy,

@@ -7,6 +7,7 @@
 pub mod args;
 pub mod bundle;
 mod bundle_list;
+pub mod check;
 pub mod config;
 pub mod delegate;
 pub mod demo;

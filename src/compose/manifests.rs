@@ -82,15 +82,22 @@ pub fn find_manifest(
     Ok(found.next().map(|first| (first, found.collect())))
 }
 
-/// Reads the manifest at `path` and every document that one of its blocks lies in.
+/// A manifest and the documents of its blocks, whatever they say.
+#[derive(Debug)]
+pub(crate) struct ManifestText {
+    pub(crate) root: Node,
+    pub(crate) blocks: BlockDocuments,
+}
+
+/// Reads what [`read_manifest`] judges.
 ///
 /// # Errors
-/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] with everything that is wrong.
-pub fn read_manifest(
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] where the text is no document.
+pub(crate) fn read_text_of(
     files: &dyn WorkspaceFiles,
     path: &RelPath,
     registry: &Registry,
-) -> Result<ManifestFile, ComposeError> {
+) -> Result<ManifestText, ComposeError> {
     let name = path.to_string();
     let text = read_text(files, path).map_err(|unread| ComposeError::Unreadable {
         file: unread.file,
@@ -100,7 +107,20 @@ pub fn read_manifest(
     let root = document::parse(&text, format_of(path.as_bytes()))
         .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
     let blocks = read_blocks(files, path, &root, registry);
-    let parsed = parse_with(&root, &name, &blocks);
+    Ok(ManifestText { root, blocks })
+}
+
+/// Reads the manifest at `path` and every document that one of its blocks lies in.
+///
+/// # Errors
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] with everything that is wrong.
+pub fn read_manifest(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    registry: &Registry,
+) -> Result<ManifestFile, ComposeError> {
+    let ManifestText { root, blocks } = read_text_of(files, path, registry)?;
+    let parsed = parse_with(&root, &path.to_string(), &blocks);
     match parsed.manifest {
         Some(manifest) => Ok(ManifestFile {
             path: path.clone(),

@@ -6,6 +6,7 @@
 //! archive is written.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod define_code;
 pub mod error;
 pub mod files;
@@ -25,6 +26,7 @@ pub mod resolve;
 mod walk;
 pub mod write;
 
+pub use check::check;
 pub use define_code::{DefineCode, define_code};
 pub use error::{ComposeError, ErrorClass, SizeLimit, SourceProblem};
 pub use gather::{GatherOptions, Gathered, gather};

@@ -291,40 +291,7 @@ impl<'call> Resolver<'call> {
     ) -> Result<Workspace, ComposeError> {
         let refused = |problem| ComposeError::of_source(origin, problem);
         let folder = join(base, path).map_err(refused)?;
-        let unreadable = |source| {
-            refused(SourceProblem::Unreadable {
-                path: folder.to_string(),
-                source,
-            })
-        };
-        match self
-            .files
-            .look(&folder)
-            .map_err(unreadable)?
-            .map(|found| found.kind)
-        {
-            Some(FoundKind::Directory) => (),
-            Some(other) => {
-                return Err(refused(SourceProblem::NotDirectory {
-                    path: folder.clone(),
-                    found: other.words(),
-                }));
-            }
-            None => {
-                return Err(refused(SourceProblem::Missing {
-                    path: folder.clone(),
-                    near: None,
-                }));
-            }
-        }
-        let Some((manifest, others)) =
-            find_manifest(self.files, Some(&folder)).map_err(unreadable)?
-        else {
-            return Err(refused(SourceProblem::NoManifest {
-                path: folder.clone(),
-                names: MANIFEST_NAMES.join(", "),
-            }));
-        };
+        let (manifest, others) = referenced_manifest(self.files, origin, &folder)?;
         let names = self.open.iter().map(folder_name);
         if let Some(first) = self.open.iter().position(|open| *open == manifest) {
             let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
@@ -361,6 +328,51 @@ impl<'call> Resolver<'call> {
     }
 }
 
+/// The manifest of the folder that a `ref` source names, and the other files there that could be
+/// one and are not looked at.
+///
+/// # Errors
+/// [`ComposeError::Source`]: nothing is there, or something else.
+pub(crate) fn referenced_manifest(
+    files: &dyn WorkspaceFiles,
+    origin: &SourceOrigin,
+    folder: &RelPath,
+) -> Result<(RelPath, Vec<RelPath>), ComposeError> {
+    let refused = |problem| ComposeError::of_source(origin, problem);
+    let unreadable = |source| {
+        refused(SourceProblem::Unreadable {
+            path: folder.to_string(),
+            source,
+        })
+    };
+    match files
+        .look(folder)
+        .map_err(unreadable)?
+        .map(|found| found.kind)
+    {
+        Some(FoundKind::Directory) => (),
+        Some(other) => {
+            return Err(refused(SourceProblem::NotDirectory {
+                path: folder.clone(),
+                found: other.words(),
+            }));
+        }
+        None => {
+            return Err(refused(SourceProblem::Missing {
+                path: folder.clone(),
+                near: None,
+            }));
+        }
+    }
+    let Some((manifest, others)) = find_manifest(files, Some(folder)).map_err(unreadable)? else {
+        return Err(refused(SourceProblem::NoManifest {
+            path: folder.clone(),
+            names: MANIFEST_NAMES.join(", "),
+        }));
+    };
+    Ok((manifest, others))
+}
+
 /// A warning about manifests that are not looked at, since one that comes first is beside them.
 pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = WarningReport> {
     others.iter().map(move |other| {
@@ -369,7 +381,8 @@ pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = W
     })
 }
 
-fn folder_name(manifest: &RelPath) -> String {
+/// How a code-workspace is named in a chain of them.
+pub(crate) fn folder_name(manifest: &RelPath) -> String {
     match manifest.parent() {
         Some(folder) => folder.to_string(),
         None => ".".to_owned(),

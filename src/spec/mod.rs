@@ -3,6 +3,7 @@
 
 pub mod bpf;
 pub mod captured;
+pub mod check;
 pub mod code_block;
 pub(crate) mod credential;
 pub mod define;
@@ -31,6 +32,7 @@ pub mod report;
 pub mod request;
 pub mod run_form;
 pub mod runner_block;
+pub mod runner_report;
 pub mod sandbox_block;
 pub mod secret;
 pub mod sources_policy;

@@ -126,7 +126,9 @@ fn outputs_are_synced_to_the_workspace_at_the_end_and_only_a_required_one_fails_
     );
     let required = manifest.replace("missing.txt}", "missing.txt, required: true}");
     let files = [("manifest.yaml", required.as_str()), files[1]];
-    exec(&ground, &[], &files).assert_error("failed", "missing-output");
+    let done = exec(&ground, &[], &files);
+    done.assert_error("failed", "missing-artifact");
+    assert_eq!(done.code, 125, "{done:#?}");
 }
 
 /// Row 20, for archives: what has no link that leaves is unpacked with its links.

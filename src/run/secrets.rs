@@ -6,17 +6,17 @@ use std::path::Path;
 
 use crate::kernel::privileges;
 use crate::plan::grants::Origin;
-use crate::run::chosen::{Chosen, OnRefusal};
+use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::subject::{format_of, read_file};
 use crate::secrets::mask::{Masks, VALUE_BYTES_MIN};
-use crate::secrets::{Around, check, resolve, shown};
+use crate::secrets::{self, Around, Expected, resolve, shown};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::inventory::{self, Consumer, Inventory};
 use crate::spec::manifest::SecretRequest;
 use crate::spec::path::escape;
 use crate::spec::report::{Report, SecretReport, WarningReport};
-use crate::spec::request::{GivenSecret, Request};
+use crate::spec::request::Request;
 use crate::spec::secret::{Secret, overwrite};
 
 /// What is known of a run's secrets before anybody is asked for a value.
@@ -90,32 +90,36 @@ pub(super) fn reveal(
     Ok(())
 }
 
-/// What [`reveal`] would refuse, without asking anybody for a value; the names of the variables
-/// stand in `chosen` afterwards, without one.
+/// Who would be asked for the secrets that the caller does not give: judged as [`reveal`] judges,
+/// and nobody is asked.
 ///
 /// # Errors
-/// What `refuse` makes of a [`RunError`].
-pub(super) fn foresee(
+/// [`RunError::Secret`]: not granted, or nobody here to ask.
+pub(super) fn expect(
     request: &Request,
     policy: &HostPolicy,
-    chosen: &mut Chosen,
-    refuse: &mut OnRefusal<'_>,
-) -> Result<(), RunError> {
-    let asked = match Asked::of(request, policy, chosen) {
-        Ok(asked) => asked,
-        Err(error) => return refuse(error),
-    };
-    let nothing = Secret::new(Vec::new());
-    for GivenSecret { variable, .. } in &request.secrets {
-        name_variable(chosen, variable, &nothing);
-    }
-    for secret in &asked.of_provider {
-        name_variable(chosen, secret.variable.as_bytes(), &nothing);
-    }
+    chosen: &Chosen,
+) -> Result<Vec<Expected>, RunError> {
+    let asked = Asked::of(request, policy, chosen)?;
     let inventory = asked.inventory.as_ref();
-    check(&asked.of_provider, &policy.secrets, inventory, &asked.who)
-        .map_err(RunError::from)
-        .or_else(refuse)
+    let expected = secrets::expect(&asked.of_provider, &policy.secrets, inventory, &asked.who)?;
+    Ok(expected)
+}
+
+impl Chosen {
+    /// The names of all secrets that the body would get, without values.
+    pub(super) fn name_secrets(&mut self, request: &Request) {
+        let given = request.secrets.iter().map(|given| given.variable.clone());
+        let mut names: Vec<Vec<u8>> = given.collect();
+        for secret in &self.manifest.secrets {
+            let name = secret.variable.as_bytes();
+            if self.environment.iter().all(|(known, _)| known != name) {
+                names.push(name.to_vec());
+            }
+        }
+        let nameless = names.into_iter().map(|name| (name, Vec::new()));
+        self.environment.extend(nameless);
+    }
 }
 
 /// Overwrites every value of the body's environment that is still held here.

@@ -110,25 +110,44 @@ pub fn resolve(
         .collect()
 }
 
-/// Whether [`resolve`] would ask for every value, as far as that can be told without asking.
+/// What would be asked for a request, and what lets it be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// The variable.
+    pub variable: String,
+    /// The word of the inventory that allows it, where there is an inventory.
+    pub permission: Option<String>,
+}
+
+/// Judges each request as [`resolve`] does; nobody is asked for a value.
 ///
 /// # Errors
-/// As [`resolve`], but for what only the provider can tell.
-pub fn check(
+/// [`SecretError`]: not granted, or nobody here to ask.
+pub fn expect(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
     inventory: Option<&Inventory>,
     who: &Consumer,
-) -> Result<(), SecretError> {
+) -> Result<Vec<Expected>, SecretError> {
+    let around = Around {
+        environment: &[],
+        signals: None,
+    };
+    let provider = policy
+        .provider
+        .as_ref()
+        .map(|provider| Provider::new(provider, around));
+    let mut expected = Vec::new();
     for one in judge_all(requests, inventory, who)? {
-        match one {
-            Judged::Allowed(allowed) if policy.provider.is_none() => {
-                return Err(allowed.without_provider());
-            }
-            _ => (),
+        if let Judged::Allowed(allowed) = one {
+            allowed.ask(provider.as_ref())?;
+            expected.push(Expected {
+                variable: allowed.request.variable.clone(),
+                permission: allowed.permission,
+            });
         }
     }
-    Ok(())
+    Ok(expected)
 }
 
 /// For messages and the report: `vault SLUG`, `oauth ID`, the texts escaped.
@@ -165,8 +184,19 @@ impl Allowed<'_> {
         }
     }
 
-    fn without_provider(&self) -> SecretError {
-        self.unresolved("no provider".to_owned(), Unusable::NoProvider)
+    /// Who is to be asked for the value.
+    fn ask<'run>(
+        &self,
+        provider: Option<&'run Provider<'run>>,
+    ) -> Result<&'run Provider<'run>, SecretError> {
+        match provider {
+            None => Err(self.unresolved("no provider".to_owned(), Unusable::NoProvider)),
+            // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
+            Some(provider) if !is_slug(&self.slug) => {
+                Err(self.unresolved(provider.shown(), Unusable::NoSlug))
+            }
+            Some(provider) => Ok(provider),
+        }
     }
 }
 
@@ -212,14 +242,8 @@ fn reveal(
     provider: Option<&Provider<'_>>,
 ) -> Result<ResolvedSecret, SecretError> {
     let request = allowed.request;
-    let Some(provider) = provider else {
-        return Err(allowed.without_provider());
-    };
+    let provider = allowed.ask(provider)?;
     let unresolved = |provider, cause| Err(allowed.unresolved(provider, cause));
-    // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
-    if !is_slug(&allowed.slug) {
-        return unresolved(provider.shown(), Unusable::NoSlug);
-    }
     let value = match provider.value(&allowed.slug) {
         Ok(value) => value,
         Err(Unusable::Cancelled { signal }) => return Err(SecretError::Cancelled { signal }),

@@ -6,6 +6,7 @@
 //! TypeScript is to be run. No value of a variable or a secret goes into the document.
 
 mod inside;
+mod paths;
 mod rows;
 
 use std::fs::File;
@@ -27,15 +28,17 @@ use crate::run::error::RunError;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
 use crate::run::planning;
+use crate::run::secrets;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::{
     Given, check_destinations, hold, host, needed_workspace, open_what_was_given, open_workspace,
-    reporting, secrets, unpack_limits, view, workspace_of,
+    reporting, unpack_limits, view,
 };
 use crate::sandbox::cgroups::{self, Backend};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::steps::ChildStep;
 use crate::scratch::{self, FileLimits, InputFile, Workspace};
+use crate::secrets::Expected;
 use crate::spec::host::HostSupport;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -134,6 +137,7 @@ struct Settling {
     limits: Option<Limits>,
     settled: Option<Settled>,
     input_bytes: Vec<u64>,
+    secrets: Vec<Expected>,
     steps: Vec<ViewStep>,
     program: Option<Program>,
 }
@@ -193,8 +197,8 @@ impl Planner<'_> {
         refuse: &mut OnRefusal<'_>,
     ) -> Result<Read, RunError> {
         chosen::refuse_unsupported(self.request).or_else(&mut *refuse)?;
-        let around = workspace_of(self.request);
-        let of_caller = subject::of_caller(&self.request.bundle, around.as_deref())?;
+        let workspace = self.request.bundle.workspace.as_deref();
+        let of_caller = subject::of_caller(&self.request.bundle, workspace)?;
         let mut manifest = match of_caller {
             Some(manifest) => manifest,
             None => subject::of_file(path, Origin::Bundle, None)?,
@@ -229,7 +233,7 @@ impl Planner<'_> {
         // What a run would write into its report before the launch.
         let mut report = Report::new(RUN_ID.to_owned(), Outcome::Refused);
         report.warnings = std::mem::take(&mut plan.warnings);
-        let mut chosen = match (&self.request.subject, read.files.as_bundle()) {
+        let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
                 chosen::of_command(self.request, self.policy, argv, refuse)?
             }
@@ -242,7 +246,6 @@ impl Planner<'_> {
                 return Err(RunError::host("find the bundle")(Errno::NOENT));
             }
         };
-        secrets::foresee(self.request, self.policy, &mut chosen, refuse)?;
         reporting::tell_chosen(&mut report, &chosen);
         let limits = planning::settle_limits(
             self.request,
@@ -272,7 +275,7 @@ impl Planner<'_> {
     /// Files, view and program: all that comes after the limits.
     fn settle_rest(
         &self,
-        chosen: Chosen,
+        mut chosen: Chosen,
         limits: Option<Limits>,
         files: &Files,
         workspace: Option<&(PathBuf, Workspace)>,
@@ -296,6 +299,10 @@ impl Planner<'_> {
                 input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
             }
         }
+        let expected = secrets::expect(self.request, self.policy, &chosen);
+        let expected = or_refused(expected, refuse)?.unwrap_or_default();
+        // A run gets values here; a plan goes on with their names.
+        chosen.name_secrets(self.request);
         let mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);
@@ -317,6 +324,7 @@ impl Planner<'_> {
             limits,
             settled,
             input_bytes,
+            secrets: expected,
             steps,
             program: program.flatten(),
         })
@@ -347,6 +355,12 @@ impl Planner<'_> {
         if 0 < sources {
             plan.unchecked.push(format!(
                 "{sources} sources of `code`: `runner bundle` fetches them"
+            ));
+        }
+        for expected in &settling.secrets {
+            plan.unchecked.push(format!(
+                "the value of {}: nobody was asked for it",
+                expected.variable
             ));
         }
         let lent = settling.chosen.view.iter().filter_map(|entry| match entry {
@@ -474,7 +488,8 @@ mod tests {
     use super::*;
     use crate::spec::host::HostEntry;
     use crate::spec::report::EnforcementState;
-    use crate::spec::request::Caller;
+    use crate::spec::request::{Caller, GivenSecret};
+    use crate::spec::secret::Secret;
 
     const MANIFEST: &str = "\
 id: demo
@@ -533,10 +548,10 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         let mut request = Request::captured(subject, Caller::default());
         request.streams.capture = false;
         request.environment = vec![(b"A".to_vec(), b"not for the plan".to_vec())];
-        request.secrets = vec![crate::spec::request::GivenSecret {
+        request.secrets = vec![GivenSecret {
             variable: b"API_KEY".to_vec(),
-            reference: "env:API_KEY".to_owned(),
-            value: crate::spec::secret::Secret::new(b"not for the plan".to_vec()),
+            reference: "env:KEY".to_owned(),
+            value: Secret::new(b"not for the plan".to_vec()),
         }];
         request.limits.memory_bytes = Some(64 << 20);
         request.limits.wall_time = Some(std::time::Duration::from_secs(7_200));
@@ -631,9 +646,9 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             codes,
             [
                 "grant_required",
-                "secret_unresolved",
                 "limit_unenforceable",
-                "workspace_missing"
+                "workspace_missing",
+                "secret_unresolved"
             ]
         );
         let flags: Vec<&str> = plan

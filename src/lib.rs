@@ -31,6 +31,8 @@
 //!   clone and exec, init (pid 1 inside), the groups that limit, the records of what a run holds.
 //! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
+//! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
+//!   written as one archive.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
@@ -65,6 +67,7 @@
 
 pub mod bundle;
 pub mod cli;
+pub mod compose;
 pub mod kernel;
 pub mod plan;
 pub mod run;
@@ -74,4 +77,5 @@ pub mod secrets;
 pub mod spec;
 pub mod supervise;
 
+pub use compose::define_code::{DefineCode, define_code};
 pub use spec::define::{define_io, define_runner, define_sandbox};

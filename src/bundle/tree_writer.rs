@@ -23,7 +23,7 @@ use crate::spec::report::WarningReport;
 /// Bytes of a file that are copied at once.
 const COPY_BYTES: usize = 64 * 1024;
 /// Directories of version control systems: left out, wherever they stand.
-const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
+pub(crate) const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
 
 /// Whether `path` lies in, or is, something that bundles leave out.
 pub(crate) fn is_left_out(path: &RelPath) -> bool {
@@ -327,7 +327,7 @@ fn refused(
 }
 
 /// A warning about paths that a file system without upper and lower case would take for one.
-fn case_twins(tree: &Tree) -> Option<WarningReport> {
+pub(crate) fn case_twins(tree: &Tree) -> Option<WarningReport> {
     let state = RandomState::new();
     let mut seen: HashMap<u64, &RelPath> = HashMap::with_capacity(tree.len());
     let mut first = None;

@@ -56,6 +56,15 @@ pub enum Verb {
     /// Run a command of this host, confined the same way, without a bundle
     #[command(after_help = AFTER_HELP, args_override_self = true)]
     Run(Box<Run>),
+    /// Make a bundle of a manifest and its sources
+    #[command(args_override_self = true)]
+    Bundle(Box<Bundle>),
+    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    #[command(
+        args_override_self = true,
+        after_help = "Exit codes: 0 valid, 125 not."
+    )]
+    Check(Check),
     /// Say what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
     Plan(Box<Plan>),
@@ -93,6 +102,107 @@ pub struct Run {
     // Without allow_hyphen_values, which would take a misspelt flag for the program.
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// `runner bundle MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+// Each is one flag of the command line.
+#[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
+pub struct Bundle {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// Write the .tar.gz there; - is standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_OUTPUT",
+        hide_env_values = true
+    )]
+    pub output: Option<PathBuf>,
+    /// What paths of sources are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Print the digest of the bundle's contents
+    #[arg(long, env = "RUNNER_OPT_PRINT_DIGEST", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub print_digest: bool,
+    /// Print each file, its source, and whose it replaced
+    #[arg(long, env = "RUNNER_OPT_LIST", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub list: bool,
+    /// Print what is asked for as a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Write what the bundle is made of there
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_LOCK",
+        hide_env_values = true
+    )]
+    pub lock: Option<PathBuf>,
+    /// Refuse where that file says anything else
+    #[arg(long, requires = "lock", env = "RUNNER_OPT_LOCKED", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub locked: bool,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// What becomes of symbolic links [default: keep]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        env = "RUNNER_OPT_SYMLINKS",
+        hide_env_values = true
+    )]
+    pub symlinks: Option<SymlinksArgument>,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// The value of `--symlinks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SymlinksArgument {
+    /// Relative ones that stay in the bundle; others are refused
+    Keep,
+    /// Copy what they point to, where that lies in the workspace
+    Follow,
+}
+
+/// `runner check MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// Print a JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
 }
 
 /// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
@@ -170,6 +280,8 @@ pub enum SchemaName {
     Report,
     /// What `doctor --json` prints
     Doctor,
+    /// What `check --json` prints
+    Check,
     /// What `plan --json` prints
     Plan,
 }

@@ -84,6 +84,22 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
             engine,
             |capture, policy| of_run(*run, capture, surroundings, policy),
         ),
+        Verb::Bundle(bundle) => with_policy(
+            bundle.voice,
+            &bundle.policy,
+            surroundings,
+            |_caller, policy, printer| {
+                crate::cli::bundle::bundle(&bundle, surroundings, policy, printer)
+            },
+        ),
+        Verb::Check(check) => with_policy(
+            check.voice,
+            &check.policy,
+            surroundings,
+            |_caller, policy, printer| {
+                crate::cli::check::check(&check, surroundings, policy, printer)
+            },
+        ),
         Verb::Plan(words) => plan::plan(*words, surroundings, engine.explain),
         Verb::Doctor(doctor) => with_policy(
             doctor.voice,

@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod bundle;
+mod bundle_list;
+pub mod check;
 pub mod config;
 pub mod delegate;
 pub mod demo;

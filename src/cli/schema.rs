@@ -12,6 +12,7 @@ pub fn text(name: SchemaName) -> &'static str {
         SchemaName::Policy => include_str!("../../schemas/policy.schema.json"),
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
+        SchemaName::Check => include_str!("../../schemas/check.schema.json"),
         SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
     }
 }
@@ -19,6 +20,7 @@ pub fn text(name: SchemaName) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::check::CheckReport;
     use crate::spec::diagnosis::Diagnosis;
     use crate::spec::plan_report::PlanReport;
     use crate::spec::report::Report;
@@ -39,6 +41,12 @@ mod tests {
     fn the_published_schema_of_the_report_is_the_one_of_its_types() {
         let schema = schemars::schema_for!(Report);
         check(SchemaName::Report, "report.schema.json", &schema);
+    }
+
+    #[test]
+    fn the_published_schema_of_what_check_found_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(CheckReport);
+        check(SchemaName::Check, "check.schema.json", &schema);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::spec::io::contract::{Contract, read_document};
 use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
 use crate::spec::io::{FileEntry, IoBlocks};
 use crate::spec::path::{RelPath, escape};
+use crate::spec::report::{SyncState, SyncedReport};
 use crate::spec::request::{BundleOptions, InputsArgument};
 use crate::spec::tokens::{TokenPath, TokenValues};
 
@@ -34,6 +35,8 @@ pub struct Settled {
     pub input_files: Vec<InputFile>,
     /// Files to sync.
     pub output_files: Vec<OutputFile>,
+    /// Keys of those files without which a body that exited with 0 has failed.
+    pub required_outputs: Vec<String>,
 }
 
 /// Reads and checks everything of the contract that can be checked before launch.
@@ -53,6 +56,8 @@ pub fn settle(
         let key = declared.key;
         input_files.push(InputFile { key, path });
     }
+    let required = io.output_files.iter().filter(|file| file.required);
+    let required_outputs = required.map(|file| file.key.to_string()).collect();
     let mut output_files = Vec::new();
     for declared in declared_files(&io.output_files, "--out", &options.output_files)? {
         let path = resolve(&declared.path, tokens, &declared.source)?;
@@ -78,6 +83,7 @@ pub fn settle(
         outputs,
         input_files,
         output_files,
+        required_outputs,
     })
 }
 
@@ -251,6 +257,29 @@ pub fn check_output(contract: Option<&Contract>, output: Option<&Value>) -> Resu
         message: format!(
             "the output does not satisfy `outputs`: {}",
             mismatches(&found)
+        ),
+    })
+}
+
+/// Judges the files of a body that exited with 0.
+///
+/// # Errors
+/// [`RunError::Output`]: `missing-artifact`, with every required key that the body did not make.
+/// One that was made and could not be written to the workspace is not the body's failure (AIP-16).
+pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), RunError> {
+    let missing: Vec<String> = synced
+        .iter()
+        .filter(|file| file.state == SyncState::Missing && required.contains(&file.key))
+        .map(|file| format!("/scratch/{}", escape(file.key.as_bytes())))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(RunError::Output {
+        code: "missing-artifact",
+        message: format!(
+            "the body did not make {}, which `outputsFiles` requires",
+            missing.join(", ")
         ),
     })
 }

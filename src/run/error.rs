@@ -55,7 +55,7 @@ pub enum RunError {
     Scratch(#[from] ScratchError),
     /// A secret.
     #[error(transparent)]
-    Secret(SecretError),
+    Secret(Box<SecretError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
@@ -83,10 +83,10 @@ pub enum RunError {
     /// The given inputs do not satisfy the schema.
     #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
     InputsInvalid(Vec<Mismatch>),
-    /// The body's own output document does not satisfy the schema, or is none.
+    /// The body's own output does not satisfy the schema, is none, or lacks a file.
     #[error("{message}")]
     Output {
-        /// `missing-output` or `invalid-output`.
+        /// `missing-output`, `invalid-output` or `missing-artifact`.
         code: &'static str,
         /// What was found and expected.
         message: String,
@@ -191,7 +191,7 @@ impl From<SecretError> for RunError {
     fn from(error: SecretError) -> Self {
         match error {
             SecretError::Cancelled { signal } => Self::Cancelled { signal },
-            error => Self::Secret(error),
+            error => Self::Secret(Box::new(error)),
         }
     }
 }

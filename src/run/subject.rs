@@ -22,13 +22,16 @@ use crate::spec::request::BundleOptions;
 use crate::spec::run_form::Run;
 
 /// Where a bundle's manifest may lie, in the order in which it is looked for.
-const MANIFEST_NAMES: [(&str, Format); 5] = [
-    (".runner/manifest.json", Format::Json),
+const MANIFEST_NAMES: [(&str, Format); 6] = [
+    (RESOLVED, Format::Json),
     ("manifest.yaml", Format::Yaml),
     ("manifest.json", Format::Json),
     ("CODE.md", Format::FrontMatter),
     ("TOOL.md", Format::FrontMatter),
+    ("WORKFLOW.md", Format::FrontMatter),
 ];
+/// The manifest with everything that it inherits.
+const RESOLVED: &str = ".runner/manifest.json";
 /// A longer manifest is refused before it is read to its end.
 pub(super) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
@@ -240,6 +243,8 @@ pub fn of_bundle(bundle: &dyn BundleFiles, has_run: bool) -> Result<Subject, Run
         return Err(no_manifest(tree));
     };
     let warnings = found
+        // What `bundle` made holds the resolved manifest on purpose, beside the one it was.
+        .filter(|_| *name != RESOLVED)
         .map(|(other, _)| {
             let message = format!("{other} is ignored: {name} comes first");
             WarningReport::new("manifest_ignored", message)

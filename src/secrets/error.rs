@@ -12,21 +12,8 @@ use crate::spec::path::escape;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The inventory does not let this consumer have it.
-    #[error("the secret {variable} ({slug}): {inventory} {why} {consumer} have it")]
-    NotGranted {
-        /// The variable.
-        variable: String,
-        /// The slug, escaped.
-        slug: String,
-        /// The inventory, and where in it where there is an entry.
-        inventory: String,
-        /// `does not let` or `has no such entry that would let`.
-        why: &'static str,
-        /// Who asked.
-        consumer: String,
-        /// What to add to the inventory.
-        line: String,
-    },
+    #[error(transparent)]
+    NotGranted(Box<NotGranted>),
     /// There is no usable value here.
     #[error("the secret {variable} ({slug}) has no value here: {provider} {cause}")]
     Unresolved {
@@ -46,6 +33,24 @@ pub enum SecretError {
         /// Its number.
         signal: i32,
     },
+}
+
+/// A secret that the inventory does not let its consumer have.
+#[derive(Debug, thiserror::Error)]
+#[error("the secret {variable} ({slug}): {inventory} {why} {consumer} have it")]
+pub struct NotGranted {
+    /// The variable.
+    pub variable: String,
+    /// The slug, escaped.
+    pub slug: String,
+    /// The inventory, and where in it where there is an entry.
+    pub inventory: String,
+    /// `does not let`, or `has no such entry that would let`.
+    pub why: &'static str,
+    /// Who asked.
+    pub consumer: String,
+    /// What to add to the inventory.
+    pub line: String,
 }
 
 /// Why a provider has no usable value: completes "the provider …".
@@ -146,7 +151,7 @@ impl SecretError {
         who: &Consumer,
     ) -> Self {
         let file = &inventory.file;
-        Self::NotGranted {
+        Self::NotGranted(Box::new(NotGranted {
             variable: request.variable.clone(),
             slug: entry.slug.clone(),
             inventory: format!("{file}:{}", entry.place),
@@ -156,7 +161,7 @@ impl SecretError {
                 Some(line) => format!("add to the entry `{}` of {file}: {line}", entry.slug),
                 None => nameless(who),
             },
-        }
+        }))
     }
 
     pub(super) fn not_listed(
@@ -174,21 +179,21 @@ impl SecretError {
             ),
             None => nameless(who),
         };
-        Self::NotGranted {
+        Self::NotGranted(Box::new(NotGranted {
             variable: request.variable.clone(),
             slug,
             inventory: file.clone(),
             why: "has no such entry that would let",
             consumer: who.shown(),
             line,
-        }
+        }))
     }
 
     /// Stable name of the problem.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::NotGranted { .. } => "secret_not_granted",
+            Self::NotGranted(_) => "secret_not_granted",
             Self::Unresolved { .. } => "secret_unresolved",
             Self::Cancelled { .. } => "cancelled",
         }
@@ -198,7 +203,7 @@ impl SecretError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotGranted { line, .. } => Some(line.clone()),
+            Self::NotGranted(refused) => Some(refused.line.clone()),
             Self::Unresolved {
                 variable, cause, ..
             } => {

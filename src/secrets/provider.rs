@@ -56,10 +56,8 @@ impl<'run> Provider<'run> {
 
     fn of_environment(&self, prefix: &str, slug: &str) -> Result<Secret, Unusable> {
         let variable = format!("{prefix}{}", variable_of_slug(slug));
-        let known = self.around.environment.iter();
-        let found = known
-            .filter(|(name, _)| name == variable.as_bytes())
-            .next_back();
+        let mut known = self.around.environment.iter();
+        let found = known.rfind(|(name, _)| name == variable.as_bytes());
         match found {
             None => Err(Unusable::NoVariable {
                 variable: escape(variable.as_bytes()),

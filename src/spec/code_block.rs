@@ -95,6 +95,11 @@ pub(crate) fn read<'document>(
     Ok(read)
 }
 
+/// Whether a `source` says where the manifest comes from and names no files.
+pub(crate) fn is_origin(node: &Node) -> bool {
+    node.get("origin").is_some()
+}
+
 /// Reads the lean `source`: `{origin: …}`, which says where a manifest comes from, or one source.
 pub(crate) fn read_lean<'document>(
     reader: &mut Reader<'document>,

@@ -3,6 +3,7 @@
 
 pub mod bpf;
 pub mod captured;
+pub mod check;
 pub mod code_block;
 pub(crate) mod credential;
 pub mod define;
@@ -17,6 +18,7 @@ pub mod host_policy;
 pub mod image;
 pub mod inventory;
 pub mod io;
+pub mod lock;
 pub mod manifest;
 pub mod mount_target;
 pub mod mounts;

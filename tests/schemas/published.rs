@@ -113,11 +113,13 @@ fn validator() -> Validator {
         .expect("a schema")
 }
 
-/// Why they differ: by the id that the vector names, else by our code, else by their first error.
+/// Why they differ: by the id that the vector names; else by our code where we refuse, and by the
+/// place of their errors where we accept.
 fn reason<'reasons>(
     reasons: &'reasons [Value],
     vector: &Vector,
     their_errors: &[String],
+    we_accept: bool,
 ) -> &'reasons Value {
     let lists = |reason: &Value, key: &str, word: &str| {
         let words = reason[key].as_array().into_iter().flatten();
@@ -126,10 +128,10 @@ fn reason<'reasons>(
     let by_vector = |reason: &&Value| vector.why.as_deref() == reason["id"].as_str();
     let by_code = |reason: &&Value| {
         let code = vector.refusal.as_ref().map(|refusal| refusal.code());
-        code.is_some_and(|code| lists(reason, "codes", code))
+        !we_accept && code.is_some_and(|code| lists(reason, "codes", code))
     };
     let by_place = |reason: &&Value| {
-        vector.refusal.is_none()
+        we_accept
             && their_errors.iter().any(|error| {
                 let place = error.split(": ").next().unwrap_or_default();
                 let mut prefixes = place.match_indices('/').map(|(at, _)| &place[..at]);
@@ -191,7 +193,7 @@ fn table() -> (String, Vec<String>) {
             Some(refusal) => format!("{} (`{}`)", says(&our_errors), refusal.code()),
             None => says(&our_errors).to_owned(),
         };
-        let reason = reason(&reasons, &vector, &their_errors);
+        let reason = reason(&reasons, &vector, &their_errors, our_errors.is_empty());
         let id = reason["id"].as_str().expect("an id");
         used.push(id);
         let row = format!(

@@ -119,7 +119,7 @@ fn conformance_vector(file: &str, item: &Value) -> Option<Vector> {
 fn judged(file: &str, name: &str, text: &str, is_sandbox: bool) -> Vector {
     let format = match text {
         text if text.starts_with("---") => Format::FrontMatter,
-        text if text.starts_with('{') => Format::Json,
+        text if text.starts_with("{\"") => Format::Json,
         _ => Format::Yaml,
     };
     let block = document::parse(text.as_bytes(), format).and_then(|root| root.to_json());

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use crate::cli::config::scalars::{AbsolutePath, Size};
+use crate::cli::config::scalars::{AbsolutePath, Size, stated};
 use crate::spec::credential::looks_issued;
 use crate::spec::egress::EgressRule;
 use crate::spec::manifest::is_variable_name;
@@ -20,7 +20,9 @@ const SLUG_BYTES_MAX: usize = 256;
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WrittenEgress {
+    #[serde(deserialize_with = "stated")]
     pub(super) allow: Option<Vec<Rule>>,
+    #[serde(deserialize_with = "stated")]
     pub(super) private_ranges: Option<Vec<Range>>,
 }
 
@@ -28,7 +30,9 @@ pub(super) struct WrittenEgress {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WrittenSecrets {
+    #[serde(deserialize_with = "stated")]
     pub(super) provider: Option<Provider>,
+    #[serde(deserialize_with = "stated")]
     pub(super) inventory: Option<AbsolutePath>,
 }
 
@@ -36,7 +40,9 @@ pub(super) struct WrittenSecrets {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WrittenCache {
+    #[serde(deserialize_with = "stated")]
     pub(super) directory: Option<AbsolutePath>,
+    #[serde(deserialize_with = "stated")]
     pub(super) size: Option<Size>,
 }
 
@@ -44,7 +50,9 @@ pub(super) struct WrittenCache {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WrittenGitHub {
+    #[serde(deserialize_with = "stated")]
     pub(super) base_url: Option<BaseUrl>,
+    #[serde(deserialize_with = "stated")]
     pub(super) token: Option<Token>,
 }
 
@@ -82,8 +90,11 @@ impl TryFrom<String> for Range {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WrittenProvider {
+    #[serde(deserialize_with = "stated")]
     directory: Option<AbsolutePath>,
+    #[serde(deserialize_with = "stated")]
     environment: Option<String>,
+    #[serde(deserialize_with = "stated")]
     command: Option<Vec<String>>,
 }
 

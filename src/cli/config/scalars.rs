@@ -9,6 +9,16 @@ use serde::de::Error as _;
 use crate::spec::path::escape;
 use crate::spec::units::{parse_duration, parse_size_bytes};
 
+/// A value that, where its key stands, is there: a key without a value would say "no bound" by
+/// accident.
+pub(super) fn stated<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Size(pub(super) u64);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::cli::config::elsewhere::{
     Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenSecrets,
 };
-use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time};
+use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
 use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
 use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
@@ -20,10 +20,13 @@ pub(super) struct Written {
     maxima: WrittenMaxima,
     grants: Vec<Grant>,
     deny_grants: Vec<Grant>,
+    #[serde(deserialize_with = "stated")]
     uid_range: Option<Uids>,
+    #[serde(deserialize_with = "stated")]
     cgroup_parent: Option<AbsolutePath>,
     interpreters: Vec<AbsolutePath>,
     unpack: WrittenUnpack,
+    #[serde(deserialize_with = "stated")]
     runtime_directory: Option<AbsolutePath>,
     egress: WrittenEgress,
     secrets: WrittenSecrets,
@@ -37,16 +40,22 @@ pub(super) struct Written {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WrittenMaxima {
+    #[serde(deserialize_with = "stated")]
     memory: Option<Size>,
+    #[serde(deserialize_with = "stated")]
     timeout: Option<Time>,
+    #[serde(deserialize_with = "stated")]
     processes: Option<Count>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WrittenUnpack {
+    #[serde(deserialize_with = "stated")]
     archive: Option<Size>,
+    #[serde(deserialize_with = "stated")]
     unpacked: Option<Size>,
+    #[serde(deserialize_with = "stated")]
     entries: Option<Count>,
 }
 

@@ -299,7 +299,7 @@ impl Planner<'_> {
                 input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
             }
         }
-        let expected = secrets::expect(self.request, self.policy, &mut chosen);
+        let expected = secrets::expect(self.request, self.policy, &chosen);
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);

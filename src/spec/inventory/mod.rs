@@ -1,4 +1,5 @@
 //! `SECRETS.md` (AIP-19): which secrets there are and who may have their values, never a value.
+#![forbid(unsafe_code)]
 
 mod read;
 

@@ -534,6 +534,10 @@ mod tests {
             );
             assert!(error.to_string().starts_with("SECRETS.yaml:"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_inventory_names_each_secret_once_and_whole() {
         for (text, code) in [
             ("secrets: []", "wrong_type"),
             ("secret: []", "unknown_key"),

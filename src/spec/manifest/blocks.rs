@@ -309,3 +309,226 @@ pub(crate) fn places<'document>(
         found
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::document::{self, Format};
+    use crate::spec::manifest::{Manifest, Parsed, parse_with};
+    use crate::spec::runner_block::Engine;
+
+    fn node(text: &str) -> Node {
+        document::parse(text.as_bytes(), Format::Yaml).expect("a document")
+    }
+
+    fn reference(block: &'static str, form: BlockForm, text: &str) -> BlockReference {
+        let text = text.to_owned();
+        BlockReference { block, form, text }
+    }
+
+    /// The manifest, with the documents of its references in their order; `""` is none.
+    fn parsed(text: &str, documents: &[(&str, &str)]) -> Parsed {
+        let root = node(text);
+        let mut blocks = BlockDocuments::default();
+        for (reference, (file, text)) in block_references(&root).into_iter().zip(documents) {
+            let file = (*file).to_owned();
+            let root = node(text);
+            blocks.insert(reference, BlockDocument { file, root });
+        }
+        parse_with(&root, "m.yaml", &blocks)
+    }
+
+    fn told(parsed: &Parsed) -> Vec<String> {
+        let written = parsed.errors.iter();
+        written
+            .map(|error| {
+                let place = error
+                    .place
+                    .map_or_else(String::new, |place| place.to_string());
+                let pointer = error.pointer.as_deref().unwrap_or("-");
+                format!("{}:{place} {pointer} {}", error.file, error.code())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_block_may_lie_in_another_document_by_either_word() {
+        for form in ["ref", "file"] {
+            let text = format!(
+                "run: x\nrunner: {{{form}: ./RUNNER.md}}\nsandbox: {{{form}: sub/S.md}}\n\
+                 secrets: {{{form}: SECRETS.md}}\n"
+            );
+            let parsed = parsed(
+                &text,
+                &[
+                    (
+                        "RUNNER.md",
+                        "schema: runner/v1\nengine: sandbox\nlimits: {cpu_ms: 5}\n",
+                    ),
+                    (
+                        "sub/S.md",
+                        "schema: sandbox/v1\nid: '@a/b/c-1.2'\nprovider: local\nconfig: {}\n\
+                         identity: x\nnetwork: {egress: [a.example]}\n",
+                    ),
+                    (
+                        "SECRETS.md",
+                        "secrets: [{slug: a, name: A, description: d}]\n",
+                    ),
+                ],
+            );
+            assert_eq!(told(&parsed), [""; 0]);
+            let manifest: Manifest = parsed.manifest.expect("a manifest");
+            assert_eq!(manifest.runner.engine, Engine::Sandbox);
+            assert_eq!(manifest.limits[0].source, "runner.limits.cpu_ms");
+            assert_eq!(manifest.egress[0].source, "sandbox.network.egress");
+            assert_eq!(manifest.ignored, ["sub/S.md#/identity"]);
+            assert!(manifest.secrets.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_error_lies_in_the_document_where_it_was_made_and_is_told_where_that_is_named() {
+        let parsed = parsed(
+            "sandbox: {file: ./S.md}\nrun: ''\nrunner: {ref: ./R.md}\nnme: x\n",
+            &[
+                (
+                    "S.md",
+                    "provider: local\nlimits: {cpu_ms: 0}\nread_only: 1\n",
+                ),
+                ("R.md", "image: 1\n\nengine: vm\ndescription: no\n"),
+            ],
+        );
+        assert_eq!(
+            told(&parsed),
+            [
+                "S.md:2:18 /limits/cpu_ms out_of_range",
+                "S.md:3:12 /read_only wrong_type",
+                "m.yaml:2:6 /run run_invalid",
+                "R.md:1:8 /image wrong_type",
+                "R.md:3:9 /engine unknown_value",
+                "R.md:4:1 /description unknown_key",
+                "m.yaml:4:1 /nme unknown_key",
+            ]
+        );
+        assert_eq!(parsed.manifest, None);
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_says_what_was_tried() {
+        let root = node("runner: {ref: '@a/b'}\nsandbox: {file: S.md}\nsecrets: {ref: ./x.md}\n");
+        let mut blocks = BlockDocuments::default();
+        let slug = reference("runner", BlockForm::Ref, "@a/b");
+        blocks.insert_missing(slug, "is not among `refs`".to_owned());
+        let broken = document::parse(b"a: [", Format::Yaml).expect_err("broken");
+        let sandbox = reference("sandbox", BlockForm::File, "S.md");
+        blocks.insert_broken(sandbox, ManifestError::of_document("S.md", broken));
+        let document = BlockDocument {
+            file: "x.md".to_owned(),
+            root: node("ref: ./y.md\n"),
+        };
+        blocks.insert(reference("secrets", BlockForm::Ref, "./x.md"), document);
+        let errors = parse_with(&root, "m.yaml", &blocks).errors;
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            messages[0],
+            "m.yaml:1:15 at /runner/ref: `runner` refers to `@a/b`, which is not among `refs`"
+        );
+        assert!(messages[1].starts_with("S.md:"), "{}", messages[1]);
+        assert_eq!(
+            messages[2],
+            "m.yaml:3:16 at /secrets/ref: `secrets` refers to `./x.md`, which leads to x.md, \
+             which is itself only a reference"
+        );
+        let codes: Vec<&str> = errors.iter().map(ManifestError::code).collect();
+        assert_eq!(codes[0], "runner_ref_unresolvable");
+        assert_eq!(codes[2], "secrets_ref_unresolvable");
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.hint().is_some() || error.file == "S.md")
+        );
+    }
+
+    #[test]
+    fn the_inventory_of_a_sandbox_gives_its_variables_their_slugs() {
+        let text = "run: x\nsandbox: {provider: local, config: {}, \
+                    env: {auth: {ref: ./S.md, state: {env: [A_KEY, B_KEY]}}}}\n";
+        let inventory = "secrets: [{slug: org/a, exposures: [{kind: file, path: A_KEY}, \
+                         {kind: env, name: A_KEY, field: v}]}]\n";
+        let slugs = |documents: &[(&str, &str)]| {
+            let parsed = parsed(text, documents);
+            assert_eq!(told(&parsed), [""; 0]);
+            let secrets = parsed.manifest.expect("a manifest").secrets;
+            format!("{:?} {:?}", secrets[0].reference, secrets[1].reference)
+        };
+        assert_eq!(
+            slugs(&[("S.md", inventory)]),
+            r#"Vault("org/a") Vault("b-key")"#
+        );
+        assert_eq!(slugs(&[]), r#"Vault("a-key") Vault("b-key")"#);
+        let holds_a_value = "secrets: [{slug: a, value: hunter2hunter2}, {name: b}]\n";
+        let parsed = parsed(text, &[("S.md", holds_a_value)]);
+        assert_eq!(
+            told(&parsed),
+            [
+                "S.md:1:28 /secrets/0/value plaintext_credential",
+                "S.md:1:45 /secrets/1 missing_key"
+            ]
+        );
+        assert!(!format!("{:?}", parsed.errors).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_reference_is_a_path_beside_its_holder_or_a_slug() {
+        let holder = RelPath::parse(b"code/search/CODE.md").expect("a path");
+        let path = |text: &str| {
+            let path = RelPath::parse(text.as_bytes()).expect("a path");
+            Ok(ReferenceTarget::File(path))
+        };
+        for (form, text, expected) in [
+            (BlockForm::Ref, "./RUNNER.md", path("code/search/RUNNER.md")),
+            (BlockForm::Ref, "../RUNNER.md", path("code/RUNNER.md")),
+            (BlockForm::Ref, "../../RUNNER", path("RUNNER")),
+            (BlockForm::Ref, "a/b.yaml", path("code/search/a/b.yaml")),
+            (BlockForm::Ref, "b.json", path("code/search/b.json")),
+            (BlockForm::File, "RUNNER", path("code/search/RUNNER")),
+            (BlockForm::File, "@a/b", path("code/search/@a/b")),
+            (
+                BlockForm::Ref,
+                "@agentik/runners/python-3.12",
+                Ok(ReferenceTarget::Slug(
+                    "@agentik/runners/python-3.12".to_owned(),
+                )),
+            ),
+            (
+                BlockForm::Ref,
+                "@a/b.md",
+                Ok(ReferenceTarget::Slug("@a/b.md".to_owned())),
+            ),
+        ] {
+            assert_eq!(
+                reference("runner", form, text).target(&holder),
+                expected,
+                "{text}"
+            );
+        }
+        for (form, text, why) in [
+            (BlockForm::Ref, "../../../RUNNER.md", "leaves the workspace"),
+            (BlockForm::File, "/etc/RUNNER.md", "is absolute"),
+            (BlockForm::File, "https://a/b.md", "is a URL"),
+            (BlockForm::File, "a\\b.md", "backslash"),
+            (BlockForm::File, "$HOME/b.md", "variables"),
+            (BlockForm::File, "a//b.md", "empty"),
+            (BlockForm::Ref, "runner", "neither a path"),
+            (BlockForm::Ref, "@a", "neither a path"),
+            (BlockForm::Ref, "@a/b/c/d", "neither a path"),
+            (BlockForm::Ref, "@A/b", "neither a path"),
+            (BlockForm::Ref, "@a/../b", "neither a path"),
+            (BlockForm::Ref, "operator://current", "neither a path"),
+        ] {
+            let refused = reference("runner", form, text).target(&holder);
+            let reason = refused.expect_err(text);
+            assert!(reason.contains(why), "{text}: {reason}");
+        }
+    }
+}

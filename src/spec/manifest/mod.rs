@@ -7,11 +7,14 @@
 
 mod blocks;
 mod findings;
+mod inherit;
 pub(crate) mod inventory;
 pub(crate) mod legacy;
 pub(crate) mod network;
 mod problem;
 pub(crate) mod reader;
+mod references;
+mod resolved;
 pub(crate) mod run;
 pub(crate) mod secrets;
 mod together;
@@ -24,8 +27,11 @@ pub use blocks::{
     block_references, block_references_of_sandbox, is_slug,
 };
 pub use findings::ERRORS_MAX;
+pub use inherit::{Inherited, Level, inherit};
 pub use network::EgressRequest;
 pub use problem::{ManifestError, Problem};
+pub use references::{CodeReference, GitHubReference, code_references, github_references};
+pub use resolved::resolved;
 pub use secrets::{SecretReference, SecretRequest, is_variable_name, slug_of_variable};
 pub use workspace_sources::WorkspaceSource;
 

@@ -231,6 +231,16 @@ pub enum Problem {
         /// The limit.
         bytes_max: usize,
     },
+    /// The language that a code-workspace or the manifest itself needs is not that of `run`.
+    #[error("`needs.language` is {language}, as {decided_by} says, but `run` starts `{program}`")]
+    NeedsContradictRun {
+        /// `node` or `python`.
+        language: &'static str,
+        /// The file that says so, escaped.
+        decided_by: String,
+        /// The file that is started.
+        program: String,
+    },
     /// What is left when enough errors have been told.
     #[error("{more} more errors are not listed")]
     More {
@@ -282,6 +292,7 @@ impl Problem {
             Self::IoInCodeWorkspace { .. } => "io_in_code_workspace",
             Self::FsRootType => "fs_root_declared",
             Self::SchemaTooLarge { .. } => "schema_too_large",
+            Self::NeedsContradictRun { .. } => "needs_contradict_run",
             Self::More { .. } => "more_errors",
             Self::LanguageContradiction { .. } => "language_contradiction",
         }
@@ -313,6 +324,9 @@ impl Problem {
             Self::RefUnresolvable { .. } => {
                 "name a file of the workspace, such as `./RUNNER.md`, or a slug that `refs` of the \
                  host's configuration knows, or write the block itself"
+            }
+            Self::NeedsContradictRun { .. } => {
+                "state `runner.needs.language` beside `run`: what the manifest says wins"
             }
             Self::More { .. } => "mend those that are listed first",
             Self::PlaintextCredential { .. } => {

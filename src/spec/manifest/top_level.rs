@@ -75,7 +75,10 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Manifest {
     };
     refuse_both(reader, root, "run", "entry");
     refuse_both(reader, root, "runner", "runtime");
-    refuse_both(reader, root, "code", "source");
+    // `{origin: …}` says where the manifest comes from, not where files do (AIP-26's rich example).
+    if !root.get("source").is_some_and(code_block::is_origin) {
+        refuse_both(reader, root, "code", "source");
+    }
     for (key, value) in entries {
         let read = read_key(reader, &key.name, value, &mut manifest);
         reader.keep(read);
@@ -108,8 +111,11 @@ fn read_key<'document>(
         "run" => manifest.run = Some(run::read(reader, value)?),
         "entry" => manifest.run = Some(read_entry(reader, value)?),
         "source" => {
-            manifest.code = code_block::read_lean(reader, value)?;
-            refuse_unresolved(reader, value, "source", manifest);
+            let code = code_block::read_lean(reader, value)?;
+            if !code.is_empty() {
+                manifest.code = code;
+                refuse_unresolved(reader, value, "source", manifest);
+            }
         }
         "code" => {
             manifest.code = code_block::read(reader, value)?;

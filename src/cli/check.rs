@@ -1,0 +1,106 @@
+//! `runner check`: everything that is wrong with a manifest, on standard output.
+
+use crate::cli::args::Check;
+use crate::cli::bundle::requires_pin;
+use crate::cli::dispatch::document;
+use crate::cli::exit_code::FAILED;
+use crate::cli::print::{Printer, Tone};
+use crate::cli::surroundings::Surroundings;
+use crate::compose::check::{check as check_manifest, of_compose};
+use crate::compose::locate::locate;
+use crate::compose::resolve::ResolveRequest;
+use crate::spec::check::CheckReport;
+use crate::spec::host_policy::HostPolicy;
+
+/// Reads what is asked for and prints what is wrong with it. 0 where nothing is, else 125.
+#[must_use]
+pub fn check(
+    check: &Check,
+    surroundings: &Surroundings,
+    policy: &HostPolicy,
+    printer: &Printer,
+) -> u8 {
+    let report = report(check, surroundings, policy);
+    let text = if check.json {
+        // Strings, numbers and lists of them: this cannot fail.
+        let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
+        text.push('\n');
+        text
+    } else {
+        lines(&report, check, printer)
+    };
+    match document(printer, &text) {
+        0 if report.valid => 0,
+        _ => FAILED,
+    }
+}
+
+fn report(check: &Check, surroundings: &Surroundings, policy: &HostPolicy) -> CheckReport {
+    let located = locate(
+        &check.subject,
+        check.workspace.as_deref(),
+        surroundings.working_directory.as_deref(),
+    );
+    let located = match located {
+        Ok(located) => located,
+        Err(error) => {
+            return CheckReport {
+                errors: of_compose(&error),
+                ..CheckReport::default()
+            };
+        }
+    };
+    let request = ResolveRequest {
+        manifest: &located.manifest,
+        registry: &policy.refs,
+        require_pin: requires_pin(check.require_pin, surroundings, policy),
+    };
+    let mut report = check_manifest(request, &located.files);
+    report.warnings.splice(0..0, located.warnings);
+    report
+}
+
+fn lines(report: &CheckReport, check: &Check, printer: &Printer) -> String {
+    let mut text = String::new();
+    for error in &report.errors {
+        let written = error.to_string();
+        let (line, rest) = written.split_once('\n').unwrap_or((&written, ""));
+        text.push_str(&printer.coloured(Tone::Error, line));
+        text.push('\n');
+        for line in rest.lines() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    if check.voice.quiet {
+        return text;
+    }
+    for warning in &report.warnings {
+        let line = format!("warning: {} ({})", warning.message, warning.code);
+        text.push_str(&printer.coloured(Tone::Warning, &line));
+        text.push('\n');
+    }
+    if check.voice.verbose {
+        for pointer in &report.ignored {
+            let line = format!("ignored: {pointer}");
+            text.push_str(&printer.coloured(Tone::Detail, &line));
+            text.push('\n');
+        }
+    }
+    let warnings = counted(report.warnings.len(), "warning");
+    let summary = match &report.name {
+        Some(name) if report.valid => format!("ok: {name}, {warnings}"),
+        _ => format!(
+            "refused: {}, {warnings}",
+            counted(report.errors.len(), "error")
+        ),
+    };
+    text.push_str(&summary);
+    text.push('\n');
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

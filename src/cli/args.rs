@@ -59,15 +59,15 @@ pub enum Verb {
     /// Make a bundle of a manifest and its sources
     #[command(args_override_self = true)]
     Bundle(Box<Bundle>),
+    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    #[command(after_help = PLAN_HELP, args_override_self = true)]
+    Plan(Box<Plan>),
     /// Say everything that is wrong with a manifest, its blocks and what it refers to
     #[command(
         args_override_self = true,
         after_help = "Exit codes: 0 valid, 125 not."
     )]
     Check(Check),
-    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
-    #[command(after_help = PLAN_HELP, args_override_self = true)]
-    Plan(Box<Plan>),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -177,6 +177,23 @@ pub enum SymlinksArgument {
     Follow,
 }
 
+/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
+)]
+pub struct Plan {
+    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
+    #[arg(required_unless_present = "words")]
+    pub bundle: Option<PathBuf>,
+    /// Every flag of `exec` and `run`.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
+    #[arg(last = true, value_name = "ARGS|CMD")]
+    pub words: Vec<OsString>,
+}
+
 /// `runner check MANIFEST|DIR|NAME`.
 #[derive(Debug, clap::Args)]
 pub struct Check {
@@ -203,23 +220,6 @@ pub struct Check {
     /// Configuration.
     #[command(flatten)]
     pub policy: PolicyFile,
-}
-
-/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
-#[derive(Debug, clap::Args)]
-#[command(
-    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
-)]
-pub struct Plan {
-    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
-    #[arg(required_unless_present = "words")]
-    pub bundle: Option<PathBuf>,
-    /// Every flag of `exec` and `run`.
-    #[command(flatten)]
-    pub flags: RunFlags,
-    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
-    #[arg(last = true, value_name = "ARGS|CMD")]
-    pub words: Vec<OsString>,
 }
 
 /// `runner doctor`.
@@ -280,10 +280,12 @@ pub enum SchemaName {
     Report,
     /// What `doctor --json` prints
     Doctor,
-    /// What `check --json` prints
-    Check,
     /// What `plan --json` prints
     Plan,
+    /// What `bundle --lock` writes
+    Lock,
+    /// What `check --json` prints
+    Check,
 }
 
 /// Every flag of `exec` and `run`.

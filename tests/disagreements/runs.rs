@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Done, Ground};
+use crate::support::{Done, Ground, runner};
 
 fn exec(ground: &Ground, flags: &[&str], files: &[(&str, &str)]) -> Done {
     let workspace = ground.workspace();
@@ -100,6 +100,35 @@ fn a_downgrade_of_the_engine_is_in_the_report() {
     );
     done.assert_exited(0);
     assert!(warns(&done, "engine_downgraded"), "{done:#?}");
+}
+
+/// Row 26: what is asked for is cut by the host policy, and the plan says so.
+#[test]
+fn the_plan_tells_which_hosts_the_host_policy_does_not_allow() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\nnetwork: {egress: [x.c.org, '*.c.org:443', z.org]}\n";
+    let bundle = ground.bundle(&[("manifest.yaml", manifest), ("body.sh", "exit 0\n")]);
+    let policy = ground.write("policy.yaml", "egress: {allow: ['*.c.org']}\n");
+    let output = std::process::Command::new(runner())
+        .args(["plan", "--json", "--policy"])
+        .args([&policy, &bundle])
+        .output()
+        .expect("the runner starts");
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("a plan");
+    let hosts = plan["egress"].as_array().expect("a list").iter();
+    let outside: Vec<(&str, bool)> = hosts
+        .map(|row| {
+            let host = row["host"].as_str().expect("a host");
+            (
+                host,
+                row["outside_host_policy"].as_bool().expect("a boolean"),
+            )
+        })
+        .collect();
+    assert_eq!(
+        outside,
+        [("x.c.org", false), ("*.c.org:443", false), ("z.org", true)]
+    );
 }
 
 /// Rows 28 and 29.

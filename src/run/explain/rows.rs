@@ -18,6 +18,7 @@ use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
 use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
+use crate::spec::egress::{EgressRule, intersect};
 use crate::spec::host_policy::{HostPolicy, names};
 use crate::spec::manifest::SecretReference;
 use crate::spec::path::escape;
@@ -370,9 +371,13 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
+    /// Whether the host policy allows nothing of it. What it allows in part is cut to that part.
     fn is_outside_host_policy(&self, host: &str) -> bool {
-        let allowed = self.policy.egress.allow.as_ref();
-        allowed.is_some_and(|list| list.iter().all(|rule| rule.to_string() != host))
+        let (Some(allowed), Ok(asked)) = (&self.policy.egress.allow, EgressRule::parse(host))
+        else {
+            return false;
+        };
+        intersect(&[asked], allowed).is_empty()
     }
 
     fn secrets(&self, chosen: &Chosen) -> Vec<PlannedSecret> {

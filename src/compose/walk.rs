@@ -98,11 +98,7 @@ impl Walk<'_> {
                 return self.pattern(source);
             }
             // Where the last folder is a link, the kernel says ENOTDIR and not ELOOP.
-            if let Some(link) = self.link_above(&from) {
-                return Err(SourceProblem::ThroughLink { path: from, link });
-            }
-            let near = self.near(&from);
-            return Err(SourceProblem::Missing { path: from, near });
+            return Err(self.missing(&from));
         };
         if source.directory && found.kind != FoundKind::Directory {
             return Err(SourceProblem::NotDirectory {
@@ -189,13 +185,7 @@ impl Walk<'_> {
                         found: top.found.kind.words(),
                     });
                 }
-                None => {
-                    let near = self.near(from);
-                    return Err(SourceProblem::Missing {
-                        path: from.clone(),
-                        near,
-                    });
-                }
+                None => return Err(self.missing(from)),
             },
         };
         let mut course = Course::new(prefix, Some(&accept));
@@ -370,17 +360,26 @@ impl Walk<'_> {
     }
 
     fn unreadable(&self, path: &RelPath, error: CallError) -> SourceProblem {
-        if error.errno == rustix::io::Errno::LOOP
-            && let Some(link) = self.link_above(path)
-        {
-            return SourceProblem::ThroughLink {
-                path: path.clone(),
-                link,
-            };
+        if error.errno == rustix::io::Errno::LOOP {
+            return self.missing(path);
         }
         SourceProblem::Unreadable {
             path: path.to_string(),
             source: error,
+        }
+    }
+
+    /// Nothing is found at `path`: a link on the way may be why.
+    fn missing(&self, path: &RelPath) -> SourceProblem {
+        match self.link_above(path) {
+            Some(link) => SourceProblem::ThroughLink {
+                path: path.clone(),
+                link,
+            },
+            None => SourceProblem::Missing {
+                path: path.clone(),
+                near: self.near(path),
+            },
         }
     }
 

@@ -10,10 +10,10 @@ use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::subject::{format_of, read_file};
 use crate::secrets::mask::{Masks, VALUE_BYTES_MIN};
-use crate::secrets::{Around, resolve, shown};
+use crate::secrets::{self, Around, Expected, resolve, shown};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::inventory::{self, Consumer, Inventory};
-use crate::spec::manifest::SecretRequest;
+use crate::spec::manifest::{Manifest, SecretRequest};
 use crate::spec::path::escape;
 use crate::spec::report::{Report, SecretReport, WarningReport};
 use crate::spec::request::Request;
@@ -67,16 +67,87 @@ pub(super) fn reveal(
         let entry = (given.variable.clone(), given.value.bytes().to_vec());
         values.chosen.environment.push(entry);
     }
-    if needs_provider && policy.deny_grants.secrets {
-        return Err(RunError::Argument {
-            code: "grant_forbidden",
-            what: "the manifest's",
-            object: "secrets".to_owned(),
-            problem: "are denied by the host policy (deny_grants)".to_owned(),
-            hint: Some("ask whoever keeps the host's configuration".to_owned()),
-        });
-    }
+    check_denied(policy, needs_provider)?;
     values.resolve(request, policy, &asked, needs_provider, signals)
+}
+
+/// Who would be asked for the secrets that the caller does not give: judged as [`reveal`] judges,
+/// and nobody is asked.
+///
+/// # Errors
+/// [`RunError::Secret`]: not granted, or nobody here to ask.
+pub(super) fn expect(
+    request: &Request,
+    policy: &HostPolicy,
+    chosen: &mut Chosen,
+) -> Result<Vec<Expected>, RunError> {
+    let asked: Vec<SecretRequest> = chosen
+        .manifest
+        .secrets
+        .iter()
+        .filter(|secret| !is_given(request, secret) && of_environment(request, secret).is_none())
+        .cloned()
+        .collect();
+    let needs_provider = asked.iter().any(|secret| secret.reference.is_secret());
+    check_denied(policy, needs_provider)?;
+    let inventory = inventory_of(policy, chosen.inventory.take(), needs_provider)?;
+    let who = consumer(&chosen.manifest);
+    Ok(secrets::expect(
+        &asked,
+        &policy.secrets,
+        inventory.as_ref(),
+        &who,
+    )?)
+}
+
+impl Chosen {
+    /// The names of all secrets that the body would get, without values.
+    pub(super) fn name_secrets(&mut self, request: &Request) {
+        let given = request.secrets.iter().map(|given| given.variable.clone());
+        let mut names: Vec<Vec<u8>> = given.collect();
+        for secret in &self.manifest.secrets {
+            let name = secret.variable.as_bytes();
+            if self.environment.iter().all(|(known, _)| known != name) {
+                names.push(name.to_vec());
+            }
+        }
+        let nameless = names.into_iter().map(|name| (name, Vec::new()));
+        self.environment.extend(nameless);
+    }
+}
+
+fn check_denied(policy: &HostPolicy, needs_provider: bool) -> Result<(), RunError> {
+    if !needs_provider || !policy.deny_grants.secrets {
+        return Ok(());
+    }
+    Err(RunError::Argument {
+        code: "grant_forbidden",
+        what: "the manifest's",
+        object: "secrets".to_owned(),
+        problem: "are denied by the host policy (deny_grants)".to_owned(),
+        hint: Some("ask whoever keeps the host's configuration".to_owned()),
+    })
+}
+
+/// The host's inventory before the one that the caller's manifest names.
+fn inventory_of(
+    policy: &HostPolicy,
+    of_manifest: Option<Inventory>,
+    needs_provider: bool,
+) -> Result<Option<Inventory>, RunError> {
+    let of_host = match &policy.secrets.inventory {
+        Some(path) if needs_provider => Some(read_inventory(path)?),
+        _ => None,
+    };
+    Ok(of_host.or(of_manifest))
+}
+
+fn consumer(manifest: &Manifest) -> Consumer {
+    Consumer {
+        kind: manifest.kind,
+        id: manifest.id.clone(),
+        name: manifest.name.clone(),
+    }
 }
 
 /// Overwrites every value of the body's environment that is still held here.
@@ -102,21 +173,12 @@ impl Values<'_> {
         needs_provider: bool,
         signals: BorrowedFd<'_>,
     ) -> Result<(), RunError> {
-        let of_host = match &policy.secrets.inventory {
-            Some(path) if needs_provider => Some(read_inventory(path)?),
-            _ => None,
-        };
         let of_manifest = self.chosen.inventory.take();
-        let inventory = of_host.or(of_manifest);
+        let inventory = inventory_of(policy, of_manifest, needs_provider)?;
         for warning in inventory.iter().flat_map(|known| &known.warnings) {
             self.report.warnings.push(warning.clone());
         }
-        let manifest = &self.chosen.manifest;
-        let who = Consumer {
-            kind: manifest.kind,
-            id: manifest.id.clone(),
-            name: manifest.name.clone(),
-        };
+        let who = consumer(&self.chosen.manifest);
         let around = Around {
             environment: &request.caller.environment,
             signals: Some(signals),

@@ -116,6 +116,51 @@ pub fn resolve(
         .collect()
 }
 
+/// What would be asked for a request, and what lets it be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// The variable.
+    pub variable: String,
+    /// The word of the inventory that allows it, where there is an inventory.
+    pub permission: Option<String>,
+}
+
+/// Judges each request as [`resolve`] does; nobody is asked for a value.
+///
+/// # Errors
+/// [`SecretError`]: not granted, or nobody here to ask.
+pub fn expect(
+    requests: &[SecretRequest],
+    policy: &SecretsPolicy,
+    inventory: Option<&Inventory>,
+    who: &Consumer,
+) -> Result<Vec<Expected>, SecretError> {
+    let secret = |request: &&SecretRequest| request.reference.is_secret();
+    let judged: Vec<Allowed<'_>> = requests
+        .iter()
+        .filter(secret)
+        .map(|request| judge(request, inventory, who))
+        .collect::<Result<_, _>>()?;
+    let around = Around {
+        environment: &[],
+        signals: None,
+    };
+    let provider = policy
+        .provider
+        .as_ref()
+        .map(|provider| Provider::new(provider, around));
+    judged
+        .into_iter()
+        .map(|allowed| {
+            asked(&allowed, provider.as_ref())?;
+            Ok(Expected {
+                variable: allowed.request.variable.clone(),
+                permission: allowed.permission,
+            })
+        })
+        .collect()
+}
+
 /// For messages and the report: `vault SLUG`, `oauth ID`, the texts escaped.
 #[must_use]
 pub fn shown(reference: &SecretReference) -> String {
@@ -163,26 +208,41 @@ fn judge<'run>(
     }
 }
 
+/// Who is asked for a value.
+fn asked<'run>(
+    allowed: &Allowed<'_>,
+    provider: Option<&'run Provider<'run>>,
+) -> Result<&'run Provider<'run>, SecretError> {
+    let Some(provider) = provider else {
+        return Err(unresolved(
+            allowed,
+            "no provider".to_owned(),
+            Unusable::NoProvider,
+        ));
+    };
+    // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
+    match is_slug(&allowed.slug) {
+        true => Ok(provider),
+        false => Err(unresolved(allowed, provider.shown(), Unusable::NoSlug)),
+    }
+}
+
+fn unresolved(allowed: &Allowed<'_>, provider: String, cause: Unusable) -> SecretError {
+    SecretError::Unresolved {
+        variable: allowed.request.variable.clone(),
+        slug: excerpt(&allowed.slug),
+        provider,
+        cause,
+    }
+}
+
 fn reveal(
     allowed: &Allowed<'_>,
     provider: Option<&Provider<'_>>,
 ) -> Result<ResolvedSecret, SecretError> {
     let request = allowed.request;
-    let unresolved = |provider: String, cause| {
-        Err(SecretError::Unresolved {
-            variable: request.variable.clone(),
-            slug: excerpt(&allowed.slug),
-            provider,
-            cause,
-        })
-    };
-    let Some(provider) = provider else {
-        return unresolved("no provider".to_owned(), Unusable::NoProvider);
-    };
-    // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
-    if !is_slug(&allowed.slug) {
-        return unresolved(provider.shown(), Unusable::NoSlug);
-    }
+    let provider = asked(allowed, provider)?;
+    let unresolved = |provider: String, cause| Err(unresolved(allowed, provider, cause));
     let value = match provider.value(&allowed.slug) {
         Ok(value) => value,
         Err(Unusable::Cancelled { signal }) => return Err(SecretError::Cancelled { signal }),

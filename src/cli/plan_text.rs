@@ -104,12 +104,16 @@ impl Page<'_> {
         if engine.downgraded {
             told.push_str(", downgraded from in-process");
         }
-        for (what, value) in [("image", &engine.image), ("provider", &engine.provider)] {
-            if let Some(value) = value {
-                told.push_str(&format!(", {what} {value}"));
-            }
+        if let (Some(image), Some(by)) = (&engine.image, &engine.image_by) {
+            told.push_str(&format!(", image {image} ({by})"));
+        }
+        if let Some(provider) = &engine.provider {
+            told.push_str(&format!(", provider {provider}"));
         }
         self.row("engine", &told);
+        for need in &engine.needs_unsatisfied {
+            self.row("not met", &need.to_string());
+        }
     }
 
     fn program(&mut self, program: &PlannedProgram) {
@@ -239,11 +243,12 @@ impl Page<'_> {
                 Some(by) => format!("granted by {by}"),
                 None => "granted by nobody".to_owned(),
             };
-            let outside = match host.outside_host_policy {
-                true => "; outside of the host policy's egress.allow",
-                false => "",
+            let left = match host.host_policy_leaves.as_slice() {
+                [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
+                [only] if *only == host.host => String::new(),
+                some => format!("; the host policy leaves {}", some.join(", ")),
             };
-            let told = format!("asked by {asked}; {granted}{outside}");
+            let told = format!("asked by {asked}; {granted}{left}");
             self.row(&host.host, &told);
         }
         for secret in &plan.secrets {
@@ -472,7 +477,7 @@ fn bytes(value: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value % unit == 0);
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{}{name}", value / unit),
         None => format!("{value} bytes"),
@@ -483,7 +488,7 @@ fn milliseconds(value: u64) -> String {
     let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
     let whole = units
         .into_iter()
-        .find(|(_, unit)| 0 < value && value % unit == 0);
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
     match whole {
         Some((name, unit)) => format!("{}{name}", value / unit),
         None => format!("{value}ms"),

@@ -13,6 +13,7 @@ pub fn text(name: SchemaName) -> &'static str {
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
         SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
+        SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
     }
 }

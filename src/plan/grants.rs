@@ -77,7 +77,15 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
         let target = mount.target.as_str();
         ask(
             given.grants.mounts,
-            format!("mount at {target} ({})", mount.source),
+            format!(
+                "{} mount of the workspace at {target} ({})",
+                if mount.writable {
+                    "read-write"
+                } else {
+                    "read-only"
+                },
+                mount.source
+            ),
             "--grant mounts".to_owned(),
         );
     }

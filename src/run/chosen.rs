@@ -6,17 +6,16 @@ use crate::plan::grants::{Given, Origin, ungranted};
 use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
-use crate::run::host;
+use crate::run::node::NodeVersions;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
+use crate::run::{host, needs, provider};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::inventory::Inventory;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
-use crate::spec::report::{RunForm, WarningReport};
+use crate::spec::report::{RunForm, RunnerReport, WarningReport};
 use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
-use crate::spec::runner_block::Engine;
-use crate::spec::sandbox_block::Provider;
 
 /// What is done about something for which a run is refused: a run ends with the first (`Err`
 /// itself is such a function), a plan goes on and says so.
@@ -29,6 +28,8 @@ pub struct Chosen {
     pub manifest: Manifest,
     /// Who runs the file of the bundle; `None` where nobody has to.
     pub interpreter: Option<Interpreter>,
+    /// Engine, image and needs; `None` for `runner run`.
+    pub runner: Option<RunnerReport>,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -87,21 +88,6 @@ fn no_egress(asked: &str) -> RunError {
 
 /// What a manifest may ask for and this version does not do: never run as something weaker.
 fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
-    if manifest.runner.engine == Engine::Sandbox {
-        return Err(RunError::Unsupported {
-            code: "engine_unsupported",
-            what: "runner.engine: sandbox (a root file system of its own)".to_owned(),
-            hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
-        });
-    }
-    let provider = manifest.sandbox.as_ref().map(|block| block.provider);
-    if provider == Some(Provider::NodePermission) {
-        return Err(RunError::Unsupported {
-            code: "provider_unavailable",
-            what: "sandbox.provider: node-permission".to_owned(),
-            hint: "use `provider: local`, whose sandbox does not depend on Node",
-        });
-    }
     if let Some(source) = manifest.workspace_sources.first() {
         return Err(RunError::Unsupported {
             code: "workspace_sources_unsupported",
@@ -182,15 +168,35 @@ fn resolve_run(
     request: &Request,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
+    versions: &NodeVersions,
 ) -> Result<ResolvedRun, RunError> {
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let found = host::interpreters(&request.caller, &run);
+    let found = host::interpreters(&request.caller, &run, versions);
     let arguments = &request.bundle.arguments;
-    Ok(run_form::resolve(&run, &files, &found, arguments)?)
+    let resolved = run_form::resolve(&run, &files, &found, arguments)?;
+    let directory = working_directory_of_bundle(request, manifest);
+    Ok(provider::placed(manifest, &run, resolved, &directory))
+}
+
+/// Engine, image and needs; `None` where there is no such image.
+fn runner_of(
+    request: &Request,
+    policy: &HostPolicy,
+    manifest: &Manifest,
+    bundle: &dyn BundleFiles,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<RunnerReport>, RunError> {
+    match needs::runner_report(request, policy, manifest, bundle) {
+        Ok(runner) => {
+            needs::check_engine(manifest, &runner).or_else(refuse)?;
+            Ok(Some(runner))
+        }
+        Err(error) => refuse(error).map(|()| None),
+    }
 }
 
 /// Chooses what a bundle runs, as its manifest says.
@@ -212,7 +218,10 @@ pub fn of_bundle(
         ..
     } = subject;
     permit(request, policy, &manifest, origin, refuse)?;
-    let resolved = match resolve_run(request, &manifest, bundle) {
+    let runner = runner_of(request, policy, &manifest, bundle, refuse)?;
+    provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
+    let versions = NodeVersions::default();
+    let resolved = match resolve_run(request, &manifest, bundle, &versions) {
         Ok(resolved) => Some(resolved),
         Err(error) => {
             refuse(error)?;
@@ -221,7 +230,9 @@ pub fn of_bundle(
     };
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
+    warnings.extend(runner.as_ref().and_then(needs::warning));
     let mut chosen = Chosen {
+        runner,
         working_directory: working_directory_of_bundle(request, &manifest),
         form: resolved.as_ref().map(|run| run.form),
         interpreter: resolved.as_ref().and_then(|run| run.interpreter),
@@ -237,8 +248,13 @@ pub fn of_bundle(
         warnings,
         manifest,
     };
-    chosen.add_workspace_mounts(request).or_else(&mut *refuse)?;
+    chosen
+        .add_workspace_mounts(request, origin)
+        .or_else(&mut *refuse)?;
     chosen.name_variables(request);
+    chosen
+        .restrict_node(request, policy, &versions)
+        .or_else(&mut *refuse)?;
     let workspace = request.bundle.workspace.as_deref();
     chosen
         .find_program(request, workspace, policy)
@@ -258,6 +274,7 @@ pub fn of_command(
 ) -> Result<Chosen, RunError> {
     let mut chosen = Chosen {
         manifest: Manifest::default(),
+        runner: None,
         form: None,
         interpreter: None,
         argv: argv.to_vec(),
@@ -328,9 +345,14 @@ impl Chosen {
         Ok(())
     }
 
-    fn add_workspace_mounts(&mut self, request: &Request) -> Result<(), RunError> {
+    fn add_workspace_mounts(&mut self, request: &Request, origin: Origin) -> Result<(), RunError> {
+        // The caller's own manifest speaks of the directory that the caller stands in.
+        let here = match origin {
+            Origin::Caller => request.caller.working_directory.as_ref(),
+            Origin::Bundle => None,
+        };
         for mount in &self.manifest.mounts {
-            let Some(workspace) = &request.bundle.workspace else {
+            let Some(workspace) = request.bundle.workspace.as_ref().or(here) else {
                 return Err(RunError::Argument {
                     code: "workspace_missing",
                     what: "mount at",

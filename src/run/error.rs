@@ -5,6 +5,7 @@ use std::error::Error as _;
 use crate::bundle::UnpackError;
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
+use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
 use crate::sandbox::cgroups::CgroupError;
@@ -12,6 +13,7 @@ use crate::sandbox::error::SandboxError;
 use crate::sandbox::registry::RegistryError;
 use crate::scratch::ScratchError;
 use crate::secrets::SecretError;
+use crate::spec::image::ImageError;
 use crate::spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
 use crate::spec::io::fs_root::FsRootError;
 use crate::spec::manifest::ManifestError;
@@ -39,6 +41,12 @@ pub enum RunError {
     /// A limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The image.
+    #[error("runner.image: {0}")]
+    Image(#[from] ImageError),
+    /// The provider `node-permission`.
+    #[error("sandbox.provider: `node-permission` {0}")]
+    NodePermission(#[from] NodePermissionError),
     /// A mount.
     #[error(transparent)]
     View(#[from] ViewError),
@@ -220,6 +228,8 @@ impl RunError {
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
+            Self::Image(error) => error.code().to_owned(),
+            Self::NodePermission(_) => "provider_unavailable".to_owned(),
             Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),
             Self::Secret(error) => error.code().to_owned(),
@@ -249,6 +259,8 @@ impl RunError {
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
+            Self::Image(error) => error.hint(),
+            Self::NodePermission(error) => Some(error.hint().to_owned()),
             Self::Scratch(error) => error.hint().map(str::to_owned),
             Self::Secret(error) => error.hint(),
             Self::Token { error, .. } => error.hint(),

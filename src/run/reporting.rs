@@ -41,6 +41,7 @@ pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.argv = shown(&chosen.argv);
     report.bound_programs.clone_from(&chosen.bound);
     report.downgraded = chosen.manifest.runner.downgraded;
+    report.runner.clone_from(&chosen.runner);
 }
 
 /// Bytes as the report shows them.

@@ -338,6 +338,7 @@ impl Finder {
             downgraded: _,
             kept: _,
             secrets: _,
+            runner: _,
         } = report;
         for stream in [stdout, stderr] {
             let cut = 0 < stream.dropped_bytes;

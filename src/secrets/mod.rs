@@ -92,13 +92,7 @@ pub fn resolve(
     who: &Consumer,
     around: Around<'_>,
 ) -> Result<Vec<ResolvedSecret>, SecretError> {
-    let judged: Vec<Judged<'_>> = requests
-        .iter()
-        .map(|request| match &request.reference {
-            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
-            _ => judge(request, inventory, who).map(Judged::Allowed),
-        })
-        .collect::<Result<_, _>>()?;
+    let judged = judge_all(requests, inventory, who)?;
     let provider = policy
         .provider
         .as_ref()
@@ -116,6 +110,46 @@ pub fn resolve(
         .collect()
 }
 
+/// What would be asked for a request, and what lets it be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// The variable.
+    pub variable: String,
+    /// The word of the inventory that allows it, where there is an inventory.
+    pub permission: Option<String>,
+}
+
+/// Judges each request as [`resolve`] does; nobody is asked for a value.
+///
+/// # Errors
+/// [`SecretError`]: not granted, or nobody here to ask.
+pub fn expect(
+    requests: &[SecretRequest],
+    policy: &SecretsPolicy,
+    inventory: Option<&Inventory>,
+    who: &Consumer,
+) -> Result<Vec<Expected>, SecretError> {
+    let around = Around {
+        environment: &[],
+        signals: None,
+    };
+    let provider = policy
+        .provider
+        .as_ref()
+        .map(|provider| Provider::new(provider, around));
+    let mut expected = Vec::new();
+    for one in judge_all(requests, inventory, who)? {
+        if let Judged::Allowed(allowed) = one {
+            allowed.ask(provider.as_ref())?;
+            expected.push(Expected {
+                variable: allowed.request.variable.clone(),
+                permission: allowed.permission,
+            });
+        }
+    }
+    Ok(expected)
+}
+
 /// For messages and the report: `vault SLUG`, `oauth ID`, the texts escaped.
 #[must_use]
 pub fn shown(reference: &SecretReference) -> String {
@@ -123,6 +157,46 @@ pub fn shown(reference: &SecretReference) -> String {
         SecretReference::Vault(slug) => format!("vault {}", excerpt(slug)),
         SecretReference::OAuth(id) => format!("oauth {}", excerpt(id)),
         SecretReference::Literal(_) => "literal".to_owned(),
+    }
+}
+
+fn judge_all<'run>(
+    requests: &'run [SecretRequest],
+    inventory: Option<&'run Inventory>,
+    who: &Consumer,
+) -> Result<Vec<Judged<'run>>, SecretError> {
+    requests
+        .iter()
+        .map(|request| match &request.reference {
+            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
+            _ => judge(request, inventory, who).map(Judged::Allowed),
+        })
+        .collect()
+}
+
+impl Allowed<'_> {
+    fn unresolved(&self, provider: String, cause: Unusable) -> SecretError {
+        SecretError::Unresolved {
+            variable: self.request.variable.clone(),
+            slug: excerpt(&self.slug),
+            provider,
+            cause,
+        }
+    }
+
+    /// Who is to be asked for the value.
+    fn ask<'run>(
+        &self,
+        provider: Option<&'run Provider<'run>>,
+    ) -> Result<&'run Provider<'run>, SecretError> {
+        match provider {
+            None => Err(self.unresolved("no provider".to_owned(), Unusable::NoProvider)),
+            // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
+            Some(provider) if !is_slug(&self.slug) => {
+                Err(self.unresolved(provider.shown(), Unusable::NoSlug))
+            }
+            Some(provider) => Ok(provider),
+        }
     }
 }
 
@@ -168,21 +242,8 @@ fn reveal(
     provider: Option<&Provider<'_>>,
 ) -> Result<ResolvedSecret, SecretError> {
     let request = allowed.request;
-    let unresolved = |provider: String, cause| {
-        Err(SecretError::Unresolved {
-            variable: request.variable.clone(),
-            slug: excerpt(&allowed.slug),
-            provider,
-            cause,
-        })
-    };
-    let Some(provider) = provider else {
-        return unresolved("no provider".to_owned(), Unusable::NoProvider);
-    };
-    // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
-    if !is_slug(&allowed.slug) {
-        return unresolved(provider.shown(), Unusable::NoSlug);
-    }
+    let provider = allowed.ask(provider)?;
+    let unresolved = |provider, cause| Err(allowed.unresolved(provider, cause));
     let value = match provider.value(&allowed.slug) {
         Ok(value) => value,
         Err(Unusable::Cancelled { signal }) => return Err(SecretError::Cancelled { signal }),

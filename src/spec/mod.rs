@@ -32,6 +32,7 @@ pub mod report;
 pub mod request;
 pub mod run_form;
 pub mod runner_block;
+pub mod runner_report;
 pub mod sandbox_block;
 pub mod secret;
 pub mod sources_policy;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::spec::digest::Digest;
 use crate::spec::report::{Enforcement, EnforcementState, ErrorReport, RunForm, WarningReport};
+use crate::spec::runner_report::UnsatisfiedNeed;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -178,8 +179,12 @@ pub struct PlannedEngine {
     pub decided_by: String,
     /// `true` where `in-process` became `subprocess`.
     pub downgraded: bool,
-    /// The template that the manifest names.
+    /// The template, named or picked; absent where none is needed.
     pub image: Option<String>,
+    /// The key that names it, or `picked`.
+    pub image_by: Option<String>,
+    /// What the body wants to find and will not.
+    pub needs_unsatisfied: Vec<UnsatisfiedNeed>,
     /// `local`, `node-permission` …; absent without a `sandbox` block.
     pub provider: Option<String>,
 }
@@ -276,8 +281,8 @@ pub struct PlannedHost {
     pub asked_by: Vec<String>,
     /// Who grants it; absent where nobody does.
     pub granted_by: Option<String>,
-    /// Whether the host policy's own list leaves it out.
-    pub outside_host_policy: bool,
+    /// What the host policy's own list leaves of it.
+    pub host_policy_leaves: Vec<String>,
 }
 
 /// One variable whose value is a secret.
@@ -358,6 +363,8 @@ impl PlanReport {
                 decided_by: DEFAULT.to_owned(),
                 downgraded: false,
                 image: None,
+                image_by: None,
+                needs_unsatisfied: Vec::new(),
                 provider: None,
             },
             view: Vec::new(),

@@ -7,6 +7,7 @@ use crate::spec::captured::StreamDocument;
 pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::outcome::Outcome;
+pub use crate::spec::runner_report::RunnerReport;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -61,6 +62,8 @@ pub struct Report {
     pub bound_programs: Vec<String>,
     /// `true` where `engine: in-process` became a subprocess.
     pub downgraded: bool,
+    /// Engine, image and needs; absent for `runner run`.
+    pub runner: Option<RunnerReport>,
     /// Where `--keep` left a copy of the scratch root.
     pub kept: Option<String>,
     /// Each secret whose value the body was given: never the value.
@@ -322,6 +325,7 @@ impl Report {
             argv: Vec::new(),
             bound_programs: Vec::new(),
             downgraded: false,
+            runner: None,
             kept: None,
             secrets: Vec::new(),
             warnings: Vec::new(),

@@ -6,6 +6,7 @@
 //! TypeScript is to be run. No value of a variable or a secret goes into the document.
 
 mod inside;
+mod paths;
 mod rows;
 
 use std::fs::File;
@@ -27,6 +28,7 @@ use crate::run::error::RunError;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
 use crate::run::planning;
+use crate::run::secrets;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::{
     Given, check_destinations, hold, host, needed_workspace, open_what_was_given, open_workspace,
@@ -36,6 +38,7 @@ use crate::sandbox::cgroups::{self, Backend};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::steps::ChildStep;
 use crate::scratch::{self, FileLimits, InputFile, Workspace};
+use crate::secrets::Expected;
 use crate::spec::host::HostSupport;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -134,6 +137,7 @@ struct Settling {
     limits: Option<Limits>,
     settled: Option<Settled>,
     input_bytes: Vec<u64>,
+    secrets: Vec<Expected>,
     steps: Vec<ViewStep>,
     program: Option<Program>,
 }
@@ -193,11 +197,11 @@ impl Planner<'_> {
         refuse: &mut OnRefusal<'_>,
     ) -> Result<Read, RunError> {
         chosen::refuse_unsupported(self.request).or_else(&mut *refuse)?;
-        let workspace = self.request.bundle.workspace.clone();
-        let of_caller = subject::of_caller(&self.request.bundle, workspace.as_deref())?;
+        let workspace = self.request.bundle.workspace.as_deref();
+        let of_caller = subject::of_caller(&self.request.bundle, workspace)?;
         let mut manifest = match of_caller {
             Some(manifest) => manifest,
-            None => subject::of_file(path, Origin::Bundle, workspace.as_deref())?,
+            None => subject::of_file(path, Origin::Bundle, None)?,
         };
         // By then they have been fetched.
         let unresolved = |code: &str| code == "code_unresolved";
@@ -211,7 +215,7 @@ impl Planner<'_> {
         Ok(Read {
             manifest: Some(manifest),
             files: Files::Nowhere(program.map(Tree::of_program).unwrap_or_default()),
-            workspace: open_workspace(workspace, refuse)?,
+            workspace: open_workspace(workspace.map(Path::to_path_buf), refuse)?,
         })
     }
 
@@ -270,7 +274,7 @@ impl Planner<'_> {
     /// Files, view and program: all that comes after the limits.
     fn settle_rest(
         &self,
-        chosen: Chosen,
+        mut chosen: Chosen,
         limits: Option<Limits>,
         files: &Files,
         workspace: Option<&(PathBuf, Workspace)>,
@@ -294,6 +298,10 @@ impl Planner<'_> {
                 input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
             }
         }
+        let expected = secrets::expect(self.request, self.policy, &chosen);
+        let expected = or_refused(expected, refuse)?.unwrap_or_default();
+        // A run gets values here; a plan goes on with their names.
+        chosen.name_secrets(self.request);
         let mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);
@@ -315,6 +323,7 @@ impl Planner<'_> {
             limits,
             settled,
             input_bytes,
+            secrets: expected,
             steps,
             program: program.flatten(),
         })
@@ -344,7 +353,14 @@ impl Planner<'_> {
         let sources = settling.chosen.manifest.code.len();
         if 0 < sources {
             plan.unchecked.push(format!(
-                "{sources} sources of `code`: `runner bundle` fetches them"
+                "{sources} sources of `code`: `runner bundle` fetches them, and with them what is \
+                 inherited"
+            ));
+        }
+        for expected in &settling.secrets {
+            plan.unchecked.push(format!(
+                "the value of {}: nobody was asked for it",
+                expected.variable
             ));
         }
         let lent = settling.chosen.view.iter().filter_map(|entry| match entry {
@@ -472,8 +488,7 @@ mod tests {
     use super::*;
     use crate::spec::host::HostEntry;
     use crate::spec::report::EnforcementState;
-    use crate::spec::request::Caller;
-    use crate::spec::request::GivenSecret;
+    use crate::spec::request::{Caller, GivenSecret};
     use crate::spec::secret::Secret;
 
     const MANIFEST: &str = "\
@@ -535,7 +550,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         request.environment = vec![(b"A".to_vec(), b"not for the plan".to_vec())];
         request.secrets = vec![GivenSecret {
             variable: b"API_KEY".to_vec(),
-            reference: "env:API_KEY".to_owned(),
+            reference: "env:KEY".to_owned(),
             value: Secret::new(b"not for the plan".to_vec()),
         }];
         request.limits.memory_bytes = Some(64 << 20);
@@ -631,9 +646,9 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             codes,
             [
                 "grant_required",
-                "secret_unresolved",
                 "limit_unenforceable",
-                "workspace_missing"
+                "workspace_missing",
+                "secret_unresolved"
             ]
         );
         let flags: Vec<&str> = plan

@@ -1,14 +1,13 @@
 //! The rows of a plan: what was settled, put beside who decided it.
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::{GRACE_DEFAULT, Limits, axis_of};
 use crate::plan::run_form::Interpreter;
-use crate::plan::view::{Access, SCRATCH, ViewStep};
+use crate::plan::view::SCRATCH;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
@@ -18,26 +17,27 @@ use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
 use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
+use crate::spec::egress::{EgressRule, intersect};
 use crate::spec::host_policy::{HostPolicy, names};
-use crate::spec::manifest::SecretReference;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
-    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedEntry, PlannedFile,
-    PlannedGrant, PlannedHost, PlannedLimit, PlannedManifest, PlannedPath, PlannedProgram,
-    PlannedSecret, PlannedStdin, PlannedVariable, RUN_ID, Speaker,
+    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
+    PlannedLimit, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
+    RUN_ID, Speaker,
 };
 use crate::spec::report::{Enforcement, EnforcementState};
-use crate::spec::request::{Request, ViewEntry};
+use crate::spec::request::{GivenSecret, Request};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 use crate::spec::sources_policy::SecretsProvider;
 
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
-    request: &'plan Request,
+    pub(super) request: &'plan Request,
     policy: &'plan HostPolicy,
     origin: Option<Origin>,
     run_by: String,
+    engine_key: Option<&'static str>,
     provenance: BTreeMap<String, String>,
 }
 
@@ -48,6 +48,7 @@ impl<'plan> Rows<'plan> {
             policy,
             origin: None,
             run_by: "command line".to_owned(),
+            engine_key: None,
             provenance: BTreeMap::new(),
         }
     }
@@ -57,6 +58,7 @@ impl<'plan> Rows<'plan> {
         let (text, format) = &subject.text;
         let root = document::parse(text, *format).ok();
         self.provenance = root.as_ref().and_then(provenance).unwrap_or_default();
+        self.engine_key = root.as_ref().and_then(engine_key);
         self.origin = Some(subject.origin);
         self.run_by = match self.request.bundle.run {
             Some(_) => "--run".to_owned(),
@@ -122,7 +124,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.egress = self.egress(chosen);
-        plan.secrets = self.secrets(chosen);
+        plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {
             plan.limits = self.limits(limits, &plan.enforcement);
         }
@@ -130,7 +132,7 @@ impl<'plan> Rows<'plan> {
     }
 
     /// A key of the manifest, with the file that it was inherited from.
-    fn key(&self, key: &str) -> String {
+    pub(super) fn key(&self, key: &str) -> String {
         let pointer = match key.strip_prefix('/') {
             Some(_) => key.to_owned(),
             None => format!("/{}", key.replace('.', "/")),
@@ -207,18 +209,25 @@ impl<'plan> Rows<'plan> {
             Engine::Subprocess => "subprocess",
             Engine::Sandbox => "sandbox",
         };
-        // Whether it is written there does not matter where it is the default anyway.
-        let stated = runner.downgraded || runner.engine != Engine::default();
+        let told = chosen.runner.as_ref();
+        let picked = told.and_then(|told| told.image.clone());
+        let image = runner.image.clone().or(picked);
+        let image_by = match (&image, &runner.image) {
+            (None, _) => None,
+            (Some(_), Some(_)) => Some(self.key("runner.image")),
+            (Some(_), None) => Some("picked".to_owned()),
+        };
         let provider = chosen.manifest.sandbox.as_ref();
         PlannedEngine {
             engine: engine.to_owned(),
-            decided_by: if stated {
-                self.key("runner.engine")
-            } else {
-                DEFAULT.to_owned()
+            decided_by: match self.engine_key {
+                Some(key) => self.key(key),
+                None => DEFAULT.to_owned(),
             },
             downgraded: runner.downgraded,
-            image: runner.image.clone(),
+            image,
+            image_by,
+            needs_unsatisfied: told.map_or_else(Vec::new, |told| told.needs_unsatisfied.clone()),
             provider: provider.map(|block| {
                 match block.provider {
                     Provider::Local => "local",
@@ -230,66 +239,10 @@ impl<'plan> Rows<'plan> {
         }
     }
 
-    fn view(&self, settling: &Settling) -> Vec<PlannedPath> {
-        let decided: BTreeMap<&[u8], String> = settling
-            .chosen
-            .view
-            .iter()
-            .map(|entry| {
-                let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
-                let by = self.entry_decided_by(entry, &settling.chosen);
-                (target.as_os_str().as_bytes(), by)
-            })
-            .collect();
-        let steps = &settling.steps;
-        let mut rows: Vec<(&[u8], PlannedPath)> = steps
-            .iter()
-            .filter_map(|step| {
-                let (path, mut row) = path_row(step, steps)?;
-                if let Some(by) = decided.get(path) {
-                    row.decided_by.clone_from(by);
-                }
-                Some((path, row))
-            })
-            .collect();
-        rows.sort_by_key(|(path, _)| *path);
-        rows.into_iter().map(|(_, row)| row).collect()
-    }
-
-    fn entry_decided_by(&self, entry: &ViewEntry, chosen: &Chosen) -> String {
-        if self.request.view.contains(entry) {
-            let flag = match entry {
-                ViewEntry::Tmpfs { .. } => "--tmpfs",
-                ViewEntry::Bind {
-                    source,
-                    target,
-                    writable,
-                } if source == target => match writable {
-                    true => "--rw",
-                    false => "--ro",
-                },
-                ViewEntry::Bind { .. } => "--mount",
-            };
-            return flag.to_owned();
-        }
-        let mounts = &chosen.manifest.mounts;
-        let asked = mounts.iter().find(|mount| match entry {
-            ViewEntry::Bind { target, .. } => target.as_os_str() == mount.target.as_str(),
-            ViewEntry::Tmpfs { .. } => false,
-        });
-        match asked {
-            Some(mount) => self.key(&mount.source),
-            None => "program".to_owned(),
-        }
-    }
-
     /// Names only: a value never leaves this function.
     fn environment(&self, chosen: &Chosen, limits: Option<&Limits>) -> Vec<PlannedVariable> {
         let memory_bytes = limits.map_or(0, |limits| limits.memory_bytes);
         let parts = planning::parts(self.request, chosen, memory_bytes, RUN_ID);
-        let is_in = |list: &[(Vec<u8>, Vec<u8>)], name: &[u8]| {
-            list.iter().any(|(known, _)| known.as_slice() == name)
-        };
         let manifest = &chosen.manifest;
         environment::environment(&parts)
             .iter()
@@ -303,10 +256,8 @@ impl<'plan> Rows<'plan> {
                     .env_passthrough
                     .iter()
                     .any(|passed| passed.as_bytes() == name);
-                let given_by = if self.gives_secret(name) {
-                    "--secret".to_owned()
-                } else if is_in(&self.request.environment, name) {
-                    "-e".to_owned()
+                let given_by = if let Some(flag) = self.flag_of(name) {
+                    flag.to_owned()
                 } else if let Some(secret) = secret {
                     self.key(&secret.source)
                 } else if passed {
@@ -350,7 +301,7 @@ impl<'plan> Rows<'plan> {
         {
             Some(row) => row.asked_by.push(asked_by),
             None => rows.push(PlannedHost {
-                outside_host_policy: self.is_outside_host_policy(&host),
+                host_policy_leaves: self.left_of(&host),
                 host,
                 asked_by: vec![asked_by],
                 granted_by,
@@ -370,34 +321,49 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    fn is_outside_host_policy(&self, host: &str) -> bool {
-        let allowed = self.policy.egress.allow.as_ref();
-        allowed.is_some_and(|list| list.iter().all(|rule| rule.to_string() != host))
+    /// What the host policy's own list leaves of one entry.
+    fn left_of(&self, host: &str) -> Vec<String> {
+        match (&self.policy.egress.allow, EgressRule::parse(host)) {
+            (Some(allowed), Ok(rule)) => intersect(&[rule], allowed)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            _ => vec![host.to_owned()],
+        }
     }
 
-    fn secrets(&self, chosen: &Chosen) -> Vec<PlannedSecret> {
-        let given = |variable: &str| {
-            let named = |list: &[(Vec<u8>, Vec<u8>)]| {
-                list.iter().any(|(name, _)| name == variable.as_bytes())
-            };
-            if self.gives_secret(variable.as_bytes()) {
-                Some("--secret".to_owned())
-            } else {
-                named(&self.request.environment).then(|| "-e".to_owned())
-            }
-        };
+    fn secrets(&self, settling: &Settling) -> Vec<PlannedSecret> {
+        let chosen = &settling.chosen;
         let mut rows: Vec<PlannedSecret> = Vec::new();
         for secret in &chosen.manifest.secrets {
-            let by_flag = given(&secret.variable);
+            let by_flag = self.flag_of(secret.variable.as_bytes()).map(str::to_owned);
+            let expected = settling
+                .secrets
+                .iter()
+                .find(|expected| expected.variable == secret.variable);
+            let permission = expected.and_then(|expected| expected.permission.clone());
+            let granted_by = by_flag.clone().or_else(|| {
+                let word = self.granted_by("secrets")?;
+                Some(match permission {
+                    Some(permission) => format!("{word}, {permission}"),
+                    None => word,
+                })
+            });
             rows.push(PlannedSecret {
                 variable: secret.variable.clone(),
-                reference: reference(&secret.reference),
+                reference: Some(match self.given(secret.variable.as_bytes()) {
+                    Some(given) => given.reference.clone(),
+                    None => crate::secrets::shown(&secret.reference),
+                }),
                 asked_by: Some(self.key_at(
                     &secret.source,
                     &format!("/{}/{}", secret.source.replace('.', "/"), secret.variable),
                 )),
-                granted_by: by_flag.clone().or_else(|| self.granted_by("secrets")),
-                provider: by_flag.or_else(|| self.provider()),
+                granted_by,
+                provider: match secret.reference.is_secret() {
+                    true => by_flag.or_else(|| self.provider()),
+                    false => Some("manifest".to_owned()),
+                },
             });
         }
         for given in &self.request.secrets {
@@ -405,7 +371,7 @@ impl<'plan> Rows<'plan> {
             if rows.iter().all(|row| row.variable != variable) {
                 rows.push(PlannedSecret {
                     variable,
-                    reference: None,
+                    reference: Some(given.reference.clone()),
                     asked_by: None,
                     granted_by: Some("--secret".to_owned()),
                     provider: Some("--secret".to_owned()),
@@ -415,9 +381,21 @@ impl<'plan> Rows<'plan> {
         rows
     }
 
-    fn gives_secret(&self, name: &[u8]) -> bool {
-        let mut given = self.request.secrets.iter();
-        given.any(|secret| secret.variable == name)
+    /// The caller's own word for a secret.
+    fn given(&self, variable: &[u8]) -> Option<&GivenSecret> {
+        let mut given = self.request.secrets.iter().rev();
+        given.find(|given| given.variable == variable)
+    }
+
+    /// The flag that gives a variable its value.
+    fn flag_of(&self, variable: &[u8]) -> Option<&'static str> {
+        if self.given(variable).is_some() {
+            return Some("--secret");
+        }
+        let mut named = self.request.environment.iter();
+        named
+            .any(|(name, _)| name.as_slice() == variable)
+            .then_some("-e")
     }
 
     fn provider(&self) -> Option<String> {
@@ -488,6 +466,19 @@ impl<'plan> Rows<'plan> {
     }
 }
 
+/// The key that states the engine.
+fn engine_key(root: &Node) -> Option<&'static str> {
+    let states = |block: &str, key| root.get(block).and_then(|block| block.get(key)).is_some();
+    let keys = [
+        ("runner", "engine", "runner.engine"),
+        ("runtime", "engine", "runtime.engine"),
+        ("runtime", "mode", "runtime.mode"),
+    ];
+    keys.into_iter()
+        .find(|(block, key, _)| states(block, key))
+        .map(|(_, _, whole)| whole)
+}
+
 /// `metadata.runner.provenance` of a manifest that a bundle was made with.
 fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
     let told = root
@@ -502,73 +493,6 @@ fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
             .filter_map(|(pointer, file)| Some((pointer.clone(), file.as_str()?.to_owned())))
             .collect(),
     )
-}
-
-/// The path of a step that a person would see, and its row; directories that are merely made are
-/// none.
-fn path_row<'plan>(
-    step: &'plan ViewStep,
-    all: &'plan [ViewStep],
-) -> Option<(&'plan [u8], PlannedPath)> {
-    let row = |path: &'plan [u8], what, from: Option<&[u8]>, writable, size_bytes| {
-        let row = PlannedPath {
-            path: escape(path),
-            what,
-            from: from.map(escape),
-            writable,
-            size_bytes,
-            decided_by: FIXED.to_owned(),
-        };
-        Some((path, row))
-    };
-    match step {
-        ViewStep::Bind {
-            source,
-            target,
-            access,
-        } => {
-            let what = match access {
-                Access::Device => PlannedEntry::Device,
-                Access::ReadOnly | Access::Writable => PlannedEntry::Host,
-            };
-            let writable = *access != Access::ReadOnly;
-            row(target, what, Some(source), writable, None)
-        }
-        ViewStep::Attach { target, access, .. } => {
-            let writable = *access == Access::Writable;
-            row(target, PlannedEntry::Host, None, writable, None)
-        }
-        ViewStep::OwnMount { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
-        ViewStep::Tmpfs { target, size_bytes } => {
-            row(target, PlannedEntry::Tmpfs, None, true, Some(*size_bytes))
-        }
-        ViewStep::Proc => row(b"/proc", PlannedEntry::Proc, None, false, None),
-        ViewStep::Devpts => row(b"/dev/pts", PlannedEntry::Devpts, None, true, None),
-        ViewStep::Mask { path } | ViewStep::MaskDirectory { path } => {
-            row(path, PlannedEntry::Mask, None, false, None)
-        }
-        ViewStep::Symlink { path, target } => {
-            row(path, PlannedEntry::Link, Some(target), false, None)
-        }
-        ViewStep::File { path, .. } => {
-            let is_place = all.iter().any(
-                |step| matches!(step, ViewStep::Bind { target, .. } | ViewStep::Attach { target, .. } if target == path),
-            );
-            if is_place {
-                return None;
-            }
-            row(path, PlannedEntry::File, None, false, None)
-        }
-        ViewStep::Directory { .. } => None,
-    }
-}
-
-fn reference(reference: &SecretReference) -> Option<String> {
-    match reference {
-        SecretReference::Vault(name) => Some(format!("vault {}", escape(name.as_bytes()))),
-        SecretReference::OAuth(provider) => Some(format!("oauth {}", escape(provider.as_bytes()))),
-        SecretReference::Literal(_) => None,
-    }
 }
 
 fn interpreter(interpreter: Interpreter) -> String {

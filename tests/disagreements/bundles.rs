@@ -232,13 +232,17 @@ fn a_cycle_is_found_before_a_source_is_read_and_a_diamond_is_none() {
 fn where_pins_are_required_eight_digits_are_no_commit_whoever_requires_them() {
     let workspace = workspace(&[]);
     let source = "{github: {repo: o/n, ref: 4f3a2b1c}}";
-    let asked: [(&[&str], &[(&str, &str)]); 3] = [
-        (&["--require-pin"], &[]),
-        (&[], &[("WORKSPACE_TOOLS_REQUIRE_PIN", "true")]),
-        (&[], &[("AIP26_REQUIRE_PIN", "1")]),
-    ];
-    for (flags, variables) in asked {
-        let bundled = bundle_with(workspace.path(), source, flags, variables);
+    for (flag, variable) in [
+        (Some("--require-pin"), None),
+        (None, Some(("WORKSPACE_TOOLS_REQUIRE_PIN", "true"))),
+        (None, Some(("AIP26_REQUIRE_PIN", "1"))),
+    ] {
+        let bundled = bundle_with(
+            workspace.path(),
+            source,
+            flag.as_slice(),
+            variable.as_slice(),
+        );
         bundled.assert_refused("pin_required");
         assert!(bundled.stderr.contains("abbreviated"), "{}", bundled.stderr);
     }

@@ -13,11 +13,22 @@ use crate::secrets::mask::{Masks, VALUE_BYTES_MIN};
 use crate::secrets::{self, Around, Expected, resolve, shown};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::inventory::{self, Consumer, Inventory};
-use crate::spec::manifest::{Manifest, SecretRequest};
+use crate::spec::manifest::SecretRequest;
 use crate::spec::path::escape;
 use crate::spec::report::{Report, SecretReport, WarningReport};
 use crate::spec::request::Request;
-use crate::spec::secret::overwrite;
+use crate::spec::secret::{Secret, overwrite};
+
+/// What is known of a run's secrets before anybody is asked for a value.
+struct Asked<'run> {
+    request: &'run Request,
+    /// What the provider is to be asked for, and literals.
+    of_provider: Vec<SecretRequest>,
+    /// What the manifest calls a secret and the caller gave openly.
+    given_openly: Vec<(SecretRequest, &'run [u8])>,
+    inventory: Option<Inventory>,
+    who: Consumer,
+}
 
 /// Gives the body its secrets: the last thing before the launch, so that nothing is revealed for
 /// a run that is refused for something else.
@@ -34,41 +45,49 @@ pub(super) fn reveal(
     masks: &mut Masks,
     report: &mut Report,
 ) -> Result<(), RunError> {
-    let mut asked = Vec::new();
-    let mut values = Values {
-        chosen,
-        masks,
-        report,
-    };
-    for secret in &values.chosen.manifest.secrets.clone() {
-        if is_given(request, secret) {
-            continue;
-        }
-        match of_environment(request, secret) {
-            Some(value) => values.note_given(secret, value),
-            None => asked.push(secret.clone()),
-        }
-    }
-    let needs_provider = asked.iter().any(|secret| secret.reference.is_secret());
-    if needs_provider || !request.secrets.is_empty() {
+    let asked = Asked::of(request, policy, chosen)?;
+    let warnings = asked.inventory.iter().flat_map(|known| &known.warnings);
+    report.warnings.extend(warnings.cloned());
+    if asked.needs_provider() || !request.secrets.is_empty() {
         // From here on no core of this process is dumped, and nobody of its uid looks into it.
         privileges::not_dumpable().map_err(RunError::host("become non-dumpable"))?;
     }
+    let around = Around {
+        environment: &request.caller.environment,
+        signals: Some(signals),
+    };
+    let resolved = resolve(
+        &asked.of_provider,
+        &policy.secrets,
+        asked.inventory.as_ref(),
+        &asked.who,
+        around,
+    )?;
+    let mut records = Records { masks, report };
+    for (secret, value) in &asked.given_openly {
+        let name = secret.variable.clone();
+        records.note(name, shown(&secret.reference), "caller", "-e", value);
+    }
     for given in &request.secrets {
         let name = escape(&given.variable);
-        let reference = given.reference.clone();
-        values.note(
-            name,
-            reference,
-            "caller",
-            "--secret".to_owned(),
-            given.value.bytes(),
-        );
-        let entry = (given.variable.clone(), given.value.bytes().to_vec());
-        values.chosen.environment.push(entry);
+        let value = given.value.bytes();
+        records.note(name, given.reference.clone(), "caller", "--secret", value);
+        name_variable(chosen, &given.variable, &given.value);
     }
-    check_denied(policy, needs_provider)?;
-    values.resolve(request, policy, &asked, needs_provider, signals)
+    let word = granted_by(request, chosen.origin);
+    for secret in resolved {
+        if let Some(reveal) = secret.reveal {
+            let word = match reveal.permission {
+                Some(permission) => format!("{word}, {permission}"),
+                None => word.to_owned(),
+            };
+            let name = secret.variable.clone();
+            let value = secret.value.bytes();
+            records.note(name, reveal.reference, reveal.provider, &word, value);
+        }
+        name_variable(chosen, secret.variable.as_bytes(), &secret.value);
+    }
+    Ok(())
 }
 
 /// Who would be asked for the secrets that the caller does not give: judged as [`reveal`] judges,
@@ -79,25 +98,12 @@ pub(super) fn reveal(
 pub(super) fn expect(
     request: &Request,
     policy: &HostPolicy,
-    chosen: &mut Chosen,
+    chosen: &Chosen,
 ) -> Result<Vec<Expected>, RunError> {
-    let asked: Vec<SecretRequest> = chosen
-        .manifest
-        .secrets
-        .iter()
-        .filter(|secret| !is_given(request, secret) && of_environment(request, secret).is_none())
-        .cloned()
-        .collect();
-    let needs_provider = asked.iter().any(|secret| secret.reference.is_secret());
-    check_denied(policy, needs_provider)?;
-    let inventory = inventory_of(policy, chosen.inventory.take(), needs_provider)?;
-    let who = consumer(&chosen.manifest);
-    Ok(secrets::expect(
-        &asked,
-        &policy.secrets,
-        inventory.as_ref(),
-        &who,
-    )?)
+    let asked = Asked::of(request, policy, chosen)?;
+    let inventory = asked.inventory.as_ref();
+    let expected = secrets::expect(&asked.of_provider, &policy.secrets, inventory, &asked.who)?;
+    Ok(expected)
 }
 
 impl Chosen {
@@ -116,40 +122,6 @@ impl Chosen {
     }
 }
 
-fn check_denied(policy: &HostPolicy, needs_provider: bool) -> Result<(), RunError> {
-    if !needs_provider || !policy.deny_grants.secrets {
-        return Ok(());
-    }
-    Err(RunError::Argument {
-        code: "grant_forbidden",
-        what: "the manifest's",
-        object: "secrets".to_owned(),
-        problem: "are denied by the host policy (deny_grants)".to_owned(),
-        hint: Some("ask whoever keeps the host's configuration".to_owned()),
-    })
-}
-
-/// The host's inventory before the one that the caller's manifest names.
-fn inventory_of(
-    policy: &HostPolicy,
-    of_manifest: Option<Inventory>,
-    needs_provider: bool,
-) -> Result<Option<Inventory>, RunError> {
-    let of_host = match &policy.secrets.inventory {
-        Some(path) if needs_provider => Some(read_inventory(path)?),
-        _ => None,
-    };
-    Ok(of_host.or(of_manifest))
-}
-
-fn consumer(manifest: &Manifest) -> Consumer {
-    Consumer {
-        kind: manifest.kind,
-        id: manifest.id.clone(),
-        name: manifest.name.clone(),
-    }
-}
-
 /// Overwrites every value of the body's environment that is still held here.
 pub(super) fn forget(chosen: &mut Chosen, environment: &mut [Vec<u8>]) {
     for (_, value) in &mut chosen.environment {
@@ -158,63 +130,82 @@ pub(super) fn forget(chosen: &mut Chosen, environment: &mut [Vec<u8>]) {
     environment.iter_mut().for_each(overwrite);
 }
 
-struct Values<'run> {
-    chosen: &'run mut Chosen,
+impl<'run> Asked<'run> {
+    fn of(
+        request: &'run Request,
+        policy: &'run HostPolicy,
+        chosen: &Chosen,
+    ) -> Result<Self, RunError> {
+        let manifest = &chosen.manifest;
+        let mut asked = Self {
+            request,
+            of_provider: Vec::new(),
+            given_openly: Vec::new(),
+            inventory: chosen.inventory.clone(),
+            who: Consumer {
+                kind: manifest.kind,
+                id: manifest.id.clone(),
+                name: manifest.name.clone(),
+            },
+        };
+        for secret in &manifest.secrets {
+            asked.sort(secret);
+        }
+        if !asked.needs_provider() {
+            return Ok(asked);
+        }
+        if policy.deny_grants.secrets {
+            return Err(RunError::Argument {
+                code: "grant_forbidden",
+                what: "the manifest's",
+                object: "secrets".to_owned(),
+                problem: "are denied by the host policy (deny_grants)".to_owned(),
+                hint: Some("ask whoever keeps the host's configuration".to_owned()),
+            });
+        }
+        // The host's own inventory is the one that counts where there is one.
+        if let Some(path) = &policy.secrets.inventory {
+            asked.inventory = Some(read_inventory(path)?);
+        }
+        Ok(asked)
+    }
+
+    /// What the caller gives himself comes first.
+    fn sort(&mut self, secret: &SecretRequest) {
+        let wanted = secret.variable.as_bytes();
+        let given = self.request.secrets.iter();
+        if given.into_iter().any(|given| given.variable == wanted) {
+            return;
+        }
+        let mut open = self.request.environment.iter();
+        match open.rfind(|(name, _)| name == wanted) {
+            None => self.of_provider.push(secret.clone()),
+            Some((_, value)) if secret.reference.is_secret() => {
+                self.given_openly.push((secret.clone(), value));
+            }
+            Some(_) => (),
+        }
+    }
+
+    fn needs_provider(&self) -> bool {
+        let mut asked = self.of_provider.iter();
+        asked.any(|secret| secret.reference.is_secret())
+    }
+}
+
+/// Where each value is noted: what is masked, and the record without it.
+struct Records<'run> {
     masks: &'run mut Masks,
     report: &'run mut Report,
 }
 
-impl Values<'_> {
-    fn resolve(
-        &mut self,
-        request: &Request,
-        policy: &HostPolicy,
-        asked: &[SecretRequest],
-        needs_provider: bool,
-        signals: BorrowedFd<'_>,
-    ) -> Result<(), RunError> {
-        let of_manifest = self.chosen.inventory.take();
-        let inventory = inventory_of(policy, of_manifest, needs_provider)?;
-        for warning in inventory.iter().flat_map(|known| &known.warnings) {
-            self.report.warnings.push(warning.clone());
-        }
-        let who = consumer(&self.chosen.manifest);
-        let around = Around {
-            environment: &request.caller.environment,
-            signals: Some(signals),
-        };
-        let word = granted_by(request, self.chosen.origin);
-        for resolved in resolve(asked, &policy.secrets, inventory.as_ref(), &who, around)? {
-            let value = resolved.value.bytes();
-            if let Some(reveal) = resolved.reveal {
-                let word = match reveal.permission {
-                    Some(permission) => format!("{word}, {permission}"),
-                    None => word.to_owned(),
-                };
-                let name = resolved.variable.clone();
-                self.note(name, reveal.reference, reveal.provider, word, value);
-            }
-            let entry = (resolved.variable.into_bytes(), value.to_vec());
-            self.chosen.environment.push(entry);
-        }
-        Ok(())
-    }
-
-    /// A variable that the manifest calls a secret and the caller gave openly.
-    fn note_given(&mut self, secret: &SecretRequest, value: &[u8]) {
-        if secret.reference.is_secret() {
-            let name = secret.variable.clone();
-            let reference = shown(&secret.reference);
-            self.note(name, reference, "caller", "-e".to_owned(), value);
-        }
-    }
-
+impl Records<'_> {
     fn note(
         &mut self,
         variable: String,
         reference: String,
         provider: &str,
-        granted_by: String,
+        granted_by: &str,
         value: &[u8],
     ) {
         if !self.masks.add(value) && !value.is_empty() {
@@ -230,21 +221,14 @@ impl Values<'_> {
             variable,
             reference,
             provider: provider.to_owned(),
-            granted_by,
+            granted_by: granted_by.to_owned(),
         });
     }
 }
 
-fn is_given(request: &Request, secret: &SecretRequest) -> bool {
-    let wanted = secret.variable.as_bytes();
-    request.secrets.iter().any(|given| given.variable == wanted)
-}
-
-fn of_environment<'run>(request: &'run Request, secret: &SecretRequest) -> Option<&'run [u8]> {
-    let wanted = secret.variable.as_bytes();
-    let mut named = request.environment.iter().rev();
-    let (_, value) = named.find(|(name, _)| name == wanted)?;
-    Some(value)
+fn name_variable(chosen: &mut Chosen, variable: &[u8], value: &Secret) {
+    let entry = (variable.to_vec(), value.bytes().to_vec());
+    chosen.environment.push(entry);
 }
 
 /// Whose word lets the body have what its manifest asks for.

@@ -92,13 +92,7 @@ pub fn resolve(
     who: &Consumer,
     around: Around<'_>,
 ) -> Result<Vec<ResolvedSecret>, SecretError> {
-    let judged: Vec<Judged<'_>> = requests
-        .iter()
-        .map(|request| match &request.reference {
-            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
-            _ => judge(request, inventory, who).map(Judged::Allowed),
-        })
-        .collect::<Result<_, _>>()?;
+    let judged = judge_all(requests, inventory, who)?;
     let provider = policy
         .provider
         .as_ref()
@@ -135,12 +129,6 @@ pub fn expect(
     inventory: Option<&Inventory>,
     who: &Consumer,
 ) -> Result<Vec<Expected>, SecretError> {
-    let secret = |request: &&SecretRequest| request.reference.is_secret();
-    let judged: Vec<Allowed<'_>> = requests
-        .iter()
-        .filter(secret)
-        .map(|request| judge(request, inventory, who))
-        .collect::<Result<_, _>>()?;
     let around = Around {
         environment: &[],
         signals: None,
@@ -149,16 +137,17 @@ pub fn expect(
         .provider
         .as_ref()
         .map(|provider| Provider::new(provider, around));
-    judged
-        .into_iter()
-        .map(|allowed| {
-            asked(&allowed, provider.as_ref())?;
-            Ok(Expected {
+    let mut expected = Vec::new();
+    for one in judge_all(requests, inventory, who)? {
+        if let Judged::Allowed(allowed) = one {
+            allowed.ask(provider.as_ref())?;
+            expected.push(Expected {
                 variable: allowed.request.variable.clone(),
                 permission: allowed.permission,
-            })
-        })
-        .collect()
+            });
+        }
+    }
+    Ok(expected)
 }
 
 /// For messages and the report: `vault SLUG`, `oauth ID`, the texts escaped.
@@ -168,6 +157,46 @@ pub fn shown(reference: &SecretReference) -> String {
         SecretReference::Vault(slug) => format!("vault {}", excerpt(slug)),
         SecretReference::OAuth(id) => format!("oauth {}", excerpt(id)),
         SecretReference::Literal(_) => "literal".to_owned(),
+    }
+}
+
+fn judge_all<'run>(
+    requests: &'run [SecretRequest],
+    inventory: Option<&'run Inventory>,
+    who: &Consumer,
+) -> Result<Vec<Judged<'run>>, SecretError> {
+    requests
+        .iter()
+        .map(|request| match &request.reference {
+            SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
+            _ => judge(request, inventory, who).map(Judged::Allowed),
+        })
+        .collect()
+}
+
+impl Allowed<'_> {
+    fn unresolved(&self, provider: String, cause: Unusable) -> SecretError {
+        SecretError::Unresolved {
+            variable: self.request.variable.clone(),
+            slug: excerpt(&self.slug),
+            provider,
+            cause,
+        }
+    }
+
+    /// Who is to be asked for the value.
+    fn ask<'run>(
+        &self,
+        provider: Option<&'run Provider<'run>>,
+    ) -> Result<&'run Provider<'run>, SecretError> {
+        match provider {
+            None => Err(self.unresolved("no provider".to_owned(), Unusable::NoProvider)),
+            // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
+            Some(provider) if !is_slug(&self.slug) => {
+                Err(self.unresolved(provider.shown(), Unusable::NoSlug))
+            }
+            Some(provider) => Ok(provider),
+        }
     }
 }
 
@@ -208,41 +237,13 @@ fn judge<'run>(
     }
 }
 
-/// Who is asked for a value.
-fn asked<'run>(
-    allowed: &Allowed<'_>,
-    provider: Option<&'run Provider<'run>>,
-) -> Result<&'run Provider<'run>, SecretError> {
-    let Some(provider) = provider else {
-        return Err(unresolved(
-            allowed,
-            "no provider".to_owned(),
-            Unusable::NoProvider,
-        ));
-    };
-    // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
-    match is_slug(&allowed.slug) {
-        true => Ok(provider),
-        false => Err(unresolved(allowed, provider.shown(), Unusable::NoSlug)),
-    }
-}
-
-fn unresolved(allowed: &Allowed<'_>, provider: String, cause: Unusable) -> SecretError {
-    SecretError::Unresolved {
-        variable: allowed.request.variable.clone(),
-        slug: excerpt(&allowed.slug),
-        provider,
-        cause,
-    }
-}
-
 fn reveal(
     allowed: &Allowed<'_>,
     provider: Option<&Provider<'_>>,
 ) -> Result<ResolvedSecret, SecretError> {
     let request = allowed.request;
-    let provider = asked(allowed, provider)?;
-    let unresolved = |provider: String, cause| Err(unresolved(allowed, provider, cause));
+    let provider = allowed.ask(provider)?;
+    let unresolved = |provider, cause| Err(allowed.unresolved(provider, cause));
     let value = match provider.value(&allowed.slug) {
         Ok(value) => value,
         Err(Unusable::Cancelled { signal }) => return Err(SecretError::Cancelled { signal }),

@@ -237,12 +237,9 @@ fn where_pins_are_required_eight_digits_are_no_commit_whoever_requires_them() {
         (None, Some(("WORKSPACE_TOOLS_REQUIRE_PIN", "true"))),
         (None, Some(("AIP26_REQUIRE_PIN", "1"))),
     ] {
-        let bundled = bundle_with(
-            workspace.path(),
-            source,
-            flag.as_slice(),
-            variable.as_slice(),
-        );
+        let flags: Vec<&str> = flag.into_iter().collect();
+        let variables: Vec<(&str, &str)> = variable.into_iter().collect();
+        let bundled = bundle_with(workspace.path(), source, &flags, &variables);
         bundled.assert_refused("pin_required");
         assert!(bundled.stderr.contains("abbreviated"), "{}", bundled.stderr);
     }

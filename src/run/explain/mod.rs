@@ -298,7 +298,7 @@ impl Planner<'_> {
                 input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
             }
         }
-        let expected = secrets::expect(self.request, self.policy, &mut chosen);
+        let expected = secrets::expect(self.request, self.policy, &chosen);
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);
@@ -353,7 +353,8 @@ impl Planner<'_> {
         let sources = settling.chosen.manifest.code.len();
         if 0 < sources {
             plan.unchecked.push(format!(
-                "{sources} sources of `code`: `runner bundle` fetches them"
+                "{sources} sources of `code`: `runner bundle` fetches them, and with them what is \
+                 inherited"
             ));
         }
         for expected in &settling.secrets {

@@ -712,33 +712,66 @@ fn nothing_is_made_on_the_host() {
     let manifest = "run: x.sh\noutputsFiles: {o: {path: o.txt}}\n";
     let bundle = ground.bundle(&[SCRIPT, ("manifest.yaml", manifest)]);
     let bundle = bundle.to_str().expect("a plain path");
-    let before = (entries(&ground.path(".")), groups());
+    let groups = Groups::new();
+    let before = entries(&ground.path("."));
     let mut plan = command(
         &ground,
         &["plan", "--json", "--workspace", ".", "--keep", bundle],
     );
     places.lend(&mut plan);
+    if let Some(groups) = &groups {
+        plan.env("RUNNER_OPT_CGROUP_PARENT", &groups.name);
+    }
     let told = told(&ground, plan);
     assert_eq!(told.verdict(), "would_start", "{told:#?}");
-    assert_eq!(before.0, entries(&ground.path(".")));
+    assert_eq!(before, entries(&ground.path(".")));
     assert!(!places.runtime.exists(), "a record was made");
-    assert_eq!(before.1, groups());
+    if let Some(groups) = groups {
+        assert_eq!(groups.below(), [PathBuf::new(); 0]);
+    }
     assert_eq!(told.stderr, "");
 }
 
-/// Groups that runs made below the one that the tests were given.
-fn groups() -> usize {
-    let Some(parent) = std::env::var_os("RUNNER_OPT_CGROUP_PARENT") else {
-        return 0;
-    };
-    let parent = parent.to_string_lossy().into_owned();
-    let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten();
-    hierarchies
-        .filter_map(|entry| {
-            let below = entry.ok()?.path().join(parent.trim_start_matches('/'));
-            Some(std::fs::read_dir(below).ok()?.count())
-        })
-        .sum()
+/// Groups of a case's own, one in each hierarchy: whatever is made below them was made by it.
+struct Groups {
+    name: String,
+    made: Vec<PathBuf>,
+}
+
+impl Groups {
+    fn new() -> Option<Self> {
+        let parent = std::env::var("RUNNER_OPT_CGROUP_PARENT").ok()?;
+        let name = format!("{parent}/plan-{}", random());
+        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").ok()?;
+        let made = hierarchies
+            .filter_map(|entry| {
+                let path = entry.ok()?.path().join(name.trim_start_matches('/'));
+                std::fs::create_dir(&path).ok().map(|()| path)
+            })
+            .collect();
+        Some(Self { name, made })
+    }
+
+    fn below(&self) -> Vec<PathBuf> {
+        let entries = self.made.iter().flat_map(std::fs::read_dir).flatten();
+        let directories = entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        directories.map(|entry| entry.path()).collect()
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for group in &self.made {
+            let removed = std::fs::remove_dir(group);
+            assert!(
+                removed.is_ok() || std::thread::panicking(),
+                "{}",
+                group.display()
+            );
+        }
+    }
 }
 
 #[test]

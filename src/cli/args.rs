@@ -13,6 +13,7 @@ use clap::builder::BoolishValueParser;
 
 use crate::cli::bundle_flags::Bundle;
 use crate::cli::check::Check;
+use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
@@ -26,12 +27,6 @@ one entry a line). What the command line says replaces what the variable says.
 
 Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
 executable; 127 not found; 128+n ended by signal n (137 also for out of memory).";
-
-const PLAN_HELP: &str = "\
-Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
---json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
-
-Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
 
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
@@ -104,23 +99,6 @@ pub struct Run {
     // Without allow_hyphen_values, which would take a misspelt flag for the program.
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
-}
-
-/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
-#[derive(Debug, clap::Args)]
-#[command(
-    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
-)]
-pub struct Plan {
-    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
-    #[arg(required_unless_present = "words")]
-    pub bundle: Option<PathBuf>,
-    /// Every flag of `exec` and `run`.
-    #[command(flatten)]
-    pub flags: RunFlags,
-    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
-    #[arg(last = true, value_name = "ARGS|CMD")]
-    pub words: Vec<OsString>,
 }
 
 /// `runner doctor`.

@@ -1,6 +1,9 @@
 //! `runner plan`: what a run would be, as text or as JSON.
 
-use crate::cli::args::Plan;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::cli::args::RunFlags;
 use crate::cli::config::{self, ConfigError};
 use crate::cli::dispatch::{document, warning};
 use crate::cli::exit_code::FAILED;
@@ -13,6 +16,30 @@ use crate::spec::host_policy::{HostPolicy, merge};
 use crate::spec::plan_report::{PlanReport, PlanVerdict};
 use crate::spec::policy_values::policy_values;
 use crate::spec::request::Request;
+
+/// What `runner plan --help` says besides its flags.
+pub const PLAN_HELP: &str = "\
+Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
+--json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
+
+Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
+
+/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
+)]
+pub struct Plan {
+    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
+    #[arg(required_unless_present = "words")]
+    pub bundle: Option<PathBuf>,
+    /// Every flag of `exec` and `run`.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
+    #[arg(last = true, value_name = "ARGS|CMD")]
+    pub words: Vec<OsString>,
+}
 
 /// Explains what was asked for and prints it. 0 where the run would be started, else 125.
 pub fn plan(

@@ -5,11 +5,12 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::cli::args::{
-    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Plan,
-    Run, RunFlags,
+    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
+    RunFlags,
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
+use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};

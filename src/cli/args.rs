@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 
+use crate::cli::check::Check;
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
@@ -192,34 +193,6 @@ pub struct Plan {
     /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
     #[arg(last = true, value_name = "ARGS|CMD")]
     pub words: Vec<OsString>,
-}
-
-/// `runner check MANIFEST|DIR|NAME`.
-#[derive(Debug, clap::Args)]
-pub struct Check {
-    /// A manifest, a folder that holds one, or the name of a code-workspace
-    #[arg(value_name = "MANIFEST|DIR|NAME")]
-    pub subject: PathBuf,
-    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_WORKSPACE",
-        hide_env_values = true
-    )]
-    pub workspace: Option<PathBuf>,
-    /// Refuse references to branches and tags
-    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
-    pub require_pin: bool,
-    /// Print a JSON document instead of lines
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
-    #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
 }
 
 /// `runner doctor`.

@@ -108,12 +108,14 @@ impl Printer {
     /// nothing where it is empty. Silent with `-q`, and where standard error is no terminal.
     pub fn status(&self, text: &str) {
         if self.status {
+            // A terminal that nobody told its size says 0.
             let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
-                .map_or(TABLE_COLUMNS, |size| usize::from(size.ws_col));
-            write_or_forget(
-                rustix::stdio::stderr(),
-                status_line(text, columns).as_bytes(),
-            );
+                .map(|size| usize::from(size.ws_col))
+                .ok()
+                .filter(|columns| 0 < *columns)
+                .unwrap_or(TABLE_COLUMNS + 1);
+            let line = status_line(text, columns);
+            write_or_forget(rustix::stdio::stderr(), line.as_bytes());
         }
     }
 

@@ -351,6 +351,16 @@ mod tests {
     }
 
     #[test]
+    fn the_network_stays_the_sandbox_s_own_matter() {
+        let net = b"--allow-net".to_vec();
+        for (major, expected) in [(20, false), (24, false), (25, true)] {
+            let version = NodeVersion { major, minor: 0 };
+            let flags = flags("--permission", version, &[]).expect("flags");
+            assert_eq!(flags.contains(&net), expected, "{major}");
+        }
+    }
+
+    #[test]
     fn only_node_is_run() {
         let restricted = |run: ResolvedRun, version| restrict(run, "/usr/bin/node", version, &[]);
         for (form, interpreter, words) in [

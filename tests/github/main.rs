@@ -11,6 +11,7 @@
 mod support;
 
 mod archives;
+mod bundle;
 mod cache;
 mod failures;
 mod references;

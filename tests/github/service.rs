@@ -23,6 +23,7 @@ pub struct Service {
     /// The service ends when this is closed.
     _input: ChildStdin,
     port: u16,
+    tls_port: Option<u16>,
     directory: tempfile::TempDir,
 }
 
@@ -36,38 +37,57 @@ impl Drop for Service {
 impl Service {
     /// Starts one; `None`, and a skip, where this host has no python3 or no git.
     pub fn start() -> Option<Self> {
-        for program in ["python3", "git"] {
-            let found = Command::new(program)
-                .arg("--version")
-                .stdout(Stdio::null())
-                .status();
-            if !found.is_ok_and(|status| status.success()) {
-                skip(&format!("{program} is not here"));
-                return None;
-            }
-        }
+        (is_here("python3") && is_here("git")).then(|| Self::started(false))
+    }
+
+    /// As [`Self::start`], for TLS as `localhost` too; [`Self::certificate`] vouches for it.
+    pub fn start_with_tls() -> Option<Self> {
+        let all_here = is_here("python3") && is_here("git") && is_here("openssl");
+        all_here.then(|| Self::started(true))
+    }
+
+    fn started(with_tls: bool) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let script = directory.path().join("service.py");
         std::fs::write(&script, include_str!("../support/github_server.py")).expect("written");
         let repositories = directory.path().join("repositories");
         std::fs::create_dir(&repositories).expect("made");
-        let mut child = git_free(Command::new("python3").arg(&script).arg(&repositories))
+        let mut command = Command::new("python3");
+        command.arg(&script).arg(&repositories);
+        if with_tls {
+            make_certificate(directory.path());
+            command.arg(directory.path().join("certificate.pem"));
+            command.arg(directory.path().join("key.pem"));
+        }
+        let mut child = git_free(&mut command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3 starts");
         let input = child.stdin.take().expect("a pipe");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("the port");
-        let port = line.trim().parse().expect("a port");
-        Some(Self {
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut port = || -> u16 {
+            let mut line = String::new();
+            output.read_line(&mut line).expect("the port");
+            line.trim().parse().expect("a port")
+        };
+        let port_and_tls = (port(), with_tls.then(&mut port));
+        Self {
             child,
             _input: input,
-            port,
+            port: port_and_tls.0,
+            tls_port: port_and_tls.1,
             directory,
-        })
+        }
+    }
+
+    pub fn tls_base_url(&self) -> String {
+        let port = self.tls_port.expect("started with TLS");
+        format!("https://localhost:{port}")
+    }
+
+    pub fn certificate(&self) -> PathBuf {
+        self.directory.path().join("certificate.pem")
     }
 
     pub fn base_url(&self) -> String {
@@ -170,6 +190,46 @@ impl Service {
     pub fn client(&self) -> Client<'static> {
         Client::new(self.settings()).expect("a client")
     }
+}
+
+fn is_here(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg(if program == "openssl" {
+            "version"
+        } else {
+            "--version"
+        })
+        .stdout(Stdio::null())
+        .status();
+    let is_here = found.is_ok_and(|status| status.success());
+    if !is_here {
+        skip(&format!("{program} is not here"));
+    }
+    is_here
+}
+
+/// A certificate of `localhost` that vouches for itself.
+fn make_certificate(directory: &Path) {
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .arg("-keyout")
+        .arg(directory.join("key.pem"))
+        .arg("-out")
+        .arg(directory.join("certificate.pem"))
+        .stderr(Stdio::null())
+        .status()
+        .expect("openssl starts");
+    assert!(made.success(), "no certificate");
 }
 
 pub fn silent(_progress: &Progress<'_>) {}

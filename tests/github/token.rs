@@ -68,7 +68,7 @@ fn the_token_goes_to_the_service_and_to_no_other_host() {
     }
 }
 
-fn no_canary_below(directory: &Path) {
+pub fn no_canary_below(directory: &Path) {
     for entry in std::fs::read_dir(directory).expect("readable") {
         let path = entry.expect("readable").path();
         assert!(

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Serves git repositories the way the REST API of a hosting service does, and fails on request.
 
-    github_server.py DIRECTORY
+    github_server.py DIRECTORY [CERTIFICATE KEY]
 
 DIRECTORY/OWNER/NAME is a repository. The port, on 127.0.0.1, is the first line of standard
-output; the server ends when its standard input does.
+output, with a certificate that of TLS is the second; the server ends when its standard input does.
 
     GET  /repos/O/N
     GET  /repos/O/N/git/refs/{tags,heads}[/PREFIX]   one reference, or all that begin with it
@@ -27,6 +27,7 @@ import http.server
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -214,9 +215,18 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main():
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_port, flush=True)
+    servers = [Server(("127.0.0.1", 0), Handler)]
+    if len(sys.argv) == 4:
+        servers.append(Server(("127.0.0.1", 0), Handler))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[2], sys.argv[3])
+        # The handshake is the thread's, so that one who gives up holds nobody.
+        servers[1].socket = context.wrap_socket(
+            servers[1].socket, server_side=True, do_handshake_on_connect=False
+        )
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(server.server_port, flush=True)
     sys.stdin.read()
 
 

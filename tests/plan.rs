@@ -365,7 +365,7 @@ const CASES: &[Case] = &[
         "a root file system of its own",
         "run: x.sh\nrunner: {engine: sandbox, image: nonesuch}\n",
         &[],
-        OF_HOST,
+        "image_unknown",
     ),
     with(
         "a script without a first line",
@@ -480,6 +480,57 @@ fn a_command_is_planned_as_it_is_run() {
     }
     let nothing = command(&ground, &["plan"]).output().expect("runs");
     assert_eq!(nothing.status.code(), Some(125));
+}
+
+#[test]
+fn a_provider_of_secrets_is_named_and_not_asked() {
+    let ground = Ground::new();
+    let directory = ground.path("vault");
+    std::fs::create_dir(&directory).expect("made");
+    let asked = ground.path("asked");
+    let program = ground.write(
+        "provider",
+        format!("#!/bin/sh\ntouch {}\n", asked.display()),
+    );
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("set");
+    let manifest = "run: x.sh\nsecrets: {K: {vault: my-key}, L: {value: plain}}\n";
+    let bundle = ground.bundle(&[SCRIPT, ("manifest.yaml", manifest)]);
+    let bundle = bundle.to_str().expect("a plain path");
+    for (provider, name) in [
+        (format!("directory: {}", directory.display()), "directory "),
+        (format!("command: [{}, a]", program.display()), "command "),
+    ] {
+        let text = format!("secrets: {{provider: {{{provider}}}}}\ngrants: [secrets]\n");
+        let policy = ground.write("work/policy.yaml", text);
+        let policy = policy.to_str().expect("plain");
+        let told = planned(&ground, &["--policy", policy, bundle]);
+        assert_eq!(told.verdict(), "would_start", "{told:#?}");
+        let secret = &told.plan["secrets"][0];
+        assert_eq!(secret["variable"], "K");
+        assert_eq!(secret["reference"], "vault my-key");
+        assert_eq!(secret["granted_by"], "host-policy");
+        let provider = secret["provider"].as_str().expect("named");
+        assert!(provider.starts_with(name), "{provider}");
+        let names = told.plan["environment"].to_string();
+        assert!(
+            names.contains("\"K\"") && names.contains("\"L\""),
+            "{names}"
+        );
+        assert!(!told.plan.to_string().contains("plain"), "{told:#?}");
+        assert!(
+            told.plan["unchecked"]
+                .to_string()
+                .contains("nobody was asked")
+        );
+        assert!(!asked.exists(), "the provider was asked");
+    }
+    let told = planned(&ground, &["--grant", "secrets", bundle]);
+    let done = ground.exec(&["--grant", "secrets"], Path::new(bundle));
+    assert_eq!(
+        (told.error(), done.error()),
+        ("secret_unresolved", "secret_unresolved")
+    );
 }
 
 #[test]

@@ -111,6 +111,9 @@ impl Page<'_> {
             told.push_str(&format!(", provider {provider}"));
         }
         self.row("engine", &told);
+        for need in &engine.needs_unsatisfied {
+            self.row("not met", &need.to_string());
+        }
     }
 
     fn program(&mut self, program: &PlannedProgram) {

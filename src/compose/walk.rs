@@ -7,7 +7,7 @@ use crate::bundle::links::check_target;
 use crate::compose::error::{FollowProblem, SourceProblem};
 use crate::compose::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
 use crate::compose::follow::{Followed, NotFollowed, follow};
-use crate::compose::gather::Gathering;
+use crate::compose::gathering::Gathering;
 use crate::compose::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::compose::pattern::{PathPattern, has_wildcard, split_base};
 use crate::kernel::file::CallError;

@@ -406,12 +406,7 @@ impl Run<'_> {
 /// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
 fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<Given, RunError> {
     chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
-    let stated = request.bundle.workspace.clone();
-    // The caller's own manifest speaks of the directory that the caller stands in.
-    let path = stated.or_else(|| match &request.bundle.manifest {
-        Some(_) => request.caller.working_directory.clone(),
-        None => None,
-    });
+    let path = workspace_of(request);
     let manifest = subject::of_caller(&request.bundle, path.as_deref())?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
@@ -426,6 +421,16 @@ fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<
         manifest,
         archive,
         workspace: open_workspace(path, refuse)?,
+    })
+}
+
+/// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
+/// stands in.
+fn workspace_of(request: &Request) -> Option<PathBuf> {
+    let stated = request.bundle.workspace.clone();
+    stated.or_else(|| match &request.bundle.manifest {
+        Some(_) => request.caller.working_directory.clone(),
+        None => None,
     })
 }
 

@@ -55,7 +55,11 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
         SecretsProvider::Environment { prefix } => {
             format!("environment {}", escape(prefix.as_bytes()))
         }
-        SecretsProvider::Command(words) => list(words.iter().map(|word| escape(word.as_bytes()))),
+        // Its arguments may be nobody else's business.
+        SecretsProvider::Command(words) => {
+            let program = words.first().map_or("", String::as_str);
+            format!("command {}", escape(program.as_bytes()))
+        }
     });
     let egress = policy.egress.allow.as_ref();
     vec![

@@ -353,7 +353,8 @@ impl Planner<'_> {
         let sources = settling.chosen.manifest.code.len();
         if 0 < sources {
             plan.unchecked.push(format!(
-                "{sources} sources of `code`: `runner bundle` fetches them"
+                "{sources} sources of `code`: `runner bundle` fetches them, and with them what is \
+                 inherited"
             ));
         }
         for expected in &settling.secrets {

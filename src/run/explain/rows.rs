@@ -37,6 +37,7 @@ pub(super) struct Rows<'plan> {
     policy: &'plan HostPolicy,
     origin: Option<Origin>,
     run_by: String,
+    engine_key: Option<&'static str>,
     provenance: BTreeMap<String, String>,
 }
 
@@ -47,6 +48,7 @@ impl<'plan> Rows<'plan> {
             policy,
             origin: None,
             run_by: "command line".to_owned(),
+            engine_key: None,
             provenance: BTreeMap::new(),
         }
     }
@@ -56,6 +58,7 @@ impl<'plan> Rows<'plan> {
         let (text, format) = &subject.text;
         let root = document::parse(text, *format).ok();
         self.provenance = root.as_ref().and_then(provenance).unwrap_or_default();
+        self.engine_key = root.as_ref().and_then(engine_key);
         self.origin = Some(subject.origin);
         self.run_by = match self.request.bundle.run {
             Some(_) => "--run".to_owned(),
@@ -206,8 +209,6 @@ impl<'plan> Rows<'plan> {
             Engine::Subprocess => "subprocess",
             Engine::Sandbox => "sandbox",
         };
-        // Whether it is written there does not matter where it is the default anyway.
-        let stated = runner.downgraded || runner.engine != Engine::default();
         let told = chosen.runner.as_ref();
         let picked = told.and_then(|told| told.image.clone());
         let image = runner.image.clone().or(picked);
@@ -219,10 +220,9 @@ impl<'plan> Rows<'plan> {
         let provider = chosen.manifest.sandbox.as_ref();
         PlannedEngine {
             engine: engine.to_owned(),
-            decided_by: if stated {
-                self.key("runner.engine")
-            } else {
-                DEFAULT.to_owned()
+            decided_by: match self.engine_key {
+                Some(key) => self.key(key),
+                None => DEFAULT.to_owned(),
             },
             downgraded: runner.downgraded,
             image,
@@ -464,6 +464,19 @@ impl<'plan> Rows<'plan> {
             reason: None,
         }
     }
+}
+
+/// The key that states the engine.
+fn engine_key(root: &Node) -> Option<&'static str> {
+    let states = |block: &str, key| root.get(block).and_then(|block| block.get(key)).is_some();
+    let keys = [
+        ("runner", "engine", "runner.engine"),
+        ("runtime", "engine", "runtime.engine"),
+        ("runtime", "mode", "runtime.mode"),
+    ];
+    keys.into_iter()
+        .find(|(block, key, _)| states(block, key))
+        .map(|(_, _, whole)| whole)
 }
 
 /// `metadata.runner.provenance` of a manifest that a bundle was made with.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 
+use crate::cli::check::Check;
 use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
@@ -54,15 +55,15 @@ pub enum Verb {
     /// Make a bundle of a manifest and its sources
     #[command(args_override_self = true)]
     Bundle(Box<Bundle>),
+    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    #[command(after_help = PLAN_HELP, args_override_self = true)]
+    Plan(Box<Plan>),
     /// Say everything that is wrong with a manifest, its blocks and what it refers to
     #[command(
         args_override_self = true,
         after_help = "Exit codes: 0 valid, 125 not."
     )]
     Check(Check),
-    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
-    #[command(after_help = PLAN_HELP, args_override_self = true)]
-    Plan(Box<Plan>),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -172,34 +173,6 @@ pub enum SymlinksArgument {
     Follow,
 }
 
-/// `runner check MANIFEST|DIR|NAME`.
-#[derive(Debug, clap::Args)]
-pub struct Check {
-    /// A manifest, a folder that holds one, or the name of a code-workspace
-    #[arg(value_name = "MANIFEST|DIR|NAME")]
-    pub subject: PathBuf,
-    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "RUNNER_OPT_WORKSPACE",
-        hide_env_values = true
-    )]
-    pub workspace: Option<PathBuf>,
-    /// Refuse references to branches and tags
-    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
-    pub require_pin: bool,
-    /// Print a JSON document instead of lines
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
-    #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
-}
-
 /// `runner doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
@@ -258,10 +231,12 @@ pub enum SchemaName {
     Report,
     /// What `doctor --json` prints
     Doctor,
-    /// What `check --json` prints
-    Check,
     /// What `plan --json` prints
     Plan,
+    /// What `bundle --lock` writes
+    Lock,
+    /// What `check --json` prints
+    Check,
 }
 
 /// Every flag of `exec` and `run`.

@@ -9,6 +9,7 @@ use crate::cli::bundle_list;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, write_all};
+use crate::cli::progress::ProgressStatus;
 use crate::cli::request::chain;
 use crate::cli::surroundings::Surroundings;
 use crate::compose::error::{ComposeError, ErrorClass};
@@ -111,7 +112,8 @@ fn make(
         (Some(file), true) => Some(read_lock(file)?),
         _ => None,
     };
-    let progress = |_progress: &Progress<'_>| ();
+    let status = ProgressStatus::new(printer);
+    let progress = |progress: &Progress<'_>| status.tell(progress);
     let github = client(
         policy,
         token(&resolution, policy, surroundings)?,

@@ -1,6 +1,10 @@
 //! `runner check`: everything that is wrong with a manifest, on standard output.
 
-use crate::cli::args::Check;
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+
+use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::bundle::requires_pin;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
@@ -11,6 +15,34 @@ use crate::compose::locate::locate;
 use crate::compose::resolve::ResolveRequest;
 use crate::spec::check::CheckReport;
 use crate::spec::host_policy::HostPolicy;
+
+/// `runner check MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// Print a JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
 
 /// Reads what is asked for and prints what is wrong with it. 0 where nothing is, else 125.
 #[must_use]

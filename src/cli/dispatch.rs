@@ -92,6 +92,7 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
                 crate::cli::bundle::bundle(&bundle, surroundings, policy, printer)
             },
         ),
+        Verb::Plan(words) => plan::plan(*words, surroundings, engine.explain),
         Verb::Check(check) => with_policy(
             check.voice,
             &check.policy,
@@ -100,7 +101,6 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
                 crate::cli::check::check(&check, surroundings, policy, printer)
             },
         ),
-        Verb::Plan(words) => plan::plan(*words, surroundings, engine.explain),
         Verb::Doctor(doctor) => with_policy(
             doctor.voice,
             &doctor.policy,

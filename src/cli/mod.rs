@@ -19,6 +19,7 @@ pub mod gc;
 pub mod plan;
 pub mod plan_text;
 pub mod print;
+pub mod progress;
 pub mod report_target;
 pub mod request;
 pub mod schema;

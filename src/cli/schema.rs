@@ -12,8 +12,9 @@ pub fn text(name: SchemaName) -> &'static str {
         SchemaName::Policy => include_str!("../../schemas/policy.schema.json"),
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
-        SchemaName::Check => include_str!("../../schemas/check.schema.json"),
         SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
+        SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
+        SchemaName::Check => include_str!("../../schemas/check.schema.json"),
     }
 }
 

@@ -37,7 +37,12 @@ pub(crate) fn follow(
     root: Option<&Path>,
     start: &RelPath,
 ) -> Result<Followed, NotFollowed> {
-    let mut pending: VecDeque<Vec<u8>> = start.segments().map(<[u8]>::to_vec).collect();
+    // Each with whether a link brought it: a path that ends beside a link that was taken misses
+    // something, and the link is not to blame.
+    let mut pending: VecDeque<(Vec<u8>, bool)> = start
+        .segments()
+        .map(|segment| (segment.to_vec(), false))
+        .collect();
     let mut here: Option<RelPath> = None;
     let mut found = None;
     let mut last_link: Option<(RelPath, Vec<u8>)> = None;
@@ -50,7 +55,7 @@ pub(crate) fn follow(
         })),
         None => NotFollowed::Missing,
     };
-    while let Some(segment) = pending.pop_front() {
+    while let Some((segment, is_of_link)) = pending.pop_front() {
         match segment.as_slice() {
             b"" | b"." => continue,
             b".." => {
@@ -73,7 +78,10 @@ pub(crate) fn follow(
             return Err(blame(&last_link, FollowProblem::Dangling));
         };
         let Some(there) = files.look(&path).map_err(NotFollowed::Call)? else {
-            return Err(blame(&last_link, FollowProblem::Dangling));
+            return Err(match is_of_link {
+                true => blame(&last_link, FollowProblem::Dangling),
+                false => NotFollowed::Missing,
+            });
         };
         if there.kind != FoundKind::Symlink {
             here = Some(path);
@@ -98,7 +106,7 @@ pub(crate) fn follow(
         };
         found = None;
         for segment in inside.rsplit(|byte| *byte == b'/') {
-            pending.push_front(segment.to_vec());
+            pending.push_front((segment.to_vec(), true));
         }
     }
     // The way ended in `.`, `..` or the directory itself.

@@ -10,7 +10,7 @@ use crate::compose::github::{
 };
 use crate::spec::host_policy::{HostPolicy, UnpackCaps};
 use crate::spec::lock::Lock;
-use crate::spec::path::RelPath;
+use crate::spec::path::{RelPath, escape};
 
 /// A client for the service that `policy` names. It asks nothing until something is wanted.
 ///
@@ -45,9 +45,10 @@ pub fn limits_of(caps: UnpackCaps) -> UnpackLimits {
     }
 }
 
-/// Repositories at the commits of a lock file: a reference that it knows is not asked for again.
+/// Repositories at the commits of a lock file: no reference is asked for again, and one that it
+/// does not know is refused before anything is fetched for it.
 pub struct Locked<'call> {
-    /// What is asked about everything else.
+    /// Where the files come from.
     pub github: &'call dyn GitHub,
     /// The lock file.
     pub lock: &'call Lock,
@@ -71,7 +72,10 @@ impl GitHub for Locked<'_> {
                 cached: true,
                 warnings: Vec::new(),
             }),
-            None => self.github.resolve_ref(repository, reference),
+            None => Err(GitHubError::NotLocked {
+                repository: repository.to_owned(),
+                reference: escape(reference.as_bytes()),
+            }),
         }
     }
 

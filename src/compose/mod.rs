@@ -12,6 +12,7 @@ pub mod error;
 pub mod files;
 mod follow;
 pub mod gather;
+mod gathering;
 pub mod github;
 pub mod hosting;
 pub mod layer;
@@ -23,6 +24,7 @@ pub mod output;
 pub mod overlay;
 mod pattern;
 pub mod resolve;
+pub mod source_problem;
 mod walk;
 pub mod write;
 

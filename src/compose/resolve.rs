@@ -199,16 +199,8 @@ impl<'call> Resolver<'call> {
             .unzip();
         let mut inherited =
             manifest::inherit(own, &levels).map_err(|error| ComposeError::Manifest(vec![error]))?;
-        for (pointer, decider) in &mut inherited.provenance {
-            // What a code-workspace has inherited itself was decided by another one.
-            let origin = levels
-                .iter()
-                .zip(&deeper)
-                .filter(|(level, _)| level.file == *decider)
-                .find_map(|(_, provenance)| provenance.get(pointer));
-            if let Some(origin) = origin {
-                decider.clone_from(origin);
-            }
+        for (level, provenance) in levels.iter().zip(&deeper) {
+            inherited.trace(level, provenance);
         }
         for warning in inherited.warnings {
             if !self.warnings.contains(&warning) {

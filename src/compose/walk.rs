@@ -7,7 +7,7 @@ use crate::bundle::links::check_target;
 use crate::compose::error::{FollowProblem, SourceProblem};
 use crate::compose::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
 use crate::compose::follow::{Followed, NotFollowed, follow};
-use crate::compose::gather::Gathering;
+use crate::compose::gathering::Gathering;
 use crate::compose::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::compose::pattern::{PathPattern, has_wildcard, split_base};
 use crate::kernel::file::CallError;
@@ -97,8 +97,8 @@ impl Walk<'_> {
             if has_wildcard(source.path.as_bytes()) {
                 return self.pattern(source);
             }
-            let near = self.near(&from);
-            return Err(SourceProblem::Missing { path: from, near });
+            // Where the last folder is a link, the kernel says ENOTDIR and not ELOOP.
+            return Err(self.missing(&from));
         };
         if source.directory && found.kind != FoundKind::Directory {
             return Err(SourceProblem::NotDirectory {
@@ -185,13 +185,7 @@ impl Walk<'_> {
                         found: top.found.kind.words(),
                     });
                 }
-                None => {
-                    let near = self.near(from);
-                    return Err(SourceProblem::Missing {
-                        path: from.clone(),
-                        near,
-                    });
-                }
+                None => return Err(self.missing(from)),
             },
         };
         let mut course = Course::new(prefix, Some(&accept));
@@ -366,17 +360,26 @@ impl Walk<'_> {
     }
 
     fn unreadable(&self, path: &RelPath, error: CallError) -> SourceProblem {
-        if error.errno == rustix::io::Errno::LOOP
-            && let Some(link) = self.link_above(path)
-        {
-            return SourceProblem::ThroughLink {
-                path: path.clone(),
-                link,
-            };
+        if error.errno == rustix::io::Errno::LOOP {
+            return self.missing(path);
         }
         SourceProblem::Unreadable {
             path: path.to_string(),
             source: error,
+        }
+    }
+
+    /// Nothing is found at `path`: a link on the way may be why.
+    fn missing(&self, path: &RelPath) -> SourceProblem {
+        match self.link_above(path) {
+            Some(link) => SourceProblem::ThroughLink {
+                path: path.clone(),
+                link,
+            },
+            None => SourceProblem::Missing {
+                path: path.clone(),
+                near: self.near(path),
+            },
         }
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn read<'document>(
     // Each key of such a block would be an error of its own, and none would say what is wrong.
     refuse_cli_block(reader, node)?;
     refuse_unknown_keys(reader, node)?;
-    if let Some((value, why)) = credential::find(node) {
+    for (value, why) in credential::all(node) {
         reader.note(reader.error(value, Problem::PlaintextCredential { why }));
     }
     reader.keep(read_standalone_keys(reader, node));

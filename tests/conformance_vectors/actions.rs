@@ -63,8 +63,13 @@ fn format_of(file: &str) -> Format {
 
 fn parse(vector: &Vector) -> Result<Outcome, Told> {
     let (file, text) = manifest_text(vector);
-    let manifest = manifest::parse(text.as_bytes(), format_of(&file), &file)
-        .map_err(|error| of_manifest(&error))?;
+    let manifest = manifest::parse(text.as_bytes(), format_of(&file), &file).map_err(|error| {
+        let message = error.to_string();
+        let place = error.place.expect("a line and a column");
+        let start = format!("{file}:{place}");
+        assert!(message.starts_with(&start), "{message}");
+        of_manifest(&error)
+    })?;
     Ok(Outcome {
         warnings: codes(&manifest.warnings),
         asks: Some(asked::asks(&manifest)),

@@ -39,6 +39,25 @@ pub(crate) fn make(root: &Path, files: &Map<String, Value>) {
     }
 }
 
+/// Makes what was found elsewhere below `root`.
+pub(crate) fn make_found(root: &Path, found: &BTreeMap<Vec<u8>, Found>) {
+    for (name, what) in found {
+        let path = root.join(OsStr::from_bytes(name));
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        match what {
+            Found::EmptyDirectory => std::fs::create_dir(&path).expect("made"),
+            Found::Symlink { target } => {
+                std::os::unix::fs::symlink(OsStr::from_bytes(target), &path).expect("made");
+            }
+            Found::File { mode, bytes } => {
+                std::fs::write(&path, bytes).expect("written");
+                let mode = std::fs::Permissions::from_mode(*mode);
+                std::fs::set_permissions(&path, mode).expect("set");
+            }
+        }
+    }
+}
+
 /// What lies below `root`, without directories that are not empty.
 pub(crate) fn look(root: &Path) -> BTreeMap<Vec<u8>, Found> {
     let mut found = BTreeMap::new();

@@ -14,7 +14,8 @@ pub(crate) fn differences(vector: &Vector, outcome: &Outcome) -> Vec<String> {
     let expect = &vector.expect;
     let mut found = Vec::new();
     of_error(expect, outcome, &mut found);
-    if expect.error.is_none() && outcome.error.is_some() {
+    // Nothing else came of it, but that a value was judged.
+    if expect.error.is_none() && expect.valid.is_none() && outcome.error.is_some() {
         return found;
     }
     if let Some(expected) = &expect.errors {

@@ -14,6 +14,8 @@ mod asked;
 mod ground;
 mod judge;
 mod outcome;
+#[path = "../support/skips.rs"]
+mod skips;
 mod sources;
 mod vector;
 
@@ -116,6 +118,45 @@ fn every_vector_has_a_name_of_its_own_and_says_what_it_tests() {
         }
     }
     assert!(200 <= total, "{total} vectors");
+}
+
+/// Two programs, one of them written from README.md alone.
+#[test]
+fn the_other_program_computes_the_same_digests() {
+    if std::process::Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        skips::skip("python3 is not here to run digest.py");
+        return;
+    }
+    let vectors = vector::read(&folder().join("digests.yaml"));
+    let mut compared = 0;
+    for vector in vectors
+        .iter()
+        .filter(|vector| vector.action == vector::Action::Digest)
+    {
+        // What is unpacked has no version control in it, which `digest.py` does not know.
+        let outcome = actions::run(vector);
+        let again = tempfile::tempdir().expect("a directory");
+        ground::make_found(again.path(), &outcome.tree);
+        let done = std::process::Command::new("python3")
+            .arg(folder().join("digest.py"))
+            .arg(again.path())
+            .output()
+            .expect("python3 runs");
+        let printed = String::from_utf8(done.stdout).expect("text");
+        assert_eq!(
+            Some(printed.trim()),
+            vector.expect.digest.as_deref(),
+            "{}: {}",
+            vector.name,
+            String::from_utf8_lossy(&done.stderr)
+        );
+        compared += 1;
+    }
+    assert!(20 <= compared, "{compared} digests");
 }
 
 /// Judging itself: a vector that is turned round must fail.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use runner::compose::files::DirectoryFiles;
 use runner::compose::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
+use runner::compose::locate::locate;
 use runner::compose::manifests::Registry;
 use runner::compose::resolve::{Resolution, ResolveRequest};
 use runner::compose::{self, ComposeError, DefineCode, GatherOptions, Gathered};
@@ -30,11 +31,24 @@ struct Workspace {
 
 impl Workspace {
     fn new(vector: &Vector) -> Self {
+        Self::with_files(vector, &vector.files)
+    }
+
+    /// The same workspace once more: made in another order, at another place, at another time.
+    fn second_checkout(vector: &Vector) -> Self {
+        let mut reversed = Map::new();
+        for (name, spec) in vector.files.iter().rev() {
+            reversed.insert(name.clone(), spec.clone());
+        }
+        Self::with_files(vector, &reversed)
+    }
+
+    fn with_files(vector: &Vector, files: &Map<String, Value>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         // Below a folder, so that what leads out of the workspace leads to an empty place.
         let root = directory.path().join("workspace");
         std::fs::create_dir(&root).expect("made");
-        ground::make(&root, &vector.files);
+        ground::make(&root, files);
         if vector.manifest.is_some() {
             let (file, text) = manifest_text(vector);
             let path = root.join(file);
@@ -65,9 +79,23 @@ impl Workspace {
         DirectoryFiles::open_root(&self.root()).expect("opened")
     }
 
+    /// The manifest that a name or a path stands for.
+    fn located(&self, subject: &str) -> Result<RelPath, Told> {
+        let path = if subject.contains('/') {
+            self.root().join(subject)
+        } else {
+            subject.into()
+        };
+        locate(&path, Some(&self.root()), None)
+            .map(|located| located.manifest)
+            .map_err(|error| of_compose(&error))
+    }
+
     fn resolution(&self, vector: &Vector, files: &DirectoryFiles) -> Result<Resolution, Told> {
-        let (file, _) = manifest_text(vector);
-        let manifest = RelPath::parse(file.as_bytes()).expect("a path");
+        let manifest = match &vector.subject {
+            Some(subject) => self.located(subject)?,
+            None => RelPath::parse(manifest_text(vector).0.as_bytes()).expect("a path"),
+        };
         let request = ResolveRequest {
             manifest: &manifest,
             registry: &self.registry,
@@ -110,8 +138,14 @@ pub(crate) fn resolve(vector: &Vector) -> Result<Outcome, Told> {
     Ok(of_resolution(&resolution))
 }
 
-pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
-    let workspace = Workspace::new(vector);
+/// What was bundled, and what is known of it.
+struct Bundled {
+    archive: Vec<u8>,
+    content_digest: String,
+    outcome: Outcome,
+}
+
+fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
     let files = workspace.files();
     let resolution = workspace.resolution(vector, &files)?;
     let manifest = resolution.manifest_bytes().expect("JSON");
@@ -132,23 +166,46 @@ pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
     .map_err(|error| of_compose(&error))?;
     let mut archive = Vec::new();
     let written = compose::write(&gathered, &mut archive).map_err(|error| of_compose(&error))?;
-    let mut outcome = unpack_bytes(&archive, Caps::default())?;
+    let mut outcome = of_resolution(&resolution);
+    outcome.warnings.extend(codes(&gathered.warnings));
+    outcome.resolved = Some(fetched(&resolution, &gathered));
+    Ok(Bundled {
+        archive,
+        content_digest: written.content_digest.to_string(),
+        outcome,
+    })
+}
+
+/// Whatever is bundled, the archive is what it says it is, a second checkout gives the same bytes,
+/// and nothing in it tells where the workspace lies.
+pub(crate) fn bundle(vector: &Vector) -> Result<Outcome, Told> {
+    let workspace = Workspace::new(vector);
+    let Bundled {
+        archive,
+        content_digest,
+        mut outcome,
+    } = bundled(vector, &workspace)?;
+    let again = bundled(vector, &Workspace::second_checkout(vector))?;
+    assert!(
+        archive == again.archive,
+        "a second checkout gives other bytes"
+    );
+    let unpacked = unpack_bytes(&archive, Caps::default())?;
     assert_eq!(
-        outcome.digest,
-        Some(written.content_digest.to_string()),
+        unpacked.digest,
+        Some(content_digest),
         "what was written is what is read"
     );
+    outcome.digest = unpacked.digest;
+    outcome.tree = unpacked.tree;
     let inside = outcome.tree.remove(&b".runner/manifest.json"[..]);
     let Some(crate::outcome::Found::File { bytes, .. }) = inside else {
         panic!("no .runner/manifest.json");
     };
-    let of_resolution = of_resolution(&resolution);
-    outcome.manifest = Some(serde_json::from_slice(&bytes).expect("JSON"));
-    outcome.asks = of_resolution.asks;
-    outcome.provenance = of_resolution.provenance;
-    outcome.warnings = of_resolution.warnings;
-    outcome.warnings.extend(codes(&gathered.warnings));
-    outcome.resolved = Some(fetched(&resolution, &gathered));
+    let text = String::from_utf8(bytes).expect("text");
+    let place = workspace.directory.path().display().to_string();
+    assert!(!text.contains(&place), "the manifest tells a place: {text}");
+    outcome.manifest = Some(serde_json::from_str(&text).expect("JSON"));
     Ok(outcome)
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Vector {
     pub(crate) manifest: Option<Value>,
     /// Where it lies in the workspace.
     pub(crate) manifest_file: Option<String>,
+    /// `resolve` and `bundle`: what the caller names instead of the manifest's file.
+    pub(crate) subject: Option<String>,
     /// What lies in the workspace, in the directory, or in the bundle.
     #[serde(default)]
     pub(crate) files: Map<String, Value>,

@@ -11,4 +11,5 @@
 mod support;
 
 mod blocks;
+mod bundles;
 mod runs;

@@ -1,8 +1,8 @@
 //! The rows that only a run decides, through the program.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Done, Ground};
+use crate::support::{Done, Ground, runner};
 
 fn exec(ground: &Ground, flags: &[&str], files: &[(&str, &str)]) -> Done {
     let workspace = ground.workspace();
@@ -100,6 +100,62 @@ fn a_downgrade_of_the_engine_is_in_the_report() {
     );
     done.assert_exited(0);
     assert!(warns(&done, "engine_downgraded"), "{done:#?}");
+}
+
+/// Row 26: what is asked for is cut by the host policy, and the plan says so.
+#[test]
+fn the_plan_tells_what_the_host_policy_leaves_of_each_host() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\nnetwork: {egress: [x.c.org, '*.c.org:443', z.org]}\n";
+    let bundle = ground.bundle(&[("manifest.yaml", manifest), ("body.sh", "exit 0\n")]);
+    let policy = ground.write("policy.yaml", "egress: {allow: ['*.c.org']}\n");
+    let output = std::process::Command::new(runner())
+        .args(["plan", "--json", "--policy"])
+        .args([&policy, &bundle])
+        .output()
+        .expect("the runner starts");
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("a plan");
+    let hosts = plan["egress"].as_array().expect("a list").iter();
+    let left: Vec<(&str, &Value)> = hosts
+        .map(|row| {
+            (
+                row["host"].as_str().expect("a host"),
+                &row["host_policy_leaves"],
+            )
+        })
+        .collect();
+    assert_eq!(
+        left,
+        [
+            ("x.c.org", &json!(["x.c.org"])),
+            ("*.c.org:443", &json!(["*.c.org:443"])),
+            ("z.org", &json!([])),
+        ]
+    );
+}
+
+/// Row 25.
+#[test]
+fn an_unmet_need_is_a_warning_for_the_hosts_programs_and_a_refusal_for_an_image() {
+    let ground = Ground::new();
+    let needs = "needs: {native: [no-such-package-anywhere]}";
+    let manifest = format!("run: body.sh\nrunner: {{{needs}}}\n");
+    let done = exec(
+        &ground,
+        &[],
+        &[("manifest.yaml", &manifest), ("body.sh", "exit 0\n")],
+    );
+    done.assert_exited(0);
+    assert!(warns(&done, "needs_unsatisfied"), "{done:#?}");
+    let manifest = format!("run: body.sh\nrunner: {{engine: sandbox, {needs}}}\n");
+    let done = exec(
+        &ground,
+        &[],
+        &[("manifest.yaml", &manifest), ("body.sh", "exit 0\n")],
+    );
+    done.assert_error("refused", "needs_unsatisfied");
+    let message = done.report["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("no-such-package-anywhere"), "{message}");
 }
 
 /// Rows 28 and 29.

@@ -13,6 +13,9 @@ mod vectors;
 
 use std::ffi::OsString;
 use std::process::Command;
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
 
 use runner::cli::args::SchemaName;
 use runner::cli::{config, schema};
@@ -20,6 +23,10 @@ use runner::spec::document::{self, Format};
 use serde_json::Value;
 
 use agreement::{MANIFEST, assert_agreement, errors, validator};
+
+/// The schemas of the two kinds of configuration files.
+static CONFIGURATION: LazyLock<[Validator; 2]> =
+    LazyLock::new(|| [SchemaName::Config, SchemaName::Policy].map(validator));
 
 /// Those that are written by hand.
 const WRITTEN: [(&str, SchemaName); 4] = [
@@ -67,7 +74,7 @@ fn every_schema_is_a_schema_that_the_program_prints_and_its_id_names_no_host() {
     let (code, stdout, stderr) = runner(&["schema", "manifets"]);
     assert_eq!((code, stdout.as_str()), (Some(125), ""));
     for word in [
-        "manifest", "sandbox", "config", "policy", "report", "doctor",
+        "manifest", "sandbox", "config", "policy", "report", "doctor", "plan", "check", "lock",
     ] {
         assert!(stderr.contains(word), "{stderr}");
     }
@@ -187,8 +194,9 @@ fn configuration_errors(text: &str) -> Option<Vec<String>> {
         let root = document::parse(text.as_bytes(), Format::Yaml).ok()?;
         root.to_json().ok()?
     };
-    let found =
-        [SchemaName::Config, SchemaName::Policy].map(|name| errors(&validator(name), &root));
+    let found = CONFIGURATION
+        .each_ref()
+        .map(|validator| errors(validator, &root));
     assert_eq!(found[0], found[1]);
     let [errors, _] = found;
     Some(errors)

@@ -1,10 +1,10 @@
 //! From a commit to its files: out of the cache, or as an archive of the service.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use ureq::http::StatusCode;
 
 use crate::bundle::UnpackError;
@@ -62,20 +62,18 @@ impl Client<'_> {
         let Some(held) = cache.find(&wanted.archive_key)? else {
             return Ok(None);
         };
-        let building = cache.begin()?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let unpacked = rustix::fs::openat(&held.directory, ARCHIVE, flags, Mode::empty())
-            .ok()
-            .and_then(|file| self.unpack(wanted, File::from(file), &building).ok())
-            .filter(|archive| archive.digest.to_string() == held.label.archive_digest);
-        match unpacked {
-            Some(archive) => self.publish(wanted, building, &archive, true).map(Some),
-            None => {
-                drop(held);
-                cache.discard(&wanted.archive_key)?;
-                Ok(None)
+        if let Some(file) = whole_archive(&held) {
+            let building = cache.begin()?;
+            match self.unpack(wanted, file, &building) {
+                Ok(archive) => return self.publish(wanted, building, &archive, true).map(Some),
+                Err(Fault::Final(error)) => return Err(*error),
+                // Not whole, although its digest is right: as good as damaged.
+                Err(Fault::Unusable(_) | Fault::Passing { .. }) => (),
             }
         }
+        drop(held);
+        cache.discard(&wanted.archive_key)?;
+        Ok(None)
     }
 
     /// Fetches the archive, unpacks it, and keeps both.
@@ -107,7 +105,7 @@ impl Client<'_> {
                         .map_err(|error| failed("write", ARCHIVE.as_ref(), errno_of(&error)))
                 },
             )?;
-            rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))
+            rustix::fs::seek(&file, SeekFrom::Start(0))
                 .map_err(|errno| failed("lseek", ARCHIVE.as_ref(), errno))?;
             let building = cache.begin()?;
             let archive = self.unpack(wanted, file, &building)?;
@@ -217,6 +215,25 @@ impl Archive {
             },
         }
     }
+}
+
+/// The archive of an entry, at its start; `None` where it is not the one of the label.
+fn whole_archive(held: &Held) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = rustix::fs::openat(&held.directory, ARCHIVE, flags, Mode::empty())
+        .map(File::from)
+        .ok()?;
+    let mut hasher = sha2::Sha256::default();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => break,
+            count => sha2::Digest::update(&mut hasher, &buffer[..count]),
+        }
+    }
+    let is_whole = Digest::from_hasher(hasher).to_string() == held.label.archive_digest;
+    rustix::fs::seek(&file, SeekFrom::Start(0)).ok()?;
+    is_whole.then_some(file)
 }
 
 fn open_tree(entry: &OwnedFd) -> Result<OwnedFd, GitHubError> {

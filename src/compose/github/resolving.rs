@@ -160,7 +160,11 @@ impl Client<'_> {
                 others.extend(listed);
             }
         }
-        let near = nearest(reference, others.iter().map(String::as_str));
+        let longer = others.iter().find(|name| name.starts_with(reference));
+        let near = match longer {
+            Some(longer) => Some(longer.as_str()),
+            None => nearest(reference, others.iter().map(String::as_str)),
+        };
         GitHubError::RefNotFound {
             repository: repository.to_owned(),
             reference: escape(reference.as_bytes()),

@@ -426,7 +426,11 @@ fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, Fault> {
         "{scheme}://{}",
         from.authority().map_or("", |authority| authority.as_str())
     );
-    let is_absolute = location.starts_with("http://") || location.starts_with("https://");
+    // The first segment of a relative reference holds no `:` (RFC 3986, 4.2).
+    let is_absolute = location
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|segment| segment.contains(':'));
     let text = if is_absolute {
         location.to_owned()
     } else if location.starts_with("//") {
@@ -477,4 +481,75 @@ fn header_number(headers: &HeaderMap, name: &str) -> Option<u64> {
 /// `Retry-After` in seconds; its other form, a date, is as good as none.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     header_number(headers, "retry-after").map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ureq::http::HeaderValue;
+
+    fn led(from: &str, location: &str) -> Result<String, Fault> {
+        let mut headers = HeaderMap::new();
+        let location = HeaderValue::from_str(location).expect("a header");
+        headers.insert(header::LOCATION, location);
+        let from = plain_url(from).expect("a URL");
+        next(&from, &headers).map(|to| to.to_string())
+    }
+
+    #[test]
+    fn a_redirect_leads_where_a_browser_would_go() {
+        let from = "https://a.example.org/x/y?z";
+        for (location, to) in [
+            (
+                "https://b.example.org/p?q=1#f",
+                "https://b.example.org/p?q=1",
+            ),
+            ("//b.example.org:8443/p", "https://b.example.org:8443/p"),
+            ("/p?q", "https://a.example.org/p?q"),
+            ("p", "https://a.example.org/x/p"),
+            ("p?a:b", "https://a.example.org/x/p?a:b"),
+            ("http://127.0.0.1:80/p", "http://127.0.0.1:80/p"),
+        ] {
+            assert_eq!(led(from, location).expect("leads"), to, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_away_from_tls_or_from_http_leads_nowhere() {
+        let from = "https://a.example.org/x";
+        for location in [
+            "http://a.example.org/x",
+            "http://b.example.org/x",
+            "http://127.0.0.1.example.org/",
+            "ftp://b.example.org/",
+            "file:///etc/passwd",
+            "https://user:word@b.example.org/",
+            "https://",
+            "",
+        ] {
+            assert!(led(from, location).is_err(), "{location}");
+        }
+        assert!(led("http://a.example.org/", "http://b.example.org/").is_ok());
+    }
+
+    #[test]
+    fn one_origin_is_one_scheme_host_and_port() {
+        let same = |one: &str, other: &str| {
+            let url = |text| plain_url(text).expect("a URL");
+            is_same_origin(&url(one), &url(other))
+        };
+        assert!(same(
+            "https://a.example.org/x",
+            "https://A.example.org:443/y"
+        ));
+        assert!(same("http://127.0.0.1:80", "http://127.0.0.1/"));
+        for other in [
+            "http://a.example.org",
+            "https://a.example.org:444",
+            "https://b.example.org",
+            "https://a.example.org.evil",
+        ] {
+            assert!(!same("https://a.example.org", other), "{other}");
+        }
+    }
 }

@@ -212,11 +212,10 @@ impl Planner<'_> {
             Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
             _ => None,
         };
-        let workspace = self.request.bundle.workspace.clone();
         Ok(Read {
             manifest: Some(manifest),
             files: Files::Nowhere(program.map(Tree::of_program).unwrap_or_default()),
-            workspace: open_workspace(workspace, refuse)?,
+            workspace: open_workspace(workspace.map(Path::to_path_buf), refuse)?,
         })
     }
 

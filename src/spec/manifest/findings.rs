@@ -209,6 +209,10 @@ approval: maybe
                 "sandbox: {provider: local, config: {apiKey: x}}\n",
                 "1:45 plaintext_credential",
             ),
+            (
+                "sandbox: {provider: local, metadata: {apiKey: x, y: [ghp_0123456789]}}\n",
+                "1:47 plaintext_credential, 1:54 plaintext_credential",
+            ),
             ("[]\n", "1:1 wrong_type"),
         ] {
             assert_eq!(told(text).join(", "), expected, "{text}");

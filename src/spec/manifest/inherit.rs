@@ -122,6 +122,32 @@ pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestEr
     })
 }
 
+impl Inherited {
+    /// Names whoever decided a value that a workspace has inherited itself: `provenance` is that of
+    /// `workspace`.
+    pub fn trace(&mut self, workspace: &Level, provenance: &BTreeMap<String, String>) {
+        const HOSTS: &str = "/network/egress";
+        let here = &self.manifest;
+        for (pointer, decider) in &mut self.provenance {
+            if *decider != workspace.file {
+                continue;
+            }
+            // A host has another place in each list.
+            let there = if pointer.starts_with(HOSTS) {
+                let host = here.pointer(pointer);
+                let list = workspace.resolved.pointer(HOSTS).and_then(Json::as_array);
+                let index = list.and_then(|list| list.iter().position(|one| Some(one) == host));
+                index.map(|index| format!("{HOSTS}/{index}"))
+            } else {
+                Some(pointer.clone())
+            };
+            if let Some(deeper) = there.and_then(|there| provenance.get(&there)) {
+                decider.clone_from(deeper);
+            }
+        }
+    }
+}
+
 /// A value and the file that decided it.
 #[derive(Debug, Clone)]
 struct Decided {
@@ -474,6 +500,40 @@ mod tests {
         assert!(
             message.contains("`runner.engine` is stated by a"),
             "{message}"
+        );
+    }
+
+    #[test]
+    fn what_a_workspace_has_inherited_itself_is_traced_to_where_it_was_said() {
+        let deep = level(
+            "deep",
+            "runner: {engine: sandbox}\nnetwork: {egress: [d.example]}\n",
+        );
+        let middle = level(
+            "middle",
+            "runner: {image: i}\nnetwork: {egress: [m.example]}\n",
+        );
+        let other = level("other", "network: {egress: [o.example]}\n");
+        let middle = inherit(middle, &[deep]).expect("merged");
+        let levels = [
+            other,
+            Level {
+                file: "middle".to_owned(),
+                resolved: middle.manifest,
+            },
+        ];
+        let own = level("own", "run: x\n");
+        let mut inherited = inherit(own, &levels).expect("merged");
+        inherited.trace(&levels[1], &middle.provenance);
+        assert_eq!(
+            told(&inherited),
+            [
+                r#"/network/egress/0="o.example" < other"#,
+                r#"/network/egress/1="d.example" < deep"#,
+                r#"/network/egress/2="m.example" < middle"#,
+                r#"/runner/engine="sandbox" < deep"#,
+                r#"/runner/image="i" < middle"#,
+            ]
         );
     }
 

@@ -100,3 +100,53 @@ fn sources(root: &Node) -> Vec<(String, bool, &Node)> {
     let lean = lean.map(|node| ("/source".to_owned(), true, node));
     lean.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::document::{self, Format};
+
+    fn told(text: &str) -> Vec<String> {
+        let root = document::parse(text.as_bytes(), Format::Yaml).expect("a document");
+        let workspaces = code_references(&root).into_iter().map(|found| {
+            let base = if found.beside { " beside" } else { "" };
+            format!(
+                "{} {}{base} {}",
+                found.pointer, found.path, found.node.place
+            )
+        });
+        let repositories = github_references(&root)
+            .into_iter()
+            .map(|found| format!("{} {}@{}", found.pointer, found.repository, found.reference));
+        workspaces.chain(repositories).collect()
+    }
+
+    #[test]
+    fn references_are_found_whatever_else_is_wrong() {
+        for (text, expected) in [
+            ("code: ./a/b/\nnme: x\n", &["/code a/b 1:7"][..]),
+            (
+                "run: 1\ncode: {sources: [{ref: a}, {ref: {path: b}}, {ref: ../c}, {ref: 1}, 7, \
+                 {github: {repo: o/n, ref: main}}, {github: {repo: o/n}}, {github: {repo: 1, \
+                 ref: x}}, {local: d}]}\n",
+                &[
+                    "/code/sources/0 a 2:24",
+                    "/code/sources/1 b 2:41",
+                    "/code/sources/5 o/n@main",
+                ],
+            ),
+            ("source: {ref: ../x}\n", &[]),
+            ("source: {ref: x}\n", &["/source x beside 1:15"]),
+            (
+                "source: {github: {repo: o/n, ref: v1}}\n",
+                &["/source o/n@v1"],
+            ),
+            ("source: {ref: x}\ncode: y\n", &["/code y 2:7"]),
+            ("source: {origin: workspace}\n", &[]),
+            ("code: [a]\n", &[]),
+            ("[]\n", &[]),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::{Bundle, SymlinksArgument};
+use crate::cli::bundle_flags::{Bundle, SymlinksArgument};
 use crate::cli::bundle_list;
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::cli::args::Bundle;
+use crate::cli::bundle_flags::Bundle;
 use crate::compose::gather::Gathered;
 use crate::compose::origin::SourceOrigin;
 use crate::compose::overlay::{Item, Placed};

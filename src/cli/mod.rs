@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod bundle;
+pub mod bundle_flags;
 mod bundle_list;
 pub mod check;
 pub mod config;

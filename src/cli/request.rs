@@ -854,7 +854,8 @@ mod tests {
             &["exec"],
             &["exec", "a", "b"],
             &["schema"],
-            &["bundle", "."],
+            &["bundle"],
+            &["check"],
         ] {
             let line = CommandLine::try_parse_from([&["runner"], words].concat());
             assert!(line.is_err(), "{words:?}");

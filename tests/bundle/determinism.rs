@@ -22,9 +22,9 @@ const FILES: [(&str, &str); 7] = [
     ("\u{e9}/\u{1f980}.txt", "crab"),
 ];
 const CONTENT_DIGEST: &str =
-    "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    "sha256:377904eef8f264f8dbd57eefaa92d2d642ca5355ff462e4c6caea8c39eaf1708";
 const ARCHIVE_DIGEST: &str =
-    "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    "sha256:a720f9e25288c55721d58d8174eb48886f4b64a7e75edf03e20e4d70cb3311e4";
 
 /// Makes the tree, in this order of the files.
 fn plant(folder: &Path, order: impl Iterator<Item = usize>) {

@@ -202,6 +202,8 @@ fn what_would_be_the_same_again_is_not_tried_again() {
             "{error}"
         );
         assert_eq!(service.count("/git/refs/heads/"), 1, "{fault}");
+        let once = error.to_string().contains("after one try");
+        assert_eq!(once, code == "github_unavailable", "{error}");
     }
     service.forget();
     service.always(

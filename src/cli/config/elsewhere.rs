@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::cli::config::scalars::{AbsolutePath, Size, stated};
 use crate::spec::credential::looks_issued;
 use crate::spec::egress::EgressRule;
-use crate::spec::manifest::is_variable_name;
+use crate::spec::manifest::{is_slug, is_variable_name};
 use crate::spec::path::escape;
 use crate::spec::sources_policy::{IpRange, SecretsProvider};
 
@@ -146,17 +146,7 @@ impl TryFrom<String> for Slug {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let first = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let segment = |part: &str| {
-            part.bytes().next().is_some_and(first)
-                && part
-                    .bytes()
-                    .all(|byte| first(byte) || matches!(byte, b'-' | b'_' | b'.'))
-        };
-        let plain = text.len() <= SLUG_BYTES_MAX
-            && text.strip_prefix('@').is_some_and(|rest| {
-                (2..=3).contains(&rest.split('/').count()) && rest.split('/').all(segment)
-            });
+        let plain = text.len() <= SLUG_BYTES_MAX && is_slug(&text);
         if plain {
             return Ok(Self(text));
         }

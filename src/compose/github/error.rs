@@ -99,7 +99,7 @@ pub enum GitHubError {
         with_token: bool,
     },
     /// The service could not be reached, or did not answer as it should.
-    #[error("{request}: no usable answer after {tries} tries: {cause}")]
+    #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
     Unavailable {
         /// Method and URL.
         request: String,
@@ -157,6 +157,13 @@ fn ends(until: Option<&str>) -> String {
     until.map_or_else(String::new, |until| {
         format!("; it accepts requests again at {until}")
     })
+}
+
+fn times(tries: &u32) -> String {
+    match tries {
+        1 => "one try".to_owned(),
+        more => format!("{more} tries"),
+    }
 }
 
 impl GitHubError {

@@ -4,6 +4,7 @@
 mod read;
 
 pub use read::parse;
+pub(crate) use read::read;
 
 use crate::spec::document::{Place, excerpt};
 use crate::spec::manifest::{Kind, slug_of_variable};
@@ -109,8 +110,9 @@ pub enum Exposure {
     Environment {
         /// Its name.
         name: String,
-        /// The field of a structured value; an opaque value has none to choose from.
-        field: String,
+        /// The field of a structured value; an opaque value has none to choose from. The published
+        /// schema asks for it in both.
+        field: Option<String>,
     },
     /// As a file. A hint that is not followed.
     File {
@@ -214,7 +216,7 @@ impl Inventory {
         let mut exposed = self
             .entries
             .iter()
-            .filter(|entry| entry.field_of_variable(variable).is_some());
+            .filter(|entry| entry.exposure_of_variable(variable).is_some());
         let first = exposed.clone().next();
         exposed
             .find(|entry| may_have(entry, consumer).is_some())
@@ -224,11 +226,16 @@ impl Inventory {
 }
 
 impl InventoryEntry {
-    /// The field of a structured value that is exposed as `variable`.
+    /// The field of a structured value that is exposed as `variable`, where one is named.
     #[must_use]
     pub fn field_of_variable(&self, variable: &str) -> Option<&str> {
+        self.exposure_of_variable(variable)?
+    }
+
+    /// Whether it is exposed as `variable`, and which field of it.
+    fn exposure_of_variable(&self, variable: &str) -> Option<Option<&str>> {
         self.exposures.iter().find_map(|exposure| match exposure {
-            Exposure::Environment { name, field } if name == variable => Some(field.as_str()),
+            Exposure::Environment { name, field } if name == variable => Some(field.as_deref()),
             _ => None,
         })
     }
@@ -287,7 +294,7 @@ mod tests {
         \x20 name: Connector\n\
         \x20 description: Tokens.\n\
         \x20 access: {reveal: [{tool: deploy}]}\n\
-        \x20 exposures: [{kind: env, name: GH_TOKEN, field: value}]\n\
+        \x20 exposures: [{kind: env, name: GH_TOKEN}]\n\
         ---\n";
 
     fn inventory() -> Inventory {

@@ -7,6 +7,8 @@ use crate::spec::inventory::{
 };
 use crate::spec::manifest::reader::{Entries, Reader};
 use crate::spec::manifest::{BlockDocuments, ManifestError, Problem};
+use crate::spec::path::escape;
+use crate::spec::report::WarningReport;
 
 /// Longest name of a secret, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
@@ -43,42 +45,79 @@ const ENTRY_KEYS: [&str; 10] = [
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Inventory, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
-    let mut reader = Reader::with_blocks(file_name, &root, BlockDocuments::EMPTY);
-    let entries = read(&mut reader)?;
+    let reader = Reader::with_blocks(file_name, &root, BlockDocuments::EMPTY);
+    let entries = read(&reader, &root);
+    if let Some(first) = reader.errors().into_iter().next() {
+        return Err(first);
+    }
+    let warnings = entries
+        .iter()
+        .filter(|entry| entry.backend.is_some())
+        .map(|entry| {
+            let message = format!(
+                "{}:{}: the `backend` of {} is not asked: the value comes from the provider of the \
+                 host's configuration",
+                escape(file_name.as_bytes()),
+                entry.place,
+                entry.slug
+            );
+            WarningReport::new("backend_ignored", message)
+        })
+        .collect();
     Ok(Inventory {
         file: file_name.to_owned(),
         entries,
-        warnings: reader.warnings,
+        warnings,
     })
 }
 
-fn read(reader: &mut Reader<'_>) -> Result<Vec<InventoryEntry>, ManifestError> {
-    let root = reader.root();
-    reader.known_map(root, &["secrets"])?;
-    let list = reader.required(root, "secrets")?;
-    let items = reader.list(list)?;
+/// Reads the inventory at `root`, which may be another document than the reader's own, and notes
+/// what of it is not accepted.
+pub(crate) fn read<'document>(
+    reader: &Reader<'document>,
+    root: &'document Node,
+) -> Vec<InventoryEntry> {
+    let list = reader
+        .keep(reader.entries(root, &["secrets"]))
+        .and_then(|_known| reader.keep(reader.required(root, "secrets")));
+    let Some(list) = list else {
+        return Vec::new();
+    };
+    let items = reader.keep(reader.list(list)).unwrap_or_default();
     if items.is_empty() {
-        return Err(reader.wrong_type(list, "a list of at least one secret"));
+        reader.note(reader.wrong_type(list, "a list of at least one secret"));
     }
     let mut entries: Vec<InventoryEntry> = Vec::with_capacity(items.len());
-    for item in items {
-        let entry = read_entry(reader, item)?;
-        if let Some(earlier) = entries.iter().position(|known| known.slug == entry.slug) {
-            return Err(reader.error(
+    for (index, item) in items.iter().enumerate() {
+        let Some(entry) = reader.keep(read_entry(reader, item)) else {
+            continue;
+        };
+        // Slugs of entries that are not accepted count as well: an index says where.
+        let same = |item: &Node| text_of(item) == Some(entry.slug.as_str());
+        if let Some(earlier) = items[..index].iter().position(same) {
+            reader.note(reader.error(
                 item.get("slug").unwrap_or(item),
                 Problem::Duplicate {
                     found: entry.slug,
                     first: format!("/secrets/{earlier}/slug"),
                 },
             ));
+            continue;
         }
         entries.push(entry);
     }
-    Ok(entries)
+    entries
+}
+
+fn text_of(item: &Node) -> Option<&str> {
+    match item.get("slug").map(|slug| &slug.value) {
+        Some(Value::Text(slug)) => Some(slug),
+        _ => None,
+    }
 }
 
 fn read_entry<'document>(
-    reader: &mut Reader<'document>,
+    reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<InventoryEntry, ManifestError> {
     refuse_values(reader, node)?;
@@ -170,7 +209,7 @@ fn bounded<'document>(
 }
 
 fn read_backend<'document>(
-    reader: &mut Reader<'document>,
+    reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<String, ManifestError> {
     let text = reader.text(node)?;
@@ -182,11 +221,6 @@ fn read_backend<'document>(
     if !is_scheme {
         return Err(reader.wrong_type(node, "the address of a vault, such as `vault://prod`"));
     }
-    reader.warn(
-        "backend_ignored",
-        node,
-        "`backend` is not asked: the value comes from the provider of the host's configuration",
-    );
     Ok(text.to_owned())
 }
 
@@ -330,7 +364,10 @@ fn read_environment<'document>(
     reader.known_map(node, &["kind", "name", "field"])?;
     Ok(Exposure::Environment {
         name: upper_name(reader, reader.required(node, "name")?)?,
-        field: not_empty(reader, reader.required(node, "field")?)?,
+        field: node
+            .get("field")
+            .map(|field| not_empty(reader, field))
+            .transpose()?,
     })
 }
 
@@ -507,11 +544,6 @@ mod tests {
             ("metadata: []", "wrong_type", "/secrets/0/metadata"),
             (
                 "exposures: [{name: X}]",
-                "missing_key",
-                "/secrets/0/exposures/0",
-            ),
-            (
-                "exposures: [{kind: env, name: X}]",
                 "missing_key",
                 "/secrets/0/exposures/0",
             ),

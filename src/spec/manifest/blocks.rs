@@ -372,7 +372,7 @@ mod tests {
                     ),
                     (
                         "SECRETS.md",
-                        "secrets: [{slug: a, name: A, description: d}]\n",
+                        "secrets: [{slug: a-key, name: A, description: d}]\n",
                     ),
                 ],
             );
@@ -453,7 +453,8 @@ mod tests {
     fn the_inventory_of_a_sandbox_gives_its_variables_their_slugs() {
         let text = "run: x\nsandbox: {provider: local, config: {}, \
                     env: {auth: {ref: ./S.md, state: {env: [A_KEY, B_KEY]}}}}\n";
-        let inventory = "secrets: [{slug: org/a, exposures: [{kind: file, path: A_KEY}, \
+        let inventory = "secrets: [{slug: org/a-key, name: A, description: d, \
+                         exposures: [{kind: file, path: A_KEY}, \
                          {kind: env, name: A_KEY, field: v}]}]\n";
         let slugs = |documents: &[(&str, &str)]| {
             let parsed = parsed(text, documents);
@@ -463,16 +464,16 @@ mod tests {
         };
         assert_eq!(
             slugs(&[("S.md", inventory)]),
-            r#"Vault("org/a") Vault("b-key")"#
+            r#"Vault("org/a-key") Vault("b-key")"#
         );
         assert_eq!(slugs(&[]), r#"Vault("a-key") Vault("b-key")"#);
-        let holds_a_value = "secrets: [{slug: a, value: hunter2hunter2}, {name: b}]\n";
+        let holds_a_value = "secrets: [{slug: ab, value: hunter2hunter2}, {name: b}]\n";
         let parsed = parsed(text, &[("S.md", holds_a_value)]);
         assert_eq!(
             told(&parsed),
             [
-                "S.md:1:28 /secrets/0/value plaintext_credential",
-                "S.md:1:45 /secrets/1 missing_key"
+                "S.md:1:29 /secrets/0/value plaintext_credential",
+                "S.md:1:46 /secrets/1 missing_key"
             ]
         );
         assert!(!format!("{:?}", parsed.errors).contains("hunter2"));

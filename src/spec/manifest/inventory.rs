@@ -2,34 +2,11 @@
 //! value, and which slug a variable stands for.
 
 use crate::spec::document::{Node, Value};
-use crate::spec::manifest::Problem;
 use crate::spec::manifest::reader::Reader;
-
-/// Keys that would hold a value, or something that leads to one.
-const VALUES: [&str; 7] = [
-    "value",
-    "plaintext",
-    "ciphertext",
-    "secret",
-    "data",
-    "key",
-    "token",
-];
 
 /// Notes what an inventory must not say.
 pub(crate) fn check<'document>(reader: &Reader<'document>, inventory: &'document Node) {
-    for item in items(reader, inventory) {
-        let named = reader
-            .keep(reader.map(item))
-            .and_then(|_| reader.keep(reader.required(item, "slug")));
-        if let Some(slug) = named {
-            reader.keep(reader.name(slug));
-        }
-        if let Some(value) = VALUES.into_iter().find_map(|key| item.get(key)) {
-            let why = "an inventory names secrets and holds none";
-            reader.note(reader.error(value, Problem::PlaintextCredential { why }));
-        }
-    }
+    crate::spec::inventory::read(reader, inventory);
 }
 
 /// The slug whose `exposures` name `variable`.
@@ -49,13 +26,6 @@ pub(crate) fn slug_of(inventory: &Node, variable: &str) -> Option<String> {
             _ => None,
         }
     })
-}
-
-fn items<'document>(reader: &Reader<'document>, inventory: &'document Node) -> &'document [Node] {
-    reader
-        .keep(reader.required(inventory, "secrets"))
-        .and_then(|list| reader.keep(reader.list(list)))
-        .unwrap_or_default()
 }
 
 fn is_text(node: Option<&Node>, expected: &str) -> bool {

@@ -31,6 +31,8 @@
 //!   clone and exec, init (pid 1 inside), the groups that limit, the records of what a run holds.
 //! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
+//! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
+//!   written as one archive.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
@@ -59,15 +61,22 @@
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
 //! its verbs call. A caller that is a program of its own starts the `runner` binary and reads the
-//! report (`--json=fd:N`); the modules are public for the tests, and for reading.
+//! report (`--json=fd:N`); the modules are public for the tests, and for reading. The blocks of
+//! the specifications as types are [`define_io`], [`define_runner`] and [`define_sandbox`]: pure
+//! functions, for a host that composes manifests itself.
 
 pub mod bundle;
 pub mod cli;
+pub mod compose;
 pub mod egress;
 pub mod kernel;
 pub mod plan;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;
+pub mod secrets;
 pub mod spec;
 pub mod supervise;
+
+pub use compose::define_code::{DefineCode, define_code};
+pub use spec::define::{define_io, define_runner, define_sandbox};

@@ -77,7 +77,7 @@ fn a_wrong_word_is_a_usage_error_with_a_suggestion() {
         (&["run"], "CMD"),
         (&["exec"], "BUNDLE"),
         (&[], "Usage"),
-        (&["bundle", "."], "unrecognized subcommand"),
+        (&["publish", "."], "unrecognized subcommand"),
     ] {
         let output = output(words);
         let text = stderr(&output);

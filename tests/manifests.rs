@@ -4,10 +4,14 @@
 //! the doors of its parts: `document::parse` and `io::Contract`.
 
 #![expect(
+    clippy::expect_used,
     clippy::panic,
     clippy::too_many_lines,
     reason = "tables of rows, and a failure that shows the manifest it is about"
 )]
+
+#[path = "schemas/agreement.rs"]
+mod agreement;
 
 use proptest::prelude::*;
 use runner::spec::document::{self, Node, Value};
@@ -18,8 +22,14 @@ use runner::spec::runner_block::{Engine, Language};
 use runner::spec::sandbox_block::Provider;
 use serde_json::json;
 
+/// What the parser says; the schema that we publish must say the same.
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {
-    manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml")
+    let manifest = manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml");
+    let root = document::parse(text.as_bytes(), Format::Yaml);
+    if let Some(document) = root.ok().and_then(|root| root.to_json().ok()) {
+        agreement::assert_agreement(text, &document, manifest.as_ref().err());
+    }
+    manifest
 }
 
 fn accepted(text: &str) -> Manifest {
@@ -1206,7 +1216,7 @@ fn the_sandbox_block_is_read() {
     assert_eq!(manifest.limits[1].source, "sandbox.limits.memory_mb");
     assert_eq!(
         manifest.secrets[0].reference,
-        SecretReference::File("./SECRETS.md".to_owned())
+        SecretReference::Vault("openai-api-key".to_owned())
     );
     assert_eq!(manifest.secrets[0].source, "sandbox.env.auth");
     assert_eq!(manifest.env_passthrough, ["NODE_ENV", "DEBUG"]);
@@ -1362,7 +1372,9 @@ fn a_credential_in_plain_text_is_refused_and_not_repeated() {
         "sandbox: {provider: local, metadata: {x: {dbPassword: hunter2hunter2}}}\n",
         "sandbox: {provider: local, metadata: {x: [ghp_hunter2hunter2]}}\n",
         "secrets: {API_KEY: hunter2hunter2}\n",
-        "secrets: {API_KEY: {value: hunter2hunter2}}\n",
+        "secrets: {API_KEY: {value: sk-live-hunter2hunter2}}\n",
+        "secrets: {API_KEY: {oauth: ghp_hunter2hunter2}}\n",
+        "secrets: {API_KEY: {plaintext: hunter2hunter2}}\n",
         "secrets: {API_KEY: {vault: sk-live-hunter2hunter2}}\n",
     ] {
         let error = refused(text);

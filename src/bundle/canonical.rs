@@ -38,15 +38,37 @@ pub fn write_canonical(
 ) -> Result<(), UnpackError> {
     let mut target = Target::new(directory, None);
     let mut buffer = vec![0; READ_BYTES];
+    write_members(
+        tree,
+        &mut out,
+        &|_path, error| UnpackError::Canonical(error),
+        &mut |path, bytes, out| write_file(&mut target, path, bytes, &mut buffer, out),
+    )
+}
+
+/// Writes the canonical tar of `tree` to `out`, wherever its files lie: `data` is asked for those of
+/// each file in turn, and has to write as many bytes as the tree says. `unwritten` gets the member
+/// at which `out` failed, `None` at the end.
+///
+/// # Errors
+/// What `data` or `unwritten` return.
+pub fn write_members<Out: Write, Error>(
+    tree: &Tree,
+    out: &mut Out,
+    unwritten: &dyn Fn(Option<&RelPath>, std::io::Error) -> Error,
+    data: &mut dyn FnMut(&RelPath, u64, &mut Out) -> Result<(), Error>,
+) -> Result<(), Error> {
     for (path, entry) in tree.in_archive_order() {
         out.write_all(&member_header(path, entry))
-            .map_err(UnpackError::Canonical)?;
+            .map_err(|error| unwritten(Some(path), error))?;
         if let Entry::File { bytes, .. } = entry {
-            write_file(&mut target, path, *bytes, &mut buffer, &mut out)?;
+            data(path, *bytes, out)?;
+            out.write_all(padding(*bytes))
+                .map_err(|error| unwritten(Some(path), error))?;
         }
     }
     out.write_all(&[0; 2 * BLOCK_BYTES])
-        .map_err(UnpackError::Canonical)
+        .map_err(|error| unwritten(None, error))
 }
 
 fn write_file(
@@ -81,11 +103,10 @@ fn write_file(
         out.write_all(&buffer[..count])
             .map_err(UnpackError::Canonical)?;
     }
-    if total != bytes {
-        return Err(changed());
+    match total == bytes {
+        true => Ok(()),
+        false => Err(changed()),
     }
-    out.write_all(padding(bytes))
-        .map_err(UnpackError::Canonical)
 }
 
 /// The header, or headers, of one member.
@@ -239,6 +260,11 @@ impl StreamDigest {
             hasher.update(data);
             self.bytes += data.len() as u64;
         }
+    }
+
+    /// Says that some data will not come.
+    pub(crate) fn give_up(&mut self) {
+        self.hasher = None;
     }
 
     /// The end of the last entry's data.

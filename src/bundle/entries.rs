@@ -6,6 +6,7 @@ use crate::bundle::error::{EntryRefusal, UnpackError, shown};
 use crate::bundle::gzip::{GzipReader, looks_like};
 use crate::bundle::links::check_target;
 use crate::bundle::pax::PaxRecords;
+use crate::bundle::placing::Placing;
 use crate::bundle::tar_header::{BLOCK_BYTES, Format, Header, OCTAL_SIZE_MAX};
 use crate::bundle::tree_writer::is_left_out;
 use crate::spec::digest::Digest;
@@ -74,14 +75,18 @@ pub(crate) struct Entries<R> {
     file_bytes: u64,
     data_left: u64,
     padding_left: u64,
+    placing: Placing,
+    comment: Option<Vec<u8>>,
 }
 
 impl<R: Read> Entries<R> {
     /// The entries of what `source` inflates.
-    pub(crate) fn new(source: GzipReader<R>, limits: EntryLimits) -> Self {
+    pub(crate) fn new(source: GzipReader<R>, limits: EntryLimits, placing: Placing) -> Self {
         Self {
             source,
             limits,
+            placing,
+            comment: None,
             index: 0,
             name: Vec::new(),
             members: 0,
@@ -146,6 +151,16 @@ impl<R: Read> Entries<R> {
     /// Bytes of all files so far, the last one included.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
+    }
+
+    /// Where the entries went.
+    pub(crate) fn placing(&self) -> &Placing {
+        &self.placing
+    }
+
+    /// The comment of the last global pax header: the commit, where `git archive` packed.
+    pub(crate) fn comment(&self) -> Option<&[u8]> {
+        self.comment.as_deref()
     }
 
     /// SHA-256 of the compressed bytes; meaningful after the last entry.
@@ -252,6 +267,7 @@ impl<R: Read> Entries<R> {
                 if let Some((key, _)) = keys.into_iter().find(|(_, there)| *there) {
                     return Err(self.refused(EntryRefusal::GlobalOverride { key }));
                 }
+                self.comment = records.comment.or(self.comment.take());
                 // Without an effect on the next entry, and therefore none on `last`.
                 return Ok(());
             }
@@ -314,6 +330,7 @@ impl<R: Read> Entries<R> {
                 header_bytes: header.size_bytes,
                 pax_bytes: pax.size_bytes,
             },
+            &mut self.placing,
         )
         .map_err(|refusal| self.refused(refusal))?;
         if let MemberKind::File { bytes, .. } = kind {
@@ -392,6 +409,7 @@ fn what_and_where(
     name: &[u8],
     link: Vec<u8>,
     head: EntryHead,
+    placing: &mut Placing,
 ) -> Result<(Option<RelPath>, MemberKind), EntryRefusal> {
     let old_directory = head.format == Format::V7 && name.ends_with(b"/");
     let is_directory = match head.type_flag {
@@ -413,15 +431,15 @@ fn what_and_where(
     let path = place(name, kind, is_directory)?;
     let path = match path {
         None if !is_directory => return Err(EntryRefusal::RootNotDirectory { kind }),
-        path => path,
+        path => placing.entry(path, kind)?,
     };
     let kind = match (kind, &path) {
         ("a file", _) => MemberKind::File {
             executable: head.executable,
             bytes,
         },
-        ("a hard link", _) => MemberKind::HardLink {
-            target: hard_link_target(&link)?,
+        ("a hard link", Some(_)) => MemberKind::HardLink {
+            target: placing.target(hard_link_target(&link)?)?,
         },
         ("a symlink", Some(path)) => {
             // What is left out is never created: where it would have pointed does not matter.

@@ -279,6 +279,12 @@ pub enum EntryRefusal {
         /// What this one is.
         here: &'static str,
     },
+    /// A second top folder, where everything should lie in one.
+    #[error("it lies outside of `{top}`, the one top folder of the entries before it")]
+    SecondTopFolder {
+        /// The first one, escaped and shortened.
+        top: String,
+    },
     /// A parent is a file.
     #[error("it lies beneath `{at}`, which is a file")]
     FileInTheWay {
@@ -319,6 +325,7 @@ impl EntryRefusal {
             Self::HardLinkNotFile { .. } => "hard_link_not_file",
             Self::HardLinkItself => "hard_link_itself",
             Self::OtherType { .. } => "entry_other_type",
+            Self::SecondTopFolder { .. } => "second_top_folder",
             Self::FileInTheWay { .. } => "bundle_path_conflict",
             Self::ThroughLink { .. } => "entry_through_link",
         }

@@ -44,8 +44,18 @@ pub fn unpack_directory_as(
     limits: &UnpackLimits,
     ids: Option<HostIds>,
 ) -> Result<Unpacked, UnpackError> {
+    let writer = TreeWriter::new(into, limits.tree(), ids);
+    read_directory(source, writer, limits)?.finish(into, None)
+}
+
+/// Gives every entry beneath `source` to `writer`.
+pub(crate) fn read_directory<'fd>(
+    source: BorrowedFd<'_>,
+    writer: TreeWriter<'fd>,
+    limits: &UnpackLimits,
+) -> Result<TreeWriter<'fd>, UnpackError> {
     let mut walk = Walk {
-        writer: TreeWriter::new(into, limits.tree(), ids),
+        writer,
         limits: *limits,
         index: 0,
         listed: 0,
@@ -63,7 +73,7 @@ pub fn unpack_directory_as(
             open.push(below);
         }
     }
-    walk.writer.finish(None)
+    Ok(walk.writer)
 }
 
 /// A directory that is being visited.

@@ -72,12 +72,14 @@ impl PaxError {
     }
 }
 
-/// What is used of a pax header; owners, times, extended attributes and comments are not.
+/// What is used of a pax header; owners, times and extended attributes are not.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct PaxRecords {
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) link_path: Option<Vec<u8>>,
     pub(crate) size_bytes: Option<u64>,
+    /// Decides nothing about what is unpacked; `git archive` writes the commit here.
+    pub(crate) comment: Option<Vec<u8>>,
 }
 
 impl PaxRecords {
@@ -109,6 +111,10 @@ impl PaxRecords {
             b"path" => put(&mut self.path, "path", name(value, "path")?),
             b"linkpath" => put(&mut self.link_path, "linkpath", name(value, "linkpath")?),
             b"size" => put(&mut self.size_bytes, "size", decimal(value)?),
+            b"comment" => {
+                self.comment = Some(value.to_vec());
+                Ok(())
+            }
             b"SCHILY.realsize" | b"SCHILY.filetype" => Err(PaxError::Sparse { key: escape(key) }),
             _ if key.starts_with(b"GNU.sparse.") => Err(PaxError::Sparse { key: escape(key) }),
             _ => Ok(()),

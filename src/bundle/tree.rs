@@ -77,6 +77,24 @@ pub(crate) struct Placement {
 }
 
 impl Tree {
+    /// A tree of one executable file and the directories above it: for whoever has no bundle yet
+    /// and asks what would be done with one.
+    #[must_use]
+    pub fn of_program(path: RelPath) -> Self {
+        let mut tree = Self::default();
+        let entry = Entry::File {
+            executable: true,
+            bytes: 0,
+        };
+        let unlimited = TreeLimits {
+            entries: u64::MAX,
+            name_bytes: u64::MAX,
+        };
+        let placed = tree.insert(path, entry, unlimited);
+        debug_assert!(placed.is_ok(), "nothing is in the way");
+        tree
+    }
+
     /// The entry at `path`.
     #[must_use]
     pub fn get(&self, path: &RelPath) -> Option<&Entry> {

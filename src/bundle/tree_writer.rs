@@ -1,4 +1,6 @@
 //! A tree and its image on disk, grown together: an entry is made only after the tree took it.
+//!
+//! Without a directory to write into only the tree grows, by the same rules.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::bundle::canonical::{StreamDigest, content_digest};
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
 use crate::bundle::links;
+use crate::bundle::survey::{Kept, Surveyed};
 use crate::bundle::target::{Target, failed, write_all};
 use crate::bundle::tree::{Conflict, Entry, Tree, TreeLimits};
 use crate::bundle::unpack::{UnpackLimits, Unpacked};
@@ -20,7 +23,7 @@ use crate::spec::report::WarningReport;
 /// Bytes of a file that are copied at once.
 const COPY_BYTES: usize = 64 * 1024;
 /// Directories of version control systems: left out, wherever they stand.
-const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
+pub(crate) const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
 
 /// Whether `path` lies in, or is, something that bundles leave out.
 pub(crate) fn is_left_out(path: &RelPath) -> bool {
@@ -29,8 +32,8 @@ pub(crate) fn is_left_out(path: &RelPath) -> bool {
 
 /// Grows a tree and its image.
 pub(crate) struct TreeWriter<'fd> {
-    root: BorrowedFd<'fd>,
-    target: Target<'fd>,
+    image: Option<Target<'fd>>,
+    kept: Kept,
     tree: Tree,
     limits: TreeLimits,
     digest: StreamDigest,
@@ -41,7 +44,8 @@ pub(crate) struct TreeWriter<'fd> {
 /// A file that is being written.
 pub(crate) struct FileSink<'writer> {
     path: RelPath,
-    file: OwnedFd,
+    file: Option<OwnedFd>,
+    kept: &'writer mut Kept,
     digest: &'writer mut StreamDigest,
 }
 
@@ -52,7 +56,13 @@ impl FileSink<'_> {
     /// [`UnpackError::Target`].
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), UnpackError> {
         self.digest.data(data);
-        write_all(self.file.as_fd(), &self.path, data)
+        match &self.file {
+            Some(file) => write_all(file.as_fd(), &self.path, data),
+            None => {
+                self.kept.data(&self.path, data);
+                Ok(())
+            }
+        }
     }
 
     /// Says that all data was written.
@@ -64,9 +74,22 @@ impl FileSink<'_> {
 impl<'fd> TreeWriter<'fd> {
     /// An empty tree in the empty directory `root`; what is created belongs to `ids` where given.
     pub(crate) fn new(root: BorrowedFd<'fd>, limits: TreeLimits, ids: Option<HostIds>) -> Self {
+        Self::with_image(Some(Target::new(root, ids)), limits)
+    }
+
+    /// An empty tree without an image: nothing is made, and of the files only what
+    /// [`Kept`] wants stays.
+    pub(crate) fn without_image(limits: TreeLimits, kept: Kept) -> Self {
         Self {
-            root,
-            target: Target::new(root, ids),
+            kept,
+            ..Self::with_image(None, limits)
+        }
+    }
+
+    fn with_image(image: Option<Target<'fd>>, limits: TreeLimits) -> Self {
+        Self {
+            image,
+            kept: Kept::default(),
             tree: Tree::default(),
             limits,
             digest: StreamDigest::new(),
@@ -93,7 +116,9 @@ impl<'fd> TreeWriter<'fd> {
     pub(crate) fn directory(&mut self, index: u64, path: RelPath) -> Result<(), UnpackError> {
         let is_new = self.insert(index, &path, Entry::Directory)?.is_none();
         if is_new {
-            self.target.create_directory(&path)?;
+            if let Some(target) = &mut self.image {
+                target.create_directory(&path)?;
+            }
             self.digest.entry(&path, &Entry::Directory);
         }
         Ok(())
@@ -127,14 +152,24 @@ impl<'fd> TreeWriter<'fd> {
         bytes: u64,
     ) -> Result<FileSink<'_>, UnpackError> {
         let entry = Entry::File { executable, bytes };
-        if self.insert(index, &path, entry.clone())?.is_some() {
-            self.target.remove_file(&path)?;
-        }
-        let file = self.target.create_file(&path, executable)?;
+        let replaced = self.insert(index, &path, entry.clone())?.is_some();
+        let file = match &mut self.image {
+            Some(target) => {
+                if replaced {
+                    target.remove_file(&path)?;
+                }
+                Some(target.create_file(&path, executable)?)
+            }
+            None => {
+                self.kept.begin(&path, executable, bytes);
+                None
+            }
+        };
         self.digest.entry(&path, &entry);
         Ok(FileSink {
             path,
             file,
+            kept: &mut self.kept,
             digest: &mut self.digest,
         })
     }
@@ -152,7 +187,18 @@ impl<'fd> TreeWriter<'fd> {
         bytes: u64,
     ) -> Result<(), UnpackError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-        let source = self.target.open(from, flags, Mode::empty())?;
+        let Some(target) = &mut self.image else {
+            let known = self.kept.of(from);
+            // Of what was not kept the digest cannot be computed.
+            self.digest.give_up();
+            let mut sink = self.file(index, path, executable, bytes)?;
+            if let Some(known) = known {
+                sink.write(&known)?;
+            }
+            sink.end();
+            return Ok(());
+        };
+        let source = target.open(from, flags, Mode::empty())?;
         let mut sink = self.file(index, path, executable, bytes)?;
         let mut buffer = vec![0; COPY_BYTES];
         loop {
@@ -167,27 +213,48 @@ impl<'fd> TreeWriter<'fd> {
         Ok(())
     }
 
-    /// Checks the links against the whole tree, creates them, and computes the digest.
+    /// Checks the links against the whole tree, creates them, and computes the digest of what now
+    /// lies in `root`.
     ///
     /// # Errors
     /// [`EntryRefusal::Link`], or [`UnpackError::Target`].
     pub(crate) fn finish(
         mut self,
+        root: BorrowedFd<'_>,
         archive_digest: Option<Digest>,
     ) -> Result<Unpacked, UnpackError> {
+        let image = self.image.take();
+        let surveyed = self.survey(archive_digest)?;
+        if let Some(mut image) = image {
+            for (path, entry) in surveyed.tree.iter() {
+                if let Entry::Symlink { target } = entry {
+                    image.create_symlink(path, target)?;
+                }
+            }
+        }
+        let content_digest = match surveyed.content_digest {
+            Some(digest) => digest,
+            None => content_digest(&surveyed.tree, root)?,
+        };
+        Ok(Unpacked {
+            content_digest,
+            archive_digest,
+            bytes: surveyed.bytes,
+            entries: surveyed.entries,
+            tree: surveyed.tree,
+            warnings: surveyed.warnings,
+        })
+    }
+
+    /// Checks the links against the whole tree, and says what was found.
+    ///
+    /// # Errors
+    /// [`EntryRefusal::Link`].
+    pub(crate) fn survey(self, archive_digest: Option<Digest>) -> Result<Surveyed, UnpackError> {
         links::check_all(&self.tree).map_err(|(link, error)| UnpackError::Link {
             name: shown(link.as_bytes()),
             error,
         })?;
-        for (path, entry) in self.tree.iter() {
-            if let Entry::Symlink { target } = entry {
-                self.target.create_symlink(path, target)?;
-            }
-        }
-        let content_digest = match self.digest.finish() {
-            Some(digest) => digest,
-            None => content_digest(&self.tree, self.root)?,
-        };
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
             let others = self.left_out - 1;
@@ -197,13 +264,14 @@ impl<'fd> TreeWriter<'fd> {
             ));
         }
         warnings.extend(case_twins(&self.tree));
-        Ok(Unpacked {
-            content_digest,
+        Ok(Surveyed {
+            content_digest: self.digest.finish(),
             archive_digest,
             bytes: self.tree.file_bytes(),
             entries: self.tree.len() as u64,
             tree: self.tree,
             warnings,
+            kept: self.kept,
         })
     }
 
@@ -220,7 +288,9 @@ impl<'fd> TreeWriter<'fd> {
             .insert(path.clone(), entry, self.limits)
             .map_err(|conflict| refused(conflict, index, path, here, self.limits))?;
         for directory in &placement.implied {
-            self.target.create_directory(directory)?;
+            if let Some(target) = &mut self.image {
+                target.create_directory(directory)?;
+            }
             self.digest.entry(directory, &Entry::Directory);
         }
         Ok(placement.replaced)
@@ -257,7 +327,7 @@ fn refused(
 }
 
 /// A warning about paths that a file system without upper and lower case would take for one.
-fn case_twins(tree: &Tree) -> Option<WarningReport> {
+pub(crate) fn case_twins(tree: &Tree) -> Option<WarningReport> {
     let state = RandomState::new();
     let mut seen: HashMap<u64, &RelPath> = HashMap::with_capacity(tree.len());
     let mut first = None;

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use crate::bundle::entries::{Entries, EntryLimits, Member, MemberKind};
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
 use crate::bundle::gzip::GzipReader;
+use crate::bundle::placing::Placing;
 use crate::bundle::tree::{Entry, Tree};
 use crate::bundle::tree_writer::{TreeWriter, is_left_out};
 use crate::spec::digest::Digest;
@@ -81,15 +82,81 @@ pub fn unpack(
     into: BorrowedFd<'_>,
     limits: &UnpackLimits,
 ) -> Result<Unpacked, UnpackError> {
-    let source = GzipReader::new(archive, limits.compressed_bytes);
-    let mut entries = Entries::new(source, limits.entry());
+    unpack_placed(archive, into, limits, Placing::AsNamed).map(|(unpacked, _)| unpacked)
+}
+
+/// What the service of a repository packed.
+#[derive(Debug)]
+pub(crate) struct HostedArchive {
+    /// The files of the folder that was asked for.
+    pub(crate) unpacked: Unpacked,
+    /// The comment of `git archive`: the commit.
+    pub(crate) comment: Option<Vec<u8>>,
+    /// What the archive has instead of the folder that was asked for; `None`: it has the folder.
+    pub(crate) instead: Option<&'static str>,
+}
+
+/// Unpacks an archive whose entries all lie in one top folder, which is stripped, as the services
+/// of repositories pack them. Only what lies below `folder` is unpacked, and becomes the top.
+///
+/// # Errors
+/// As [`unpack`]; entries outside of `folder` are counted, and may be links to anywhere.
+pub(crate) fn unpack_hosted(
+    archive: impl Read,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    folder: Option<RelPath>,
+) -> Result<HostedArchive, UnpackError> {
+    let (unpacked, seen) = unpack_placed(archive, into, limits, Placing::below(folder))?;
+    Ok(HostedArchive {
+        unpacked,
+        comment: seen.comment,
+        instead: seen.instead,
+    })
+}
+
+/// What was seen of an archive beside its entries.
+struct Seen {
+    comment: Option<Vec<u8>>,
+    instead: Option<&'static str>,
+}
+
+fn unpack_placed(
+    archive: impl Read,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    placing: Placing,
+) -> Result<(Unpacked, Seen), UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let (archive_digest, seen) = read_placed(archive, &mut writer, limits, placing)?;
+    let unpacked = writer.finish(into, Some(archive_digest))?;
+    Ok((unpacked, seen))
+}
+
+/// Gives every entry of `archive` to `writer`; the digest of the archive's bytes.
+pub(crate) fn read_archive(
+    archive: impl Read,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+) -> Result<Digest, UnpackError> {
+    read_placed(archive, writer, limits, Placing::AsNamed).map(|(digest, _)| digest)
+}
+
+fn read_placed(
+    archive: impl Read,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+    placing: Placing,
+) -> Result<(Digest, Seen), UnpackError> {
+    let source = GzipReader::new(archive, limits.compressed_bytes);
+    let mut entries = Entries::new(source, limits.entry(), placing);
     let mut copied_bytes = 0;
     while let Some(member) = entries.next_member()? {
         let Member {
             index, path, kind, ..
         } = member;
-        // The bundle's own directory is there already, and stays as it is.
+        // The bundle's own directory is there already, and stays as it is; what is not below the
+        // folder that was asked for is passed over.
         let Some(path) = path else {
             continue;
         };
@@ -119,7 +186,11 @@ pub fn unpack(
             }
         }
     }
-    writer.finish(Some(entries.archive_digest()))
+    let seen = Seen {
+        comment: entries.comment().map(<[u8]>::to_vec),
+        instead: entries.placing().instead(),
+    };
+    Ok((entries.archive_digest(), seen))
 }
 
 /// Mode and size of the earlier regular file that a hard link names.

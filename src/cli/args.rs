@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 
+use crate::cli::bundle_flags::Bundle;
+use crate::cli::check::Check;
+use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
@@ -50,6 +53,18 @@ pub enum Verb {
     /// Run a command of this host, confined the same way, without a bundle
     #[command(after_help = AFTER_HELP, args_override_self = true)]
     Run(Box<Run>),
+    /// Make a bundle of a manifest and its sources
+    #[command(args_override_self = true)]
+    Bundle(Box<Bundle>),
+    /// Say what `exec` or `run` would do, who decided each part, and whether it would start
+    #[command(after_help = PLAN_HELP, args_override_self = true)]
+    Plan(Box<Plan>),
+    /// Say everything that is wrong with a manifest, its blocks and what it refers to
+    #[command(
+        args_override_self = true,
+        after_help = "Exit codes: 0 valid, 125 not."
+    )]
+    Check(Check),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
     Doctor(Doctor),
@@ -129,13 +144,27 @@ pub struct Schema {
     pub name: SchemaName,
 }
 
-/// The documents that have a schema.
+/// The documents that have a schema: each is a file of `schemas/`, named by `cli::schema::text`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchemaName {
+    /// What a tool, a workflow or a code-workspace says about itself
+    Manifest,
+    /// A `sandbox` block, in a SANDBOX.md or in a manifest
+    Sandbox,
+    /// The host's configuration
+    Config,
+    /// The file of --policy
+    Policy,
     /// What --json writes
     Report,
     /// What `doctor --json` prints
     Doctor,
+    /// What `plan --json` prints
+    Plan,
+    /// What `bundle --lock` writes
+    Lock,
+    /// What `check --json` prints
+    Check,
 }
 
 /// Every flag of `exec` and `run`.

@@ -9,6 +9,7 @@ use clap::Parser as _;
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
 use crate::cli::exit_code::{FAILED, exit_code};
+use crate::cli::plan;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::{RequestError, of_exec, of_run};
@@ -18,6 +19,7 @@ use crate::cli::surroundings::Surroundings;
 use crate::kernel::stdio::open_missing;
 use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
 use crate::spec::outcome::Outcome;
+use crate::spec::plan_report::PlanReport;
 use crate::spec::report::{ErrorReport, Report, WarningReport};
 use crate::spec::request::{Caller, Request};
 use crate::spec::ulid::ulid;
@@ -29,6 +31,8 @@ pub struct Engine<'call> {
     pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
     /// One run: `exec` and `run`.
     pub execute: &'call dyn Fn(&Request, &HostPolicy) -> Report,
+    /// `plan`.
+    pub explain: &'call dyn Fn(&Request, &HostPolicy) -> PlanReport,
     /// `doctor`, as JSON where the flag is `true`; the exit code.
     pub doctor: &'call dyn Fn(&Caller, &HostPolicy, &Printer, bool) -> u8,
     /// `demo`; the exit code.
@@ -79,6 +83,23 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
             surroundings,
             engine,
             |capture, policy| of_run(*run, capture, surroundings, policy),
+        ),
+        Verb::Bundle(bundle) => with_policy(
+            bundle.voice,
+            &bundle.policy,
+            surroundings,
+            |_caller, policy, printer| {
+                crate::cli::bundle::bundle(&bundle, surroundings, policy, printer)
+            },
+        ),
+        Verb::Plan(words) => plan::plan(*words, surroundings, engine.explain),
+        Verb::Check(check) => with_policy(
+            check.voice,
+            &check.policy,
+            surroundings,
+            |_caller, policy, printer| {
+                crate::cli::check::check(&check, surroundings, policy, printer)
+            },
         ),
         Verb::Doctor(doctor) => with_policy(
             doctor.voice,
@@ -220,7 +241,7 @@ fn enter_scope(engine: &Engine<'_>, caller: &Caller, printer: &Printer) {
     }
 }
 
-fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
+pub(super) fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
     let ForbiddenGrant {
         origin,
         grant,
@@ -228,7 +249,7 @@ fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
     } = forbidden;
     WarningReport::new(
         "grant_forbidden",
-        format!("{origin} grants {grant}, which {forbidden_by} denies: it does not count"),
+        format!("{origin} states {grant}, which {forbidden_by} denies: it does not count"),
     )
 }
 
@@ -272,6 +293,10 @@ mod tests {
             execute: &|request, _policy| {
                 seen.borrow_mut().push(request.clone());
                 report.clone()
+            },
+            explain: &|request, _policy| {
+                seen.borrow_mut().push(request.clone());
+                PlanReport::new()
             },
             doctor: &|_caller, _policy, _printer, json| if json { 2 } else { 1 },
             demo: &|_caller, _policy, _printer| 3,

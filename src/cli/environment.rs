@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::args::EnvironmentFlags;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::path::escape;
-use crate::spec::request::EnvironmentEntry;
+use crate::spec::request::{EnvironmentEntry, GivenSecret};
+use crate::spec::secret::Secret;
 
 /// Longest `NAME=VALUE` with its NUL that execve(2) takes: MAX_ARG_STRLEN, 32 pages of 4 KiB.
 const ENTRY_BYTES_MAX: usize = 131_072;
@@ -124,7 +125,7 @@ pub fn resolve(
 pub fn resolve_secrets(
     flags: &EnvironmentFlags,
     surroundings: &Surroundings,
-) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+) -> Result<Vec<GivenSecret>, EnvironmentError> {
     flags
         .secret
         .iter()
@@ -132,10 +133,63 @@ pub fn resolve_secrets(
         .collect()
 }
 
+/// The names of the secrets that the caller grants, with empty values: that each leads somewhere
+/// is looked at, and no value is read.
+///
+/// # Errors
+/// As [`resolve_secrets`], but for what only reading tells.
+pub fn name_secrets(
+    flags: &EnvironmentFlags,
+    surroundings: &Surroundings,
+) -> Result<Vec<GivenSecret>, EnvironmentError> {
+    flags
+        .secret
+        .iter()
+        .map(|given| name_secret(given, surroundings))
+        .collect()
+}
+
+fn name_secret(
+    given: &OsString,
+    surroundings: &Surroundings,
+) -> Result<GivenSecret, EnvironmentError> {
+    let (name, reference) = split(given);
+    let reference = reference.unwrap_or_default();
+    if let Some(variable) = reference.strip_prefix(b"env:") {
+        if !surroundings
+            .variables
+            .contains_key(OsStr::from_bytes(variable))
+        {
+            return Err(EnvironmentError::SecretNotSet {
+                name: escape(name),
+                variable: escape(variable),
+            });
+        }
+    } else if let Some(path) = reference.strip_prefix(b"file:") {
+        let path = Path::new(OsStr::from_bytes(path));
+        // Not opened: what comes out of a pipe is there once only.
+        rustix::fs::access(path, rustix::fs::Access::READ_OK).map_err(|errno| {
+            EnvironmentError::Unreadable {
+                flag: "--secret",
+                file: escaped(path.as_os_str()),
+                source: errno.into(),
+            }
+        })?;
+    } else {
+        return Err(EnvironmentError::Reference { name: escape(name) });
+    }
+    check(|| "--secret".to_owned(), name, b"")?;
+    Ok(GivenSecret {
+        variable: name.to_vec(),
+        reference: escape(reference),
+        value: Secret::new(Vec::new()),
+    })
+}
+
 fn resolve_secret(
     given: &OsString,
     surroundings: &Surroundings,
-) -> Result<EnvironmentEntry, EnvironmentError> {
+) -> Result<GivenSecret, EnvironmentError> {
     let (name, reference) = split(given);
     let malformed = || EnvironmentError::Reference { name: escape(name) };
     let reference = reference.ok_or_else(malformed)?;
@@ -159,7 +213,11 @@ fn resolve_secret(
         return Err(malformed());
     };
     check(|| "--secret".to_owned(), name, &value)?;
-    Ok((name.to_vec(), value))
+    Ok(GivenSecret {
+        variable: name.to_vec(),
+        reference: escape(reference),
+        value: Secret::new(value),
+    })
 }
 
 /// Reads `NAME=VALUE` lines. A line whose first visible byte is `#` is a comment; a value goes
@@ -280,7 +338,7 @@ mod tests {
         }
     }
 
-    fn secret(text: &str) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+    fn secret(text: &str) -> Result<Vec<GivenSecret>, EnvironmentError> {
         let flags = EnvironmentFlags {
             secret: vec![OsString::from(text)],
             ..EnvironmentFlags::default()
@@ -370,14 +428,18 @@ mod tests {
         let file = directory.path().join("secret");
         std::fs::write(&file, "s3cret\n\n").expect("written");
         let reference = format!("KEY=file:{}", file.display());
+        let of_file = secret(&reference).expect("readable");
+        assert_eq!(of_file[0].value.bytes(), b"s3cret\n");
+        let of_variable = secret("KEY=env:TOKEN").expect("set");
         assert_eq!(
-            secret(&reference).expect("readable"),
-            [(b"KEY".to_vec(), b"s3cret\n".to_vec())]
+            of_variable,
+            [GivenSecret {
+                variable: b"KEY".to_vec(),
+                reference: "env:TOKEN".to_owned(),
+                value: Secret::new(b"canary-1".to_vec()),
+            }]
         );
-        assert_eq!(
-            secret("KEY=env:TOKEN").expect("set"),
-            [(b"KEY".to_vec(), b"canary-1".to_vec())]
-        );
+        assert!(!format!("{of_variable:?}").contains("canary"));
     }
 
     #[test]

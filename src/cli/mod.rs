@@ -5,6 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod bundle;
+pub mod bundle_flags;
+mod bundle_list;
+pub mod check;
 pub mod config;
 pub mod delegate;
 pub mod demo;
@@ -13,7 +17,10 @@ pub mod doctor;
 pub mod environment;
 pub mod exit_code;
 pub mod gc;
+pub mod plan;
+pub mod plan_text;
 pub mod print;
+pub mod progress;
 pub mod report_target;
 pub mod request;
 pub mod schema;

@@ -72,6 +72,8 @@ pub struct Printer {
     quiet: bool,
     verbose: bool,
     colour: Colour,
+    /// Whether standard error shows a line that comes and goes.
+    status: bool,
 }
 
 /// Which stream shows colours.
@@ -96,7 +98,31 @@ impl Printer {
                 stdout: colour(rustix::stdio::stdout()),
                 stderr: colour(rustix::stdio::stderr()),
             },
+            status: !voice.quiet
+                && rustix::termios::isatty(rustix::stdio::stderr())
+                && surroundings.variable("TERM") != Some("dumb".as_ref()),
         }
+    }
+
+    /// Shows `text` on the last line of a terminal in the place of what was shown so before;
+    /// nothing where it is empty. Silent with `-q`, and where standard error is no terminal.
+    pub fn status(&self, text: &str) {
+        if self.status {
+            // A terminal that nobody told its size says 0.
+            let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
+                .map(|size| usize::from(size.ws_col))
+                .ok()
+                .filter(|columns| 0 < *columns)
+                .unwrap_or(TABLE_COLUMNS + 1);
+            let line = status_line(text, columns);
+            write_or_forget(rustix::stdio::stderr(), line.as_bytes());
+        }
+    }
+
+    /// Whether `-v` asks for details.
+    #[must_use]
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     /// A line on standard error, as `tone` says; several lines each get the prefix.
@@ -214,9 +240,21 @@ fn render(tone: Tone, text: &str, colour: bool) -> String {
         .collect()
 }
 
+/// `text` over whatever stands on the line, cut so that it does not wrap.
+fn status_line(text: &str, columns: usize) -> String {
+    const ERASE: &str = "\r\x1b[K";
+    if text.is_empty() {
+        return ERASE.to_owned();
+    }
+    let whole = format!("runner: {}", harmless(text));
+    let cut: String = whole.chars().take(columns.saturating_sub(1)).collect();
+    format!("{ERASE}{cut}")
+}
+
 /// The last line of defence for a terminal: texts escape what they quote, this catches what they
 /// missed.
-fn harmless(line: &str) -> String {
+#[must_use]
+pub fn harmless(line: &str) -> String {
     line.chars()
         .map(|character| match character {
             '\u{0}'..='\u{1f}'
@@ -244,6 +282,13 @@ mod tests {
             render(Tone::Error, "a", true),
             "\x1b[1;31mrunner:\x1b[0m a\n"
         );
+    }
+
+    #[test]
+    fn a_status_takes_the_place_of_the_last_one_and_fits_into_the_line() {
+        assert_eq!(status_line("a\nb", 80), "\r\x1b[Krunner: a\\u{a}b");
+        assert_eq!(status_line("abcdef", 11), "\r\x1b[Krunner: ab");
+        assert_eq!(status_line("", 80), "\r\x1b[K");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::cli::print::write_all;
 use crate::kernel::stdio::duplicate_inherited;
 use crate::spec::path::escape;
-use crate::spec::report::{ErrorReport, Report};
+use crate::spec::report::ErrorReport;
 
 /// Bytes of the report that are written at once.
 const PIECE_BYTES: usize = 64 << 10;
@@ -118,11 +118,11 @@ impl ReportTarget {
         matches!(self, Self::StandardOutput)
     }
 
-    /// Writes the report as one line of JSON.
+    /// Writes the document as one line of JSON.
     ///
     /// # Errors
     /// [`TargetError::Write`]; a reader that went away is none.
-    pub fn write(&self, report: &Report) -> Result<(), TargetError> {
+    pub fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
         let (fd, name) = match self {
             Self::StandardOutput => (rustix::stdio::stdout(), "standard output"),
             Self::Open { fd, name } => (fd.as_fd(), name.as_str()),
@@ -177,6 +177,7 @@ fn open_descriptor(number: i32) -> Result<OwnedFd, TargetError> {
 mod tests {
     use super::*;
     use crate::spec::outcome::Outcome;
+    use crate::spec::report::Report;
     use std::os::fd::AsRawFd as _;
 
     fn open(text: &str) -> Result<ReportTarget, TargetError> {

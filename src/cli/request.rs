@@ -5,18 +5,20 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::cli::args::{
-    BundleFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run, RunFlags,
+    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
+    RunFlags,
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
+use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
 use crate::spec::path::escape;
 use crate::spec::report::ErrorReport;
 use crate::spec::request::{
-    BundleArgument, BundleOptions, Grants, InputsArgument, LimitOptions, LimitsMode, OnOutputLimit,
-    Request, StreamOptions, Subject, ViewEntry,
+    BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
+    OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::units::parse_size_bytes;
 
@@ -151,27 +153,13 @@ pub fn of_exec(
     surroundings: &Surroundings,
     policy: &HostPolicy,
 ) -> Result<Request, RequestError> {
-    let bundle = match exec.bundle.as_os_str().as_bytes() {
-        b"-" if exec.flags.process.interactive => return Err(RequestError::StandardInputTwice),
-        b"-" => BundleArgument::Stdin,
-        _ => BundleArgument::Path(exec.bundle),
-    };
-    let arguments = exec
-        .arguments
-        .into_iter()
-        .map(OsStringExt::into_vec)
-        .collect();
-    let workdir = |given: &Path| Ok(normal(&Path::new(BUNDLE_INSIDE).join(given)));
-    let mut request = of_flags(
-        Subject::Bundle(bundle),
-        exec.flags,
+    let make = Making {
         capture,
         surroundings,
         policy,
-        &workdir,
-    )?;
-    request.bundle.arguments = arguments;
-    Ok(request)
+        secrets: environment::resolve_secrets,
+    };
+    make.exec(exec)
 }
 
 /// The request of `runner run`.
@@ -184,54 +172,118 @@ pub fn of_run(
     surroundings: &Surroundings,
     policy: &HostPolicy,
 ) -> Result<Request, RequestError> {
-    if run.flags.bundle.run.is_some() {
-        return Err(RequestError::NeedsBundle { flag: "run" });
-    }
-    let argv = run.command.into_iter().map(OsStringExt::into_vec).collect();
-    let workdir = |given: &Path| Ok(normal(&absolute("workdir", given, surroundings)?));
-    of_flags(
-        Subject::Command(argv),
-        run.flags,
+    let make = Making {
         capture,
         surroundings,
         policy,
-        &workdir,
-    )
+        secrets: environment::resolve_secrets,
+    };
+    make.run(run)
 }
 
-fn of_flags(
-    subject: Subject,
-    mut flags: RunFlags,
-    capture: bool,
+/// The request of `runner plan`: that of `exec` or of `run`, without the values of secrets.
+///
+/// # Errors
+/// The first flag that makes no sense.
+pub fn of_plan(
+    plan: Plan,
     surroundings: &Surroundings,
     policy: &HostPolicy,
-    workdir: &dyn Fn(&Path) -> Result<PathBuf, RequestError>,
 ) -> Result<Request, RequestError> {
-    flags
-        .fill_lists(&surroundings.variables)
-        .map_err(|name| RequestError::Variable { name })?;
-    let grants = grants(&flags.policy.grant)?;
-    forbid(&flags, grants, policy)?;
-    Ok(Request {
-        subject,
-        view: view(&flags, surroundings)?,
-        workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
-        environment: environment::resolve(&flags.environment, surroundings)?,
-        secrets: environment::resolve_secrets(&flags.environment, surroundings)?,
-        allow_net: flags.network.allow_net,
-        publish: flags.network.publish,
-        limits: limits(&flags.limits),
-        streams: StreamOptions {
-            interactive: flags.process.interactive,
-            terminal: flags.process.tty,
-            capture,
-        },
-        stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
-        strict: flags.policy.strict,
-        grants,
-        bundle: bundle(flags.bundle, surroundings)?,
-        caller: surroundings.caller(policy),
-    })
+    let Plan {
+        bundle,
+        flags,
+        words,
+    } = plan;
+    let make = Making {
+        capture: false,
+        surroundings,
+        policy,
+        secrets: environment::name_secrets,
+    };
+    match bundle {
+        Some(bundle) => make.exec(Exec {
+            bundle,
+            flags,
+            arguments: words,
+        }),
+        None => make.run(Run {
+            flags,
+            command: words,
+        }),
+    }
+}
+
+/// Makes requests of flags.
+struct Making<'call> {
+    capture: bool,
+    surroundings: &'call Surroundings,
+    policy: &'call HostPolicy,
+    /// What `--secret` gives: names and values, or names alone.
+    secrets: SecretsOf,
+}
+
+type SecretsOf = fn(&EnvironmentFlags, &Surroundings) -> Result<Vec<GivenSecret>, EnvironmentError>;
+
+impl Making<'_> {
+    fn exec(&self, exec: Exec) -> Result<Request, RequestError> {
+        let bundle = match exec.bundle.as_os_str().as_bytes() {
+            b"-" if exec.flags.process.interactive => return Err(RequestError::StandardInputTwice),
+            b"-" => BundleArgument::Stdin,
+            _ => BundleArgument::Path(exec.bundle),
+        };
+        let arguments = exec
+            .arguments
+            .into_iter()
+            .map(OsStringExt::into_vec)
+            .collect();
+        let workdir = |given: &Path| Ok(normal(&Path::new(BUNDLE_INSIDE).join(given)));
+        let mut request = self.of_flags(Subject::Bundle(bundle), exec.flags, &workdir)?;
+        request.bundle.arguments = arguments;
+        Ok(request)
+    }
+
+    fn run(&self, run: Run) -> Result<Request, RequestError> {
+        if run.flags.bundle.run.is_some() {
+            return Err(RequestError::NeedsBundle { flag: "run" });
+        }
+        let argv = run.command.into_iter().map(OsStringExt::into_vec).collect();
+        let workdir = |given: &Path| Ok(normal(&absolute("workdir", given, self.surroundings)?));
+        self.of_flags(Subject::Command(argv), run.flags, &workdir)
+    }
+
+    fn of_flags(
+        &self,
+        subject: Subject,
+        mut flags: RunFlags,
+        workdir: &dyn Fn(&Path) -> Result<PathBuf, RequestError>,
+    ) -> Result<Request, RequestError> {
+        flags
+            .fill_lists(&self.surroundings.variables)
+            .map_err(|name| RequestError::Variable { name })?;
+        let grants = grants(&flags.policy.grant)?;
+        forbid(&flags, grants, self.policy)?;
+        Ok(Request {
+            subject,
+            view: view(&flags, self.surroundings)?,
+            workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
+            environment: environment::resolve(&flags.environment, self.surroundings)?,
+            secrets: (self.secrets)(&flags.environment, self.surroundings)?,
+            allow_net: flags.network.allow_net,
+            publish: flags.network.publish,
+            limits: limits(&flags.limits),
+            streams: StreamOptions {
+                interactive: flags.process.interactive,
+                terminal: flags.process.tty,
+                capture: self.capture,
+            },
+            stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
+            strict: flags.policy.strict,
+            grants,
+            bundle: bundle(flags.bundle, self.surroundings)?,
+            caller: self.surroundings.caller(self.policy),
+        })
+    }
 }
 
 fn grants(given: &[String]) -> Result<Grants, RequestError> {
@@ -802,7 +854,8 @@ mod tests {
             &["exec"],
             &["exec", "a", "b"],
             &["schema"],
-            &["bundle", "."],
+            &["bundle"],
+            &["check"],
         ] {
             let line = CommandLine::try_parse_from([&["runner"], words].concat());
             assert!(line.is_err(), "{words:?}");

@@ -6,15 +6,24 @@ use crate::cli::args::SchemaName;
 #[must_use]
 pub fn text(name: SchemaName) -> &'static str {
     match name {
+        SchemaName::Manifest => include_str!("../../schemas/manifest.schema.json"),
+        SchemaName::Sandbox => include_str!("../../schemas/sandbox.schema.json"),
+        SchemaName::Config => include_str!("../../schemas/config.schema.json"),
+        SchemaName::Policy => include_str!("../../schemas/policy.schema.json"),
         SchemaName::Report => include_str!("../../schemas/report.schema.json"),
         SchemaName::Doctor => include_str!("../../schemas/doctor.schema.json"),
+        SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
+        SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
+        SchemaName::Check => include_str!("../../schemas/check.schema.json"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::check::CheckReport;
     use crate::spec::diagnosis::Diagnosis;
+    use crate::spec::plan_report::PlanReport;
     use crate::spec::report::Report;
 
     /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the files anew.
@@ -36,8 +45,20 @@ mod tests {
     }
 
     #[test]
+    fn the_published_schema_of_what_check_found_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(CheckReport);
+        check(SchemaName::Check, "check.schema.json", &schema);
+    }
+
+    #[test]
     fn the_published_schema_of_the_diagnosis_is_the_one_of_its_types() {
         let schema = schemars::schema_for!(Diagnosis);
         check(SchemaName::Doctor, "doctor.schema.json", &schema);
+    }
+
+    #[test]
+    fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(PlanReport);
+        check(SchemaName::Plan, "plan.schema.json", &schema);
     }
 }

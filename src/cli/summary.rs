@@ -150,6 +150,12 @@ fn details(report: &Report) -> Vec<(Tone, String)> {
     for directory in &report.bound_programs {
         lines.push(format!("made visible, read-only: {directory}"));
     }
+    for secret in &report.secrets {
+        lines.push(format!(
+            "secret {}: {}, from {}, granted by {}",
+            secret.variable, secret.reference, secret.provider, secret.granted_by
+        ));
+    }
     for timing in &report.timings_us {
         let whole = timing.duration_us / 1_000;
         let rest = timing.duration_us % 1_000;

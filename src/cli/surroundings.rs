@@ -76,6 +76,19 @@ impl Surroundings {
         files
     }
 
+    /// Where fetched sources are kept by default: `runner` below the user's cache directory, as the
+    /// XDG base directory specification has it; without a home, below the temporary directory of
+    /// this uid.
+    #[must_use]
+    pub fn cache_directory(&self) -> PathBuf {
+        self.absolute("XDG_CACHE_HOME")
+            .or_else(|| Some(self.absolute("HOME")?.join(".cache")))
+            .map_or_else(
+                || PathBuf::from(format!("/tmp/runner-{}/cache", self.uid)),
+                |directory| directory.join("runner"),
+            )
+    }
+
     /// The facts that a run needs.
     #[must_use]
     pub fn caller(&self, policy: &HostPolicy) -> Caller {

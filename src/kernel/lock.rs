@@ -33,6 +33,22 @@ pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
+/// Takes the whole file together with all others who share it, waiting for whoever has it alone.
+///
+/// On a file that this description has alone it is a step down, which flock(2) does not take at
+/// once: somebody who waits may come between.
+///
+/// # Errors
+/// flock(2) except for EINTR, which is tried again.
+pub fn share_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    loop {
+        match rustix::fs::flock(file, FlockOperation::LockShared) {
+            Err(Errno::INTR) => (),
+            other => return other,
+        }
+    }
+}
+
 /// Takes the byte at `offset` for the open file description of `file` (F_OFD_SETLK, fcntl(2),
 /// Linux 3.15), which must be open for writing; `false`: another description has it.
 ///
@@ -95,6 +111,19 @@ mod tests {
         assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(false));
         drop(inherited);
         assert_eq!(try_claim_byte(second.as_fd(), 70_000), Ok(true));
+    }
+
+    #[test]
+    fn a_shared_file_is_claimed_by_nobody_until_its_last_sharer_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("entry");
+        let (first, second, third) = (opened(&path), opened(&path), opened(&path));
+        share_file(first.as_fd()).expect("shared");
+        share_file(second.as_fd()).expect("shared");
+        drop(first);
+        assert_eq!(try_claim_file(third.as_fd()), Ok(false));
+        drop(second);
+        assert_eq!(try_claim_file(third.as_fd()), Ok(true));
     }
 
     #[test]

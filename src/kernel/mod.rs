@@ -9,6 +9,7 @@ pub mod landlock;
 pub mod link;
 pub mod lock;
 pub mod mount;
+pub mod name_lookup;
 pub mod namespace;
 pub mod netlink;
 pub mod owner_map;

@@ -275,21 +275,23 @@ pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     }
 }
 
-/// Where the arguments of this process lie in its memory.
+/// Where the arguments and the environment that this process was started with lie in its memory.
 ///
-/// /proc/PID/cmdline shows them to every process of the pid namespace, whatever its uid and even
-/// of a process that is not dumpable: a caller's secrets must not stand there.
+/// /proc/PID/cmdline shows the arguments to every process of the pid namespace, whatever its uid
+/// and even of a process that is not dumpable: a caller's secrets must not stand there. The
+/// environment is shown to root and to a process of the same uid that may look into this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgumentArea {
-    start: usize,
-    bytes: usize,
+    arguments: (usize, usize),
+    environment: (usize, usize),
 }
 
 impl ArgumentArea {
-    /// Reads `arg_start` and `arg_end` of /proc/self/stat (proc_pid_stat(5), Linux 3.5).
+    /// Reads `arg_start`, `arg_end`, `env_start` and `env_end` of /proc/self/stat (proc_pid_stat(5),
+    /// Linux 3.5).
     ///
     /// # Errors
-    /// The errno of open(2) or read(2); EINVAL where the two fields are not there.
+    /// The errno of open(2) or read(2); EINVAL where the four fields are not there.
     pub fn of_this_process() -> Result<Self, Errno> {
         let text = std::fs::read("/proc/self/stat")
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -306,19 +308,29 @@ impl ArgumentArea {
                 .and_then(|field| field.parse::<usize>().ok())
                 .ok_or(Errno::INVAL)
         };
-        let (start, end) = (address()?, address()?);
-        let bytes = end.checked_sub(start).ok_or(Errno::INVAL)?;
-        Ok(Self { start, bytes })
+        let mut area = || {
+            let (start, end) = (address()?, address()?);
+            let bytes = end.checked_sub(start).ok_or(Errno::INVAL)?;
+            Ok((start, bytes))
+        };
+        Ok(Self {
+            arguments: area()?,
+            environment: area()?,
+        })
     }
 
-    /// Puts `name` in place of the arguments, in this process's own copy of the memory.
+    /// Puts `name` in place of the arguments and nothing in place of the environment, in this
+    /// process's own copy of the memory.
     pub fn overwrite(self, name: &[u8]) {
-        let area = std::ptr::with_exposed_provenance_mut::<u8>(self.start);
-        for place in 0..self.bytes {
-            let byte = name.get(place).copied().unwrap_or(0);
-            // SAFETY: the kernel put the arguments there when it started this program and told
-            // where they end; nothing has borrowed them, since the standard library copies them.
-            unsafe { area.wrapping_add(place).write_volatile(byte) };
+        for ((start, bytes), text) in [(self.arguments, name), (self.environment, b"")] {
+            let area = std::ptr::with_exposed_provenance_mut::<u8>(start);
+            for place in 0..bytes {
+                let byte = text.get(place).copied().unwrap_or(0);
+                // SAFETY: the kernel put both there when it started this program and told where
+                // they end. The standard library copies arguments; of the environment it keeps
+                // pointers, behind which there are empty texts from now on.
+                unsafe { area.wrapping_add(place).write_volatile(byte) };
+            }
         }
     }
 }

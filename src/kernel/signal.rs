@@ -46,6 +46,18 @@ pub fn set_mask(blocked: SignalSet) -> Result<(), Errno> {
     .map(|_zero| ())
 }
 
+/// Whether one of `signals`, which must be blocked, waits to be delivered. One that is ignored never
+/// does.
+///
+/// # Errors
+/// The errno of rt_sigpending(2).
+pub fn is_pending(signals: SignalSet) -> Result<bool, Errno> {
+    let mut waiting = 0_u64;
+    // SAFETY: the kernel writes as many bytes as are passed, which is the size of `waiting`.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut waiting, size_of::<u64>()) })?;
+    Ok(waiting & signals.0 != 0)
+}
+
 /// A descriptor that becomes readable when one of `signals` is pending; they must be blocked.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Who grants: a manifest asks, the caller and the host policy grant.
 
-use crate::spec::manifest::Manifest;
+use crate::spec::manifest::{Manifest, SecretRequest};
 use crate::spec::request::Grants;
 
 /// Where a manifest comes from.
@@ -55,7 +55,9 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
             format!("--allow-net {host}"),
         );
     }
-    for secret in &manifest.secrets {
+    // A literal gives the body nothing of the host's: it could set the variable itself.
+    let of_host = |secret: &&SecretRequest| secret.reference.is_secret();
+    for secret in manifest.secrets.iter().filter(of_host) {
         let granted = given.grants.secrets || given.variables.contains(&secret.variable.as_bytes());
         ask(
             granted,
@@ -75,7 +77,15 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
         let target = mount.target.as_str();
         ask(
             given.grants.mounts,
-            format!("mount at {target} ({})", mount.source),
+            format!(
+                "{} mount of the workspace at {target} ({})",
+                if mount.writable {
+                    "read-write"
+                } else {
+                    "read-only"
+                },
+                mount.source
+            ),
             "--grant mounts".to_owned(),
         );
     }
@@ -129,6 +139,15 @@ mod tests {
             ]
         );
         assert!(ungranted(&manifest, Origin::Caller, &Given::default()).is_empty());
+    }
+
+    #[test]
+    fn a_literal_needs_no_grant() {
+        let text = "run: x.sh\nsecrets: {REGION: {value: eu}, KEY: {oauth: github}}\n";
+        let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        let missing = ungranted(&manifest, Origin::Bundle, &Given::default());
+        let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
+        assert_eq!(flags, ["--secret KEY=env:KEY"]);
     }
 
     #[test]

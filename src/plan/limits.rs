@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::spec::host_policy::Maxima;
 use crate::spec::manifest::StatedLimit;
+use crate::spec::plan_report::{DEFAULT, HOST_POLICY, Speaker};
 use crate::spec::report::{Enforcement, EnforcementState, LimitReport};
 use crate::spec::request::{LimitOptions, LimitsMode};
 
@@ -23,6 +24,8 @@ pub const CAPTURE_BYTES_DEFAULT: u64 = 16 << 20;
 const MEMORY_NOT_FOR_FILES_BYTES: u64 = 32 << 20;
 /// Inodes that the body may make.
 pub const DISK_INODES: u64 = 65_536;
+/// Whose word it is that files may not take all of the memory.
+const MEMORY: &str = "memory_bytes";
 /// Below this the runner's own part of the body's start does not fit.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
 
@@ -49,6 +52,8 @@ pub struct Limits {
     pub output_bytes: Option<u64>,
     /// Each of them for the report, mechanisms still to be named.
     pub reports: Vec<LimitReport>,
+    /// Who said what about each, in the order of `reports`.
+    pub speakers: Vec<Vec<Speaker>>,
 }
 
 /// Why a limit is refused.
@@ -117,12 +122,14 @@ pub fn merge(
     let mut merger = Merger {
         manifest,
         reports: Vec::with_capacity(9),
+        speakers: Vec::with_capacity(9),
     };
+    let of_host = |value| Some((value, HOST_POLICY));
     let memory_bytes = merger.merge(
         "memory_bytes",
         flags.memory_bytes,
         Some(MEMORY_BYTES_DEFAULT),
-        Some(maxima.memory_bytes),
+        of_host(maxima.memory_bytes),
     );
     let wall_default = if has_sandbox_block {
         WALL_TIME_SANDBOX_DEFAULT
@@ -133,7 +140,7 @@ pub fn merge(
         "wall_time_ms",
         flags.wall_time.map(milliseconds),
         Some(milliseconds(wall_default)),
-        Some(milliseconds(maxima.wall_time)),
+        of_host(milliseconds(maxima.wall_time)),
     );
     let cpu_time_ms = merger.merge("cpu_time_ms", flags.cpu_time.map(milliseconds), None, None);
     let cpu_millis = merger.merge("cpu_millis", flags.cpus.and_then(thousandths), None, None);
@@ -141,7 +148,7 @@ pub fn merge(
         "processes",
         flags.processes,
         Some(PROCESSES_DEFAULT),
-        Some(maxima.processes),
+        of_host(maxima.processes),
     );
     let memory_bytes = memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT);
     let for_files = memory_bytes
@@ -152,7 +159,7 @@ pub fn merge(
         "disk_bytes",
         flags.disk_bytes,
         Some(for_files),
-        Some(for_files),
+        Some((for_files, MEMORY)),
     );
     let disk_inodes = merger.merge("disk_inodes", None, Some(DISK_INODES), None);
     let output_default = captured.then_some(CAPTURE_BYTES_DEFAULT);
@@ -178,12 +185,14 @@ pub fn merge(
         disk_inodes: disk_inodes.unwrap_or(DISK_INODES),
         output_bytes,
         reports: merger.reports,
+        speakers: merger.speakers,
     })
 }
 
 struct Merger<'manifest> {
     manifest: &'manifest [StatedLimit],
     reports: Vec<LimitReport>,
+    speakers: Vec<Vec<Speaker>>,
 }
 
 impl Merger<'_> {
@@ -192,31 +201,41 @@ impl Merger<'_> {
         name: &'static str,
         flag: Option<u64>,
         default: Option<u64>,
-        maximum: Option<u64>,
+        maximum: Option<(u64, &str)>,
     ) -> Option<u64> {
         let of_flag = flag.map(|value| Stated {
             value,
             source: "flag".to_owned(),
         });
         let of_manifest = self.manifest.iter().filter(|limit| limit.name == name);
-        let stated = of_flag
+        let stated: Vec<Stated> = of_flag
             .into_iter()
             .chain(of_manifest.map(|limit| Stated {
                 value: limit.value,
                 source: limit.source.clone(),
             }))
-            .min_by_key(|stated| stated.value);
+            .collect();
+        let speaker = |by: &str, value| Speaker {
+            by: by.to_owned(),
+            value,
+        };
+        let of_maximum = maximum.map(|(value, by)| speaker(by, value));
+        let of_nobody = default.map(|value| speaker(DEFAULT, value));
+        let said = stated.iter().map(|one| speaker(&one.source, one.value));
+        self.speakers
+            .push(said.chain(of_nobody).chain(of_maximum).collect());
+        let stated = stated.into_iter().min_by_key(|stated| stated.value);
         let requested = stated.as_ref().map(|stated| stated.value);
         let winner = stated.or_else(|| {
             default.map(|value| Stated {
                 value,
-                source: "default".to_owned(),
+                source: DEFAULT.to_owned(),
             })
         });
         let winner = match (winner, maximum) {
-            (Some(winner), Some(maximum)) if maximum < winner.value => Some(Stated {
+            (Some(winner), Some((maximum, by))) if maximum < winner.value => Some(Stated {
                 value: maximum,
-                source: "host-policy".to_owned(),
+                source: by.to_owned(),
             }),
             (winner, _) => winner,
         };
@@ -226,7 +245,7 @@ impl Merger<'_> {
             requested,
             effective,
             enforced_by: "none",
-            source: winner.map_or_else(|| "default".to_owned(), |winner| winner.source),
+            source: winner.map_or_else(|| DEFAULT.to_owned(), |winner| winner.source),
         });
         effective
     }
@@ -244,7 +263,8 @@ fn thousandths(cpus: f64) -> Option<u64> {
 }
 
 /// How an axis of the host's coverage is called in the limits.
-fn axis_of(limit: &str) -> Option<&'static str> {
+#[must_use]
+pub fn axis_of(limit: &str) -> Option<&'static str> {
     match limit {
         "memory_bytes" => Some("memory"),
         "processes" => Some("processes"),

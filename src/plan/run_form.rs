@@ -59,7 +59,8 @@ impl NodeVersion {
     }
 
     /// Whether it runs TypeScript without a flag: 22.18, 23.6 and 24.
-    const fn strips_types(self) -> bool {
+    #[must_use]
+    pub const fn strips_types(self) -> bool {
         match self.major {
             22 => 18 <= self.minor,
             23 => 6 <= self.minor,

@@ -113,6 +113,13 @@ impl Run<'_> {
             };
             report.warnings.push(WarningReport::new(code, message));
         }
+        let exited_well =
+            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
+        let judged = contract::check_files(&settled.required_outputs, &report.outputs);
+        if let (true, Err(error)) = (exited_well, judged) {
+            report.outcome = error.outcome();
+            report.error = Some(error.report());
+        }
     }
 
     /// `--keep`: what the body could write stays, as a copy in a directory of the caller's.

@@ -1,29 +1,35 @@
 //! What was chosen to run: from request, manifest and bundle to an argument vector.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::bundle::Unpacked;
 use crate::plan::grants::{Given, Origin, ungranted};
-use crate::plan::run_form::{self, ResolvedRun};
+use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
-use crate::run::host;
+use crate::run::node::NodeVersions;
 use crate::run::program::{self, is_visible_anyway};
-use crate::run::subject::{self, Subject as ManifestSubject, View};
+use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
+use crate::run::{host, needs, provider};
 use crate::spec::host_policy::HostPolicy;
+use crate::spec::inventory::Inventory;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
-use crate::spec::report::{RunForm, WarningReport};
+use crate::spec::report::{RunForm, RunnerReport, WarningReport};
 use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
-use crate::spec::runner_block::Engine;
-use crate::spec::sandbox_block::Provider;
+
+/// What is done about something for which a run is refused: a run ends with the first (`Err`
+/// itself is such a function), a plan goes on and says so.
+pub type OnRefusal<'call> = dyn FnMut(RunError) -> Result<(), RunError> + 'call;
 
 /// What was chosen.
 #[derive(Debug)]
 pub struct Chosen {
     /// The manifest; everything by default for `runner run`.
     pub manifest: Manifest,
+    /// Who runs the file of the bundle; `None` where nobody has to.
+    pub interpreter: Option<Interpreter>,
+    /// Engine, image and needs; `None` for `runner run`.
+    pub runner: Option<RunnerReport>,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -42,6 +48,10 @@ pub struct Chosen {
     pub environment: Vec<EnvironmentEntry>,
     /// What was granted by flags and host policy together.
     pub grants: Grants,
+    /// Whose word the manifest is.
+    pub origin: Origin,
+    /// The inventory of secrets that the caller's own manifest names.
+    pub inventory: Option<Inventory>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -78,21 +88,6 @@ fn no_egress(asked: &str) -> RunError {
 
 /// What a manifest may ask for and this version does not do: never run as something weaker.
 fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
-    if manifest.runner.engine == Engine::Sandbox {
-        return Err(RunError::Unsupported {
-            code: "engine_unsupported",
-            what: "runner.engine: sandbox (a root file system of its own)".to_owned(),
-            hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
-        });
-    }
-    let provider = manifest.sandbox.as_ref().map(|block| block.provider);
-    if provider == Some(Provider::NodePermission) {
-        return Err(RunError::Unsupported {
-            code: "provider_unavailable",
-            what: "sandbox.provider: node-permission".to_owned(),
-            hint: "use `provider: local`, whose sandbox does not depend on Node",
-        });
-    }
     if let Some(source) = manifest.workspace_sources.first() {
         return Err(RunError::Unsupported {
             code: "workspace_sources_unsupported",
@@ -103,97 +98,185 @@ fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Chooses what a bundle runs.
+/// The manifest that says what a bundle runs: the caller's, else the bundle's own.
 ///
 /// # Errors
-/// [`RunError`]: of the manifest, of what nobody granted, of the run form.
-pub fn of_bundle(
+/// [`RunError::NoManifest`], [`RunError::Manifest`].
+pub fn manifest_of(
+    request: &Request,
+    of_caller: Option<ManifestSubject>,
+    bundle: &dyn BundleFiles,
+) -> Result<ManifestSubject, RunError> {
+    match of_caller {
+        Some(subject) => Ok(subject),
+        None => subject::of_bundle(bundle, request.bundle.run.is_some()),
+    }
+}
+
+/// What of a manifest cannot be run at all, what nobody granted, what this version does not do.
+///
+/// # Errors
+/// What `refuse` makes of a [`RunError`].
+fn permit(
     request: &Request,
     policy: &HostPolicy,
-    of_caller: Option<ManifestSubject>,
-    bundle: &Unpacked,
-    root: &OwnedFd,
-) -> Result<Chosen, RunError> {
-    let has_run = request.bundle.run.is_some();
-    let subject = match of_caller {
-        Some(subject) => subject,
-        None => subject::of_bundle(&bundle.tree, std::os::fd::AsFd::as_fd(root), has_run)?,
-    };
-    let ManifestSubject {
-        manifest,
-        origin,
-        mut warnings,
-    } = subject;
-    manifest.check_executable()?;
-    if request.strict
-        && let Some(warning) = manifest
-            .warnings
-            .iter()
-            .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()))
-    {
-        return Err(RunError::Argument {
+    manifest: &Manifest,
+    origin: Origin,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<(), RunError> {
+    let executable = manifest.check_executable();
+    executable.map_err(RunError::from).or_else(&mut *refuse)?;
+    check_strict(request, manifest).or_else(&mut *refuse)?;
+    check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
+    refuse_unbuilt(manifest).or_else(&mut *refuse)?;
+    refuse_egress(manifest).or_else(refuse)
+}
+
+fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
+    let refused = manifest
+        .warnings
+        .iter()
+        .find(|warning| STRICT_REFUSES.contains(&warning.code.as_str()));
+    match refused {
+        Some(warning) if request.strict => Err(RunError::Argument {
             code: "strict_refuses",
             what: "manifest",
             object: String::new(),
             problem: warning.message.clone(),
             hint: Some("mend it, or leave --strict off".to_owned()),
-        });
+        }),
+        _ => Ok(()),
     }
-    let grants = crate::spec::host_policy::union(request.grants, policy.grants);
-    check_grants(request, &manifest, origin, grants)?;
-    refuse_unbuilt(&manifest)?;
-    if let Some(first) = manifest.egress.first() {
-        return Err(no_egress(&format!(
+}
+
+fn refuse_egress(manifest: &Manifest) -> Result<(), RunError> {
+    match manifest.egress.first() {
+        None => Ok(()),
+        Some(first) => Err(no_egress(&format!(
             "{} asks for {}",
             first.source, first.rule
-        )));
+        ))),
     }
-    let run = subject::run_value(&request.bundle, &manifest)?;
-    let files = View(&bundle.tree);
+}
+
+/// What flags and host policy grant together.
+pub fn granted(request: &Request, policy: &HostPolicy) -> Grants {
+    crate::spec::host_policy::union(request.grants, policy.grants)
+}
+
+fn resolve_run(
+    request: &Request,
+    manifest: &Manifest,
+    bundle: &dyn BundleFiles,
+    versions: &NodeVersions,
+) -> Result<ResolvedRun, RunError> {
+    let run = subject::run_value(&request.bundle, manifest)?;
+    let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let found = host::interpreters(&request.caller, &run);
-    let ResolvedRun {
-        form,
-        argv,
-        warnings: of_form,
+    let found = host::interpreters(&request.caller, &run, versions);
+    let arguments = &request.bundle.arguments;
+    let resolved = run_form::resolve(&run, &files, &found, arguments)?;
+    let directory = working_directory_of_bundle(request, manifest);
+    Ok(provider::placed(manifest, &run, resolved, &directory))
+}
+
+/// Engine, image and needs; `None` where there is no such image.
+fn runner_of(
+    request: &Request,
+    policy: &HostPolicy,
+    manifest: &Manifest,
+    bundle: &dyn BundleFiles,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<RunnerReport>, RunError> {
+    match needs::runner_report(request, policy, manifest, bundle) {
+        Ok(runner) => {
+            needs::check_engine(manifest, &runner).or_else(refuse)?;
+            Ok(Some(runner))
+        }
+        Err(error) => refuse(error).map(|()| None),
+    }
+}
+
+/// Chooses what a bundle runs, as its manifest says.
+///
+/// # Errors
+/// What `refuse` makes of a [`RunError`] about what nobody granted, or about the run form.
+pub fn of_bundle(
+    request: &Request,
+    policy: &HostPolicy,
+    subject: ManifestSubject,
+    bundle: &dyn BundleFiles,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Chosen, RunError> {
+    let ManifestSubject {
+        manifest,
+        origin,
+        inventory,
+        mut warnings,
         ..
-    } = run_form::resolve(&run, &files, &found, &request.bundle.arguments)?;
+    } = subject;
+    permit(request, policy, &manifest, origin, refuse)?;
+    let runner = runner_of(request, policy, &manifest, bundle, refuse)?;
+    provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
+    let versions = NodeVersions::default();
+    let resolved = match resolve_run(request, &manifest, bundle, &versions) {
+        Ok(resolved) => Some(resolved),
+        Err(error) => {
+            refuse(error)?;
+            None
+        }
+    };
     warnings.extend(manifest.warnings.iter().cloned());
-    warnings.extend(of_form);
+    warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
+    warnings.extend(runner.as_ref().and_then(needs::warning));
     let mut chosen = Chosen {
+        runner,
         working_directory: working_directory_of_bundle(request, &manifest),
-        form: Some(form),
-        argv,
+        form: resolved.as_ref().map(|run| run.form),
+        interpreter: resolved.as_ref().and_then(|run| run.interpreter),
+        argv: resolved.map(|run| run.argv).unwrap_or_default(),
         view: request.view.clone(),
         program_directories: Vec::new(),
         program: None,
         bound: Vec::new(),
         environment: Vec::new(),
-        grants,
+        grants: granted(request, policy),
+        origin,
+        inventory,
         warnings,
         manifest,
     };
-    chosen.add_workspace_mounts(request)?;
-    chosen.name_variables(request)?;
+    chosen
+        .add_workspace_mounts(request, origin)
+        .or_else(&mut *refuse)?;
+    chosen.name_variables(request);
+    chosen
+        .restrict_node(request, policy, &versions)
+        .or_else(&mut *refuse)?;
     let workspace = request.bundle.workspace.as_deref();
-    chosen.find_program(request, workspace, policy)?;
+    chosen
+        .find_program(request, workspace, policy)
+        .or_else(refuse)?;
     Ok(chosen)
 }
 
 /// Chooses what `runner run` runs.
 ///
 /// # Errors
-/// [`RunError::Argument`] for a script on the caller's PATH.
+/// What `refuse` makes of a [`RunError::Argument`] for a script on the caller's PATH.
 pub fn of_command(
     request: &Request,
     policy: &HostPolicy,
     argv: &[Vec<u8>],
+    refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
     let mut chosen = Chosen {
         manifest: Manifest::default(),
+        runner: None,
         form: None,
+        interpreter: None,
         argv: argv.to_vec(),
         working_directory: Vec::new(),
         view: request.view.clone(),
@@ -202,9 +285,11 @@ pub fn of_command(
         bound: Vec::new(),
         environment: Vec::new(),
         grants: request.grants,
+        origin: Origin::Caller,
+        inventory: None,
         warnings: Vec::new(),
     };
-    chosen.name_variables(request)?;
+    chosen.name_variables(request);
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let here = request.caller.working_directory.as_deref();
     if let Some(path) = program::of_path(name, here) {
@@ -218,7 +303,7 @@ pub fn of_command(
             });
         }
     } else {
-        chosen.find_program(request, None, policy)?;
+        chosen.find_program(request, None, policy).or_else(refuse)?;
     }
     chosen.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),
@@ -260,9 +345,14 @@ impl Chosen {
         Ok(())
     }
 
-    fn add_workspace_mounts(&mut self, request: &Request) -> Result<(), RunError> {
+    fn add_workspace_mounts(&mut self, request: &Request, origin: Origin) -> Result<(), RunError> {
+        // The caller's own manifest speaks of the directory that the caller stands in.
+        let here = match origin {
+            Origin::Caller => request.caller.working_directory.as_ref(),
+            Origin::Bundle => None,
+        };
         for mount in &self.manifest.mounts {
-            let Some(workspace) = &request.bundle.workspace else {
+            let Some(workspace) = request.bundle.workspace.as_ref().or(here) else {
                 return Err(RunError::Argument {
                     code: "workspace_missing",
                     what: "mount at",
@@ -280,8 +370,9 @@ impl Chosen {
         Ok(())
     }
 
-    /// The caller's `-e` and `--secret`, and what the manifest was granted.
-    fn name_variables(&mut self, request: &Request) -> Result<(), RunError> {
+    /// What of the caller's variables the manifest was granted, and the caller's own `-e`. Secrets
+    /// come last of all: see [`crate::run::secrets`].
+    fn name_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let wanted = name.as_bytes();
             let value = request
@@ -300,21 +391,6 @@ impl Chosen {
             }
         }
         self.environment.extend(request.environment.iter().cloned());
-        self.environment.extend(request.secrets.iter().cloned());
-        for secret in &self.manifest.secrets {
-            let wanted = secret.variable.as_bytes();
-            if !self.environment.iter().any(|(name, _)| name == wanted) {
-                let name = &secret.variable;
-                return Err(RunError::Argument {
-                    code: "secret_unresolved",
-                    what: "secret",
-                    object: name.clone(),
-                    problem: format!("({}) has no value here", secret.source),
-                    hint: Some(format!("give one: --secret {name}=env:{name}")),
-                });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -324,11 +400,12 @@ fn check_grants(
     origin: Origin,
     grants: Grants,
 ) -> Result<(), RunError> {
-    let named = request.environment.iter().chain(&request.secrets);
+    let named = request.environment.iter().map(|(name, _)| name);
+    let secrets = request.secrets.iter().map(|secret| &secret.variable);
     let given = Given {
         grants,
         hosts: &request.allow_net,
-        variables: named.map(|(name, _)| name.as_slice()).collect(),
+        variables: named.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),
     };
     let missing = ungranted(manifest, origin, &given);

@@ -13,10 +13,11 @@ use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
 use crate::run::subject::read_file;
 use crate::scratch::{InputFile, OutputFile};
-use crate::spec::io::IoBlocks;
 use crate::spec::io::contract::{Contract, read_document};
 use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
+use crate::spec::io::{FileEntry, IoBlocks};
 use crate::spec::path::{RelPath, escape};
+use crate::spec::report::{SyncState, SyncedReport};
 use crate::spec::request::{BundleOptions, InputsArgument};
 use crate::spec::tokens::{TokenPath, TokenValues};
 
@@ -34,6 +35,8 @@ pub struct Settled {
     pub input_files: Vec<InputFile>,
     /// Files to sync.
     pub output_files: Vec<OutputFile>,
+    /// Keys of those files without which a body that exited with 0 has failed.
+    pub required_outputs: Vec<String>,
 }
 
 /// Reads and checks everything of the contract that can be checked before launch.
@@ -48,37 +51,18 @@ pub fn settle(
     outputs_granted: bool,
 ) -> Result<Settled, RunError> {
     let mut input_files = Vec::new();
-    for entry in &io.input_files {
-        let path = resolve(&entry.path, tokens, &entry.source)?;
-        input_files.push(InputFile {
-            key: entry.key.to_string(),
-            path,
-        });
+    for declared in declared_files(&io.input_files, "--in", &options.input_files)? {
+        let path = resolve(&declared.path, tokens, &declared.source)?;
+        let key = declared.key;
+        input_files.push(InputFile { key, path });
     }
+    let required = io.output_files.iter().filter(|file| file.required);
+    let required_outputs = required.map(|file| file.key.to_string()).collect();
     let mut output_files = Vec::new();
-    for entry in &io.output_files {
-        let path = resolve(&entry.path, tokens, &entry.source)?;
-        let key = entry.key.to_string();
+    for declared in declared_files(&io.output_files, "--out", &options.output_files)? {
+        let path = resolve(&declared.path, tokens, &declared.source)?;
         output_files.push(OutputFile {
-            key,
-            path,
-            granted: outputs_granted,
-        });
-    }
-    // What the caller says replaces what the manifest says under the same key.
-    for (key, path) in &options.input_files {
-        let path = of_flag("--in", path, tokens)?;
-        input_files.retain(|known| known.key != *key);
-        input_files.push(InputFile {
-            key: key.clone(),
-            path,
-        });
-    }
-    for (key, path) in &options.output_files {
-        let path = of_flag("--out", path, tokens)?;
-        output_files.retain(|known| known.key != *key);
-        output_files.push(OutputFile {
-            key: key.clone(),
+            key: declared.key,
             path,
             granted: outputs_granted,
         });
@@ -99,7 +83,55 @@ pub fn settle(
         outputs,
         input_files,
         output_files,
+        required_outputs,
     })
+}
+
+/// A file to stage or to sync, whoever declared it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredFile {
+    /// Its name in the scratch directory.
+    pub key: String,
+    /// In the workspace, tokens as they are written.
+    pub path: TokenPath,
+    /// JSON Pointer of the entry, or the flag with its value.
+    pub source: String,
+}
+
+/// The files of one block and those of its flag: what the caller says replaces what the manifest
+/// says under the same key.
+///
+/// # Errors
+/// [`RunError::Token`] for a path of the flag.
+pub fn declared_files(
+    entries: &[FileEntry],
+    flag: &str,
+    given: &[(String, String)],
+) -> Result<Vec<DeclaredFile>, RunError> {
+    let mut files: Vec<DeclaredFile> = entries
+        .iter()
+        .map(|entry| DeclaredFile {
+            key: entry.key.to_string(),
+            path: entry.path.clone(),
+            source: entry.source.clone(),
+        })
+        .collect();
+    for (key, text) in given {
+        let source = format!("{flag} {}", escape(text.as_bytes()));
+        let path = match TokenPath::parse(text) {
+            Ok(path) => path,
+            Err(error) => {
+                return Err(RunError::Token {
+                    place: source,
+                    error,
+                });
+            }
+        };
+        let key = key.clone();
+        files.retain(|known| known.key != key);
+        files.push(DeclaredFile { key, path, source });
+    }
+    Ok(files)
 }
 
 fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<RelPath, RunError> {
@@ -107,15 +139,6 @@ fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<Rel
         place: place.to_owned(),
         error,
     })
-}
-
-fn of_flag(flag: &str, path: &str, tokens: TokenValues<'_>) -> Result<RelPath, RunError> {
-    let place = format!("{flag} {}", escape(path.as_bytes()));
-    let parsed = TokenPath::parse(path).map_err(|error| RunError::Token {
-        place: place.clone(),
-        error,
-    })?;
-    resolve(&parsed, tokens, &place)
 }
 
 fn settle_input(
@@ -234,6 +257,29 @@ pub fn check_output(contract: Option<&Contract>, output: Option<&Value>) -> Resu
         message: format!(
             "the output does not satisfy `outputs`: {}",
             mismatches(&found)
+        ),
+    })
+}
+
+/// Judges the files of a body that exited with 0.
+///
+/// # Errors
+/// [`RunError::Output`]: `missing-artifact`, with every required key that the body did not make.
+/// One that was made and could not be written to the workspace is not the body's failure (AIP-16).
+pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), RunError> {
+    let missing: Vec<String> = synced
+        .iter()
+        .filter(|file| file.state == SyncState::Missing && required.contains(&file.key))
+        .map(|file| format!("/scratch/{}", escape(file.key.as_bytes())))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(RunError::Output {
+        code: "missing-artifact",
+        message: format!(
+            "the body did not make {}, which `outputsFiles` requires",
+            missing.join(", ")
         ),
     })
 }

@@ -5,12 +5,15 @@ use std::error::Error as _;
 use crate::bundle::UnpackError;
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
+use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
 use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::registry::RegistryError;
 use crate::scratch::ScratchError;
+use crate::secrets::SecretError;
+use crate::spec::image::ImageError;
 use crate::spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
 use crate::spec::io::fs_root::FsRootError;
 use crate::spec::manifest::ManifestError;
@@ -38,12 +41,21 @@ pub enum RunError {
     /// A limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The image.
+    #[error("runner.image: {0}")]
+    Image(#[from] ImageError),
+    /// The provider `node-permission`.
+    #[error("sandbox.provider: `node-permission` {0}")]
+    NodePermission(#[from] NodePermissionError),
     /// A mount.
     #[error(transparent)]
     View(#[from] ViewError),
     /// Workspace, inputs, outputs.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
+    /// A secret.
+    #[error(transparent)]
+    Secret(Box<SecretError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
@@ -71,10 +83,10 @@ pub enum RunError {
     /// The given inputs do not satisfy the schema.
     #[error("the inputs do not satisfy `inputs`: {}", mismatches(.0))]
     InputsInvalid(Vec<Mismatch>),
-    /// The body's own output document does not satisfy the schema, or is none.
+    /// The body's own output does not satisfy the schema, is none, or lacks a file.
     #[error("{message}")]
     Output {
-        /// `missing-output` or `invalid-output`.
+        /// `missing-output`, `invalid-output` or `missing-artifact`.
         code: &'static str,
         /// What was found and expected.
         message: String,
@@ -175,6 +187,15 @@ impl From<RegistryError> for RunError {
     }
 }
 
+impl From<SecretError> for RunError {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Cancelled { signal } => Self::Cancelled { signal },
+            error => Self::Secret(Box::new(error)),
+        }
+    }
+}
+
 impl RunError {
     /// A failed call of the supervisor's own.
     pub(super) fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
@@ -207,8 +228,11 @@ impl RunError {
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
+            Self::Image(error) => error.code().to_owned(),
+            Self::NodePermission(_) => "provider_unavailable".to_owned(),
             Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),
+            Self::Secret(error) => error.code().to_owned(),
             Self::Token { error, .. } => error.code().to_owned(),
             Self::Contract { .. } => "schema_invalid".to_owned(),
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
@@ -235,7 +259,10 @@ impl RunError {
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
+            Self::Image(error) => error.hint(),
+            Self::NodePermission(error) => Some(error.hint().to_owned()),
             Self::Scratch(error) => error.hint().map(str::to_owned),
+            Self::Secret(error) => error.hint(),
             Self::Token { error, .. } => error.hint(),
             Self::Ungranted(missing) => {
                 let mut flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();

@@ -10,7 +10,7 @@ use crate::plan::limits::Coverage;
 use crate::plan::view;
 use crate::run::error::RunError;
 use crate::run::host;
-use crate::sandbox::cgroups::{self, RunCgroup};
+use crate::sandbox::cgroups::{self, AxisCoverage, RunCgroup};
 use crate::sandbox::prepare::BasePlan;
 use crate::sandbox::registry::{Entry, Leftover, Registry, RunRecord, UidClaim, default_directory};
 use crate::scratch::{Journal, TemporaryName, remove_temporary};
@@ -163,9 +163,12 @@ fn number(seed: [u8; 10]) -> u64 {
 }
 
 fn coverage(group: &RunCgroup) -> Vec<Coverage> {
-    group
-        .coverage()
-        .into_iter()
+    of_axes(group.coverage())
+}
+
+/// The same in the words of the plan.
+pub(super) fn of_axes(axes: Vec<AxisCoverage>) -> Vec<Coverage> {
+    axes.into_iter()
         .map(|axis| Coverage {
             axis: axis.axis,
             state: axis.state,

@@ -10,6 +10,7 @@ use crate::kernel::{landlock, process};
 use crate::plan::run_form::{Interpreters, NodeVersion};
 use crate::plan::view::BASE_CANDIDATES;
 use crate::run::error::RunError;
+use crate::run::node::NodeVersions;
 use crate::run::program;
 use crate::sandbox::prepare::Identity;
 use crate::sandbox::registry::{Registry, UidClaim};
@@ -122,7 +123,7 @@ pub fn random_bytes() -> Result<[u8; 10], RunError> {
 ///
 /// Node is asked for its version, with an empty environment, where TypeScript is to be run.
 #[must_use]
-pub fn interpreters(caller: &Caller, run: &Run) -> Interpreters {
+pub fn interpreters(caller: &Caller, run: &Run, versions: &NodeVersions) -> Interpreters {
     let wanted = wanted_by(run);
     let locate = |name: &str| {
         wanted
@@ -136,13 +137,7 @@ pub fn interpreters(caller: &Caller, run: &Run) -> Interpreters {
         if !is_typescript(run) {
             return unknown;
         }
-        let told = std::process::Command::new(path)
-            .arg("--version")
-            .env_clear()
-            .output();
-        told.ok()
-            .and_then(|told| NodeVersion::parse(&String::from_utf8_lossy(&told.stdout)))
-            .unwrap_or(unknown)
+        versions.of(&path).unwrap_or(unknown)
     });
     Interpreters {
         node,

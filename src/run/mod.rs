@@ -10,18 +10,25 @@ pub mod contract;
 pub mod demonstration;
 pub mod doctor;
 pub mod error;
+pub mod explain;
 pub mod hold;
 pub mod host;
 mod interruptible;
 mod meter;
+mod named_inventory;
+mod needs;
+pub mod node;
 mod planning;
 pub mod program;
+mod provider;
 mod reporting;
 pub mod scope;
+mod secrets;
 pub mod subject;
 mod view;
 mod watching;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -31,21 +38,24 @@ use rustix::fs::Mode;
 
 use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
 use crate::kernel::credentials::AssumedFileIds;
-use crate::plan::limits::{self, Limits};
+use crate::plan::limits::Limits;
 use crate::plan::view::BUNDLE;
-use crate::run::chosen::Chosen;
+use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
+pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
 use crate::run::reporting::Stopwatch;
+use crate::run::subject::UnpackedFiles;
 use crate::sandbox::cgroups::CgroupLimits;
 use crate::sandbox::launch::{Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
+use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
-use crate::spec::report::{BundleReport, Report, WarningReport};
+use crate::spec::report::{BundleReport, Report};
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
 use crate::spec::ulid::ulid;
@@ -68,12 +78,14 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     let run_id = ulid(now_ms, *seed.as_ref().unwrap_or(&[0; 10]));
     let mut report = Report::new(run_id, Outcome::Refused);
     let start_unix_s = i64::try_from(now.as_secs()).unwrap_or_default();
+    let masks = RefCell::new(Masks::default());
     let told = seed.and_then(|seed| {
         Run {
             request,
             policy,
             start_unix_s,
             seed,
+            masks: &masks,
         }
         .tell(&mut report)
     });
@@ -88,6 +100,8 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
             report.error = Some(error.report());
         }
     }
+    // Last of all: whatever was said of the body's words before, values are not part of it.
+    masks.into_inner().mask_report(&mut report);
     report
 }
 
@@ -96,6 +110,8 @@ struct Run<'run> {
     policy: &'run HostPolicy,
     start_unix_s: i64,
     seed: [u8; 10],
+    /// The values that the body was given.
+    masks: &'run RefCell<Masks>,
 }
 
 /// What the caller gave, opened and read before anything is made on the host.
@@ -123,7 +139,7 @@ struct Ready {
 impl Run<'_> {
     fn tell(&self, report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let given = self.open_what_was_given()?;
+        let given = open_what_was_given(self.request, &mut Err)?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         let mut held = Held::take(self.request, self.policy, self.seed, report)?;
@@ -158,19 +174,24 @@ impl Run<'_> {
         clock.lap(report, "prepare");
         let bundle = self.unpack(archive, &prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
-        let settlement = match early {
+        let mut settlement = match early {
             Some(settlement) => settlement,
             None => self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?,
         };
         drop(bundle);
-        let (ready, mut launched) = self.stage_and_launch(
-            held,
-            prepared,
-            settlement,
-            workspace.as_ref(),
+        let place = workspace.as_ref();
+        let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
+        // Last of all, so that no secret is asked for by a run that is refused for something else.
+        secrets::reveal(
+            self.request,
+            self.policy,
+            &mut settlement.chosen,
+            signals.as_fd(),
+            &mut self.masks.borrow_mut(),
             report,
-            clock,
         )?;
+        let (ready, mut launched) =
+            self.launch(held, prepared, settlement, settled, report, clock)?;
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &ready, report)?;
         clock.lap(report, "body");
@@ -193,38 +214,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn open_what_was_given(&self) -> Result<Given, RunError> {
-        chosen::refuse_unsupported(self.request)?;
-        let manifest = subject::of_caller(&self.request.bundle)?;
-        let archive = match &self.request.subject {
-            Subject::Command(_) => None,
-            Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),
-            Subject::Bundle(BundleArgument::Stdin) => {
-                let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
-                    .map_err(RunError::host("read the bundle from standard input"))?;
-                Some(OpenedArchive::File(File::from(stdin)))
-            }
-        };
-        let stated = self.request.bundle.workspace.clone();
-        // The caller's own manifest speaks of the directory that the caller stands in.
-        let path = stated.or_else(|| match &manifest {
-            Some(_) => self.request.caller.working_directory.clone(),
-            None => None,
-        });
-        let workspace = match path {
-            Some(path) => {
-                let opened = Workspace::open(&path)?;
-                Some((path, opened))
-            }
-            None => None,
-        };
-        Ok(Given {
-            manifest,
-            archive,
-            workspace,
-        })
-    }
-
     fn unpack(
         &self,
         archive: Option<OpenedArchive>,
@@ -236,12 +225,7 @@ impl Run<'_> {
         let Some(archive) = archive else {
             return Ok(None);
         };
-        let caps = self.policy.unpack;
-        let limits = UnpackLimits {
-            compressed_bytes: caps.archive_bytes,
-            unpacked_bytes: caps.unpacked_bytes,
-            entries: caps.entries,
-        };
+        let limits = unpack_limits(self.policy);
         let root = {
             let _assumed = self.assume(held)?;
             contract::open_directory(prepared.space(), BUNDLE.trim_start_matches('/'))?
@@ -287,12 +271,16 @@ impl Run<'_> {
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
         let chosen = self.choose(bundle, manifest)?;
-        report.warnings.extend(chosen.warnings.iter().cloned());
-        report.run_form = chosen.form;
-        report.argv = reporting::shown(&chosen.argv);
-        report.bound_programs.clone_from(&chosen.bound);
-        report.downgraded = chosen.manifest.runner.downgraded;
-        let limits = self.settle_limits(held, &chosen, time_namespace, report)?;
+        reporting::tell_chosen(report, &chosen);
+        let limits = planning::settle_limits(
+            self.request,
+            self.policy,
+            (&held.host, time_namespace),
+            &held.coverage(),
+            &chosen,
+            report,
+            &mut Err,
+        )?;
         let joins = held.group.apply(&CgroupLimits {
             memory_bytes: Some(limits.memory_bytes),
             processes: Some(limits.processes),
@@ -305,20 +293,15 @@ impl Run<'_> {
         })
     }
 
-    fn stage_and_launch(
+    fn stage_all(
         &self,
         held: &Held,
-        prepared: Prepared,
-        settlement: Settlement,
+        prepared: &Prepared,
+        chosen: &Chosen,
         workspace: Option<&(PathBuf, Workspace)>,
         report: &mut Report,
         clock: &mut Stopwatch,
-    ) -> Result<(Ready, Launched), RunError> {
-        let Settlement {
-            chosen,
-            limits,
-            joins,
-        } = settlement;
+    ) -> Result<Settled, RunError> {
         let tokens = TokenValues {
             run_id: &report.run_id,
             manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
@@ -328,13 +311,32 @@ impl Run<'_> {
         let settled = contract::settle(&chosen.manifest.io, &self.request.bundle, tokens, granted)?;
         check_destinations(&settled.output_files)?;
         clock.lap(report, "plan");
-        self.stage(held, &prepared, &settled, workspace, report)?;
+        self.stage(held, prepared, &settled, workspace, report)?;
         clock.lap(report, "stage");
+        Ok(settled)
+    }
+
+    fn launch(
+        &self,
+        held: &Held,
+        prepared: Prepared,
+        settlement: Settlement,
+        settled: Settled,
+        report: &mut Report,
+        clock: &mut Stopwatch,
+    ) -> Result<(Ready, Launched), RunError> {
+        let Settlement {
+            mut chosen,
+            limits,
+            joins,
+        } = settlement;
         let filled = planning::space_in_use(&prepared)?;
         let (mut plan, trees) =
             planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
-        let launched = launch(prepared, &plan, &trees, &joins)?;
+        let launched = launch(prepared, &plan, &trees, &joins);
+        secrets::forget(&mut chosen, &mut plan.environment);
+        let launched = launched?;
         clock.lap(report, "launch");
         let ready = Ready {
             limits,
@@ -350,45 +352,21 @@ impl Run<'_> {
         manifest: Option<subject::Subject>,
     ) -> Result<Chosen, RunError> {
         match (&self.request.subject, bundle) {
-            (Subject::Command(argv), _) => chosen::of_command(self.request, self.policy, argv),
+            (Subject::Command(argv), _) => {
+                chosen::of_command(self.request, self.policy, argv, &mut Err)
+            }
             (Subject::Bundle(_), Some((unpacked, root))) => {
-                chosen::of_bundle(self.request, self.policy, manifest, unpacked, root)
+                let files = UnpackedFiles {
+                    tree: &unpacked.tree,
+                    root: root.as_fd(),
+                };
+                let manifest = chosen::manifest_of(self.request, manifest, &files)?;
+                chosen::of_bundle(self.request, self.policy, manifest, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {
                 Err(RunError::host("find the bundle")(rustix::io::Errno::NOENT))
             }
         }
-    }
-
-    fn settle_limits(
-        &self,
-        held: &Held,
-        chosen: &Chosen,
-        time_namespace: bool,
-        report: &mut Report,
-    ) -> Result<Limits, RunError> {
-        let mut merged = limits::merge(
-            &self.request.limits,
-            &chosen.manifest.limits,
-            chosen.manifest.sandbox.is_some(),
-            &self.policy.maxima,
-            self.request.streams.capture,
-        )?;
-        let strict = self.request.strict;
-        report.enforcement = planning::enforcement(&held.host, time_namespace, strict)?;
-        let settled = limits::settle(&mut merged, &held.coverage(), self.request.limits.mode);
-        report.limits.clone_from(&merged.reports);
-        let settled = settled?;
-        // Whoever states a limit learns where it holds less than a group would hold it.
-        for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
-            let reason = axis.reason.clone().unwrap_or_default();
-            let message = format!("{limit} is held only weakly: {reason}");
-            report
-                .warnings
-                .push(WarningReport::new("limit_weaker", message));
-        }
-        report.enforcement.extend(settled);
-        Ok(merged)
     }
 
     fn stage(
@@ -406,15 +384,7 @@ impl Run<'_> {
         if settled.input_files.is_empty() && settled.output_files.is_empty() {
             return Ok(());
         }
-        let Some((_, workspace)) = workspace else {
-            return Err(RunError::Argument {
-                code: "workspace_missing",
-                what: "workspace",
-                object: String::new(),
-                problem: "is not known, and files are to be staged from or synced to it".to_owned(),
-                hint: Some("add --workspace DIR".to_owned()),
-            });
-        };
+        let workspace = needed_workspace(workspace)?;
         let scratch = {
             let _assumed = self.assume(held)?;
             contract::open_directory(prepared.space(), "scratch")?
@@ -427,6 +397,75 @@ impl Run<'_> {
             &FileLimits::default(),
         )?;
         Ok(())
+    }
+}
+
+/// Opens all of it, and nothing else.
+///
+/// # Errors
+/// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
+fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<Given, RunError> {
+    chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
+    let path = workspace_of(request);
+    let manifest = subject::of_caller(&request.bundle, path.as_deref())?;
+    let archive = match &request.subject {
+        Subject::Command(_) => None,
+        Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),
+        Subject::Bundle(BundleArgument::Stdin) => {
+            let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
+                .map_err(RunError::host("read the bundle from standard input"))?;
+            Some(OpenedArchive::File(File::from(stdin)))
+        }
+    };
+    Ok(Given {
+        manifest,
+        archive,
+        workspace: open_workspace(path, refuse)?,
+    })
+}
+
+/// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
+/// stands in.
+fn workspace_of(request: &Request) -> Option<PathBuf> {
+    let stated = request.bundle.workspace.clone();
+    stated.or_else(|| match &request.bundle.manifest {
+        Some(_) => request.caller.working_directory.clone(),
+        None => None,
+    })
+}
+
+fn open_workspace(
+    path: Option<PathBuf>,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<(PathBuf, Workspace)>, RunError> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    match Workspace::open(&path) {
+        Ok(opened) => Ok(Some((path, opened))),
+        Err(error) => refuse(error.into()).map(|()| None),
+    }
+}
+
+fn unpack_limits(policy: &HostPolicy) -> UnpackLimits {
+    UnpackLimits {
+        compressed_bytes: policy.unpack.archive_bytes,
+        unpacked_bytes: policy.unpack.unpacked_bytes,
+        entries: policy.unpack.entries,
+    }
+}
+
+/// The workspace, where files are declared.
+fn needed_workspace(known: Option<&(PathBuf, Workspace)>) -> Result<&Workspace, RunError> {
+    match known {
+        Some((_, workspace)) => Ok(workspace),
+        None => Err(RunError::Argument {
+            code: "workspace_missing",
+            what: "workspace",
+            object: String::new(),
+            problem: "is not known, and files are to be staged from or synced to it".to_owned(),
+            hint: Some("add --workspace DIR".to_owned()),
+        }),
     }
 }
 

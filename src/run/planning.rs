@@ -5,10 +5,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use crate::kernel::rlimit::resource;
 use crate::plan::environment::{self, Parts};
 use crate::plan::filter::{Arch, Variant, default_program};
-use crate::plan::limits::Limits;
+use crate::plan::limits::{self, Coverage, Limits};
 use crate::plan::ruleset::ruleset;
 use crate::plan::view::{self as view_plan, ViewStep};
-use crate::run::chosen::Chosen;
+use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::view;
@@ -16,8 +16,9 @@ use crate::sandbox::launch::LaunchPlan;
 use crate::sandbox::prepare::Prepared;
 use crate::sandbox::steps::ResourceLimit;
 use crate::spec::host::HostSupport;
-use crate::spec::report::{Enforcement, EnforcementState};
-use crate::spec::request::{Request, ViewEntry};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::report::{Enforcement, EnforcementState, Report, WarningReport};
+use crate::spec::request::{LimitsMode, Request, Subject, ViewEntry};
 
 /// Descriptors that the body may have open.
 const OPEN_FILES: u64 = 16_384;
@@ -44,14 +45,7 @@ pub(super) fn launch_plan(
     let (mounts, trees) = view::open(&entries, held.body_ids())?;
     let asked = view_plan::asked(&mounts)?;
     let all: Vec<ViewStep> = held.base.view.iter().chain(&asked).cloned().collect();
-    let parts = Parts {
-        run_id,
-        has_bundle: chosen.form.is_some(),
-        program_directories: &chosen.program_directories,
-        memory_bytes: limits.memory_bytes,
-        terminal: request.streams.terminal.then(|| terminal_type(request)),
-        named: &chosen.environment,
-    };
+    let parts = parts(request, chosen, limits.memory_bytes, run_id);
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
@@ -70,8 +64,25 @@ pub(super) fn launch_plan(
     Ok((plan, trees))
 }
 
+/// What the body's environment is made of.
+pub(super) fn parts<'run>(
+    request: &'run Request,
+    chosen: &'run Chosen,
+    memory_bytes: u64,
+    run_id: &'run str,
+) -> Parts<'run> {
+    Parts {
+        run_id,
+        has_bundle: matches!(request.subject, Subject::Bundle(_)),
+        program_directories: &chosen.program_directories,
+        memory_bytes,
+        terminal: request.streams.terminal.then(|| terminal_type(request)),
+        named: &chosen.environment,
+    }
+}
+
 /// What is visible anyway at its own place needs no mount, and what is asked for twice one.
-fn distinct(view: &[ViewEntry]) -> Vec<ViewEntry> {
+pub(super) fn distinct(view: &[ViewEntry]) -> Vec<ViewEntry> {
     let mut entries: Vec<ViewEntry> = Vec::with_capacity(view.len());
     for entry in view {
         let needless = match entry {
@@ -110,7 +121,7 @@ fn terminal_type(request: &Request) -> &[u8] {
 }
 
 /// Paths to try in order, as execvp(3) does.
-fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
+pub(super) fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
     if let Some(program) = &chosen.program {
         return vec![program.clone()];
     }
@@ -180,6 +191,57 @@ pub(super) fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> 
         blocks.saturating_mul(found.f_frsize),
         found.f_files.saturating_sub(found.f_ffree),
     ))
+}
+
+/// Settles the limits, and what of the confinement holds; the report is told both.
+///
+/// # Errors
+/// [`RunError::Limit`] for one under which nothing starts, and what `refuse` makes of one that
+/// this host cannot hold and of what `--strict` refuses.
+pub(super) fn settle_limits(
+    request: &Request,
+    policy: &HostPolicy,
+    (host, time_namespace): (&HostSupport, bool),
+    coverage: &[Coverage],
+    chosen: &Chosen,
+    report: &mut Report,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Limits, RunError> {
+    let mut merged = limits::merge(
+        &request.limits,
+        &chosen.manifest.limits,
+        chosen.manifest.sandbox.is_some(),
+        &policy.maxima,
+        request.streams.capture,
+    )?;
+    report.enforcement = match enforcement(host, time_namespace, request.strict) {
+        Ok(list) => list,
+        Err(error) => {
+            refuse(error)?;
+            enforcement(host, time_namespace, false)?
+        }
+    };
+    let settled = limits::settle(&mut merged, coverage, request.limits.mode);
+    report.limits.clone_from(&merged.reports);
+    let settled = match settled {
+        Ok(settled) => settled,
+        Err(error) => {
+            refuse(error.into())?;
+            let settled = limits::settle(&mut merged, coverage, LimitsMode::BestEffort)?;
+            report.limits.clone_from(&merged.reports);
+            settled
+        }
+    };
+    // Whoever states a limit learns where it holds less than a group would hold it.
+    for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
+        let reason = axis.reason.clone().unwrap_or_default();
+        let message = format!("{limit} is held only weakly: {reason}");
+        report
+            .warnings
+            .push(WarningReport::new("limit_weaker", message));
+    }
+    report.enforcement.extend(settled);
+    Ok(merged)
 }
 
 /// The confinement that every run has, and the second line where the host has it.

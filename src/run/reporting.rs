@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::plan::limits::Limits;
+use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::sandbox::launch::Launched;
@@ -31,6 +32,16 @@ impl Stopwatch {
         report.timings_us.push(Timing { phase, duration_us });
         self.0 = now;
     }
+}
+
+/// What was chosen to run.
+pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
+    report.warnings.extend(chosen.warnings.iter().cloned());
+    report.run_form = chosen.form;
+    report.argv = shown(&chosen.argv);
+    report.bound_programs.clone_from(&chosen.bound);
+    report.downgraded = chosen.manifest.runner.downgraded;
+    report.runner.clone_from(&chosen.runner);
 }
 
 /// Bytes as the report shows them.

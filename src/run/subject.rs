@@ -7,35 +7,117 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::bundle::{Entry, Tree};
+use crate::bundle::{Entry, Surveyed, Tree};
 use crate::kernel::file::open_beneath;
 use crate::plan::grants::Origin;
 use crate::plan::run_form::{BundleView, EntryKind};
 use crate::run::error::RunError;
-use crate::spec::manifest::{self, Format, Manifest};
+use crate::run::named_inventory::{self, Named};
+use crate::spec::document;
+use crate::spec::inventory::Inventory;
+use crate::spec::manifest::{self, Format, Manifest, ManifestError};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 use crate::spec::request::BundleOptions;
 use crate::spec::run_form::Run;
 
 /// Where a bundle's manifest may lie, in the order in which it is looked for.
-const MANIFEST_NAMES: [(&str, Format); 5] = [
-    (".runner/manifest.json", Format::Json),
+const MANIFEST_NAMES: [(&str, Format); 6] = [
+    (RESOLVED, Format::Json),
     ("manifest.yaml", Format::Yaml),
     ("manifest.json", Format::Json),
     ("CODE.md", Format::FrontMatter),
     ("TOOL.md", Format::FrontMatter),
+    ("WORKFLOW.md", Format::FrontMatter),
 ];
+/// The manifest with everything that it inherits.
+const RESOLVED: &str = ".runner/manifest.json";
 /// A longer manifest is refused before it is read to its end.
-const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+pub(super) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+
+/// Paths of the manifests that a bundle may have.
+#[must_use]
+pub fn manifest_names() -> [&'static str; MANIFEST_NAMES.len()] {
+    MANIFEST_NAMES.map(|(name, _)| name)
+}
+
+/// A bundle that was read: what lies where in it, and how its files begin.
+pub trait BundleFiles {
+    /// What lies where.
+    fn tree(&self) -> &Tree;
+
+    /// The first `bytes_max` bytes of a file, fewer where it is shorter.
+    ///
+    /// # Errors
+    /// Why it cannot be read, as the end of a sentence.
+    fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String>;
+}
+
+/// A bundle that was unpacked.
+#[derive(Debug)]
+pub struct UnpackedFiles<'run> {
+    /// What lies where.
+    pub tree: &'run Tree,
+    /// The directory that it lies in.
+    pub root: BorrowedFd<'run>,
+}
+
+impl BundleFiles for UnpackedFiles<'_> {
+    fn tree(&self) -> &Tree {
+        self.tree
+    }
+
+    fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String> {
+        let file = open_beneath(self.root, path.as_bytes(), OFlags::RDONLY, Mode::empty())
+            .map_err(|errno| format!("cannot be opened: {errno}"))?;
+        let mut bytes = Vec::new();
+        std::fs::File::from(file)
+            .take(bytes_max)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("cannot be read: {error}"))?;
+        Ok(bytes)
+    }
+}
+
+/// A bundle that was read and not unpacked.
+impl BundleFiles for Surveyed {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn head(&self, path: &RelPath, bytes_max: u64) -> Result<Vec<u8>, String> {
+        // By its own name: the trait has a method of this name too.
+        let kept = Surveyed::head(self, path)
+            .ok_or_else(|| "was not kept while the bundle was read".to_owned())?;
+        let length = usize::try_from(bytes_max).map_or(kept.len(), |max| max.min(kept.len()));
+        Ok(kept[..length].to_vec())
+    }
+}
+
+/// No files at all: for a manifest that is not in its bundle yet.
+impl BundleFiles for Tree {
+    fn tree(&self) -> &Tree {
+        self
+    }
+
+    fn head(&self, _path: &RelPath, _bytes_max: u64) -> Result<Vec<u8>, String> {
+        Err("is in no bundle yet".to_owned())
+    }
+}
 
 /// A manifest and whose word it is.
 #[derive(Debug)]
 pub struct Subject {
     /// What it asks for.
     pub manifest: Manifest,
+    /// Where it was read, for people; empty where there is none.
+    pub file: String,
+    /// Its text and how that is to be read.
+    pub text: (Vec<u8>, Format),
     /// Whose word it is.
     pub origin: Origin,
+    /// The inventory of secrets that it names, where it is the caller's.
+    pub inventory: Option<Inventory>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -44,18 +126,44 @@ pub struct Subject {
 ///
 /// # Errors
 /// [`RunError`] naming the file.
-pub fn of_caller(options: &BundleOptions) -> Result<Option<Subject>, RunError> {
+pub fn of_caller(
+    options: &BundleOptions,
+    workspace: Option<&Path>,
+) -> Result<Option<Subject>, RunError> {
     let Some(path) = &options.manifest else {
         return Ok(None);
     };
+    of_file(path, Origin::Caller, workspace).map(Some)
+}
+
+/// Reads the manifest at `path`, and the inventory of secrets that it names in `workspace`.
+///
+/// # Errors
+/// [`RunError`] naming the file.
+pub fn of_file(path: &Path, origin: Origin, workspace: Option<&Path>) -> Result<Subject, RunError> {
     let shown = escape(path.as_os_str().as_bytes());
     let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
-    let manifest = manifest::parse(&text, format_of(path), &shown)?;
-    Ok(Some(Subject {
-        manifest,
-        origin: Origin::Caller,
+    let format = format_of(path);
+    let root = document::parse(&text, format)
+        .map_err(|error| ManifestError::of_document(&shown, error))?;
+    let named = match workspace {
+        Some(workspace) if origin == Origin::Caller => {
+            named_inventory::read(&root, path, workspace)?
+        }
+        _ => Named::default(),
+    };
+    let parsed = manifest::parse_with(&root, &shown, &named.blocks);
+    if let Some(first) = parsed.errors.into_iter().next() {
+        return Err(first.into());
+    }
+    Ok(Subject {
+        manifest: parsed.manifest.unwrap_or_default(),
+        file: shown,
+        text: (text, format),
+        origin,
+        inventory: named.inventory,
         warnings: Vec::new(),
-    }))
+    })
 }
 
 /// A file of the caller's, read once from one descriptor and never to an unbounded length.
@@ -85,24 +193,25 @@ pub(super) fn read_file(
             Some("give a file"),
         ));
     }
-    read_bounded(std::fs::File::from(file), &unreadable)
-}
-
-fn read_bounded(
-    file: std::fs::File,
-    unreadable: &dyn Fn(String, Option<&str>) -> RunError,
-) -> Result<Vec<u8>, RunError> {
     let mut text = Vec::new();
-    file.take(MANIFEST_BYTES_MAX + 1)
+    std::fs::File::from(file)
+        .take(MANIFEST_BYTES_MAX + 1)
         .read_to_end(&mut text)
         .map_err(|error| unreadable(format!("cannot be read: {error}"), None))?;
+    bounded(text, &unreadable)
+}
+
+fn bounded(
+    text: Vec<u8>,
+    unreadable: &dyn Fn(String, Option<&str>) -> RunError,
+) -> Result<Vec<u8>, RunError> {
     if MANIFEST_BYTES_MAX < u64::try_from(text.len()).unwrap_or(u64::MAX) {
         return Err(unreadable("is larger than 1 MiB".to_owned(), None));
     }
     Ok(text)
 }
 
-fn format_of(path: &Path) -> Format {
+pub(super) fn format_of(path: &Path) -> Format {
     match path.extension().map(|extension| extension.as_bytes()) {
         Some(b"json") => Format::Json,
         Some(b"md") => Format::FrontMatter,
@@ -114,7 +223,8 @@ fn format_of(path: &Path) -> Format {
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
-pub fn of_bundle(tree: &Tree, bundle: BorrowedFd<'_>, has_run: bool) -> Result<Subject, RunError> {
+pub fn of_bundle(bundle: &dyn BundleFiles, has_run: bool) -> Result<Subject, RunError> {
+    let tree = bundle.tree();
     let mut found = MANIFEST_NAMES
         .iter()
         .filter(|(name, _)| matches!(kind_of(tree, name), Some(Entry::File { .. })));
@@ -123,13 +233,18 @@ pub fn of_bundle(tree: &Tree, bundle: BorrowedFd<'_>, has_run: bool) -> Result<S
             let manifest = manifest::empty();
             return Ok(Subject {
                 manifest,
+                file: String::new(),
+                text: (Vec::new(), Format::Yaml),
                 origin: Origin::Bundle,
+                inventory: None,
                 warnings: Vec::new(),
             });
         }
         return Err(no_manifest(tree));
     };
     let warnings = found
+        // What `bundle` made holds the resolved manifest on purpose, beside the one it was.
+        .filter(|_| *name != RESOLVED)
         .map(|(other, _)| {
             let message = format!("{other} is ignored: {name} comes first");
             WarningReport::new("manifest_ignored", message)
@@ -142,13 +257,18 @@ pub fn of_bundle(tree: &Tree, bundle: BorrowedFd<'_>, has_run: bool) -> Result<S
         problem,
         hint: None,
     };
-    let file = open_beneath(bundle, name.as_bytes(), OFlags::RDONLY, Mode::empty())
-        .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
-    let text = read_bounded(std::fs::File::from(file), &unreadable)?;
+    let text = RelPath::parse(name.as_bytes())
+        .map_err(|error| error.to_string())
+        .and_then(|path| bundle.head(&path, MANIFEST_BYTES_MAX + 1))
+        .map_err(|problem| unreadable(problem, None))?;
+    let text = bounded(text, &unreadable)?;
     let manifest = manifest::parse(&text, *format, name)?;
     Ok(Subject {
         manifest,
+        file: (*name).to_owned(),
+        text: (text, *format),
         origin: Origin::Bundle,
+        inventory: None,
         warnings,
     })
 }

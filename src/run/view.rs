@@ -30,43 +30,53 @@ pub(super) fn open(
     let mut mounts = Vec::with_capacity(entries.len());
     let mut trees = Vec::new();
     for entry in entries {
-        let ViewEntry::Bind {
-            source, writable, ..
-        } = entry
-        else {
-            mounts.push(AskedMount {
-                entry: entry.clone(),
-                is_directory: true,
-                tree: None,
-            });
-            continue;
-        };
-        let found = std::fs::metadata(source).map_err(|error| RunError::Argument {
-            code: "mount_source_missing",
-            what: "mount source",
-            object: escape(source.as_os_str().as_bytes()),
-            problem: format!("cannot be opened: {error}"),
-            hint: Some("give a path that exists on the host".to_owned()),
-        })?;
-        let tree = match body {
-            None => None,
-            Some(body) => {
-                let owner = HostIds {
-                    uid: found.uid(),
-                    gid: found.gid(),
-                };
-                let owner = (*writable || !is_open_to_all(&found)).then_some(owner);
-                trees.push(clone_for(source, owner, body, *writable)?);
-                Some(trees.len() - 1)
-            }
-        };
-        mounts.push(AskedMount {
-            entry: entry.clone(),
-            is_directory: found.is_dir(),
-            tree,
-        });
+        let (mut mount, found) = look(entry)?;
+        if let (
+            ViewEntry::Bind {
+                source, writable, ..
+            },
+            Some(found),
+            Some(body),
+        ) = (entry, found, body)
+        {
+            let owner = HostIds {
+                uid: found.uid(),
+                gid: found.gid(),
+            };
+            let owner = (*writable || !is_open_to_all(&found)).then_some(owner);
+            trees.push(clone_for(source, owner, body, *writable)?);
+            mount.tree = Some(trees.len() - 1);
+        }
+        mounts.push(mount);
     }
     Ok((mounts, trees))
+}
+
+/// What lies at the source of one entry; nothing is cloned.
+///
+/// # Errors
+/// [`RunError::Argument`] for a source that is not there.
+pub(super) fn look(entry: &ViewEntry) -> Result<(AskedMount, Option<Metadata>), RunError> {
+    let found = match entry {
+        ViewEntry::Tmpfs { .. } => None,
+        ViewEntry::Bind { source, .. } => {
+            Some(
+                std::fs::metadata(source).map_err(|error| RunError::Argument {
+                    code: "mount_source_missing",
+                    what: "mount source",
+                    object: escape(source.as_os_str().as_bytes()),
+                    problem: format!("cannot be opened: {error}"),
+                    hint: Some("give a path that exists on the host".to_owned()),
+                })?,
+            )
+        }
+    };
+    let mount = AskedMount {
+        entry: entry.clone(),
+        is_directory: found.as_ref().is_none_or(Metadata::is_dir),
+        tree: None,
+    };
+    Ok((mount, found))
 }
 
 fn clone_for(

@@ -69,6 +69,13 @@ child_steps! {
 }
 
 impl ChildStep {
+    /// What it does, for people.
+    #[must_use]
+    pub fn act(self) -> &'static str {
+        let found = CHILD_STEPS.iter().find(|(step, _)| *step == self);
+        found.map_or("", |(_, act)| *act)
+    }
+
     /// The step with this number, and what it does, for people.
     #[must_use]
     pub fn from_number(number: i32) -> Option<(Self, &'static str)> {

@@ -32,7 +32,7 @@ pub use destination::{OUTPUTS_MAX, check_destination, check_key, check_outputs};
 pub use error::{Refusal, ScratchError, Unfit, Unwritable};
 pub use keep::{Kept, LeftOut, keep};
 pub use remove::{LeftOver, Removal, remove_tree};
-pub use stage::{InputFile, stage};
+pub use stage::{InputFile, check_inputs, stage};
 pub use sync::{OutputFile, sync};
 pub use temporary::{Journal, SyncStep, TemporaryName, remove_temporary};
 pub use workspace::Workspace;

@@ -9,7 +9,7 @@ use crate::scratch::FileLimits;
 use crate::scratch::copy::Buffer;
 use crate::scratch::destination::check_keys;
 use crate::scratch::error::{ScratchError, Unfit};
-use crate::scratch::source::{Allowance, Failed, HardLinks, open_regular};
+use crate::scratch::source::{Allowance, Failed, HardLinks, Opened, open_regular};
 use crate::scratch::workspace::Workspace;
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::StagedReport;
@@ -40,19 +40,64 @@ pub fn stage(
     body: Option<HostIds>,
     limits: &FileLimits,
 ) -> Result<Vec<StagedReport>, ScratchError> {
-    if limits.files < inputs.len() {
-        return Err(ScratchError::TooManyFiles {
-            found: inputs.len(),
-            limit: limits.files,
-        });
-    }
-    check_keys(inputs.iter().map(|input| input.key.as_str()))?;
+    check_number_and_keys(inputs, limits)?;
     let mut allowance = Allowance::new(limits);
     let mut buffer = Buffer::new();
     inputs
         .iter()
         .map(|input| stage_one(workspace, input, scratch, body, &mut allowance, &mut buffer))
         .collect()
+}
+
+/// Looks whether all `inputs` could be staged now, and how many bytes each has; copies nothing.
+///
+/// # Errors
+/// The first input that cannot be staged, as [`stage`] would say.
+pub fn check_inputs(
+    workspace: &Workspace,
+    inputs: &[InputFile],
+    limits: &FileLimits,
+) -> Result<Vec<u64>, ScratchError> {
+    check_number_and_keys(inputs, limits)?;
+    let mut allowance = Allowance::new(limits);
+    let look = |input: &InputFile| {
+        let bytes = open_input(workspace, input, &allowance)?.bytes;
+        allowance.spend(bytes);
+        Ok(bytes)
+    };
+    inputs.iter().map(look).collect()
+}
+
+fn check_number_and_keys(inputs: &[InputFile], limits: &FileLimits) -> Result<(), ScratchError> {
+    if limits.files < inputs.len() {
+        return Err(ScratchError::TooManyFiles {
+            found: inputs.len(),
+            limit: limits.files,
+        });
+    }
+    check_keys(inputs.iter().map(|input| input.key.as_str()))
+}
+
+fn unfit(input: &InputFile, cause: Unfit) -> ScratchError {
+    ScratchError::Input {
+        key: escape(input.key.as_bytes()),
+        path: input.path.to_string(),
+        cause,
+    }
+}
+
+fn open_input(
+    workspace: &Workspace,
+    input: &InputFile,
+    allowance: &Allowance,
+) -> Result<Opened, ScratchError> {
+    let directory = workspace.as_fd();
+    let source = open_regular(directory, input.path.as_bytes(), HardLinks::Accepted)
+        .map_err(|cause| unfit(input, cause))?;
+    allowance
+        .check(source.bytes)
+        .map_err(|cause| unfit(input, cause))?;
+    Ok(source)
 }
 
 fn stage_one(
@@ -63,12 +108,6 @@ fn stage_one(
     allowance: &mut Allowance,
     buffer: &mut Buffer,
 ) -> Result<StagedReport, ScratchError> {
-    let key = || escape(input.key.as_bytes());
-    let unfit = |cause: Unfit| ScratchError::Input {
-        key: key(),
-        path: input.path.to_string(),
-        cause,
-    };
     let unwritable = |call| {
         move |errno| ScratchError::ScratchUnwritable {
             key: escape(input.key.as_bytes()),
@@ -76,13 +115,7 @@ fn stage_one(
             errno,
         }
     };
-    let source = open_regular(
-        workspace.as_fd(),
-        input.path.as_bytes(),
-        HardLinks::Accepted,
-    )
-    .map_err(unfit)?;
-    allowance.check(source.bytes).map_err(unfit)?;
+    let source = open_input(workspace, input, allowance)?;
     let copy = {
         let _as_body =
             AssumedFileIds::assume(body).map_err(|errno| ScratchError::FileIds { errno })?;
@@ -102,7 +135,7 @@ fn stage_one(
     let digest = source
         .copy_to(copy.as_fd(), buffer)
         .map_err(|failed| match failed {
-            Failed::Source(cause) => unfit(cause),
+            Failed::Source(cause) => unfit(input, cause),
             Failed::Sink(errno) => unwritable("write")(errno),
         })?;
     allowance.spend(source.bytes);

@@ -81,13 +81,23 @@ pub(crate) fn read<'document>(
     if !matches!(node.value, Value::Map(_)) {
         return Err(reader.wrong_type(node, "text or a map with `sources`"));
     }
-    reader.known_map(node, &["sources"])?;
+    reader.entries(node, &["sources"])?;
     let sources = reader.required(node, "sources")?;
     let items = reader.list(sources)?;
     if items.is_empty() {
         return Err(reader.wrong_type(sources, "a list with at least one source"));
     }
-    items.iter().map(|item| read_source(reader, item)).collect()
+    let mut read = Vec::new();
+    for item in items {
+        let source = read_source(reader, item);
+        read.extend(reader.keep(source));
+    }
+    Ok(read)
+}
+
+/// Whether a `source` says where the manifest comes from and names no files.
+pub(crate) fn is_origin(node: &Node) -> bool {
+    node.get("origin").is_some()
 }
 
 /// Reads the lean `source`: `{origin: …}`, which says where a manifest comes from, or one source.
@@ -135,10 +145,13 @@ fn read_inline<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<CodeSource, ManifestError> {
-    reader.known_map(node, &["path", "content"])?;
+    reader.entries(node, &["path", "content"])?;
+    let path = reader.field(node, "path", |path| reader.path(path));
+    let content = reader.field(node, "content", |content| reader.text(content));
+    let (path, content) = reader.both(path, content)?;
     Ok(CodeSource::Inline {
-        path: reader.path(reader.required(node, "path")?)?,
-        content: reader.text(reader.required(node, "content")?)?.to_owned(),
+        path,
+        content: content.to_owned(),
     })
 }
 
@@ -157,16 +170,19 @@ fn read_local<'document>(
     if !matches!(node.value, Value::Map(_)) {
         return Err(reader.wrong_type(node, "text or a map with `path`"));
     }
-    reader.known_map(node, &["path", "as", "glob"])?;
-    let path = reader.required(node, "path")?;
+    reader.entries(node, &["path", "as", "glob"])?;
+    let path = reader.field(node, "path", |path| {
+        let directory = reader.text(path)?.ends_with('/');
+        Ok((folder(reader, path)?, directory))
+    });
+    let glob = reader.optional(node, "glob", |glob| reader.name(glob).map(str::to_owned));
+    let rest = reader.both(read_target(reader, node.get("as")), glob);
+    let ((path, directory), (target, glob)) = reader.both(path, rest)?;
     Ok(CodeSource::Local {
-        path: folder(reader, path)?,
-        directory: reader.text(path)?.ends_with('/'),
-        target: read_target(reader, node.get("as"))?,
-        glob: node
-            .get("glob")
-            .map(|glob| reader.name(glob).map(str::to_owned))
-            .transpose()?,
+        path,
+        directory,
+        target,
+        glob,
     })
 }
 
@@ -174,9 +190,39 @@ fn read_github<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<CodeSource, ManifestError> {
-    reader.known_map(node, &["repo", "ref", "path", "as"])?;
-    let repository = reader.required(node, "repo")?;
-    let name = reader.name(repository)?;
+    reader.entries(node, &["repo", "ref", "path", "as"])?;
+    let names = reader.both(
+        reader.field(node, "repo", |repository| {
+            read_repository(reader, repository)
+        }),
+        reader.field(node, "ref", |reference| read_commit(reader, reference)),
+    );
+    let targets = reader.both(
+        reader.optional(node, "path", |path| folder(reader, path)),
+        read_target(reader, node.get("as")),
+    );
+    let ((repository, commit), (path, target)) = reader.both(names, targets)?;
+    let hexadecimal = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if hexadecimal && (7..40).contains(&commit.len()) {
+        reader.warn(
+            "reference_looks_abbreviated",
+            node.get("ref").unwrap_or(node),
+            "this is the name of a branch or a tag; a commit has 40 hexadecimal digits",
+        );
+    }
+    Ok(CodeSource::GitHub {
+        repository: repository.to_owned(),
+        reference: commit.to_owned(),
+        path,
+        target,
+    })
+}
+
+fn read_repository<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<&'document str, ManifestError> {
+    let name = reader.name(node)?;
     let name_is_plain = |part: &str| {
         crate::spec::tokens::is_segment(part)
             && !part.starts_with('-')
@@ -187,34 +233,25 @@ fn read_github<'document>(
     let plain = name
         .split_once('/')
         .is_some_and(|(owner, project)| name_is_plain(owner) && name_is_plain(project));
-    if !plain {
-        return Err(reader.wrong_type(repository, "text of the form owner/name"));
+    if plain {
+        Ok(name)
+    } else {
+        Err(reader.wrong_type(node, "text of the form owner/name"))
     }
-    let reference = reader.required(node, "ref")?;
-    let commit = reader.name(reference)?;
+}
+
+fn read_commit<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<&'document str, ManifestError> {
+    let commit = reader.name(node)?;
     let unusable = commit.starts_with('-')
         || commit.contains("..")
         || commit.contains([' ', '~', '^', ':', '?', '*', '[', '\\']);
     if unusable {
-        return Err(reader.wrong_type(reference, "text that names a commit, a tag or a branch"));
+        return Err(reader.wrong_type(node, "text that names a commit, a tag or a branch"));
     }
-    let hexadecimal = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if hexadecimal && (7..40).contains(&commit.len()) {
-        reader.warn(
-            "reference_looks_abbreviated",
-            reference,
-            "this is the name of a branch or a tag; a commit has 40 hexadecimal digits",
-        );
-    }
-    Ok(CodeSource::GitHub {
-        repository: name.to_owned(),
-        reference: commit.to_owned(),
-        path: node
-            .get("path")
-            .map(|path| folder(reader, path))
-            .transpose()?,
-        target: read_target(reader, node.get("as"))?,
-    })
+    Ok(commit)
 }
 
 fn read_reference<'document>(

@@ -27,6 +27,9 @@ const PREFIXES: [&str; 19] = [
 /// A prefix alone is a word of its own; a credential goes on for at least this many characters.
 const CREDENTIAL_CHARACTERS_MIN: usize = 12;
 
+/// Why a value is one whatever it looks like.
+const NAMED: &str = "its key says so; the name of a secret ends in `_ref`";
+
 /// The first value below `node` that looks like a credential, and why. Its text is not returned.
 pub(crate) fn find(node: &Node) -> Option<(&Node, &'static str)> {
     match &node.value {
@@ -36,14 +39,21 @@ pub(crate) fn find(node: &Node) -> Option<(&Node, &'static str)> {
             let named = matches!(&value.value, Value::Text(text) if !text.is_empty())
                 && names_a_credential(&key.name);
             if named {
-                Some((
-                    value,
-                    "its key says so; the name of a secret ends in `_ref`",
-                ))
+                Some((value, NAMED))
             } else {
                 find(value)
             }
         }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// The first text at or below `node` that starts like an issued credential, whatever its key.
+pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
+    match &node.value {
+        Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
+        Value::List(items) => items.iter().find_map(find_issued),
+        Value::Map(entries) => entries.iter().find_map(|(_, value)| find_issued(value)),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
@@ -75,6 +85,30 @@ fn names_a_credential(key: &str) -> bool {
             "key" | "apikey" | "token" | "secret" | "password" | "passwd"
         )
     })
+}
+
+/// Each value below `node` that looks like a credential, in the order of the text, and why.
+pub(crate) fn all(node: &Node) -> Vec<(&Node, &'static str)> {
+    let mut found = Vec::new();
+    collect(node, &mut found);
+    found
+}
+
+fn collect<'document>(node: &'document Node, found: &mut Vec<(&'document Node, &'static str)>) {
+    match &node.value {
+        Value::List(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Map(entries) => {
+            for (key, value) in entries {
+                match &value.value {
+                    Value::Text(text) if !text.is_empty() && names_a_credential(&key.name) => {
+                        found.push((value, NAMED));
+                    }
+                    _ => collect(value, found),
+                }
+            }
+        }
+        _ => found.extend(find(node)),
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,28 @@ impl Digest {
     pub fn from_hasher(hasher: sha2::Sha256) -> Self {
         Self(<sha2::Sha256 as sha2::Digest>::finalize(hasher).into())
     }
+
+    /// Reads the one written form; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("sha256:")?.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
 }
 
 impl fmt::Display for Digest {
@@ -51,5 +73,22 @@ mod tests {
             Digest::of(b"").to_string(),
             "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
+    }
+
+    #[test]
+    fn a_digest_is_read_in_its_one_written_form_only() {
+        let digest = Digest::of(b"x");
+        let text = digest.to_string();
+        assert_eq!(Digest::parse(&text), Some(digest));
+        for other in [
+            &text[7..],
+            &text[..70],
+            &format!("{text}0"),
+            &text.to_uppercase(),
+            &text.replace("sha256", "sha512"),
+            "sha256:",
+        ] {
+            assert_eq!(Digest::parse(other), None, "{other}");
+        }
     }
 }

@@ -125,6 +125,69 @@ impl EgressRule {
     }
 }
 
+impl EgressHost {
+    /// Whoever both allow. A name and an address never meet: a name is allowed, not what it
+    /// resolves to.
+    fn intersection(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Name(one), Self::Name(two)) if one == two => Some(self.clone()),
+            (Self::Address(one), Self::Address(two)) if one == two => Some(self.clone()),
+            (Self::Name(name), Self::Below(parent)) if is_below(name, parent) => Some(self.clone()),
+            (Self::Below(parent), Self::Name(name)) if is_below(name, parent) => {
+                Some(other.clone())
+            }
+            (Self::Below(one), Self::Below(two)) if one == two || is_below(one, two) => {
+                Some(self.clone())
+            }
+            (Self::Below(one), Self::Below(two)) if is_below(two, one) => Some(other.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether `name` is `parent` with at least one label before it.
+fn is_below(name: &str, parent: &str) -> bool {
+    name.strip_suffix(parent)
+        .is_some_and(|labels| labels.ends_with('.'))
+}
+
+impl EgressRule {
+    /// Exactly what both rules allow: a name equal to the other or below the other's `*.`, and
+    /// the narrower port. `None`: nothing.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        let port = match (self.port, other.port) {
+            (one, None) => one,
+            (None, two) => two,
+            (Some(one), Some(two)) => Some((one == two).then_some(one)?),
+        };
+        let host = self.host.intersection(&other.host)?;
+        Some(Self { host, port })
+    }
+
+    /// Whether everything that `other` allows is allowed by this rule.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.intersection(other).as_ref() == Some(other)
+    }
+}
+
+/// What both lists allow, in the order of the first and without rules that another one covers.
+#[must_use]
+pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
+    let mut both: Vec<EgressRule> = Vec::new();
+    for rule in one {
+        for common in two.iter().filter_map(|other| rule.intersection(other)) {
+            if both.iter().any(|kept| kept.covers(&common)) {
+                continue;
+            }
+            both.retain(|kept| !common.covers(kept));
+            both.push(common);
+        }
+    }
+    both
+}
+
 /// In its one written form: what [`EgressRule::parse`] reads back as the same rule.
 impl std::fmt::Display for EgressRule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -289,5 +352,71 @@ mod tests {
         assert_eq!(EgressRule::parse(&long), Err(EgressError::Name));
         let long = "a.".repeat(130) + "com";
         assert_eq!(EgressRule::parse(&long), Err(EgressError::Name));
+    }
+
+    #[test]
+    fn two_rules_allow_together_what_each_allows() {
+        for (one, two, both) in [
+            ("a.com", "a.com", Some("a.com")),
+            ("a.com", "b.com", None),
+            ("A.com", "a.com", Some("a.com")),
+            ("*.a.com", "x.a.com", Some("x.a.com")),
+            ("*.a.com", "y.x.a.com", Some("y.x.a.com")),
+            ("*.a.com", "a.com", None),
+            ("*.a.com", "ba.com", None),
+            ("*.a.com", "xa.com", None),
+            ("*.a.com", "*.a.com", Some("*.a.com")),
+            ("*.a.com", "*.x.a.com", Some("*.x.a.com")),
+            ("*.a.com", "*.xa.com", None),
+            ("*.a.com", "*.b.com", None),
+            ("a.com", "a.com:443", Some("a.com:443")),
+            ("a.com:80", "a.com:443", None),
+            ("a.com:443", "a.com:443", Some("a.com:443")),
+            ("*.a.com:443", "x.a.com", Some("x.a.com:443")),
+            ("*.a.com", "x.a.com:443", Some("x.a.com:443")),
+            ("*.a.com:443", "*.x.a.com:80", None),
+            ("192.0.2.1", "192.0.2.1:80", Some("192.0.2.1:80")),
+            ("192.0.2.1", "192.0.2.2", None),
+            ("[2001:db8::1]", "2001:DB8::1", Some("[2001:db8::1]")),
+            ("localhost", "127.0.0.1", None),
+        ] {
+            let rule = |text| EgressRule::parse(text).expect(text);
+            let written = |rule: Option<EgressRule>| rule.map(|rule| rule.to_string());
+            let expected = both.map(str::to_owned);
+            let found = rule(one).intersection(&rule(two));
+            assert_eq!(written(found), expected, "{one} and {two}");
+            let found = rule(two).intersection(&rule(one));
+            assert_eq!(written(found), expected, "{two} and {one}");
+            assert!(rule(one).covers(&rule(one)), "{one}");
+        }
+    }
+
+    #[test]
+    fn two_lists_allow_together_what_some_rule_of_each_allows() {
+        for (one, two, both) in [
+            ("", "a.com", ""),
+            ("a.com", "", ""),
+            ("a.com b.com", "b.com c.com", "b.com"),
+            (
+                "*.a.com b.com",
+                "x.a.com y.a.com b.com:80",
+                "x.a.com y.a.com b.com:80",
+            ),
+            ("*.a.com x.a.com", "*.a.com", "*.a.com"),
+            ("x.a.com *.a.com", "*.a.com", "*.a.com"),
+            ("a.com:80 a.com:443", "a.com", "a.com:80 a.com:443"),
+            ("a.com:80 a.com", "a.com", "a.com"),
+        ] {
+            let list = |text: &str| -> Vec<EgressRule> {
+                text.split_whitespace()
+                    .map(|rule| EgressRule::parse(rule).expect(rule))
+                    .collect()
+            };
+            let found: Vec<String> = intersect(&list(one), &list(two))
+                .iter()
+                .map(EgressRule::to_string)
+                .collect();
+            assert_eq!(found.join(" "), both, "{one} and {two}");
+        }
     }
 }

@@ -7,9 +7,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::spec::egress::{self, EgressRule};
 use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
-use crate::spec::sources_policy::{CachePolicy, EgressPolicy, GitHubPolicy, SecretsPolicy};
+use crate::spec::sources_policy::{
+    CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy, SecretsProvider,
+    intersect_ranges,
+};
 
 /// What holds for every run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,25 +116,89 @@ pub struct Statement {
     pub entries: Option<u64>,
     /// `runtime_directory`.
     pub runtime_directory: Option<PathBuf>,
+    /// `egress.allow`; the empty list allows nothing.
+    pub egress_allow: Option<Vec<EgressRule>>,
+    /// `egress.private_ranges`; the empty list allows none.
+    pub private_ranges: Option<Vec<IpRange>>,
+    /// `secrets.provider`.
+    pub secrets_provider: Option<SecretsProvider>,
+    /// `secrets.inventory`.
+    pub secrets_inventory: Option<PathBuf>,
+    /// `refs`.
+    pub refs: BTreeMap<String, PathBuf>,
+    /// `images`.
+    pub images: Vec<ImageTemplate>,
+    /// `cache.directory`.
+    pub cache_directory: Option<PathBuf>,
+    /// `cache.size`.
+    pub cache_bytes: Option<u64>,
+    /// `github.base_url`.
+    pub github_base_url: Option<String>,
+    /// `github.token`.
+    pub github_token: Option<String>,
+    /// `require_pin`; `false` says nothing.
+    pub require_pin: bool,
 }
 
-/// A grant of one file that an earlier file forbids: it does not count.
+/// What one file states and an earlier file forbids: it does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForbiddenGrant {
-    /// The file that grants.
+    /// The file that states it.
     pub origin: String,
-    /// What it grants, as `--grant` names it.
+    /// A grant as `--grant` names it, or a key: `secrets.provider`.
     pub grant: &'static str,
     /// The file that forbids.
     pub forbidden_by: String,
+}
+
+/// An image template whose id an earlier one has already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageTwice {
+    /// The id.
+    pub id: String,
+    /// The file that states it first.
+    pub first: String,
+    /// The file that states it again; may be the same.
+    pub again: String,
+}
+
+/// The first image template that is stated twice, in one file or in two: neither may replace the
+/// other, so the files cannot be used.
+///
+/// # Errors
+/// [`ImageTwice`]: the id and both files.
+pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
+    let mut claimed: BTreeMap<&str, &str> = BTreeMap::new();
+    for statement in statements {
+        for image in &statement.images {
+            if let Some(first) = claimed.insert(&image.id, &statement.origin) {
+                return Err(ImageTwice {
+                    id: image.id.clone(),
+                    first: first.to_owned(),
+                    again: statement.origin.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Merges what the files state, earliest first, into one policy.
 ///
 /// Maxima and caps: the smallest that was stated, the default where nobody stated one. Denied
 /// grants add up. Grants add up, except those that an earlier file denies: they are returned. A
-/// file that grants and denies the same denies it. Interpreters add up. Of the uid range, the
-/// cgroup parent and the runtime directory, which say where and not how much, the last counts.
+/// file that grants and denies the same denies it. Interpreters and images add up. Of the uid
+/// range, the cgroup parent, the runtime directory and the cache, which say where and not how
+/// much, the last counts.
+///
+/// What files allow of the network is what all files allow that say something about it: see
+/// [`egress::intersect`] and [`intersect_ranges`]. `require_pin` stays once it was stated.
+///
+/// Of the provider and the inventory of secrets, of each reference, and of the service that
+/// `github` sources come from, the last counts, unless an earlier file denies the grant `secrets`
+/// (for the first two) or `sources` (for the others): then later files are not asked, and what
+/// they state is returned. A token goes only to the service that it was stated for: a file that
+/// names another base URL and no token has none.
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     fn smallest<T: Ord + Copy>(
@@ -165,6 +233,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             }
         }
     }
+    let elsewhere = sources(statements, &mut forbidden);
     let policy = HostPolicy {
         maxima: Maxima {
             memory_bytes: smallest(statements, |file| file.memory_bytes, 4 << 30),
@@ -193,15 +262,110 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             entries: smallest(statements, |file| file.entries, 100_000),
         },
         runtime_directory: last(statements, |file| file.runtime_directory.as_ref()),
-        egress: EgressPolicy::default(),
-        secrets: SecretsPolicy::default(),
-        refs: BTreeMap::new(),
-        images: Vec::new(),
-        cache: CachePolicy::default(),
-        github: GitHubPolicy::default(),
-        require_pin: false,
+        egress: EgressPolicy {
+            allow: common(
+                statements,
+                |file| file.egress_allow.as_deref(),
+                egress::intersect,
+            ),
+            private_ranges: common(
+                statements,
+                |file| file.private_ranges.as_deref(),
+                intersect_ranges,
+            )
+            .unwrap_or_default(),
+        },
+        secrets: elsewhere.secrets,
+        refs: elsewhere.refs,
+        images: statements
+            .iter()
+            .flat_map(|file| file.images.iter().cloned())
+            .collect(),
+        cache: CachePolicy {
+            directory: last(statements, |file| file.cache_directory.as_ref()),
+            size_bytes: last(statements, |file| file.cache_bytes.as_ref())
+                .unwrap_or(CachePolicy::default().size_bytes),
+        },
+        github: elsewhere.github,
+        require_pin: statements.iter().any(|file| file.require_pin),
     };
     (policy, forbidden)
+}
+
+/// What all lists have in common that are stated; `None` where nobody states one.
+fn common<T: Clone>(
+    statements: &[Statement],
+    key: impl Fn(&Statement) -> Option<&[T]>,
+    intersect: impl Fn(&[T], &[T]) -> Vec<T>,
+) -> Option<Vec<T>> {
+    statements
+        .iter()
+        .filter_map(key)
+        .map(<[T]>::to_vec)
+        .reduce(|one, two| intersect(&one, &two))
+}
+
+/// What files may take from elsewhere.
+#[derive(Default)]
+struct Sources {
+    secrets: SecretsPolicy,
+    refs: BTreeMap<String, PathBuf>,
+    github: GitHubPolicy,
+}
+
+/// The last of each that no earlier file denies; the denied ones go to `forbidden`.
+fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sources {
+    let mut sources = Sources::default();
+    for (index, file) in statements.iter().enumerate() {
+        let mut counts = |stated: bool, key: &'static str, grant: &str| {
+            let denier = statements[..index]
+                .iter()
+                .find(|earlier| has(earlier.deny_grants, grant));
+            if let (true, Some(denier)) = (stated, denier) {
+                forbidden.push(ForbiddenGrant {
+                    origin: file.origin.clone(),
+                    grant: key,
+                    forbidden_by: denier.origin.clone(),
+                });
+            }
+            stated && denier.is_none()
+        };
+        if counts(
+            file.secrets_provider.is_some(),
+            "secrets.provider",
+            "secrets",
+        ) {
+            sources.secrets.provider.clone_from(&file.secrets_provider);
+        }
+        if counts(
+            file.secrets_inventory.is_some(),
+            "secrets.inventory",
+            "secrets",
+        ) {
+            sources
+                .secrets
+                .inventory
+                .clone_from(&file.secrets_inventory);
+        }
+        if counts(!file.refs.is_empty(), "refs", "sources") {
+            sources.refs.extend(file.refs.clone());
+        }
+        let states_service = file.github_base_url.is_some() || file.github_token.is_some();
+        if counts(states_service, "github", "sources") {
+            if let Some(base_url) = &file.github_base_url
+                && *base_url != sources.github.base_url
+            {
+                sources.github = GitHubPolicy {
+                    base_url: base_url.clone(),
+                    token: None,
+                };
+            }
+            if file.github_token.is_some() {
+                sources.github.token.clone_from(&file.github_token);
+            }
+        }
+    }
+    sources
 }
 
 /// Each grant by the name that `--grant`, `grants` and `deny_grants` use.
@@ -363,6 +527,185 @@ mod tests {
         );
         assert_eq!(policy.cgroup_parent.as_deref(), Some("/two"));
         assert_eq!(policy.runtime_directory, Some(PathBuf::from("/run/a")));
+    }
+
+    #[test]
+    fn what_files_allow_of_the_network_is_what_all_of_them_allow() {
+        let rules = |texts: &[&str]| -> Vec<EgressRule> {
+            texts
+                .iter()
+                .map(|text| EgressRule::parse(text).expect(text))
+                .collect()
+        };
+        let ranges = |texts: &[&str]| -> Vec<IpRange> {
+            texts
+                .iter()
+                .map(|text| IpRange::parse(text).expect(text))
+                .collect()
+        };
+        assert_eq!(HostPolicy::default().egress, EgressPolicy::default());
+        let files = [
+            stating("host", |file| {
+                file.egress_allow = Some(rules(&["*.a.com", "b.com"]));
+            }),
+            stating("user", |file| {
+                file.private_ranges = Some(ranges(&["10.0.0.0/8"]));
+            }),
+            stating("flag", |file| {
+                file.egress_allow = Some(rules(&["x.a.com:443", "c.com"]));
+                file.private_ranges = Some(ranges(&["10.1.0.0/16", "192.168.0.0/16"]));
+            }),
+        ];
+        let (policy, forbidden) = merge(&files);
+        assert_eq!(policy.egress.allow, Some(rules(&["x.a.com:443"])));
+        assert_eq!(policy.egress.private_ranges, ranges(&["10.1.0.0/16"]));
+        assert!(forbidden.is_empty());
+        let nothing = stating("host", |file| {
+            file.egress_allow = Some(Vec::new());
+            file.private_ranges = Some(Vec::new());
+        });
+        let (policy, _) = merge(&[nothing, files[2].clone()]);
+        assert_eq!(policy.egress.allow, Some(Vec::new()));
+        assert_eq!(policy.egress.private_ranges, []);
+    }
+
+    #[test]
+    fn the_last_file_says_where_things_come_from_unless_an_earlier_one_denies() {
+        let asks = |origin: &str| {
+            stating(origin, |file| {
+                file.secrets_provider = Some(SecretsProvider::Directory(origin.into()));
+                file.secrets_inventory = Some(origin.into());
+                file.refs = [("@a/b".to_owned(), origin.into())].into();
+                file.github_base_url = Some(format!("https://{origin}"));
+                file.cache_directory = Some(origin.into());
+                file.require_pin = origin == "one";
+            })
+        };
+        let (policy, forbidden) = merge(&[asks("one"), asks("two")]);
+        let two = PathBuf::from("two");
+        assert_eq!(
+            policy.secrets.provider,
+            Some(SecretsProvider::Directory(two.clone()))
+        );
+        assert_eq!(policy.secrets.inventory, Some(two.clone()));
+        assert_eq!(policy.refs["@a/b"], two);
+        assert_eq!(policy.github.base_url, "https://two");
+        assert_eq!(policy.cache.directory, Some(two));
+        assert!(policy.require_pin, "once stated it stays");
+        assert!(forbidden.is_empty());
+
+        let mut denying = asks("one");
+        denying.deny_grants = union(only("secrets"), only("sources"));
+        let (policy, forbidden) = merge(&[denying, asks("two")]);
+        let one = PathBuf::from("one");
+        assert_eq!(
+            policy.secrets.provider,
+            Some(SecretsProvider::Directory(one.clone()))
+        );
+        assert_eq!(policy.secrets.inventory, Some(one.clone()));
+        assert_eq!(policy.refs["@a/b"], one);
+        assert_eq!(policy.github.base_url, "https://one");
+        assert_eq!(policy.cache.directory, Some(PathBuf::from("two")));
+        let keys: Vec<&str> = forbidden.iter().map(|found| found.grant).collect();
+        assert_eq!(
+            keys,
+            ["secrets.provider", "secrets.inventory", "refs", "github"]
+        );
+        assert!(forbidden.iter().all(|found| found.forbidden_by == "one"));
+    }
+
+    #[test]
+    fn a_token_goes_only_to_the_service_that_it_was_stated_for() {
+        let file = |url: Option<&str>, token: Option<&str>| {
+            stating("a file", |file| {
+                file.github_base_url = url.map(str::to_owned);
+                file.github_token = token.map(str::to_owned);
+            })
+        };
+        for (files, url, token) in [
+            (
+                vec![file(None, Some("env:A"))],
+                "https://api.github.com",
+                Some("env:A"),
+            ),
+            (
+                vec![
+                    file(Some("https://one"), Some("env:A")),
+                    file(Some("https://two"), None),
+                ],
+                "https://two",
+                None,
+            ),
+            (
+                vec![
+                    file(Some("https://one"), Some("env:A")),
+                    file(Some("https://one"), None),
+                ],
+                "https://one",
+                Some("env:A"),
+            ),
+            (
+                vec![file(Some("https://one"), None), file(None, Some("env:A"))],
+                "https://one",
+                Some("env:A"),
+            ),
+            (
+                vec![
+                    file(Some("https://one"), Some("env:A")),
+                    file(Some("https://two"), Some("env:B")),
+                ],
+                "https://two",
+                Some("env:B"),
+            ),
+        ] {
+            let github = merge(&files).0.github;
+            assert_eq!(github.base_url, url, "{files:?}");
+            assert_eq!(github.token.as_deref(), token, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_stated_once() {
+        let file = |origin: &str, ids: &[&str]| {
+            stating(origin, |file| {
+                file.images = ids
+                    .iter()
+                    .map(|id| ImageTemplate {
+                        id: (*id).to_owned(),
+                        languages: Vec::new(),
+                        native: Vec::new(),
+                        cost_tier: 0,
+                        source: None,
+                    })
+                    .collect();
+            })
+        };
+        let files = [file("host", &["a", "b"]), file("user", &["c"])];
+        assert_eq!(check_images(&files), Ok(()));
+        let ids: Vec<String> = merge(&files)
+            .0
+            .images
+            .into_iter()
+            .map(|image| image.id)
+            .collect();
+        assert_eq!(ids, ["a", "b", "c"]);
+        for (files, first, again) in [
+            (vec![file("host", &["a", "a"])], "host", "host"),
+            (
+                vec![file("host", &["a"]), file("user", &["a"])],
+                "host",
+                "user",
+            ),
+        ] {
+            assert_eq!(
+                check_images(&files),
+                Err(ImageTwice {
+                    id: "a".to_owned(),
+                    first: first.to_owned(),
+                    again: again.to_owned(),
+                })
+            );
+        }
     }
 
     #[test]

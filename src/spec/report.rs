@@ -7,6 +7,7 @@ use crate::spec::captured::StreamDocument;
 pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::outcome::Outcome;
+pub use crate::spec::runner_report::RunnerReport;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -61,8 +62,12 @@ pub struct Report {
     pub bound_programs: Vec<String>,
     /// `true` where `engine: in-process` became a subprocess.
     pub downgraded: bool,
+    /// Engine, image and needs; absent for `runner run`.
+    pub runner: Option<RunnerReport>,
     /// Where `--keep` left a copy of the scratch root.
     pub kept: Option<String>,
+    /// Each secret whose value the body was given: never the value.
+    pub secrets: Vec<SecretReport>,
     /// What a person should know and need not act on.
     pub warnings: Vec<WarningReport>,
 }
@@ -258,6 +263,20 @@ pub enum RunForm {
     Shell,
 }
 
+/// One secret whose value the body was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SecretReport {
+    /// The variable that holds it.
+    pub variable: String,
+    /// What it was asked for as: `vault SLUG`, `oauth ID`, or the caller's own `env:NAME`, `file:PATH`.
+    pub reference: String,
+    /// Who knew the value: `caller`, `directory`, `environment` or `command`.
+    pub provider: String,
+    /// Whose word let the body have it.
+    pub granted_by: String,
+}
+
 /// Something a person should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -306,7 +325,9 @@ impl Report {
             argv: Vec::new(),
             bound_programs: Vec::new(),
             downgraded: false,
+            runner: None,
             kept: None,
+            secrets: Vec::new(),
             warnings: Vec::new(),
         }
     }

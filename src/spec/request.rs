@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::spec::secret::Secret;
+
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
@@ -74,6 +76,17 @@ pub enum ViewEntry {
 
 /// `-e K=V`, with `-e K` and `--env-file` already resolved by the command line.
 pub type EnvironmentEntry = (Vec<u8>, Vec<u8>);
+
+/// `--secret NAME=REF`, resolved by the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenSecret {
+    /// The variable.
+    pub variable: Vec<u8>,
+    /// REF, escaped: `env:NAME` or `file:PATH`.
+    pub reference: String,
+    /// What it stands for.
+    pub value: Secret,
+}
 
 /// The limits as stated on the command line; `None` where nothing was said.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -169,8 +182,8 @@ pub struct Request {
     pub workdir: Option<PathBuf>,
     /// In order; a later entry replaces an earlier one of the same name.
     pub environment: Vec<EnvironmentEntry>,
-    /// `--secret NAME=REF`, resolved: name and value.
-    pub secrets: Vec<EnvironmentEntry>,
+    /// `--secret`, in order; a later entry replaces an earlier one of the same name.
+    pub secrets: Vec<GivenSecret>,
     /// `--allow-net`.
     pub allow_net: Vec<String>,
     /// `--publish`.

@@ -1,6 +1,7 @@
 //! The `run` field as it is written: a string, an array, or an explicit object.
 
 use crate::spec::path::{PathError, RelPath, escape};
+use crate::spec::runner_block::Language;
 
 /// Longest single argument, in bytes: MAX_ARG_STRLEN of execve(2) is 131,072 with its NUL.
 pub const ARGUMENT_BYTES_MAX: usize = 131_071;
@@ -208,6 +209,29 @@ impl Run {
             }
         }
         Ok(self)
+    }
+
+    /// The language of the program, where its extension or its name tells: `tool.ts`,
+    /// `[python3, -m, tool]`.
+    #[must_use]
+    pub fn language(&self) -> Option<Language> {
+        let path = match self {
+            Self::File(path) => path,
+            Self::Text(text) if text_form(text) == TextForm::Path => text,
+            Self::Array(words) | Self::Exec(words) => {
+                return match words.first().map(String::as_str) {
+                    Some("node" | "npm" | "npx" | "tsx") => Some(Language::Node),
+                    Some("python" | "python3") => Some(Language::Python),
+                    _ => None,
+                };
+            }
+            Self::Text(_) | Self::Shell(_) => return None,
+        };
+        match path.rsplit_once('.')?.1 {
+            "ts" | "tsx" | "mts" | "js" | "mjs" | "cjs" => Some(Language::Node),
+            "py" => Some(Language::Python),
+            _ => None,
+        }
     }
 }
 

@@ -20,7 +20,8 @@ pub enum Engine {
 }
 
 /// The language that `needs` names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Language {
     /// Node.
     Node,
@@ -59,6 +60,8 @@ pub struct RunnerBlock {
 }
 
 const KEYS: [&str; 4] = ["engine", "image", "needs", "limits"];
+/// What a block in a document of its own may say besides, as a sandbox does (AIP-36).
+const STANDALONE_KEYS: [&str; 3] = ["schema", "id", "version"];
 
 /// Reads a block whose key in the manifest is `name`.
 pub(crate) fn read<'document>(
@@ -68,13 +71,15 @@ pub(crate) fn read<'document>(
 ) -> Result<RunnerBlock, ManifestError> {
     let node = reader.block(node, "runner")?;
     let mut block = RunnerBlock::default();
-    for (key, value) in reader.known_map(node, &KEYS)? {
-        match key.name.as_str() {
-            "engine" => (block.engine, block.downgraded) = read_engine(reader, value)?,
-            "image" => block.image = Some(read_image(reader, value)?),
-            "needs" => block.needs = read_needs(reader, value)?,
-            _ => block.limits = read_limits(reader, value, &format!("{name}.limits"))?,
-        }
+    let standalone = [&KEYS[..], &STANDALONE_KEYS[..]].concat();
+    let known = if reader.is_document(node) {
+        &standalone
+    } else {
+        &KEYS[..]
+    };
+    for (key, value) in reader.entries(node, known)? {
+        let read = read_key(reader, &key.name, value, &mut block, name);
+        reader.keep(read);
     }
     if let (Some(image), Engine::Subprocess) = (node.get("image"), block.engine) {
         reader.warn(
@@ -84,6 +89,26 @@ pub(crate) fn read<'document>(
         );
     }
     Ok(block)
+}
+
+fn read_key<'document>(
+    reader: &mut Reader<'document>,
+    key: &str,
+    value: &'document Node,
+    block: &mut RunnerBlock,
+    name: &str,
+) -> Result<(), ManifestError> {
+    match key {
+        "engine" => (block.engine, block.downgraded) = read_engine(reader, value)?,
+        "image" => block.image = Some(read_image(reader, value)?),
+        "needs" => block.needs = read_needs(reader, value)?,
+        "limits" => block.limits = read_limits(reader, value, &format!("{name}.limits"))?,
+        "schema" => reader.word(value, &[("runner/v1", ())])?,
+        _ => {
+            reader.name(value)?;
+        }
+    }
+    Ok(())
 }
 
 /// The engine, and whether it is a downgrade.
@@ -140,13 +165,22 @@ fn read_needs<'document>(
         ("multi", Language::Multi),
     ];
     let mut needs = Needs::default();
-    for (key, value) in reader.known_map(node, &["language", "native", "npm", "pip"])? {
-        match key.name.as_str() {
-            "language" => needs.language = Some(reader.word(value, &LANGUAGES)?),
-            "native" => needs.native = read_packages(reader, value)?,
-            "npm" => needs.npm = read_packages(reader, value)?,
-            _ => needs.pip = read_packages(reader, value)?,
-        }
+    for (key, value) in reader.entries(node, &["language", "native", "npm", "pip"])? {
+        let list = match key.name.as_str() {
+            "language" => {
+                needs.language = reader.keep(reader.word(value, &LANGUAGES));
+                continue;
+            }
+            "native" => &mut needs.native,
+            "npm" => &mut needs.npm,
+            _ => &mut needs.pip,
+        };
+        list.extend(
+            reader
+                .keep(read_packages(reader, value))
+                .into_iter()
+                .flatten(),
+        );
     }
     Ok(needs)
 }
@@ -156,17 +190,15 @@ fn read_packages<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<String>, ManifestError> {
-    reader
-        .list(node)?
-        .iter()
-        .map(|item| {
-            let name = reader.name(item)?;
-            if name.starts_with('-') || name.contains(char::is_whitespace) {
-                return Err(reader.wrong_type(item, "the name of a package, without spaces"));
-            }
-            Ok(name.to_owned())
-        })
-        .collect()
+    let read = |item| {
+        let name = reader.name(item)?;
+        if name.starts_with('-') || name.contains(char::is_whitespace) {
+            return Err(reader.wrong_type(item, "the name of a package, without spaces"));
+        }
+        Ok(name.to_owned())
+    };
+    let items = reader.list(node)?.iter();
+    Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
 /// Reads `timeout_ms`, `memory_mb` and `cpu_ms` of a block.
@@ -192,23 +224,26 @@ pub(crate) fn read_limits<'document>(
         let (limit, number) = match name {
             "memory_mb" => (
                 "memory_bytes",
-                reader.whole_number(value, MEMORY_MIB_MAX)? << 20,
+                reader
+                    .whole_number(value, MEMORY_MIB_MAX)
+                    .map(|mib| mib << 20),
             ),
-            "timeout_ms" => ("wall_time_ms", reader.whole_number(value, TIME_MS_MAX)?),
-            "cpu_ms" => ("cpu_time_ms", reader.whole_number(value, TIME_MS_MAX)?),
+            "timeout_ms" => ("wall_time_ms", reader.whole_number(value, TIME_MS_MAX)),
+            "cpu_ms" => ("cpu_time_ms", reader.whole_number(value, TIME_MS_MAX)),
             _ => {
                 let advice = ELSEWHERE.contains(&name).then_some(
                     "this limit is a flag of the command line: see `--pids`, `--cpus`, `--disk`, \
                      `--max-output`",
                 );
-                return Err(reader.unknown_key(node, key, &KNOWN, advice));
+                reader.note(reader.unknown_key(node, key, &KNOWN, advice));
+                continue;
             }
         };
-        limits.push(StatedLimit {
+        limits.extend(reader.keep(number).map(|value| StatedLimit {
             name: limit,
-            value: number,
+            value,
             source: format!("{source}.{name}"),
-        });
+        }));
     }
     Ok(limits)
 }

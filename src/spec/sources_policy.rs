@@ -1,7 +1,7 @@
 //! What the host says about things that come from elsewhere: names on the network, secrets,
 //! fetched sources.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::spec::egress::EgressRule;
@@ -22,6 +22,122 @@ pub struct IpRange {
     pub address: IpAddr,
     /// How many leading bits all its addresses share.
     pub prefix_bits: u8,
+}
+
+/// Why a text is no block of addresses: completes "`TEXT` …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IpRangeError {
+    /// No `/`, no address before it, no number after it.
+    #[error("is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
+    Malformed,
+    /// More bits than the address has.
+    #[error("has more prefix bits than its address has bits ({0})")]
+    PrefixTooLong(u8),
+    /// `10.0.0.5/8`: somebody meant another address or another prefix.
+    #[error("has bits behind its prefix; that block is written {0}")]
+    BitsBehindPrefix(IpRange),
+    /// `::ffff:10.0.0.0/104`.
+    #[error("is an IPv4 block written as IPv6")]
+    MappedAddress,
+}
+
+impl IpRange {
+    /// Reads `ADDRESS/BITS`, written as it is meant: no bit behind the prefix.
+    ///
+    /// # Errors
+    /// [`IpRangeError`]: the first rule that it breaks.
+    pub fn parse(text: &str) -> Result<Self, IpRangeError> {
+        let (address, bits) = text.split_once('/').ok_or(IpRangeError::Malformed)?;
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_no_address| IpRangeError::Malformed)?;
+        let plain = !bits.is_empty()
+            && bits.bytes().all(|byte| byte.is_ascii_digit())
+            && (bits == "0" || !bits.starts_with('0'));
+        let prefix_bits = bits
+            .parse()
+            .ok()
+            .filter(|_| plain)
+            .ok_or(IpRangeError::Malformed)?;
+        if matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some()) {
+            return Err(IpRangeError::MappedAddress);
+        }
+        if address_bits(address) < prefix_bits {
+            return Err(IpRangeError::PrefixTooLong(address_bits(address)));
+        }
+        let first = first_address(address, prefix_bits);
+        let range = Self {
+            address: first,
+            prefix_bits,
+        };
+        if first == address {
+            Ok(range)
+        } else {
+            Err(IpRangeError::BitsBehindPrefix(range))
+        }
+    }
+
+    /// Whether `address` lies in this block. An IPv4 address lies in IPv4 blocks only.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4()
+            && first_address(address, self.prefix_bits) == self.address
+    }
+
+    /// The addresses of both blocks. Two blocks either lie one in the other or have none.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        let (wider, narrower) = if self.prefix_bits < other.prefix_bits {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        wider.contains(narrower.address).then_some(*narrower)
+    }
+}
+
+impl std::fmt::Display for IpRange {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+const fn address_bits(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// The first address whose leading bits are those of `address`.
+fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = !u32::MAX.checked_shr(u32::from(prefix_bits)).unwrap_or(0);
+            IpAddr::V4((address.to_bits() & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = !u128::MAX.checked_shr(u32::from(prefix_bits)).unwrap_or(0);
+            IpAddr::V6((address.to_bits() & mask).into())
+        }
+    }
+}
+
+/// The addresses that some block of each list holds, without blocks inside another one.
+#[must_use]
+pub fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange> {
+    let mut both: Vec<IpRange> = Vec::new();
+    for range in one {
+        for common in two.iter().filter_map(|other| range.intersection(other)) {
+            let held = |by: &IpRange, inner: &IpRange| by.intersection(inner) == Some(*inner);
+            if both.iter().any(|kept| held(kept, &common)) {
+                continue;
+            }
+            both.retain(|kept| !held(&common, kept));
+            both.push(common);
+        }
+    }
+    both
 }
 
 /// Where the values of secrets come from.
@@ -79,6 +195,99 @@ impl Default for GitHubPolicy {
         Self {
             base_url: "https://api.github.com".to_owned(),
             token: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> IpRange {
+        IpRange::parse(text).expect(text)
+    }
+
+    #[test]
+    fn a_block_is_written_as_it_is_meant() {
+        for text in [
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "192.168.1.1/32",
+            "fd00::/8",
+            "::/0",
+            "::1/128",
+        ] {
+            assert_eq!(range(text).to_string(), text);
+        }
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0.0/08",
+            "10.0.0.0/+8",
+            "10/8",
+            "a/8",
+            "10.0.0.0/8/8",
+            "10.0.0.0/999",
+            "fe80::1%1/64",
+            " 10.0.0.0/8",
+        ] {
+            assert_eq!(IpRange::parse(text), Err(IpRangeError::Malformed), "{text}");
+        }
+        assert_eq!(
+            IpRange::parse("10.0.0.0/33"),
+            Err(IpRangeError::PrefixTooLong(32))
+        );
+        assert_eq!(
+            IpRange::parse("fd00::/129"),
+            Err(IpRangeError::PrefixTooLong(128))
+        );
+        assert_eq!(
+            IpRange::parse("10.0.0.5/8"),
+            Err(IpRangeError::BitsBehindPrefix(range("10.0.0.0/8")))
+        );
+        assert_eq!(
+            IpRange::parse("::ffff:10.0.0.0/104"),
+            Err(IpRangeError::MappedAddress)
+        );
+    }
+
+    #[test]
+    fn a_block_holds_the_addresses_that_start_like_it() {
+        for (block, address, holds) in [
+            ("10.0.0.0/8", "10.255.255.255", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("0.0.0.0/0", "255.1.2.3", true),
+            ("192.168.1.1/32", "192.168.1.1", true),
+            ("192.168.1.1/32", "192.168.1.0", false),
+            ("fd00::/8", "fdff::1", true),
+            ("fd00::/8", "fe00::1", false),
+            ("::/0", "10.0.0.1", false),
+            ("0.0.0.0/0", "::1", false),
+        ] {
+            let address: IpAddr = address.parse().expect(address);
+            assert_eq!(range(block).contains(address), holds, "{block} {address}");
+        }
+    }
+
+    #[test]
+    fn two_lists_of_blocks_hold_together_what_a_block_of_each_holds() {
+        for (one, two, both) in [
+            ("10.0.0.0/8", "10.1.0.0/16 192.168.0.0/16", "10.1.0.0/16"),
+            ("10.1.0.0/16", "10.0.0.0/8", "10.1.0.0/16"),
+            ("10.0.0.0/8", "11.0.0.0/8", ""),
+            ("10.0.0.0/8", "fd00::/8", ""),
+            ("", "10.0.0.0/8", ""),
+            ("10.0.0.0/8 10.1.0.0/16", "10.0.0.0/8", "10.0.0.0/8"),
+            ("10.1.0.0/16 10.0.0.0/8", "10.0.0.0/8", "10.0.0.0/8"),
+            ("::/0", "fd00::/8 fe80::/10", "fd00::/8 fe80::/10"),
+        ] {
+            let list = |text: &str| text.split_whitespace().map(range).collect::<Vec<_>>();
+            let found: Vec<String> = intersect_ranges(&list(one), &list(two))
+                .iter()
+                .map(IpRange::to_string)
+                .collect();
+            assert_eq!(found.join(" "), both, "{one} and {two}");
         }
     }
 }

@@ -156,6 +156,16 @@ impl TokenPath {
         })
     }
 
+    /// The text of which [`TokenPath::parse`] makes this path: for documents, not for messages.
+    #[must_use]
+    pub fn written(&self) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text.as_str(),
+            Part::Token(token) => token.written(),
+        });
+        parts.collect()
+    }
+
     /// The path of one run: each token is replaced once, what it stands for is not looked at again.
     ///
     /// # Errors

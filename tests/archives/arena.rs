@@ -18,6 +18,38 @@ pub(crate) struct Arena {
     before: BTreeMap<PathBuf, Seen>,
 }
 
+/// Remembers what was read, a failure as an end.
+struct Recorded<'copy, Source>(Source, &'copy mut Vec<u8>);
+
+impl<Source: Read> Read for Recorded<'_, Source> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        self.1.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// Who only reads the archive finds the same, and refuses the same with the same words.
+fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
+    let surveyed = runner::bundle::survey(archive, limits, &["manifest.yaml"]);
+    match (result, surveyed) {
+        (Ok(unpacked), Ok(surveyed)) => {
+            assert_eq!(surveyed.tree, unpacked.tree);
+            assert_eq!(surveyed.warnings, unpacked.warnings);
+            assert_eq!(surveyed.archive_digest, unpacked.archive_digest);
+            assert_eq!(surveyed.bytes, unpacked.bytes);
+            let digest = surveyed.content_digest;
+            assert!(digest.is_none() || digest == Some(unpacked.content_digest));
+        }
+        (Err(error), Err(other)) if error.is_refusal() => {
+            assert_eq!(error.to_string(), other.to_string());
+        }
+        // What a file system or a source could not do.
+        (Err(error), _) if !error.is_refusal() => (),
+        (result, surveyed) => panic!("{result:?}\n{surveyed:?}"),
+    }
+}
+
 impl Arena {
     pub(crate) fn new() -> Self {
         let outside = tempfile::tempdir().expect("a directory");
@@ -56,8 +88,11 @@ impl Arena {
         limits: &UnpackLimits,
     ) -> Result<Unpacked, UnpackError> {
         let target = fs::File::open(self.target()).expect("opened");
+        let mut copy = Vec::new();
+        let archive = Recorded(archive, &mut copy);
         let result = runner::bundle::unpack(archive, target.as_fd(), limits);
         self.check(&result);
+        check_survey(&copy, limits, &result);
         result
     }
 

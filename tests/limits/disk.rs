@@ -142,5 +142,5 @@ fn a_file_without_a_name_counts_and_is_gone_afterwards() {
 fn the_disk_limit_is_less_than_the_memory_limit() {
     let done = Ground::new().run(&["--memory=64m", "--disk=1g"], &["/bin/true"]);
     done.assert_exited(0);
-    assert_eq!(limit(&done, "disk_bytes"), (Some(32 << 20), "host-policy"));
+    assert_eq!(limit(&done, "disk_bytes"), (Some(32 << 20), "memory_bytes"));
 }

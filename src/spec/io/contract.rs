@@ -5,7 +5,8 @@
 //! (any reference that does not start with `#`) is refused. Patterns run on an engine whose time
 //! is linear in the text. `format` is a note, not an assertion, as the draft has it.
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use crate::spec::io::SCHEMA_BYTES_MAX;
@@ -25,6 +26,8 @@ pub const JUDGEMENTS_MAX: u64 = 50_000_000;
 const PATTERN_BYTES_MAX: usize = 512 << 10;
 /// Mismatches that are told at most.
 const MISMATCHES_MAX: usize = 8;
+/// Mismatches that are told where every one is asked for.
+const ALL_MISMATCHES_MAX: usize = 1_000;
 /// Characters of one message.
 const MESSAGE_CHARACTERS_MAX: usize = 240;
 /// A recursive schema needs stack for each of its levels at each level of the document.
@@ -215,6 +218,18 @@ impl Contract {
     /// # Errors
     /// The first few mismatches. One that is too much work to judge is a mismatch as well.
     pub fn validate(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
+        self.judge(document, MISMATCHES_MAX)
+    }
+
+    /// Judges as [`Contract::validate`] does, and tells everything that is not accepted.
+    ///
+    /// # Errors
+    /// The mismatches, in the order of the schema, at most 1,000.
+    pub fn validate_all(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
+        self.judge(document, ALL_MISMATCHES_MAX)
+    }
+
+    fn judge(&self, document: &Value, told_max: usize) -> Result<(), Vec<Mismatch>> {
         let size = cost::size_of(document);
         let judgements = self
             .cost
@@ -238,17 +253,39 @@ impl Contract {
         let mismatches: Vec<Mismatch> = self
             .validator
             .iter_errors(document)
-            .take(MISMATCHES_MAX)
-            .map(|error| Mismatch {
-                pointer: shorten(error.instance_path().as_str()),
-                message: shorten(&error.to_string()),
-            })
+            .flat_map(|error| at_fields(&error))
+            .take(told_max)
             .collect();
         if mismatches.is_empty() {
             return Err(vec![whole("does not match")]);
         }
         Err(mismatches)
     }
+}
+
+/// What is wrong at each field: a missing field and one that is not known are told by where they
+/// would stand and stand, not by the map around them.
+fn at_fields(error: &ValidationError<'_>) -> Vec<Mismatch> {
+    let at = error.instance_path().as_str();
+    let below = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+    let pointers = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            vec![below(property.as_str().unwrap_or_default())]
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            unexpected.iter().map(|name| below(name)).collect()
+        }
+        _ => vec![at.to_owned()],
+    };
+    let message = shorten(&error.to_string());
+    pointers
+        .into_iter()
+        .map(|pointer| Mismatch {
+            pointer: shorten(&pointer),
+            message: message.clone(),
+        })
+        .collect()
 }
 
 fn whole(message: &str) -> Mismatch {

@@ -91,24 +91,26 @@ pub(crate) fn read_files<'document>(
     let mut claimed: HashMap<String, String> = HashMap::new();
     for (key, value) in reader.map(node)? {
         let segment = file_key(&key.name).map_err(|reason| {
-            reader.key_error(
-                node,
-                key,
-                Problem::FileKeyRefused {
-                    found: excerpt(&key.name),
-                    reason,
-                },
-            )
-        })?;
+            let found = excerpt(&key.name);
+            reader.key_error(node, key, Problem::FileKeyRefused { found, reason })
+        });
         let source = format!("{pointer}/{}", pointer_step(&key.name));
-        let file = read_file(reader, segment, value, source)?;
-        let path = file.path.to_string();
-        let earlier = claimed.insert(path.clone(), file.source.clone());
-        if let (true, Some(first)) = (distinct_paths, earlier) {
-            return Err(reader.error(
-                value.get("path").unwrap_or(value),
-                Problem::Duplicate { found: path, first },
-            ));
+        let Some(file) = reader.keep(read_file(reader, segment, value, source)) else {
+            continue;
+        };
+        let found = file.path.to_string();
+        match claimed.get(&found) {
+            Some(first) if distinct_paths => {
+                let first = first.clone();
+                reader.note(reader.error(
+                    value.get("path").unwrap_or(value),
+                    Problem::Duplicate { found, first },
+                ));
+            }
+            Some(_) => (),
+            None => {
+                claimed.insert(found, file.source.clone());
+            }
         }
         files.push(file);
     }
@@ -132,28 +134,26 @@ pub fn file_key(key: &str) -> Result<RelPath, String> {
 
 fn read_file<'document>(
     reader: &Reader<'document>,
-    key: RelPath,
+    key: Result<RelPath, ManifestError>,
     node: &'document Node,
     source: String,
 ) -> Result<FileEntry, ManifestError> {
     const MODES: [(&str, FileMode); 2] = [("ro", FileMode::ReadOnly), ("rw", FileMode::ReadWrite)];
-    reader.known_map(node, &["path", "mode", "contentType", "required"])?;
-    let path = reader.required(node, "path")?;
+    const KEYS: [&str; 4] = ["path", "mode", "contentType", "required"];
+    let entries = reader.entries(node, &KEYS);
+    let (key, _) = reader.both(key, entries)?;
+    let path = reader.field(node, "path", |path| read_token_path(reader, path));
+    let required = reader.optional(node, "required", |required| reader.boolean(required));
+    let mode = reader.optional(node, "mode", |mode| reader.word(mode, &MODES));
+    let mime = reader.optional(node, "contentType", |mime| reader.name(mime));
+    let rest = reader.both(mode, mime);
+    let ((path, required), (mode, mime)) = reader.both(reader.both(path, required), rest)?;
     Ok(FileEntry {
         key,
-        path: read_token_path(reader, path)?,
-        required: match node.get("required") {
-            Some(required) => reader.boolean(required)?,
-            None => false,
-        },
-        mode: node
-            .get("mode")
-            .map(|mode| reader.word(mode, &MODES))
-            .transpose()?,
-        content_type: node
-            .get("contentType")
-            .map(|mime| reader.name(mime).map(str::to_owned))
-            .transpose()?,
+        path,
+        required: required.unwrap_or(false),
+        mode,
+        content_type: mime.map(str::to_owned),
         source,
     })
 }

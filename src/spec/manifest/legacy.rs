@@ -4,7 +4,9 @@ use crate::spec::document::{Node, Value};
 use crate::spec::io::{FileEntry, file_key, read_files, read_token_path};
 use crate::spec::manifest::network::{self, EgressRequest};
 use crate::spec::manifest::reader::Reader;
-use crate::spec::manifest::secrets::{SecretReference, SecretRequest, is_variable_name};
+use crate::spec::manifest::secrets::{
+    SecretReference, SecretRequest, is_variable_name, slug_of_variable,
+};
 use crate::spec::manifest::{ManifestError, Problem, StatedLimit};
 use crate::spec::path::RelPath;
 use crate::spec::runner_block::{Engine, MEMORY_MIB_MAX, RunnerBlock, TIME_MS_MAX};
@@ -46,28 +48,38 @@ pub(crate) fn read<'document>(
          `outputsFiles`",
     );
     let mut legacy = LegacyRuntime::default();
-    for (key, value) in reader.known_map(node, &KEYS)? {
-        match key.name.as_str() {
-            "mode" => read_mode(reader, value, &mut legacy.runner)?,
-            "env" => legacy.secrets = read_env(reader, value)?,
-            "fs" => {
-                for (direction, paths) in reader.known_map(value, &["read", "write"])? {
-                    let write = direction.name == "write";
-                    let files = read_fs(reader, paths, write)?;
-                    if write {
-                        legacy.output_files = files;
-                    } else {
-                        legacy.input_files = files;
-                    }
-                }
-            }
-            "network" => {
-                legacy.egress = network::read(reader, value, "runtime.network.egress")?;
-            }
-            name => legacy.runner.limits.push(read_limit(reader, value, name)?),
-        }
+    for (key, value) in reader.entries(node, &KEYS)? {
+        let read = read_key(reader, &key.name, value, &mut legacy);
+        reader.keep(read);
     }
     Ok(legacy)
+}
+
+fn read_key<'document>(
+    reader: &mut Reader<'document>,
+    key: &str,
+    value: &'document Node,
+    legacy: &mut LegacyRuntime,
+) -> Result<(), ManifestError> {
+    match key {
+        "mode" => read_mode(reader, value, &mut legacy.runner)?,
+        "env" => legacy.secrets = read_env(reader, value)?,
+        "fs" => {
+            for (direction, paths) in reader.entries(value, &["read", "write"])? {
+                let write = direction.name == "write";
+                let files = reader.keep(read_fs(reader, paths, write));
+                let list = if write {
+                    &mut legacy.output_files
+                } else {
+                    &mut legacy.input_files
+                };
+                list.extend(files.into_iter().flatten());
+            }
+        }
+        "network" => legacy.egress = network::read(reader, value, "runtime.network.egress")?,
+        name => legacy.runner.limits.push(read_limit(reader, value, name)?),
+    }
+    Ok(())
 }
 
 /// The old `sandbox` is today's `subprocess`.
@@ -104,21 +116,19 @@ fn read_env<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {
-    reader
-        .list(node)?
-        .iter()
-        .map(|item| {
-            let variable = reader.text(item)?;
-            if !is_variable_name(variable) {
-                return Err(reader.wrong_type(item, "the name of a variable, such as API_KEY"));
-            }
-            Ok(SecretRequest {
-                variable: variable.to_owned(),
-                reference: SecretReference::Vault(variable.to_lowercase().replace('_', "-")),
-                source: "runtime.env".to_owned(),
-            })
+    let read = |item| {
+        let variable = reader.text(item)?;
+        if !is_variable_name(variable) {
+            return Err(reader.wrong_type(item, "the name of a variable, such as API_KEY"));
+        }
+        Ok(SecretRequest {
+            variable: variable.to_owned(),
+            reference: SecretReference::Vault(slug_of_variable(variable)),
+            source: "runtime.env".to_owned(),
         })
-        .collect()
+    };
+    let items = reader.list(node)?.iter();
+    Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
 /// A map as today, or a list of paths whose last segments become the keys.

@@ -5,23 +5,38 @@
 //! reads is refused. The manifest only *asks*: who grants what it asks for is decided elsewhere.
 #![forbid(unsafe_code)]
 
+mod blocks;
+mod findings;
+mod inherit;
+pub(crate) mod inventory;
 pub(crate) mod legacy;
 pub(crate) mod network;
 mod problem;
 pub(crate) mod reader;
+mod references;
+mod resolved;
 pub(crate) mod run;
 pub(crate) mod secrets;
+mod together;
 mod top_level;
 mod workspace_sources;
 
 pub use crate::spec::document::Format;
+pub use blocks::{
+    BlockDocument, BlockDocuments, BlockForm, BlockReference, ReferenceTarget, beside,
+    block_references, block_references_of_sandbox, is_slug,
+};
+pub use findings::ERRORS_MAX;
+pub use inherit::{Inherited, Level, inherit};
 pub use network::EgressRequest;
 pub use problem::{ManifestError, Problem};
-pub use secrets::{SecretReference, SecretRequest, is_variable_name};
+pub use references::{CodeReference, GitHubReference, code_references, github_references};
+pub use resolved::resolved;
+pub use secrets::{SecretReference, SecretRequest, is_variable_name, slug_of_variable};
 pub use workspace_sources::WorkspaceSource;
 
 use crate::spec::code_block::CodeSource;
-use crate::spec::document;
+use crate::spec::document::{self, Node};
 use crate::spec::io::IoBlocks;
 use crate::spec::report::WarningReport;
 use crate::spec::run_form::Run;
@@ -108,14 +123,46 @@ pub struct Manifest {
     pub refusals: Vec<ManifestError>,
 }
 
-/// Reads a manifest. `file_name` is repeated in every error.
+/// What reading a manifest came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// The manifest; `None` where there are errors.
+    pub manifest: Option<Manifest>,
+    /// Everything that is not accepted, in the order of the text: at most [`ERRORS_MAX`], and one
+    /// more that counts the rest.
+    pub errors: Vec<ManifestError>,
+}
+
+/// Reads a manifest, and its blocks that lie in other documents. `file_name` is repeated in every
+/// error about the manifest itself.
+#[must_use]
+pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Parsed {
+    let (manifest, errors) = read(root, file_name, blocks);
+    Parsed {
+        manifest: errors.is_empty().then_some(manifest),
+        errors,
+    }
+}
+
+/// Reads a manifest whose blocks all stand in it. `file_name` is repeated in every error.
 ///
 /// # Errors
 /// [`ManifestError`]: the first thing that is not accepted, and where it stands.
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Manifest, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
-    top_level::read(&mut reader::Reader::new(file_name, &root))
+    let (manifest, errors) = read(&root, file_name, BlockDocuments::EMPTY);
+    match errors.into_iter().next() {
+        Some(first) => Err(first),
+        None => Ok(manifest),
+    }
+}
+
+/// The manifest as far as it can be read, and what is wrong with it.
+fn read(root: &Node, file: &str, blocks: &BlockDocuments) -> (Manifest, Vec<ManifestError>) {
+    let mut reader = reader::Reader::with_blocks(file, root, blocks);
+    let manifest = top_level::read(&mut reader);
+    (manifest, reader.errors())
 }
 
 /// The manifest of a bundle that has none: everything by default.

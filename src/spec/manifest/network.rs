@@ -22,23 +22,16 @@ pub(crate) fn read<'document>(
     node: &'document Node,
     source: &str,
 ) -> Result<Vec<EgressRequest>, ManifestError> {
-    reader.known_map(node, &["egress"])?;
+    reader.entries(node, &["egress"])?;
     let Some(list) = node.get("egress") else {
         return Ok(Vec::new());
     };
     let mut requests: Vec<EgressRequest> = Vec::new();
     let mut seen = HashSet::new();
     for item in reader.list(list)? {
-        let text = reader.text(item)?;
-        let rule = EgressRule::parse(text).map_err(|reason| {
-            reader.error(
-                item,
-                Problem::Egress {
-                    found: excerpt(text),
-                    reason,
-                },
-            )
-        })?;
+        let Some(rule) = reader.keep(read_rule(reader, item)) else {
+            continue;
+        };
         if seen.insert(rule.clone()) {
             requests.push(EgressRequest {
                 rule,
@@ -47,4 +40,15 @@ pub(crate) fn read<'document>(
         }
     }
     Ok(requests)
+}
+
+fn read_rule<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<EgressRule, ManifestError> {
+    let text = reader.text(node)?;
+    EgressRule::parse(text).map_err(|reason| {
+        let found = excerpt(text);
+        reader.error(node, Problem::Egress { found, reason })
+    })
 }

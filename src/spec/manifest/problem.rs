@@ -162,12 +162,17 @@ pub enum Problem {
     #[error("{0}")]
     Run(crate::spec::run_form::RunError),
     /// A `{ref}` or `{file}` block that is not looked up here.
-    #[error("`{block}` refers to `{reference}`, which cannot be resolved here")]
+    #[error(
+        "`{block}` refers to `{reference}`, which {}",
+        tried.as_deref().unwrap_or("cannot be resolved here")
+    )]
     RefUnresolvable {
-        /// `runner`, `sandbox`, `secrets`.
+        /// `runner`, `sandbox`, `secrets`, `env.auth`.
         block: &'static str,
         /// The reference.
         reference: String,
+        /// What was looked for and why that failed: completes "which …".
+        tried: Option<String>,
     },
     /// A credential that stands in the manifest itself. Its value is never repeated.
     #[error("found a credential in plain text: {why}")]
@@ -226,6 +231,22 @@ pub enum Problem {
         /// The limit.
         bytes_max: usize,
     },
+    /// The language that a code-workspace or the manifest itself needs is not that of `run`.
+    #[error("`needs.language` is {language}, as {decided_by} says, but `run` starts `{program}`")]
+    NeedsContradictRun {
+        /// `node` or `python`.
+        language: &'static str,
+        /// The file that says so, escaped.
+        decided_by: String,
+        /// The file that is started.
+        program: String,
+    },
+    /// What is left when enough errors have been told.
+    #[error("{more} more errors are not listed")]
+    More {
+        /// How many.
+        more: usize,
+    },
     /// The language of `needs` is not the language of `run`.
     #[error("`needs.language` is {language}, but `run` starts `{program}`")]
     LanguageContradiction {
@@ -258,7 +279,7 @@ impl Problem {
             Self::RefUnresolvable { block, .. } => match block.as_bytes() {
                 b"runner" => "runner_ref_unresolvable",
                 b"sandbox" => "sandbox_ref_unresolvable",
-                b"secrets" => "secrets_ref_unresolvable",
+                b"secrets" | b"env.auth" => "secrets_ref_unresolvable",
                 _ => "mount_ref_unresolvable",
             },
             Self::PlaintextCredential { .. } => "plaintext_credential",
@@ -271,6 +292,8 @@ impl Problem {
             Self::IoInCodeWorkspace { .. } => "io_in_code_workspace",
             Self::FsRootType => "fs_root_declared",
             Self::SchemaTooLarge { .. } => "schema_too_large",
+            Self::NeedsContradictRun { .. } => "needs_contradict_run",
+            Self::More { .. } => "more_errors",
             Self::LanguageContradiction { .. } => "language_contradiction",
         }
     }
@@ -295,7 +318,17 @@ impl Problem {
             Self::TokenId { .. } => "set `id` to a name without `/`",
             Self::Egress { .. } => "write `host`, `host:port` or `*.host`",
             Self::Run(error) => return error.hint(),
-            Self::RefUnresolvable { .. } => "write the block itself instead of the reference",
+            Self::RefUnresolvable { tried: None, .. } => {
+                "write the block itself instead of the reference"
+            }
+            Self::RefUnresolvable { .. } => {
+                "name a file of the workspace, such as `./RUNNER.md`, or a slug that `refs` of the \
+                 host's configuration knows, or write the block itself"
+            }
+            Self::NeedsContradictRun { .. } => {
+                "state `runner.needs.language` beside `run`: what the manifest says wins"
+            }
+            Self::More { .. } => "mend those that are listed first",
             Self::PlaintextCredential { .. } => {
                 "name the secret in `secrets` and pass its value with `--secret NAME=REF`"
             }

@@ -1,17 +1,27 @@
 //! Typed reading of a tree: every refusal names the place, what was found and what was expected.
 
+use std::cell::RefCell;
+
 use crate::spec::did_you_mean::nearest;
 use crate::spec::document::{Key, Node, Place, Value, excerpt, pointer_step};
+use crate::spec::manifest::blocks::{
+    BlockDocuments, BlockForm, BlockReference, Looked, auth_reference, reference_of,
+};
+use crate::spec::manifest::findings::Findings;
 use crate::spec::manifest::problem::did_you_mean;
 use crate::spec::manifest::{ManifestError, Problem};
 use crate::spec::path::{PathError, RelPath};
 use crate::spec::report::WarningReport;
 
-/// Reads one document and collects what is worth saying about it.
+/// Reads one document, and the documents that its blocks lie in, and collects what is worth
+/// saying about them.
 #[derive(Debug)]
 pub(crate) struct Reader<'document> {
     file: &'document str,
     root: &'document Node,
+    blocks: &'document BlockDocuments,
+    opened: Vec<Opened<'document>>,
+    findings: RefCell<Findings>,
     /// What a person should know.
     pub(crate) warnings: Vec<WarningReport>,
     /// JSON Pointers of what is kept and not acted on.
@@ -20,14 +30,36 @@ pub(crate) struct Reader<'document> {
     pub(crate) refusals: Vec<ManifestError>,
 }
 
+/// A document that a block lies in.
+#[derive(Debug)]
+struct Opened<'document> {
+    file: &'document str,
+    root: &'document Node,
+}
+
 /// The entries of a map.
 pub(crate) type Entries<'document> = &'document [(Key, Node)];
 
 impl<'document> Reader<'document> {
-    pub(crate) const fn new(file: &'document str, root: &'document Node) -> Self {
+    /// Reads blocks in other documents as well, where `blocks` has them.
+    pub(crate) fn with_blocks(
+        file: &'document str,
+        root: &'document Node,
+        blocks: &'document BlockDocuments,
+    ) -> Self {
+        let opened: Vec<Opened<'document>> = blocks
+            .documents()
+            .map(|document| Opened {
+                file: &document.file,
+                root: &document.root,
+            })
+            .collect();
         Self {
             file,
             root,
+            blocks,
+            opened,
+            findings: RefCell::new(Findings::default()),
             warnings: Vec::new(),
             ignored: Vec::new(),
             refusals: Vec::new(),
@@ -38,12 +70,97 @@ impl<'document> Reader<'document> {
         self.root
     }
 
+    /// The value, or `None` after its error has been noted: reading goes on behind it.
+    pub(crate) fn keep<T>(&self, result: Result<T, ManifestError>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.note(error);
+                None
+            }
+        }
+    }
+
+    /// Both values. Where both were refused, one error is noted and the other returned.
+    pub(crate) fn both<A, B>(
+        &self,
+        one: Result<A, ManifestError>,
+        other: Result<B, ManifestError>,
+    ) -> Result<(A, B), ManifestError> {
+        match (one, other) {
+            (Ok(one), Ok(other)) => Ok((one, other)),
+            (Err(error), other) => {
+                self.keep(other);
+                Err(error)
+            }
+            (Ok(_), Err(error)) => Err(error),
+        }
+    }
+
+    /// The value of an optional key, read by `read`.
+    pub(crate) fn optional<T>(
+        &self,
+        map: &'document Node,
+        name: &str,
+        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
+    ) -> Result<Option<T>, ManifestError> {
+        map.get(name).map(read).transpose()
+    }
+
+    /// The value of a key that must be there, read by `read`.
+    pub(crate) fn field<T>(
+        &self,
+        map: &'document Node,
+        name: &'static str,
+        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
+    ) -> Result<T, ManifestError> {
+        self.required(map, name).and_then(read)
+    }
+
+    /// Notes an error and goes on.
+    pub(crate) fn note(&self, error: ManifestError) {
+        self.findings.borrow_mut().add(error);
+    }
+
+    /// Each error that was noted, in the order of the text.
+    pub(crate) fn errors(&self) -> Vec<ManifestError> {
+        let order = |file: &str| self.references().position(|(_, named)| named == file);
+        let place = |error: &ManifestError| match order(&error.file) {
+            // What lies elsewhere is told where the manifest refers to it.
+            Some(index) => {
+                let reference = self.references().nth(index).map(|(place, _)| place);
+                (reference, 1, error.place)
+            }
+            None => (error.place, 0, None),
+        };
+        self.findings.take().sorted(self.file, place)
+    }
+
+    /// Where the manifest refers to other documents, and to which.
+    fn references(&self) -> impl Iterator<Item = (Place, &'document str)> {
+        let blocks = self.blocks;
+        crate::spec::manifest::blocks::places(self.root, blocks)
+    }
+
+    /// The document that `node` is part of, and its JSON Pointer there.
+    fn locate(&self, node: &Node) -> (&'document str, String) {
+        if let Some(pointer) = self.root.pointer_to(node) {
+            return (self.file, pointer);
+        }
+        self.opened
+            .iter()
+            .find_map(|document| Some((document.file, document.root.pointer_to(node)?)))
+            .unwrap_or_else(|| (self.file, String::new()))
+    }
+
+    /// The JSON Pointer of `node` in its own document.
     pub(crate) fn pointer(&self, node: &Node) -> String {
-        self.root.pointer_to(node).unwrap_or_default()
+        self.locate(node).1
     }
 
     pub(crate) fn error(&self, node: &Node, problem: Problem) -> ManifestError {
-        self.error_at(node.place, self.pointer(node), problem)
+        let (file, pointer) = self.blame(node);
+        error_at(file, node.place, pointer, problem)
     }
 
     pub(crate) fn document_error(
@@ -55,28 +172,35 @@ impl<'document> Reader<'document> {
 
     /// An error about the name of an entry of `map`.
     pub(crate) fn key_error(&self, map: &Node, key: &Key, problem: Problem) -> ManifestError {
-        let pointer = format!("{}/{}", self.pointer(map), pointer_step(&key.name));
-        self.error_at(key.place, pointer, problem)
+        let (file, pointer) = self.blame(map);
+        let pointer = pointer.map(|map| format!("{map}/{}", pointer_step(&key.name)));
+        error_at(file, key.place, pointer, problem)
     }
 
-    fn error_at(&self, place: Place, pointer: String, problem: Problem) -> ManifestError {
-        ManifestError {
-            file: self.file.to_owned(),
-            place: Some(place),
-            pointer: Some(pointer),
-            problem: Box::new(problem),
+    /// Where an error lies. Errors that will only be counted get no pointer: each is a search
+    /// through the whole document.
+    fn blame(&self, node: &Node) -> (&'document str, Option<String>) {
+        if self.findings.borrow().is_full() {
+            return (self.file, None);
         }
+        let (file, pointer) = self.locate(node);
+        (file, Some(pointer))
     }
 
     pub(crate) fn warn(&mut self, code: &str, node: &Node, message: &str) {
-        let pointer = self.pointer(node);
-        let text = format!("{}:{} at {pointer}: {message}", self.file, node.place);
+        let (file, pointer) = self.locate(node);
+        let text = format!("{file}:{} at {pointer}: {message}", node.place);
         self.warnings.push(WarningReport::new(code, text));
     }
 
     pub(crate) fn ignore(&mut self, node: &Node) {
-        let pointer = self.pointer(node);
-        self.ignored.push(pointer);
+        let (file, pointer) = self.locate(node);
+        let elsewhere = !std::ptr::eq(file, self.file);
+        self.ignored.push(if elsewhere {
+            format!("{file}#{pointer}")
+        } else {
+            pointer
+        });
     }
 
     pub(crate) fn wrong_type(&self, node: &Node, expected: &str) -> ManifestError {
@@ -130,9 +254,11 @@ impl<'document> Reader<'document> {
         known: &[&'static str],
         advice: Option<&str>,
     ) -> ManifestError {
-        let near = advice
-            .map(str::to_owned)
-            .or_else(|| nearest(&key.name, known.iter().copied()).map(did_you_mean));
+        let counted_only = self.findings.borrow().is_full();
+        let near = advice.map(str::to_owned).or_else(|| {
+            let near = (!counted_only).then(|| nearest(&key.name, known.iter().copied()))?;
+            near.map(did_you_mean)
+        });
         let problem = Problem::UnknownKey {
             key: excerpt(&key.name),
             known: known.to_vec(),
@@ -245,7 +371,25 @@ impl<'document> Reader<'document> {
             .ok_or_else(|| self.error(map, Problem::MissingKey { key: name }))
     }
 
-    /// Unwraps `{inline: BLOCK}`; `{ref: …}` and `{file: …}` are not looked up by this program.
+    /// The known entries of a map. Each other key is noted as an error of its own.
+    pub(crate) fn entries(
+        &self,
+        node: &'document Node,
+        known: &[&'static str],
+    ) -> Result<Vec<&'document (Key, Node)>, ManifestError> {
+        let mut found = Vec::new();
+        for entry in self.map(node)? {
+            if known.contains(&entry.0.name.as_str()) {
+                found.push(entry);
+            } else {
+                self.note(self.unknown_key(node, &entry.0, known, None));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The block itself: unwraps `{inline: BLOCK}`, and `{ref: …}` and `{file: …}` where their
+    /// documents were read.
     pub(crate) fn block(
         &self,
         node: &'document Node,
@@ -267,8 +411,75 @@ impl<'document> Reader<'document> {
             self.map(inner)?;
             return Ok(inner);
         }
-        let reference = excerpt(self.name(inner)?);
-        Err(self.error(inner, Problem::RefUnresolvable { block, reference }))
+        let form = match key.name.as_str() {
+            "ref" => BlockForm::Ref,
+            _ => BlockForm::File,
+        };
+        let reference = BlockReference {
+            block,
+            form,
+            text: self.name(inner)?.to_owned(),
+        };
+        self.referenced(inner, &reference)
+    }
+
+    /// The inventory that `env.auth` names, where its document was read.
+    pub(crate) fn inventory(
+        &self,
+        auth: &'document Node,
+    ) -> Result<Option<&'document Node>, ManifestError> {
+        match auth_reference(auth) {
+            Some((reference, node)) if self.blocks.looked(&reference).is_some() => {
+                self.referenced(node, &reference).map(Some)
+            }
+            // Nobody looked: the names of the variables say enough to ask for their values.
+            _ => Ok(None),
+        }
+    }
+
+    fn referenced(
+        &self,
+        node: &Node,
+        reference: &BlockReference,
+    ) -> Result<&'document Node, ManifestError> {
+        let unresolvable = |tried: Option<String>| {
+            let problem = Problem::RefUnresolvable {
+                block: reference.block,
+                reference: excerpt(&reference.text),
+                tried,
+            };
+            self.error(node, problem)
+        };
+        match self.blocks.looked(reference) {
+            None => Err(unresolvable(None)),
+            Some(Looked::Missing(tried)) => Err(unresolvable(Some(tried.clone()))),
+            Some(Looked::Broken(error)) => Err((**error).clone()),
+            Some(Looked::Found(document)) => {
+                if reference_of(&document.root, reference.block).is_some() {
+                    let file = crate::spec::path::escape(document.file.as_bytes());
+                    let tried = format!("leads to {file}, which is itself only a reference");
+                    return Err(unresolvable(Some(tried)));
+                }
+                self.map(&document.root)?;
+                Ok(&document.root)
+            }
+        }
+    }
+
+    /// Whether `node` is a document of its own that a block lies in.
+    pub(crate) fn is_document(&self, node: &Node) -> bool {
+        self.opened
+            .iter()
+            .any(|document| std::ptr::eq(document.root, node))
+    }
+}
+
+fn error_at(file: &str, place: Place, pointer: Option<String>, problem: Problem) -> ManifestError {
+    ManifestError {
+        file: file.to_owned(),
+        place: Some(place),
+        pointer,
+        problem: Box::new(problem),
     }
 }
 

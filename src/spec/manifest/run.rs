@@ -73,30 +73,35 @@ pub(crate) fn check_language(
     run: &Run,
     language: Option<Language>,
 ) -> Result<(), ManifestError> {
+    match contradiction(run, language) {
+        None => Ok(()),
+        Some((language, program)) => {
+            let problem = Problem::LanguageContradiction { language, program };
+            Err(reader.error(node, problem))
+        }
+    }
+}
+
+/// The name of the language, and the program in another one that `run` starts.
+pub(crate) fn contradiction(
+    run: &Run,
+    language: Option<Language>,
+) -> Option<(&'static str, String)> {
     let path = match run {
         Run::File(path) => path,
         Run::Text(path) if text_form(path) == TextForm::Path => path,
-        _ => return Ok(()),
+        _ => return None,
     };
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     let of_file = match extension {
         "ts" | "tsx" | "mts" | "js" | "mjs" | "cjs" => Language::Node,
         "py" => Language::Python,
-        _ => return Ok(()),
+        _ => return None,
     };
     let named = match language {
         Some(Language::Node) => "node",
         Some(Language::Python) => "python",
-        Some(Language::Multi) | None => return Ok(()),
+        Some(Language::Multi) | None => return None,
     };
-    if language == Some(of_file) {
-        return Ok(());
-    }
-    Err(reader.error(
-        node,
-        Problem::LanguageContradiction {
-            language: named,
-            program: excerpt(path),
-        },
-    ))
+    (language != Some(of_file)).then(|| (named, excerpt(path)))
 }

@@ -1,7 +1,8 @@
-//! `secrets`: which variables get a value that never stands in the manifest.
+//! `secrets`: which variables get a value, and where each comes from.
 
 use crate::spec::credential;
 use crate::spec::document::{Node, Value, excerpt};
+use crate::spec::manifest::inventory;
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{ManifestError, Problem};
 
@@ -16,28 +17,41 @@ pub struct SecretRequest {
     pub source: String,
 }
 
-/// Where the author expects the value of a secret.
+/// Where the author expects the value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretReference {
-    /// A name in the caller's vault.
+    /// A slug of the vault: `{vault: …}`, or the slug that a name of `env.auth` stands for.
     Vault(String),
-    /// An inventory (`SECRETS.md`) of the workspace.
-    File(String),
-    /// Nowhere in particular.
-    Unnamed,
+    /// A connector that gives out fresh access tokens: `{oauth: …}`.
+    OAuth(String),
+    /// The value itself: `{value: …}`. It is plain and no secret.
+    Literal(String),
 }
 
-/// Reads `secrets`: a map of variables to `{vault: NAME}`.
+impl SecretReference {
+    /// Whether the value is one that must not be seen.
+    #[must_use]
+    pub const fn is_secret(&self) -> bool {
+        !matches!(self, Self::Literal(_))
+    }
+}
+
+/// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`.
 pub(crate) fn read<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {
-    let node = reader.block(node, "secrets")?;
+    let block = reader.block(node, "secrets")?;
+    if reader.is_document(block) {
+        // An inventory says what may be had, not what is wanted.
+        inventory::check(reader, block);
+        return Ok(Vec::new());
+    }
     let mut requests = Vec::new();
-    for (key, value) in reader.map(node)? {
+    for (key, value) in reader.map(block)? {
         if !is_variable_name(&key.name) {
-            return Err(reader.key_error(
-                node,
+            reader.note(reader.key_error(
+                block,
                 key,
                 Problem::WrongType {
                     found: format!("the key `{}`", excerpt(&key.name)),
@@ -46,37 +60,66 @@ pub(crate) fn read<'document>(
                 },
             ));
         }
-        requests.push(SecretRequest {
-            variable: key.name.clone(),
-            reference: SecretReference::Vault(read_vault(reader, value)?),
-            source: "secrets".to_owned(),
-        });
+        if let Some(reference) = reader.keep(read_reference(reader, value)) {
+            requests.push(SecretRequest {
+                variable: key.name.clone(),
+                reference,
+                source: "secrets".to_owned(),
+            });
+        }
     }
     Ok(requests)
 }
 
-fn read_vault<'document>(
+fn read_reference<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
-) -> Result<String, ManifestError> {
+) -> Result<SecretReference, ManifestError> {
     let in_plain_text = |node: &Node, why| reader.error(node, Problem::PlaintextCredential { why });
     if let Value::Text(_) = &node.value {
         return Err(in_plain_text(node, "a secret is `{vault: NAME}`"));
     }
-    // Said before "unknown key", which would not say what is wrong with `{value: …}`.
-    if let Some(value) = ["value", "plaintext", "ciphertext"]
+    // Said before "unknown key", which would not say what is wrong with `{plaintext: …}`.
+    if let Some(value) = ["plaintext", "ciphertext"]
         .into_iter()
         .find_map(|key| node.get(key))
     {
         return Err(in_plain_text(value, "a secret is `{vault: NAME}`"));
     }
-    reader.known_map(node, &["vault"])?;
-    let vault = reader.required(node, "vault")?;
-    let name = reader.name(vault)?;
-    if credential::looks_issued(name) {
-        return Err(in_plain_text(vault, "it starts like an issued one"));
+    let entries = reader.entries(node, &["vault", "oauth", "value"])?;
+    let (key, value) = match entries.as_slice() {
+        [] => return Err(reader.error(node, Problem::MissingKey { key: "vault" })),
+        [(key, value)] => (key.name.as_str(), value),
+        [(one, _), (other, value), ..] => {
+            let word = |name: &str| match name {
+                "vault" => "vault",
+                "oauth" => "oauth",
+                _ => "value",
+            };
+            let (one, other) = (word(&one.name), word(&other.name));
+            return Err(reader.error(value, Problem::Conflict { one, other }));
+        }
+    };
+    let text = match key {
+        "value" => reader.text(value)?,
+        _ => reader.name(value)?,
+    };
+    if credential::looks_issued(text) {
+        return Err(in_plain_text(value, "it starts like an issued one"));
     }
-    Ok(name.to_owned())
+    let text = text.to_owned();
+    Ok(match key {
+        "vault" => SecretReference::Vault(text),
+        "oauth" => SecretReference::OAuth(text),
+        _ => SecretReference::Literal(text),
+    })
+}
+
+/// The slug that the name of a variable stands for where nothing else says so: `STRIPE_API_KEY`
+/// is `stripe-api-key` (AIP-17).
+#[must_use]
+pub fn slug_of_variable(variable: &str) -> String {
+    variable.to_lowercase().replace('_', "-")
 }
 
 /// Whether `text` is a portable name of an environment variable: letters, digits and `_`.

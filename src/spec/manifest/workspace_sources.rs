@@ -4,8 +4,8 @@ use crate::spec::document::Node;
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{ManifestError, Problem};
 use crate::spec::mount_target::MountTarget;
+use crate::spec::mounts::read_target;
 use crate::spec::path::RelPath;
-use crate::spec::sandbox_block::read_target;
 
 /// One source artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,33 +26,21 @@ pub struct WorkspaceSource {
     pub source: String,
 }
 
+const KEYS: [&str; 6] = ["id", "ref", "mountPath", "writable", "required", "subpath"];
+
 /// Reads `workspaceSources`.
 pub(crate) fn read<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<WorkspaceSource>, ManifestError> {
-    const KEYS: [&str; 6] = ["id", "ref", "mountPath", "writable", "required", "subpath"];
     let mut sources: Vec<WorkspaceSource> = Vec::new();
-    for item in reader.list(node)? {
-        reader.known_map(item, &KEYS)?;
-        let id = reader.required(item, "id")?;
-        let mount_path = reader.required(item, "mountPath")?;
-        let flag = |name: &str, default: bool| {
-            item.get(name)
-                .map_or(Ok(default), |value| reader.boolean(value))
+    let pointer = reader.pointer(node);
+    for (index, item) in reader.list(node)?.iter().enumerate() {
+        let Some(source) = reader.keep(read_source(reader, item, format!("{pointer}/{index}")))
+        else {
+            continue;
         };
-        let source = WorkspaceSource {
-            id: reader.name(id)?.to_owned(),
-            reference: reader.name(reader.required(item, "ref")?)?.to_owned(),
-            target: read_target(reader, mount_path)?,
-            writable: flag("writable", false)?,
-            required: flag("required", true)?,
-            subpath: item
-                .get("subpath")
-                .map(|path| reader.path(path))
-                .transpose()?,
-            source: reader.pointer(item),
-        };
+        let (id, mount_path) = (item.get("id"), item.get("mountPath"));
         let claims = [
             (
                 id,
@@ -69,16 +57,40 @@ pub(crate) fn read<'document>(
         ];
         for (node, found, earlier) in claims {
             if let Some(earlier) = earlier {
-                return Err(reader.error(
-                    node,
-                    Problem::Duplicate {
-                        found: crate::spec::document::excerpt(found),
-                        first: earlier.source.clone(),
-                    },
-                ));
+                let found = crate::spec::document::excerpt(found);
+                let first = earlier.source.clone();
+                let problem = Problem::Duplicate { found, first };
+                reader.note(reader.error(node.unwrap_or(item), problem));
             }
         }
         sources.push(source);
     }
     Ok(sources)
+}
+
+fn read_source<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    source: String,
+) -> Result<WorkspaceSource, ManifestError> {
+    reader.entries(node, &KEYS)?;
+    let name = |name: &'static str| reader.field(node, name, |value| reader.name(value));
+    let flag = |name: &str| reader.optional(node, name, |value| reader.boolean(value));
+    let names = reader.both(name("id"), name("ref"));
+    let paths = reader.both(
+        reader.field(node, "mountPath", |path| read_target(reader, path)),
+        reader.optional(node, "subpath", |path| reader.path(path)),
+    );
+    let flags = reader.both(flag("writable"), flag("required"));
+    let rest = reader.both(paths, flags);
+    let ((id, reference), ((target, subpath), (writable, required))) = reader.both(names, rest)?;
+    Ok(WorkspaceSource {
+        id: id.to_owned(),
+        reference: reference.to_owned(),
+        target,
+        writable: writable.unwrap_or(false),
+        required: required.unwrap_or(true),
+        subpath,
+        source,
+    })
 }

@@ -13,25 +13,44 @@
 //! interpreters: [/opt/python] # programs below may be made visible
 //! unpack: { archive: 100m, unpacked: 1g, entries: 100000 }
 //! runtime_directory: /run/runner
+//! egress:                    # for every run, whoever grants
+//!   allow: [api.example.com:443, "*.example.org"] # at most these; [] is nobody
+//!   private_ranges: [10.0.0.0/8, "fd00::/8"]      # private addresses that names may have
+//! secrets:
+//!   provider: { directory: /etc/runner/secrets } # one file for each slug; or one of
+//!   # provider: { environment: VAULT_ }          # variables of the caller with this prefix
+//!   # provider: { command: [/usr/bin/vault, read] } # the slug comes last, the value on stdout
+//!   inventory: /etc/runner/SECRETS.md # who may have what
+//! refs: { "@owner/name": /etc/runner/refs/name.yaml } # what registry slugs stand for
+//! images:                    # templates beside the built-in ones
+//!   - id: python-3.12        # letters, digits, `-`, `_`, `.`; stated once in all files
+//!     languages: [python]    # node python multi
+//!     native: [libpango-1.0-0] # packages that are baked in, by their Debian names
+//!     cost_tier: 1           # 0 for the lightest
+//!     source: "docker://docker.io/library/python:3.12" # or oci:DIRECTORY; none: not built yet
+//! cache: { directory: /var/cache/runner, size: 5g } # of fetched sources
+//! github: { base_url: "https://api.github.com", token: "file:/etc/runner/token" } # or env:NAME
+//! require_pin: true          # refuse branches and tags where a commit can be named
 //! ```
+//!
+//! What a later file may change is said at [`merge`].
+
+mod elsewhere;
+mod scalars;
+mod written;
 
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::Error as _;
-
+use crate::cli::config::written::Written;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{
-    ForbiddenGrant, HostPolicy, Statement, UidRange, grants_named, merge, union,
+    ForbiddenGrant, HostPolicy, ImageTwice, Statement, check_images, merge,
 };
 use crate::spec::path::escape;
 use crate::spec::report::ErrorReport;
-use crate::spec::request::Grants;
-use crate::spec::units::{parse_duration, parse_size_bytes};
 
 /// Largest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -70,6 +89,16 @@ pub enum ConfigError {
         /// The nearest known word.
         hint: Option<String>,
     },
+    /// An image template that is there already.
+    #[error("{again}: the image `{id}` stands in {first} already; neither may replace the other")]
+    ImageTwice {
+        /// Its id.
+        id: String,
+        /// The file that states it first, escaped.
+        first: String,
+        /// The file that states it again, escaped.
+        again: String,
+    },
 }
 
 impl ConfigError {
@@ -79,6 +108,10 @@ impl ConfigError {
         let (code, hint) = match self {
             Self::Unreadable { .. } => ("policy_unreadable", None),
             Self::TooLarge { .. } => ("policy_invalid", None),
+            Self::ImageTwice { .. } => (
+                "policy_invalid",
+                Some("give one of the two another id".to_owned()),
+            ),
             Self::Invalid { hint, .. } => ("policy_invalid", hint.clone()),
         };
         ErrorReport {
@@ -97,6 +130,17 @@ pub fn load(
     surroundings: &Surroundings,
     policy: Option<&Path>,
 ) -> Result<(HostPolicy, Vec<ForbiddenGrant>), ConfigError> {
+    Ok(merge(&statements(surroundings, policy)?))
+}
+
+/// What each of the files states, earliest first.
+///
+/// # Errors
+/// As [`load`].
+pub fn statements(
+    surroundings: &Surroundings,
+    policy: Option<&Path>,
+) -> Result<Vec<Statement>, ConfigError> {
     let mut statements = Vec::new();
     for file in surroundings.config_files() {
         statements.extend(read(&file, true)?);
@@ -104,7 +148,9 @@ pub fn load(
     if let Some(file) = policy {
         statements.extend(read(file, false)?);
     }
-    Ok(merge(&statements))
+    check_images(&statements)
+        .map_err(|ImageTwice { id, first, again }| ConfigError::ImageTwice { id, first, again })?;
+    Ok(statements)
 }
 
 fn read(path: &Path, may_be_missing: bool) -> Result<Option<Statement>, ConfigError> {
@@ -163,189 +209,6 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, ConfigError> {
     Ok(written.unwrap_or_default().statement(file))
 }
 
-/// The file as it is written.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Written {
-    maxima: WrittenMaxima,
-    grants: Vec<Grant>,
-    deny_grants: Vec<Grant>,
-    uid_range: Option<Uids>,
-    cgroup_parent: Option<AbsolutePath>,
-    interpreters: Vec<AbsolutePath>,
-    unpack: WrittenUnpack,
-    runtime_directory: Option<AbsolutePath>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct WrittenMaxima {
-    memory: Option<Size>,
-    timeout: Option<Time>,
-    processes: Option<Count>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct WrittenUnpack {
-    archive: Option<Size>,
-    unpacked: Option<Size>,
-    entries: Option<Count>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenUidRange {
-    first: u32,
-    last: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "WrittenUidRange")]
-struct Uids(UidRange);
-
-/// The uid that the kernel shows for ids without a name (user_namespaces(7)).
-const OVERFLOW_UID: u32 = 65_534;
-
-impl TryFrom<WrittenUidRange> for Uids {
-    type Error = String;
-
-    fn try_from(WrittenUidRange { first, last }: WrittenUidRange) -> Result<Self, String> {
-        let range = first..=last;
-        if range.is_empty() {
-            return Err(format!("the first uid {first} is above the last {last}"));
-        }
-        for uid in [0, OVERFLOW_UID, u32::MAX] {
-            if range.contains(&uid) {
-                return Err(format!("the range holds uid {uid}, which no body may have"));
-            }
-        }
-        Ok(Self(UidRange { first, last }))
-    }
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Grant {
-    Egress,
-    Secrets,
-    Env,
-    Mounts,
-    Sources,
-    Outputs,
-    Policy,
-    All,
-}
-
-impl Grant {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Egress => "egress",
-            Self::Secrets => "secrets",
-            Self::Env => "env",
-            Self::Mounts => "mounts",
-            Self::Sources => "sources",
-            Self::Outputs => "outputs",
-            Self::Policy => "policy",
-            Self::All => "all",
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Size(u64);
-
-impl TryFrom<String> for Size {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match parse_size_bytes(&text).map_err(|error| error.to_string())? {
-            0 => Err("0 would leave nothing; leave the key out for the default".to_owned()),
-            bytes => Ok(Self(bytes)),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct Time(Duration);
-
-impl TryFrom<String> for Time {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let time = parse_duration(&text).map_err(|error| error.to_string())?;
-        if time.is_zero() {
-            return Err("0 would leave no time; leave the key out for the default".to_owned());
-        }
-        Ok(Self(time))
-    }
-}
-
-struct Count(u64);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match u64::deserialize(deserializer)? {
-            0 => Err(D::Error::custom(
-                "0 would leave nothing; leave the key out for the default",
-            )),
-            count => Ok(Self(count)),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-struct AbsolutePath(String);
-
-impl TryFrom<String> for AbsolutePath {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let leaves = text.split('/').any(|segment| segment == "..");
-        if !text.starts_with('/') || leaves || text.contains('\0') {
-            return Err(format!(
-                "`{}` is no absolute path without `..`",
-                escape(text.as_bytes())
-            ));
-        }
-        Ok(Self(text))
-    }
-}
-
-impl Written {
-    fn statement(self, file: &str) -> Statement {
-        Statement {
-            origin: file.to_owned(),
-            memory_bytes: self.maxima.memory.map(|size| size.0),
-            wall_time: self.maxima.timeout.map(|time| time.0),
-            processes: self.maxima.processes.map(|count| count.0),
-            grants: sum(&self.grants),
-            deny_grants: sum(&self.deny_grants),
-            uid_range: self.uid_range.map(|uids| uids.0),
-            cgroup_parent: self.cgroup_parent.map(|path| path.0),
-            interpreters: self
-                .interpreters
-                .into_iter()
-                .map(|path| PathBuf::from(path.0))
-                .collect(),
-            archive_bytes: self.unpack.archive.map(|size| size.0),
-            unpacked_bytes: self.unpack.unpacked.map(|size| size.0),
-            entries: self.unpack.entries.map(|count| count.0),
-            runtime_directory: self.runtime_directory.map(|path| PathBuf::from(path.0)),
-        }
-    }
-}
-
-fn sum(grants: &[Grant]) -> Grants {
-    grants
-        .iter()
-        .filter_map(|grant| grants_named(grant.name()))
-        .fold(Grants::default(), union)
-}
-
 fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
     use serde_saphyr::Error as Yaml;
     let error = error.without_snippet();
@@ -366,7 +229,7 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
         } => unknown("key", field, expected),
         Yaml::SerdeUnknownVariant {
             variant, expected, ..
-        } => unknown("grant", variant, expected),
+        } => unknown("word", variant, expected),
         Yaml::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().unwrap_or("?");
             (
@@ -403,7 +266,16 @@ fn without_place(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
     use super::*;
+    use crate::spec::egress::EgressRule;
+    use crate::spec::host_policy::{UidRange, grants_named};
+    use crate::spec::image::ImageTemplate;
+    use crate::spec::request::Grants;
+    use crate::spec::runner_block::Language;
+    use crate::spec::sources_policy::{IpRange, SecretsProvider};
 
     fn refused(text: &str) -> String {
         let error = parse("f", text.as_bytes()).map(drop).expect_err(text);
@@ -423,7 +295,16 @@ mod tests {
               cgroup_parent: /runner\n\
               interpreters: [/opt/a, /opt/b]\n\
               unpack: { archive: 1m, unpacked: 512, entries: 7 }\n\
-              runtime_directory: /run/r\n",
+              runtime_directory: /run/r\n\
+              egress: { allow: [A.com:443, '*.b.org'], private_ranges: [10.0.0.0/8, 'fd00::/8'] }\n\
+              secrets: { provider: { directory: /s }, inventory: /s/SECRETS.md }\n\
+              refs: { '@o/n': /r/n.yaml, '@o/code/m': /r/m }\n\
+              images:\n\
+              - { id: py-3.12, languages: [python, multi], native: [libpango-1.0-0], cost_tier: 2, source: 'oci:/img' }\n\
+              - { id: n, languages: [node], cost_tier: 0 }\n\
+              cache: { directory: /c, size: 2g }\n\
+              github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
+              require_pin: true\n",
         )
         .expect("well formed");
         let expected = Statement {
@@ -443,6 +324,44 @@ mod tests {
             unpacked_bytes: Some(512),
             entries: Some(7),
             runtime_directory: Some("/run/r".into()),
+            egress_allow: Some(
+                ["a.com:443", "*.b.org"]
+                    .map(|rule| EgressRule::parse(rule).expect(rule))
+                    .to_vec(),
+            ),
+            private_ranges: Some(
+                ["10.0.0.0/8", "fd00::/8"]
+                    .map(|range| IpRange::parse(range).expect(range))
+                    .to_vec(),
+            ),
+            secrets_provider: Some(SecretsProvider::Directory("/s".into())),
+            secrets_inventory: Some("/s/SECRETS.md".into()),
+            refs: [
+                ("@o/n".to_owned(), PathBuf::from("/r/n.yaml")),
+                ("@o/code/m".to_owned(), "/r/m".into()),
+            ]
+            .into(),
+            images: vec![
+                ImageTemplate {
+                    id: "py-3.12".to_owned(),
+                    languages: vec![Language::Python, Language::Multi],
+                    native: vec!["libpango-1.0-0".to_owned()],
+                    cost_tier: 2,
+                    source: Some("oci:/img".to_owned()),
+                },
+                ImageTemplate {
+                    id: "n".to_owned(),
+                    languages: vec![Language::Node],
+                    native: Vec::new(),
+                    cost_tier: 0,
+                    source: None,
+                },
+            ],
+            cache_directory: Some("/c".into()),
+            cache_bytes: Some(2 << 30),
+            github_base_url: Some("https://git.example.com/api/v3".to_owned()),
+            github_token: Some("file:/s/token".to_owned()),
+            require_pin: true,
         };
         assert_eq!(statement, expected);
     }
@@ -457,54 +376,47 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_file_line_column_and_the_nearest_word() {
-        for (text, place, says) in [
-            (
-                "maxima:\n  memroy: 1g\n",
-                "f:2:3: ",
-                "did you mean `memory`?",
-            ),
-            ("grant: [env]\n", "f:1:1: ", "did you mean `grants`?"),
-            ("grants: [egres]\n", "f:1:10: ", "did you mean `egress`?"),
-            ("zzz: 1\n", "f:1:1: ", "known: maxima"),
-            ("maxima: { memory: 1x }\n", "f:1:", "`1x` is not a size"),
-            ("maxima: { memory: 0 }\n", "f:1:", "0 would leave nothing"),
-            ("maxima: { timeout: 5 }\n", "f:1:", "`5` is not a duration"),
-            ("maxima: { processes: -1 }\n", "f:1:22: ", "a whole number"),
-            (
-                "maxima: { processes: 0 }\n",
-                "f:1:",
-                "0 would leave nothing",
-            ),
-            ("maxima: 5\n", "f:1:9: ", "expected mapping"),
-            ("grants: all\n", "f:1:", ""),
-            ("interpreters: [opt]\n", "f:1:", "no absolute path"),
-            ("cgroup_parent: /a/../b\n", "f:1:", "no absolute path"),
-            ("uid_range: { first: 1 }\n", "f:1:", "last"),
-            (
-                "uid_range: { first: 9, last: 8 }\n",
-                "f:1:",
-                "above the last",
-            ),
-            ("uid_range: { first: 0, last: 8 }\n", "f:1:", "uid 0"),
-            (
-                "uid_range: { first: 7, last: 70000 }\n",
-                "f:1:",
-                "uid 65534",
-            ),
-            ("grants: []\ngrants: []\n", "f:2:1: ", "stands twice"),
-            ("grants: [\n", "f:", ""),
-            ("maxima: {}\n---\nmaxima: {}\n", "f:", "a second document"),
-            ("<<: { grants: [] }\n", "f:1:", ""),
-        ] {
-            let error = refused(text);
-            assert!(error.starts_with(place), "{text:?}: {error}");
-            assert!(error.contains(says), "{text:?}: {error}");
-            assert!(!error.contains('\n'), "{text:?}: {error}");
-            assert!(!error.contains("at line"), "{text:?}: {error}");
-        }
+    fn bytes_that_are_no_text_are_refused_where_they_stand() {
         let error = parse("f", b"# a\n# \xff\n").map(drop).expect_err("no text");
         assert_eq!(error.to_string(), "f:2:3: a byte that is not UTF-8");
+    }
+
+    #[test]
+    fn each_provider_of_secrets_is_read() {
+        for (text, expected) in [
+            (
+                "{ environment: VAULT_ }",
+                SecretsProvider::Environment {
+                    prefix: "VAULT_".to_owned(),
+                },
+            ),
+            (
+                "{ command: [/usr/bin/vault, read, -field=value] }",
+                SecretsProvider::Command(
+                    ["/usr/bin/vault", "read", "-field=value"]
+                        .map(str::to_owned)
+                        .to_vec(),
+                ),
+            ),
+        ] {
+            let text = format!("secrets: {{ provider: {text} }}");
+            let statement = parse("f", text.as_bytes()).expect(&text);
+            assert_eq!(statement.secrets_provider, Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_a_configuration_file_is_not_repeated() {
+        const SECRET: &str = "ghp_0123456789abcdef";
+        for text in [
+            format!("github: {{ token: {SECRET} }}"),
+            format!("github: {{ token: 'file:{SECRET}' }}"),
+            format!("github: {{ base_url: 'https://{SECRET}@h' }}"),
+            format!("secrets: {{ provider: {{ command: [v, {SECRET}] }} }}"),
+        ] {
+            let error = refused(&text);
+            assert!(!error.contains("0123456789"), "{error}");
+        }
     }
 
     /// G-01: whether a key is known is only seen after the value was read.
@@ -534,6 +446,26 @@ mod tests {
             load(&surroundings, Some(Path::new("/nonexistent/policy"))).expect_err("missing");
         assert_eq!(error.report().code, "policy_unreadable");
         assert!(error.to_string().contains("/nonexistent/policy"), "{error}");
+    }
+
+    #[test]
+    fn an_image_of_two_files_is_refused_with_both_names() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let image = "images: [{ id: a, languages: [node], cost_tier: 0 }]\n";
+        std::fs::create_dir(directory.path().join("runner")).expect("made");
+        std::fs::write(directory.path().join("runner/config.yaml"), image).expect("written");
+        let flag = directory.path().join("policy.yaml");
+        std::fs::write(&flag, image).expect("written");
+        let surroundings = Surroundings {
+            variables: [("XDG_CONFIG_HOME".into(), directory.path().into())].into(),
+            uid: 1000,
+            ..Surroundings::default()
+        };
+        let error = load(&surroundings, Some(&flag)).expect_err("twice");
+        assert_eq!(error.report().code, "policy_invalid");
+        let message = error.to_string();
+        assert!(message.contains("policy.yaml: the image `a`"), "{message}");
+        assert!(message.contains("runner/config.yaml already"), "{message}");
     }
 
     #[test]

@@ -1,0 +1,80 @@
+//! The flags of `runner bundle`.
+
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+
+use crate::cli::args::{PolicyFile, VoiceFlags};
+
+/// `runner bundle MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+// Each is one flag of the command line.
+#[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
+pub struct Bundle {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// Write the .tar.gz there; - is standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_OUTPUT",
+        hide_env_values = true
+    )]
+    pub output: Option<PathBuf>,
+    /// What paths of sources are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Print the digest of the bundle's contents
+    #[arg(long, env = "RUNNER_OPT_PRINT_DIGEST", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub print_digest: bool,
+    /// Print each file, its source, and whose it replaced
+    #[arg(long, env = "RUNNER_OPT_LIST", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub list: bool,
+    /// Print what is asked for as a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Write what the bundle is made of there
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_LOCK",
+        hide_env_values = true
+    )]
+    pub lock: Option<PathBuf>,
+    /// Refuse where that file says anything else
+    #[arg(long, requires = "lock", env = "RUNNER_OPT_LOCKED", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub locked: bool,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// What becomes of symbolic links [default: keep]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        env = "RUNNER_OPT_SYMLINKS",
+        hide_env_values = true
+    )]
+    pub symlinks: Option<SymlinksArgument>,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// The value of `--symlinks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SymlinksArgument {
+    /// Relative ones that stay in the bundle; others are refused
+    Keep,
+    /// Copy what they point to, where that lies in the workspace
+    Follow,
+}

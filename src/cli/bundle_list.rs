@@ -1,0 +1,123 @@
+//! What `runner bundle --list` and `--print-digest` print: text for people, or one JSON document.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::cli::bundle_flags::Bundle;
+use crate::compose::gather::Gathered;
+use crate::compose::origin::SourceOrigin;
+use crate::compose::overlay::{Item, Placed};
+use crate::spec::digest::Digest;
+use crate::spec::path::{RelPath, escape};
+
+/// The text for standard output; empty where nothing was asked for.
+///
+/// # Errors
+/// None that these values can cause; serde_json's is handed on.
+pub(crate) fn text(
+    bundle: &Bundle,
+    gathered: &Gathered<'_>,
+    digest: Option<Digest>,
+) -> Result<String, serde_json::Error> {
+    let digest = digest.filter(|_| bundle.print_digest);
+    if bundle.json {
+        let mut map = serde_json::Map::new();
+        if let Some(digest) = digest {
+            map.insert("content_digest".to_owned(), json!(digest));
+        }
+        if bundle.list {
+            let entries = in_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
+            map.insert("entries".to_owned(), entries.collect());
+        }
+        let mut text = serde_json::to_string_pretty(&Value::Object(map))?;
+        text.push('\n');
+        return Ok(text);
+    }
+    let mut text = String::new();
+    if bundle.list {
+        for (path, placed) in in_order(gathered) {
+            text.push_str(&line(path, placed, gathered));
+        }
+    }
+    if let Some(digest) = digest {
+        text.push_str(&digest.to_string());
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// In the order of the archive.
+fn in_order<'gathered>(
+    gathered: &'gathered Gathered<'_>,
+) -> impl Iterator<Item = (&'gathered RelPath, &'gathered Placed)> {
+    let paths = gathered.tree.in_archive_order().into_iter();
+    paths.filter_map(|(path, _)| Some((path, gathered.overlay.get(path)?)))
+}
+
+/// `        12 x bin/tool  tools/a/manifest.yaml:4:7 at /code/sources/0 (local), replaces …`.
+fn line(path: &RelPath, placed: &Placed, gathered: &Gathered<'_>) -> String {
+    let (size, sign, rest) = match &placed.item {
+        Item::File {
+            executable, bytes, ..
+        } => {
+            let sign = if *executable { "x" } else { "-" };
+            (bytes.to_string(), sign, String::new())
+        }
+        Item::Directory => ("-".to_owned(), "d", "/".to_owned()),
+        Item::Symlink { target } => ("-".to_owned(), "l", format!(" -> {}", escape(target))),
+    };
+    let mut text = format!("{size:>10} {sign} {path}{rest}");
+    if let Some(origin) = gathered.origins.get(placed.source) {
+        // Writing to a string cannot fail.
+        let _written = write!(text, "  {origin}");
+    }
+    for earlier in replaced(placed, gathered) {
+        let _written = write!(text, ", replaces {earlier}");
+    }
+    text.push('\n');
+    text
+}
+
+fn entry(path: &RelPath, placed: &Placed, gathered: &Gathered<'_>) -> Value {
+    let mut value = json!({
+        "path": path.to_string(),
+        "type": match placed.item {
+            Item::File { .. } => "file",
+            Item::Directory => "directory",
+            Item::Symlink { .. } => "symlink",
+        },
+    });
+    match &placed.item {
+        Item::File {
+            executable, bytes, ..
+        } => {
+            value["bytes"] = json!(bytes);
+            value["executable"] = json!(executable);
+        }
+        Item::Symlink { target } => value["target"] = json!(escape(target)),
+        Item::Directory => (),
+    }
+    value["source"] = gathered
+        .origins
+        .get(placed.source)
+        .map_or(Value::Null, source);
+    value["replaced"] = replaced(placed, gathered).map(source).collect();
+    value
+}
+
+fn replaced<'gathered>(
+    placed: &'gathered Placed,
+    gathered: &'gathered Gathered<'_>,
+) -> impl Iterator<Item = &'gathered SourceOrigin> {
+    let sources = placed.replaced.iter();
+    sources.filter_map(|source| gathered.origins.get(*source))
+}
+
+fn source(origin: &SourceOrigin) -> Value {
+    json!({
+        "manifest": origin.file,
+        "pointer": origin.pointer,
+        "kind": origin.kind.name(),
+    })
+}

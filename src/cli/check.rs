@@ -1,0 +1,138 @@
+//! `runner check`: everything that is wrong with a manifest, on standard output.
+
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+
+use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::bundle::requires_pin;
+use crate::cli::dispatch::document;
+use crate::cli::exit_code::FAILED;
+use crate::cli::print::{Printer, Tone};
+use crate::cli::surroundings::Surroundings;
+use crate::compose::check::{check as check_manifest, of_compose};
+use crate::compose::locate::locate;
+use crate::compose::resolve::ResolveRequest;
+use crate::spec::check::CheckReport;
+use crate::spec::host_policy::HostPolicy;
+
+/// `runner check MANIFEST|DIR|NAME`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// A manifest, a folder that holds one, or the name of a code-workspace
+    #[arg(value_name = "MANIFEST|DIR|NAME")]
+    pub subject: PathBuf,
+    /// What paths are relative to [default: the working directory where the manifest lies beneath it, else the manifest's folder]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub workspace: Option<PathBuf>,
+    /// Refuse references to branches and tags
+    #[arg(long, env = "RUNNER_OPT_REQUIRE_PIN", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub require_pin: bool,
+    /// Print a JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// Reads what is asked for and prints what is wrong with it. 0 where nothing is, else 125.
+#[must_use]
+pub fn check(
+    check: &Check,
+    surroundings: &Surroundings,
+    policy: &HostPolicy,
+    printer: &Printer,
+) -> u8 {
+    let report = report(check, surroundings, policy);
+    let text = if check.json {
+        // Strings, numbers and lists of them: this cannot fail.
+        let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
+        text.push('\n');
+        text
+    } else {
+        lines(&report, check, printer)
+    };
+    match document(printer, &text) {
+        0 if report.valid => 0,
+        _ => FAILED,
+    }
+}
+
+fn report(check: &Check, surroundings: &Surroundings, policy: &HostPolicy) -> CheckReport {
+    let located = locate(
+        &check.subject,
+        check.workspace.as_deref(),
+        surroundings.working_directory.as_deref(),
+    );
+    let located = match located {
+        Ok(located) => located,
+        Err(error) => {
+            return CheckReport {
+                errors: of_compose(&error),
+                ..CheckReport::default()
+            };
+        }
+    };
+    let request = ResolveRequest {
+        manifest: &located.manifest,
+        registry: &policy.refs,
+        require_pin: requires_pin(check.require_pin, surroundings, policy),
+    };
+    let mut report = check_manifest(request, &located.files);
+    report.warnings.splice(0..0, located.warnings);
+    report
+}
+
+fn lines(report: &CheckReport, check: &Check, printer: &Printer) -> String {
+    let mut text = String::new();
+    for error in &report.errors {
+        let written = error.to_string();
+        let (line, rest) = written.split_once('\n').unwrap_or((&written, ""));
+        text.push_str(&printer.coloured(Tone::Error, line));
+        text.push('\n');
+        for line in rest.lines() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    if check.voice.quiet {
+        return text;
+    }
+    for warning in &report.warnings {
+        let line = format!("warning: {} ({})", warning.message, warning.code);
+        text.push_str(&printer.coloured(Tone::Warning, &line));
+        text.push('\n');
+    }
+    if check.voice.verbose {
+        for pointer in &report.ignored {
+            let line = format!("ignored: {pointer}");
+            text.push_str(&printer.coloured(Tone::Detail, &line));
+            text.push('\n');
+        }
+    }
+    let warnings = counted(report.warnings.len(), "warning");
+    let summary = match &report.name {
+        Some(name) if report.valid => format!("ok: {name}, {warnings}"),
+        _ => format!(
+            "refused: {}, {warnings}",
+            counted(report.errors.len(), "error")
+        ),
+    };
+    text.push_str(&summary);
+    text.push('\n');
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

@@ -1,0 +1,99 @@
+//! `runner plan`: what a run would be, as text or as JSON.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::cli::args::RunFlags;
+use crate::cli::config::{self, ConfigError};
+use crate::cli::dispatch::{document, warning};
+use crate::cli::exit_code::FAILED;
+use crate::cli::plan_text::text;
+use crate::cli::print::{Printer, Tone};
+use crate::cli::report_target::{ReportTarget, TargetError};
+use crate::cli::request::of_plan;
+use crate::cli::surroundings::Surroundings;
+use crate::spec::host_policy::{HostPolicy, merge};
+use crate::spec::plan_report::{PlanReport, PlanVerdict};
+use crate::spec::policy_values::policy_values;
+use crate::spec::request::Request;
+
+/// What `runner plan --help` says besides its flags.
+pub const PLAN_HELP: &str = "\
+Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
+--json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
+
+Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
+
+/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"
+)]
+pub struct Plan {
+    /// What `exec` takes, or a manifest alone (.yaml, .json, .md)
+    #[arg(required_unless_present = "words")]
+    pub bundle: Option<PathBuf>,
+    /// Every flag of `exec` and `run`.
+    #[command(flatten)]
+    pub flags: RunFlags,
+    /// With a BUNDLE what is appended to the body's arguments, else the command of `run`
+    #[arg(last = true, value_name = "ARGS|CMD")]
+    pub words: Vec<OsString>,
+}
+
+/// Explains what was asked for and prints it. 0 where the run would be started, else 125.
+pub fn plan(
+    words: Plan,
+    surroundings: &Surroundings,
+    explain: &dyn Fn(&Request, &HostPolicy) -> PlanReport,
+) -> u8 {
+    let printer = Printer::new(words.flags.voice, surroundings);
+    let json = words.flags.report.json.as_deref();
+    let target = match json.map(ReportTarget::open).transpose() {
+        Ok(target) => target,
+        Err(error) => return unwritable(&printer, &error),
+    };
+    let plan = planned(words, surroundings, explain)
+        .unwrap_or_else(|error| PlanReport::refused(error.report()));
+    let code = match plan.verdict {
+        PlanVerdict::WouldStart => 0,
+        PlanVerdict::WouldBeRefused | PlanVerdict::WouldFail => FAILED,
+    };
+    if let Some(target) = &target
+        && let Err(error) = target.write(&plan)
+    {
+        return unwritable(&printer, &error);
+    }
+    // Standard output belongs to one document.
+    if !matches!(target, Some(ReportTarget::StandardOutput)) {
+        let shown = document(&printer, &text(&plan, &printer));
+        if shown != 0 {
+            return shown;
+        }
+    }
+    code
+}
+
+fn planned(
+    words: Plan,
+    surroundings: &Surroundings,
+    explain: &dyn Fn(&Request, &HostPolicy) -> PlanReport,
+) -> Result<PlanReport, ConfigError> {
+    let file = words.flags.policy_file.policy.clone();
+    let statements = config::statements(surroundings, file.as_deref())?;
+    let (policy, forbidden) = merge(&statements);
+    let mut plan = match of_plan(words, surroundings, &policy) {
+        Ok(request) => explain(&request, &policy),
+        Err(error) => PlanReport::refused(error.report()),
+    };
+    plan.warnings.extend(forbidden.iter().map(warning));
+    plan.host_policy = policy_values(&statements);
+    Ok(plan)
+}
+
+fn unwritable(printer: &Printer, error: &TargetError) -> u8 {
+    let error = error.report();
+    let text = format!("failed: {} ({})", error.message, error.code);
+    printer.line(Tone::Error, &text);
+    FAILED
+}

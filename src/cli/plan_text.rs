@@ -1,0 +1,496 @@
+//! The plan for a person: nothing wider than a terminal, what is everywhere the same in short.
+
+use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
+use crate::spec::plan_report::{
+    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry, PlannedLimit, PlannedPath,
+    PlannedProgram, PlannedStdin, Speaker,
+};
+use crate::spec::report::{EnforcementState, RunForm};
+
+/// Where values begin.
+const LABEL_COLUMNS: usize = 14;
+
+/// The plan as text. With `-v` also what is the same for every run.
+#[must_use]
+pub fn text(plan: &PlanReport, printer: &Printer) -> String {
+    let mut page = Page {
+        text: String::new(),
+        printer,
+    };
+    page.runs(plan);
+    page.sees(plan);
+    page.reads(plan);
+    page.reaches(plan);
+    page.limits(plan);
+    page.host_policy(plan);
+    page.notes(plan);
+    page.verdict(plan);
+    page.text
+}
+
+struct Page<'print> {
+    text: String,
+    printer: &'print Printer,
+}
+
+impl Page<'_> {
+    fn title(&mut self, title: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(title);
+        self.text.push('\n');
+    }
+
+    /// A label and what stands beside it.
+    fn row(&mut self, label: &str, value: &str) {
+        self.toned(label, None, value);
+    }
+
+    fn toned(&mut self, label: &str, tone: Option<Tone>, value: &str) {
+        let indent = LABEL_COLUMNS + 2;
+        let label = harmless(label);
+        let told = match label.chars().count() < LABEL_COLUMNS {
+            true => format!("  {}", columns(&label, LABEL_COLUMNS)),
+            // Too long for its column: on a line of its own, whole, so that it can be copied.
+            false => format!("  {label}\n{}", " ".repeat(indent)),
+        };
+        let told = tone.map_or(told.clone(), |tone| self.printer.coloured(tone, &told));
+        let value = wrap(&harmless(value), indent);
+        self.text.push_str(&told);
+        self.text.push_str(&value);
+        self.text.push('\n');
+    }
+
+    /// A line of its own, wrapped.
+    fn line(&mut self, tone: Option<Tone>, line: &str) {
+        let line = wrap(&harmless(line), 0);
+        let line = tone.map_or(line.clone(), |tone| self.printer.coloured(tone, &line));
+        self.text.push_str(&line);
+        self.text.push('\n');
+    }
+
+    fn runs(&mut self, plan: &PlanReport) {
+        if plan.program.is_none() && plan.manifest.is_none() {
+            return;
+        }
+        self.title("What runs");
+        if let Some(manifest) = &plan.manifest {
+            let whose = match manifest.word_of.as_str() {
+                "caller" => "the caller's word: it grants what it says",
+                _ => "the bundle's word: it only asks",
+            };
+            match manifest.file.as_str() {
+                "" => self.row("manifest", "none: everything by default"),
+                file => self.row("manifest", &format!("{file}, {whose}")),
+            }
+        }
+        if let Some(bundle) = &plan.bundle {
+            self.row(
+                "bundle",
+                &format!("{} entries, {}", bundle.entries, bytes(bundle.bytes)),
+            );
+            match bundle.content_digest {
+                // Beside its label it would be wider than a terminal.
+                Some(digest) => self.text.push_str(&format!("  identity\n    {digest}\n")),
+                None => self.row("identity", "not known until its entries are put in order"),
+            }
+        }
+        if let Some(program) = &plan.program {
+            self.program(program);
+        }
+        let engine = &plan.engine;
+        let mut told = format!("{} ({})", engine.engine, engine.decided_by);
+        if engine.downgraded {
+            told.push_str(", downgraded from in-process");
+        }
+        if let (Some(image), Some(by)) = (&engine.image, &engine.image_by) {
+            told.push_str(&format!(", image {image} ({by})"));
+        }
+        if let Some(provider) = &engine.provider {
+            told.push_str(&format!(", provider {provider}"));
+        }
+        self.row("engine", &told);
+        for need in &engine.needs_unsatisfied {
+            self.row("not met", &need.to_string());
+        }
+    }
+
+    fn program(&mut self, program: &PlannedProgram) {
+        let form = match program.run_form {
+            None => "command",
+            Some(RunForm::File) => "file",
+            Some(RunForm::Exec) => "exec",
+            Some(RunForm::Shell) => "shell",
+        };
+        let by = program.interpreter.as_deref();
+        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+        self.row("run form", &format!("{form}{by} ({})", program.decided_by));
+        let words: Vec<String> = program.argv.iter().map(|word| quoted(word)).collect();
+        self.row("argv", &words.join(" "));
+        let place = match (&program.path, &program.host_path) {
+            (Some(path), Some(host)) if path == host => format!("{path}, the host's"),
+            (Some(path), Some(host)) => format!("{path}, on the host {host}"),
+            (Some(path), None) => path.clone(),
+            (None, _) => "not found".to_owned(),
+        };
+        self.row("program", &place);
+        for bound in &program.bound_programs {
+            self.row("", &format!("made visible for it: {bound}"));
+        }
+        if program.path.is_none() && !program.looked_for_in.is_empty() {
+            let places = program.looked_for_in.join(" ");
+            self.row("", &format!("looked for in {places}"));
+        }
+        self.row(
+            "starts in",
+            &format!(
+                "{} ({})",
+                program.working_directory, program.working_directory_by
+            ),
+        );
+    }
+
+    fn sees(&mut self, plan: &PlanReport) {
+        if plan.view.is_empty() {
+            return;
+        }
+        self.title("What it sees");
+        if self.printer.is_verbose() {
+            for path in &plan.view {
+                self.row(&path.path, &described(path));
+            }
+        } else {
+            let fixed = |wanted: fn(&PlannedPath) -> bool| {
+                let found = plan.view.iter().filter(|path| path.decided_by == FIXED);
+                let paths: Vec<&str> = found
+                    .filter(|path| wanted(path))
+                    .map(|path| path.path.as_str())
+                    .collect();
+                paths.join(" ")
+            };
+            self.row(
+                "read-only",
+                &fixed(|path| {
+                    matches!(path.what, PlannedEntry::Host | PlannedEntry::Link)
+                        && !path.path.starts_with("/dev/")
+                }),
+            );
+            self.row("writable", &fixed(|path| path.what == PlannedEntry::Tmpfs));
+            self.row(
+                "its own",
+                "/proc /dev, and a few files of /etc; -v lists them",
+            );
+            for path in plan.view.iter().filter(|path| path.decided_by != FIXED) {
+                self.row(&path.path, &described(path));
+            }
+        }
+        let mut givers: Vec<(&str, Vec<&str>)> = Vec::new();
+        for variable in &plan.environment {
+            let name = variable.name.as_str();
+            match givers.iter_mut().find(|(by, _)| *by == variable.given_by) {
+                Some((_, names)) => names.push(name),
+                None => givers.push((&variable.given_by, vec![name])),
+            }
+        }
+        for (index, (by, names)) in givers.iter().enumerate() {
+            let label = if index == 0 { "variables" } else { "" };
+            self.row(label, &format!("{} ({by})", names.join(" ")));
+        }
+    }
+
+    fn reads(&mut self, plan: &PlanReport) {
+        if plan.program.is_none() {
+            return;
+        }
+        self.title("What goes in and out");
+        let stdin = match plan.stdin {
+            PlannedStdin::Null => "nothing (/dev/null)",
+            PlannedStdin::InputDocument => "the structured input",
+            PlannedStdin::Caller => "the caller's (-i)",
+        };
+        self.row("stdin", stdin);
+        if plan.input_document {
+            self.row("input", "/runner/input.json");
+        }
+        let files = [("stage", &plan.inputs), ("sync", &plan.outputs)];
+        for (what, files) in files {
+            for file in files {
+                let workspace = file.workspace.as_deref().unwrap_or("(no workspace)");
+                let of_workspace = format!("{workspace}/{}", file.workspace_path);
+                let size = file.bytes.map(|size| format!(", {}", bytes(size)));
+                let (from, to) = match what {
+                    "stage" => (&of_workspace, &file.path),
+                    _ => (&file.path, &of_workspace),
+                };
+                let size = size.unwrap_or_default();
+                self.row(what, &format!("{from} to {to}{size} ({})", file.decided_by));
+            }
+        }
+    }
+
+    fn reaches(&mut self, plan: &PlanReport) {
+        if plan.program.is_none() && plan.egress.is_empty() && plan.secrets.is_empty() {
+            return;
+        }
+        self.title("What it may reach");
+        if plan.egress.is_empty() {
+            self.row("network", "its own loopback only");
+        }
+        for host in &plan.egress {
+            let asked = host.asked_by.join(", ");
+            let granted = match &host.granted_by {
+                Some(by) => format!("granted by {by}"),
+                None => "granted by nobody".to_owned(),
+            };
+            let left = match host.host_policy_leaves.as_slice() {
+                [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
+                [only] if *only == host.host => String::new(),
+                some => format!("; the host policy leaves {}", some.join(", ")),
+            };
+            let told = format!("asked by {asked}; {granted}{left}");
+            self.row(&host.host, &told);
+        }
+        for secret in &plan.secrets {
+            let mut told = vec![];
+            if let Some(by) = &secret.asked_by {
+                let reference = secret.reference.as_deref();
+                let reference = reference.map(|reference| format!(": {reference}"));
+                told.push(format!("asked by {by}{}", reference.unwrap_or_default()));
+            }
+            told.push(match &secret.granted_by {
+                Some(by) => format!("granted by {by}"),
+                None => "granted by nobody".to_owned(),
+            });
+            told.push(match &secret.provider {
+                Some(provider) => format!("value from {provider}"),
+                None => "nobody knows its value".to_owned(),
+            });
+            self.row(&format!("${}", secret.variable), &told.join("; "));
+        }
+        if !plan.grants.is_empty() {
+            let grants = plan.grants.iter();
+            let grants: Vec<String> = grants
+                .map(|grant| format!("{} ({})", grant.grant, grant.granted_by))
+                .collect();
+            self.row("grants", &grants.join(", "));
+        }
+    }
+
+    fn limits(&mut self, plan: &PlanReport) {
+        if plan.limits.is_empty() {
+            return;
+        }
+        self.title("Limits");
+        for limit in &plan.limits {
+            self.limit(limit);
+        }
+        self.title(&format!(
+            "Confinement (cgroup back end: {})",
+            plan.cgroup_backend
+        ));
+        let held = plan.enforcement.iter();
+        let held: Vec<&str> = held
+            .filter(|axis| axis.state == EnforcementState::Enforced)
+            .map(|axis| axis.axis.as_str())
+            .collect();
+        self.toned("enforced", Some(Tone::Good), &held.join(" "));
+        for axis in &plan.enforcement {
+            let (state, tone) = match axis.state {
+                EnforcementState::Enforced => continue,
+                EnforcementState::Weaker => ("weaker", Tone::Warning),
+                EnforcementState::Absent => ("absent", Tone::Warning),
+            };
+            let reason = axis.reason.as_deref().unwrap_or("no reason is known");
+            self.toned(state, Some(tone), &format!("{}: {reason}", axis.axis));
+        }
+    }
+
+    fn limit(&mut self, limit: &PlannedLimit) {
+        let name = short(&limit.name);
+        let Some(value) = limit.value else {
+            self.row(name, "unlimited (default)");
+            return;
+        };
+        let mut told = format!(
+            "{} ({}), by {}",
+            amount(&limit.name, value),
+            limit.decided_by,
+            limit.enforced_by
+        );
+        match limit.state {
+            Some(EnforcementState::Weaker) => told.push_str(", weaker"),
+            Some(EnforcementState::Absent) => told.push_str(", not held here"),
+            Some(EnforcementState::Enforced) | None => (),
+        }
+        let others = limit.speakers.iter().filter(|other| other.value != value);
+        let others: Vec<String> = others.map(|speaker| spoken(&limit.name, speaker)).collect();
+        if !others.is_empty() {
+            told.push_str(&format!("; also {}", others.join(", ")));
+        }
+        self.row(name, &told);
+    }
+
+    fn host_policy(&mut self, plan: &PlanReport) {
+        let all = self.printer.is_verbose();
+        let told: Vec<_> = plan
+            .host_policy
+            .iter()
+            .filter(|value| all || value.decided_by != [DEFAULT])
+            .collect();
+        if told.is_empty() {
+            return;
+        }
+        self.title("Host policy");
+        for value in told {
+            let by = value.decided_by.join(", ");
+            self.row(&value.key, &format!("{} ({by})", value.value));
+        }
+    }
+
+    fn notes(&mut self, plan: &PlanReport) {
+        if plan.ignored.is_empty() && plan.warnings.is_empty() && plan.unchecked.is_empty() {
+            return;
+        }
+        self.title("To know");
+        if !plan.ignored.is_empty() {
+            self.row("ignored", &plan.ignored.join(" "));
+        }
+        for unchecked in &plan.unchecked {
+            self.row("not checked", unchecked);
+        }
+        for warning in &plan.warnings {
+            let told = format!("{} ({})", warning.message, warning.code);
+            self.toned("warning", Some(Tone::Warning), &told);
+        }
+    }
+
+    fn verdict(&mut self, plan: &PlanReport) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        let (verdict, tone) = match plan.verdict {
+            PlanVerdict::WouldStart => ("would start", Tone::Good),
+            PlanVerdict::WouldBeRefused => ("would be refused", Tone::Error),
+            PlanVerdict::WouldFail => ("would fail", Tone::Error),
+        };
+        let Some(error) = &plan.error else {
+            self.line(Some(tone), verdict);
+            return;
+        };
+        let told = format!("{verdict}: {} ({})", error.message, error.code);
+        self.line(Some(tone), &told);
+        match &error.hint {
+            // Whole, so that it can be pasted.
+            Some(_) if error.code == "grant_required" => self.paste(plan),
+            Some(hint) => self.line(Some(Tone::Hint), &format!("hint: {hint}")),
+            None => (),
+        }
+        for further in &plan.further_errors {
+            let told = format!("and then: {} ({})", further.message, further.code);
+            self.line(None, &told);
+        }
+    }
+}
+
+impl Page<'_> {
+    fn paste(&mut self, plan: &PlanReport) {
+        self.line(
+            Some(Tone::Hint),
+            "hint: if you trust the bundle that far, add:",
+        );
+        let mut flags: Vec<&str> = Vec::new();
+        for missing in &plan.missing_grants {
+            if !flags.contains(&missing.flag.as_str()) {
+                flags.push(&missing.flag);
+            }
+        }
+        for flag in flags {
+            self.text.push_str(&format!("  {}\n", harmless(flag)));
+        }
+    }
+}
+
+fn described(path: &PlannedPath) -> String {
+    let access = match path.writable {
+        true => "writable",
+        false => "read-only",
+    };
+    let what = match (path.what, &path.from) {
+        (PlannedEntry::Link, Some(to)) => format!("link to {to}"),
+        (PlannedEntry::Host, Some(from)) => format!("{access}, {from} of the host"),
+        (PlannedEntry::Host | PlannedEntry::Link, None) => access.to_owned(),
+        (PlannedEntry::Device, _) => "device".to_owned(),
+        (PlannedEntry::Tmpfs, _) => match path.size_bytes {
+            Some(size) => format!("private, writable, {}", bytes(size)),
+            None => "private, writable".to_owned(),
+        },
+        (PlannedEntry::File, _) => "the runner's own".to_owned(),
+        (PlannedEntry::Proc, _) => "processes of the run".to_owned(),
+        (PlannedEntry::Devpts, _) => "terminals of the run".to_owned(),
+        (PlannedEntry::Mask, _) => "covered".to_owned(),
+    };
+    format!("{what} ({})", path.decided_by)
+}
+
+fn spoken(name: &str, Speaker { by, value }: &Speaker) -> String {
+    let value = amount(name, *value);
+    match by.as_str() {
+        HOST_POLICY => format!("at most {value} by {HOST_POLICY}"),
+        by => format!("{value} by {by}"),
+    }
+}
+
+/// A word as a shell would take it, where that is needed.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:@%+,".contains(&byte);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+fn short(name: &str) -> &str {
+    match name {
+        "memory_bytes" => "memory",
+        "wall_time_ms" => "wall time",
+        "cpu_time_ms" => "CPU time",
+        "cpu_millis" => "processors",
+        "disk_bytes" => "disk",
+        "disk_inodes" => "inodes",
+        "output_bytes" => "output",
+        "grace_ms" => "grace",
+        other => other,
+    }
+}
+
+fn amount(name: &str, value: u64) -> String {
+    match name.rsplit('_').next() {
+        Some("bytes") => bytes(value),
+        Some("ms") => milliseconds(value),
+        Some("millis") => format!("{}.{:03}", value / 1_000, value % 1_000),
+        _ => value.to_string(),
+    }
+}
+
+fn bytes(value: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units
+        .into_iter()
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+    match whole {
+        Some((name, unit)) => format!("{}{name}", value / unit),
+        None => format!("{value} bytes"),
+    }
+}
+
+fn milliseconds(value: u64) -> String {
+    let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
+    let whole = units
+        .into_iter()
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+    match whole {
+        Some((name, unit)) => format!("{}{name}", value / unit),
+        None => format!("{value}ms"),
+    }
+}

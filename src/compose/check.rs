@@ -1,0 +1,292 @@
+//! Everything that is wrong with a manifest, the documents of its blocks and the code-workspaces
+//! below it. No byte of a source is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::compose::error::{ComposeError, SourceProblem};
+use crate::compose::files::WorkspaceFiles;
+use crate::compose::github::RefShape;
+use crate::compose::manifests::{ManifestText, Registry, read_text_of};
+use crate::compose::origin::{SourceKind, SourceOrigin};
+use crate::compose::resolve::{
+    REFERENCE_DEPTH_MAX, ResolveRequest, folder_name, ignored, referenced_manifest, resolve,
+};
+use crate::compose::walk::join;
+use crate::spec::check::{CheckError, CheckReport};
+use crate::spec::document::{Node, Value};
+use crate::spec::io::Contract;
+use crate::spec::manifest::{
+    CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
+};
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::WarningReport;
+
+/// Most manifests that are looked at for one.
+const MANIFESTS_MAX: usize = 1_000;
+
+/// Reads the manifest at `manifest` in the workspace, and everything that it refers to.
+#[must_use]
+pub fn check(request: ResolveRequest<'_>, files: &dyn WorkspaceFiles) -> CheckReport {
+    let mut checker = Checker {
+        files,
+        registry: request.registry,
+        require_pin: request.require_pin,
+        open: Vec::new(),
+        seen: BTreeMap::new(),
+        report: CheckReport::default(),
+        is_cut: false,
+    };
+    checker.manifest(request.manifest);
+    let Checker {
+        mut report, is_cut, ..
+    } = checker;
+    if is_cut {
+        report.errors.push(CheckError {
+            code: "more_errors".to_owned(),
+            message: "other code-workspaces were not looked at".to_owned(),
+            hint: Some("mend those that are listed first".to_owned()),
+            ..CheckError::default()
+        });
+    }
+    // What the whole contradicts itself in, its parts do not show.
+    if report.errors.is_empty() {
+        match resolve(request, files) {
+            Ok(resolution) => report.warnings.extend(resolution.warnings),
+            Err(error) => add_new(&mut report.errors, of_compose(&error)),
+        }
+    }
+    let mut told = BTreeSet::new();
+    let is_new = |one: &WarningReport| told.insert((one.code.clone(), one.message.clone()));
+    report.warnings.retain(is_new);
+    report.valid = report.errors.is_empty();
+    report
+}
+
+struct Checker<'call> {
+    files: &'call dyn WorkspaceFiles,
+    registry: &'call Registry,
+    require_pin: bool,
+    /// The manifests around the one that is looked at, outermost first.
+    open: Vec<RelPath>,
+    /// Every manifest that was looked at, and whether others may refer to it.
+    seen: BTreeMap<RelPath, bool>,
+    report: CheckReport,
+    /// Whether enough errors were found before everything was looked at.
+    is_cut: bool,
+}
+
+impl Checker<'_> {
+    fn error(&mut self, error: &ComposeError) {
+        add_new(&mut self.report.errors, of_compose(error));
+    }
+
+    fn manifest(&mut self, path: &RelPath) {
+        // One that cannot be read is told once, and not for being of another kind.
+        self.seen.insert(path.clone(), true);
+        let text = match read_text_of(self.files, path, self.registry) {
+            Ok(text) => text,
+            Err(error) => return self.error(&error),
+        };
+        let ManifestText { root, blocks } = &text;
+        let says = |key: &str, word: &str| {
+            let value = root.get(key).map(|node| &node.value);
+            matches!(value, Some(Value::Text(text)) if text == word)
+        };
+        let may_be_used = says("kind", "code-workspace") || says("schema", "code/v2");
+        self.seen.insert(path.clone(), may_be_used);
+        let parsed = parse_with(root, &path.to_string(), blocks);
+        let errors = parsed.errors.iter().map(CheckError::from).collect();
+        add_new(&mut self.report.errors, errors);
+        let is_own = self.open.is_empty();
+        if let Some(manifest) = &parsed.manifest {
+            self.told(path, root, manifest, is_own);
+        }
+        self.schemas(path, root);
+        self.pins(path, root);
+        self.open.push(path.clone());
+        for reference in code_references(root) {
+            if ERRORS_MAX < self.report.errors.len() {
+                self.is_cut = true;
+                break;
+            }
+            self.reference(path, &reference);
+        }
+        self.open.pop();
+    }
+
+    /// What a manifest without errors has to say.
+    fn told(&mut self, path: &RelPath, root: &Node, manifest: &Manifest, is_own: bool) {
+        let warnings = &mut self.report.warnings;
+        warnings.extend(manifest.warnings.iter().cloned());
+        for refusal in &manifest.refusals {
+            // Making a bundle is what resolves the sources.
+            if refusal.code() != "code_unresolved" {
+                warnings.push(WarningReport::new(refusal.code(), refusal.to_string()));
+            }
+        }
+        let elsewhere = |pointer: &String| match is_own || pointer.contains('#') {
+            true => pointer.clone(),
+            false => format!("{path}#{pointer}"),
+        };
+        let ignored = manifest.ignored.iter().map(elsewhere);
+        self.report.ignored.extend(ignored);
+        if !is_own {
+            return;
+        }
+        let stated = manifest.name.as_ref().or(manifest.id.as_ref());
+        self.report.name =
+            Some(stated.map_or_else(|| folder_name(path), |name| escape(name.as_bytes())));
+        if manifest.run.is_none() && manifest.kind != Kind::CodeWorkspace {
+            let message = format!(
+                "{path}:{}: `run` is missing: `exec` needs --run",
+                root.place
+            );
+            let warning = WarningReport::new("run_missing", message);
+            self.report.warnings.push(warning);
+        }
+    }
+
+    /// The schemas that a run would refuse.
+    fn schemas(&mut self, path: &RelPath, root: &Node) {
+        for block in ["inputs", "outputs"] {
+            let Some(node) = root.get(block) else {
+                continue;
+            };
+            // What is no map is told where the manifest is read.
+            if !matches!(node.value, Value::Map(_)) {
+                continue;
+            }
+            let Some(Err(error)) = node.to_json().ok().map(|schema| Contract::compile(&schema))
+            else {
+                continue;
+            };
+            let error = CheckError {
+                code: error.code().to_owned(),
+                message: format!("`{block}` is no schema that is accepted: {error}"),
+                file: Some(path.to_string()),
+                line: Some(node.place.line),
+                column: Some(node.place.column),
+                pointer: Some(format!("/{block}")),
+                hint: Some(error.hint().to_owned()),
+            };
+            add_new(&mut self.report.errors, vec![error]);
+        }
+    }
+
+    /// References that can be moved, where only commits are accepted.
+    fn pins(&mut self, path: &RelPath, root: &Node) {
+        if !self.require_pin {
+            return;
+        }
+        for found in github_references(root) {
+            let shape = RefShape::of(found.reference);
+            if shape != RefShape::Commit {
+                let problem = SourceProblem::PinRequired {
+                    repository: escape(found.repository.as_bytes()),
+                    reference: escape(found.reference.as_bytes()),
+                    shape,
+                };
+                let origin = origin(path, found.node, found.pointer, SourceKind::GitHub);
+                self.error(&ComposeError::of_source(&origin, problem));
+            }
+        }
+    }
+
+    fn reference(&mut self, holder: &RelPath, reference: &CodeReference<'_>) {
+        let CodeReference {
+            path,
+            beside,
+            node,
+            pointer,
+        } = reference;
+        let origin = origin(holder, node, pointer.clone(), SourceKind::Reference);
+        let base = holder.parent().filter(|_| *beside);
+        let found = join(base.as_ref(), path)
+            .map_err(|problem| ComposeError::of_source(&origin, problem))
+            .and_then(|folder| referenced_manifest(self.files, &origin, &folder));
+        let (manifest, others) = match found {
+            Ok(found) => found,
+            Err(error) => return self.error(&error),
+        };
+        let names = self.open.iter().map(folder_name);
+        let problem = if let Some(first) = self.open.iter().position(|open| *open == manifest) {
+            let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
+            Some(SourceProblem::Cycle { chain })
+        } else if REFERENCE_DEPTH_MAX < self.open.len() {
+            Some(SourceProblem::Depth {
+                chain: names.chain([folder_name(&manifest)]).collect(),
+                limit: REFERENCE_DEPTH_MAX,
+            })
+        } else if MANIFESTS_MAX <= self.seen.len() && !self.seen.contains_key(&manifest) {
+            let limit = MANIFESTS_MAX;
+            Some(SourceProblem::TooManySources { limit })
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return self.error(&ComposeError::of_source(&origin, problem));
+        }
+        if !self.seen.contains_key(&manifest) {
+            self.report.warnings.extend(ignored(&manifest, &others));
+            self.manifest(&manifest);
+        }
+        if self.seen.get(&manifest) == Some(&false) {
+            let problem = SourceProblem::NotCodeWorkspace {
+                path: manifest,
+                found: "of another kind",
+            };
+            self.error(&ComposeError::of_source(&origin, problem));
+        }
+    }
+}
+
+fn origin(file: &RelPath, node: &Node, pointer: String, kind: SourceKind) -> SourceOrigin {
+    SourceOrigin {
+        file: file.to_string(),
+        place: Some(node.place),
+        pointer,
+        kind,
+    }
+}
+
+/// Adds what is not there yet.
+fn add_new<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
+    for one in more {
+        if !list.contains(&one) {
+            list.push(one);
+        }
+    }
+}
+
+/// As the document has it: one error for each that a manifest has.
+#[must_use]
+pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
+    let plain = |message: String| CheckError {
+        code: error.code().to_owned(),
+        message,
+        hint: error.hint(),
+        ..CheckError::default()
+    };
+    match error {
+        ComposeError::Manifest(errors) => errors.iter().map(CheckError::from).collect(),
+        ComposeError::Source { at, problem } => vec![CheckError {
+            file: Some(at.file.clone()),
+            line: at.place.map(|place| place.line),
+            column: at.place.map(|place| place.column),
+            pointer: Some(at.pointer.clone()),
+            ..plain(with_causes(problem.as_ref()))
+        }],
+        other => vec![plain(with_causes(other))],
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        message.push_str(": ");
+        message.push_str(&next.to_string());
+        cause = next.source();
+    }
+    message
+}

@@ -1,0 +1,223 @@
+//! From sources to the overlay: what lies where, how large it is, and where its bytes are read.
+
+use std::path::Path;
+
+use crate::bundle::Tree;
+use crate::compose::error::{ComposeError, SourceProblem};
+use crate::compose::files::{DirectoryFiles, FileIdentity, WorkspaceFiles};
+use crate::compose::gathering::Gathering;
+pub use crate::compose::gathering::Given;
+use crate::compose::github::{FetchedTree, GitHub, ResolvedRef};
+use crate::compose::layer::{Layer, LayerForm};
+use crate::compose::origin::SourceOrigin;
+use crate::compose::overlay::{Overlay, RootIndex, SourceIndex};
+use crate::compose::walk::{Links, LocalSource, Walk, directory_target};
+use crate::kernel::file::CallError;
+use crate::spec::code_block::SourceTarget;
+use crate::spec::host_policy::UnpackCaps;
+use crate::spec::path::RelPath;
+use crate::spec::report::WarningReport;
+
+/// How sources are gathered.
+#[derive(Debug, Clone)]
+pub struct GatherOptions<'call> {
+    /// How large the bundle may be.
+    pub caps: UnpackCaps,
+    /// Whether what links point to is copied in their place.
+    pub follow_symlinks: bool,
+    /// Where the workspace lies on this host: absolute links into it can be followed.
+    pub workspace: Option<&'call Path>,
+    /// Files that are no part of the workspace: what is being written to.
+    pub exclude: Vec<FileIdentity>,
+}
+
+/// What is known of a fetched source.
+#[derive(Debug)]
+pub struct FetchedSource {
+    /// Which source.
+    pub source: SourceIndex,
+    /// The commit, and what was asked for.
+    pub resolved: ResolvedRef,
+    /// The archive and its files, kept open until the bundle is written.
+    pub tree: FetchedTree,
+}
+
+/// Everything that a bundle will hold, and what it is read from.
+pub struct Gathered<'files> {
+    /// What lies where, with its sources.
+    pub overlay: Overlay,
+    /// The same as the writer of archives sees it.
+    pub tree: Tree,
+    /// The sources, in the order in which they lie over each other.
+    pub origins: Vec<SourceOrigin>,
+    /// What each source gives.
+    pub given: Vec<Given>,
+    /// What was fetched.
+    pub fetched: Vec<FetchedSource>,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+    /// How large the archive may be, in bytes.
+    pub(crate) archive_bytes_max: u64,
+    workspace: &'files dyn WorkspaceFiles,
+    repositories: Vec<DirectoryFiles>,
+}
+
+impl std::fmt::Debug for Gathered<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Gathered")
+            .field("entries", &self.overlay.len())
+            .field("sources", &self.origins.len())
+            .field("fetched", &self.fetched)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gathered<'_> {
+    /// The directory that contents name.
+    pub(crate) fn root(&self, index: RootIndex) -> &dyn WorkspaceFiles {
+        match index
+            .checked_sub(1)
+            .and_then(|at| self.repositories.get(at))
+        {
+            Some(repository) => repository,
+            None => self.workspace,
+        }
+    }
+
+    /// The source that the entry at `path` comes from.
+    #[must_use]
+    pub fn origin_of(&self, path: &RelPath) -> Option<&SourceOrigin> {
+        self.origins.get(self.overlay.get(path)?.source)
+    }
+}
+
+/// Lists the files of all `layers` and lays them over each other; repositories are fetched.
+/// `manifest` is what `.runner/manifest.json` will hold.
+///
+/// No byte of a file of the workspace is read.
+///
+/// # Errors
+/// [`ComposeError::Source`], [`ComposeError::Link`], [`ComposeError::BundleSize`].
+pub fn gather<'files>(
+    layers: &[Layer],
+    manifest: Option<&[u8]>,
+    files: &'files dyn WorkspaceFiles,
+    github: &dyn GitHub,
+    options: &GatherOptions<'_>,
+) -> Result<Gathered<'files>, ComposeError> {
+    let origins = layers.iter().map(|layer| layer.origin.clone()).collect();
+    let mut gathering = Gathering::new(options.caps, origins);
+    let mut repositories = Vec::new();
+    let mut fetched = Vec::new();
+    for (source, layer) in layers.iter().enumerate() {
+        let refused = |problem| ComposeError::of_source(&layer.origin, problem);
+        let mut walk = Walk {
+            files,
+            root: 0,
+            source,
+            links: match options.follow_symlinks {
+                true => Links::Follow(options.workspace),
+                false => Links::Keep,
+            },
+            exclude: &options.exclude,
+            gathering: &mut gathering,
+        };
+        match &layer.form {
+            LayerForm::Folder { path } => walk.tree(path.as_ref(), None),
+            LayerForm::Inline { path, content } => gathering.inline(path, content, source),
+            LayerForm::Local {
+                base,
+                path,
+                directory,
+                target,
+                glob,
+            } => walk.local(LocalSource {
+                base: base.as_ref(),
+                path,
+                directory: *directory,
+                target,
+                glob: glob.as_deref(),
+            }),
+            LayerForm::GitHub {
+                repository,
+                reference,
+                path,
+                target,
+            } => {
+                let (resolved, tree) =
+                    fetch(github, repository, reference, path.as_ref()).map_err(refused)?;
+                gathering.warnings.extend(resolved.warnings.clone());
+                repositories.push(files_of(&tree).map_err(refused)?);
+                fetched.push(FetchedSource {
+                    source,
+                    resolved,
+                    tree,
+                });
+                let mut walk = Walk {
+                    files: &repositories[repositories.len() - 1],
+                    root: repositories.len(),
+                    source,
+                    links: match options.follow_symlinks {
+                        true => Links::Follow(None),
+                        false => Links::Keep,
+                    },
+                    exclude: &[],
+                    gathering: &mut gathering,
+                };
+                walk.tree(None, github_target(path.as_ref(), target))
+            }
+        }
+        .map_err(refused)?;
+    }
+    if let Some(manifest) = manifest {
+        gathering.add_manifest(manifest)?;
+    }
+    let tree = gathering.finish()?;
+    Ok(Gathered {
+        overlay: gathering.overlay,
+        tree,
+        origins: gathering.origins,
+        given: gathering.given,
+        fetched,
+        warnings: gathering.warnings,
+        archive_bytes_max: options.caps.archive_bytes,
+        workspace: files,
+        repositories,
+    })
+}
+
+fn github_target<'path>(
+    path: Option<&'path RelPath>,
+    target: &'path SourceTarget,
+) -> Option<&'path RelPath> {
+    match (path, target) {
+        (Some(path), target) => directory_target(path, target),
+        (None, SourceTarget::Path { path, .. }) => Some(path),
+        (None, SourceTarget::Same | SourceTarget::Top) => None,
+    }
+}
+
+fn fetch(
+    github: &dyn GitHub,
+    repository: &str,
+    reference: &str,
+    path: Option<&RelPath>,
+) -> Result<(ResolvedRef, FetchedTree), SourceProblem> {
+    let resolved = github
+        .resolve_ref(repository, reference)
+        .map_err(SourceProblem::GitHub)?;
+    let tree = github
+        .fetch(repository, &resolved.sha, path)
+        .map_err(SourceProblem::GitHub)?;
+    Ok((resolved, tree))
+}
+
+fn files_of(tree: &FetchedTree) -> Result<DirectoryFiles, SourceProblem> {
+    rustix::io::fcntl_dupfd_cloexec(&tree.directory, 0)
+        .map(DirectoryFiles::new)
+        .map_err(|errno| SourceProblem::Unreadable {
+            path: ".".to_owned(),
+            source: CallError::new("fcntl F_DUPFD_CLOEXEC", "the fetched files", errno),
+        })
+}

@@ -1,0 +1,127 @@
+//! Where a run form is started, and by which shell, when the manifest's `sandbox.config` says so.
+
+use crate::plan::run_form::ResolvedRun;
+use crate::plan::view::BUNDLE;
+use crate::spec::report::RunForm;
+use crate::spec::run_form::{Run, bundle_path};
+use crate::spec::sandbox_block::Shell;
+
+/// The shell form by this shell instead of `bash`; every other form as it was.
+#[must_use]
+pub fn with_shell(mut run: ResolvedRun, shell: Shell) -> ResolvedRun {
+    if run.form != RunForm::Shell {
+        return run;
+    }
+    let path = shell.path();
+    let name = path.rsplit('/').next().unwrap_or(path);
+    // argv is `bash -c TEXT [bash ARGUMENTS…]`: the word behind the text is `$0`.
+    for (index, word) in [(0, path), (3, name)] {
+        if let Some(slot) = run.argv.get_mut(index) {
+            *slot = word.into();
+        }
+    }
+    run.warnings
+        .retain(|warning| warning.code != "interpreter_missing");
+    run
+}
+
+/// The run with the bundle's own file named so that it is found from `directory`, which is inside.
+/// What is executed verbatim and what a shell reads are the author's words, and stay.
+#[must_use]
+pub fn started_in(mut resolved: ResolvedRun, run: &Run, directory: &[u8]) -> ResolvedRun {
+    let (Run::Text(text) | Run::File(text)) = run else {
+        return resolved;
+    };
+    let Ok(path) = bundle_path(text) else {
+        return resolved;
+    };
+    if directory == BUNDLE.as_bytes() || resolved.form == RunForm::Shell {
+        return resolved;
+    }
+    let absolute = |path: &[u8]| [BUNDLE.as_bytes(), b"/", path].concat();
+    let file = resolved.argv.iter_mut().find(|word| {
+        let word = word.as_slice();
+        word.strip_prefix(b"./").unwrap_or(word) == path.as_bytes()
+    });
+    if let Some(word) = file {
+        *word = absolute(path.as_bytes());
+    }
+    // The bundle's own `tsx` is named by a path too.
+    if let Some(program) = resolved.argv.first_mut()
+        && program.starts_with(b"node_modules/")
+    {
+        *program = absolute(program);
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::run_form::{Interpreter, ProgramLookup};
+    use crate::spec::report::WarningReport;
+
+    fn resolved(form: RunForm, words: &[&str]) -> ResolvedRun {
+        ResolvedRun {
+            form,
+            argv: words.iter().map(|&word| word.into()).collect(),
+            lookup: ProgramLookup::Path,
+            interpreter: Some(Interpreter::Bash),
+            warnings: vec![WarningReport::new("interpreter_missing", "no bash")],
+        }
+    }
+
+    fn words(run: &ResolvedRun) -> Vec<String> {
+        run.argv
+            .iter()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_shell_form_is_started_by_the_shell_that_was_named() {
+        let run = with_shell(
+            resolved(RunForm::Shell, &["bash", "-c", "a | b", "bash", "x"]),
+            Shell::Sh,
+        );
+        assert_eq!(words(&run), ["/bin/sh", "-c", "a | b", "sh", "x"]);
+        assert!(run.warnings.is_empty());
+        let run = with_shell(
+            resolved(RunForm::Shell, &["bash", "-c", "a | b"]),
+            Shell::Bash,
+        );
+        assert_eq!(words(&run), ["/bin/bash", "-c", "a | b"]);
+        let run = with_shell(resolved(RunForm::File, &["bash", "x.sh"]), Shell::Sh);
+        assert_eq!(words(&run), ["bash", "x.sh"]);
+    }
+
+    #[test]
+    fn a_file_of_the_bundle_is_found_from_another_directory() {
+        let file = Run::Text("./src/x.py".to_owned());
+        for (form, before, after) in [
+            (
+                RunForm::File,
+                &["python3", "src/x.py", "src/x.py"][..],
+                &["python3", "/bundle/src/x.py", "src/x.py"][..],
+            ),
+            (RunForm::Exec, &["./src/x.py"], &["/bundle/src/x.py"]),
+            (
+                RunForm::File,
+                &["node_modules/.bin/tsx", "src/x.py"],
+                &["/bundle/node_modules/.bin/tsx", "/bundle/src/x.py"],
+            ),
+        ] {
+            let run = started_in(resolved(form, before), &file, b"/bundle/data");
+            assert_eq!(words(&run), after);
+            let run = started_in(resolved(form, before), &file, b"/bundle");
+            assert_eq!(words(&run), before);
+        }
+        let verbatim = Run::Exec(vec!["./x".to_owned()]);
+        let run = started_in(
+            resolved(RunForm::Exec, &["./x"]),
+            &verbatim,
+            b"/bundle/data",
+        );
+        assert_eq!(words(&run), ["./x"]);
+    }
+}

@@ -1,0 +1,356 @@
+//! What a path inside would be, found out without making the sandbox: the plan of the view, the
+//! host's own files behind its mounts, and the bundle.
+//!
+//! The body's rights are guessed from modes; what a run puts into its private directories is not
+//! known. Where nothing can be said, a path counts as being there.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access as Asked;
+use rustix::io::Errno;
+
+use crate::bundle::Entry;
+use crate::plan::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
+use crate::run::subject::BundleFiles;
+use crate::spec::path::RelPath;
+
+/// Links that are followed on one way, as path_resolution(7) has it.
+const LINKS_MAX: usize = 40;
+/// Scripts that are run by scripts (linux/fs/exec.c).
+const SCRIPTS_MAX: usize = 5;
+/// What the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
+const HEAD_BYTES: u64 = 256;
+
+/// The view of a run that was not started.
+pub(super) struct Inside<'plan> {
+    /// All steps of the view.
+    pub(super) steps: &'plan [ViewStep],
+    /// The bundle, where it was read.
+    pub(super) bundle: Option<&'plan dyn BundleFiles>,
+    /// Whether the body has a uid that no file of the host belongs to.
+    pub(super) foreign: bool,
+}
+
+/// What lies at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Node {
+    /// Nothing.
+    Missing,
+    /// It lies behind a directory that is closed to us.
+    Closed,
+    /// Only a run would know.
+    Unknown,
+    /// A directory.
+    Directory,
+    /// A link and what it says.
+    Link(Vec<u8>),
+    /// A file.
+    File {
+        /// Whether the body may execute it.
+        executable: bool,
+        /// Its first bytes, where they are known.
+        head: Option<Vec<u8>>,
+        /// Where it lies on the host; `None` for a file of the bundle.
+        host: Option<PathBuf>,
+    },
+}
+
+/// A program that would be executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Program {
+    /// Inside.
+    pub(super) path: Vec<u8>,
+    /// On the host; `None` for one of the bundle.
+    pub(super) host: Option<PathBuf>,
+}
+
+impl Inside<'_> {
+    /// What would become of execve(2) of these paths, one after the other as execvp(3) tries them.
+    ///
+    /// # Errors
+    /// ENOENT where none is there; EACCES, ENOEXEC or ELOOP where one cannot be executed.
+    pub(super) fn program(
+        &self,
+        candidates: &[Vec<u8>],
+        working_directory: &[u8],
+    ) -> Result<Program, Errno> {
+        let mut answer = Errno::NOENT;
+        for candidate in candidates {
+            let path = absolute(candidate, working_directory);
+            match self.executable(&path, 0) {
+                Ok(host) => return Ok(Program { path, host }),
+                Err(Errno::NOENT | Errno::NOTDIR) => (),
+                Err(Errno::ACCESS) => answer = Errno::ACCESS,
+                Err(other) => return Err(other),
+            }
+        }
+        Err(answer)
+    }
+
+    /// Whether `path` can be executed, and where it lies on the host.
+    fn executable(&self, path: &[u8], scripts: usize) -> Result<Option<PathBuf>, Errno> {
+        let (executable, head, host) = match self.resolve(path)? {
+            Node::Missing | Node::Link(_) => return Err(Errno::NOENT),
+            Node::Closed | Node::Directory => return Err(Errno::ACCESS),
+            Node::Unknown => return Ok(None),
+            Node::File {
+                executable,
+                head,
+                host,
+            } => (executable, head, host),
+        };
+        if !executable {
+            return Err(Errno::ACCESS);
+        }
+        match head.as_deref() {
+            None | Some([0x7f, b'E', b'L', b'F', ..]) => (),
+            Some([b'#', b'!', line @ ..]) => {
+                if SCRIPTS_MAX <= scripts {
+                    return Err(Errno::LOOP);
+                }
+                let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
+                let interpreter = words.find(|word| !word.is_empty()).ok_or(Errno::NOEXEC)?;
+                self.executable(&absolute(interpreter, b"/"), scripts + 1)?;
+            }
+            Some(_) => return Err(Errno::NOEXEC),
+        }
+        Ok(host)
+    }
+
+    /// Whether the body can start in `path`.
+    ///
+    /// # Errors
+    /// The errno of chdir(2).
+    pub(super) fn enter(&self, path: &[u8]) -> Result<(), Errno> {
+        match self.resolve(path)? {
+            Node::Directory | Node::Unknown => Ok(()),
+            Node::Closed => Err(Errno::ACCESS),
+            Node::Missing | Node::Link(_) => Err(Errno::NOENT),
+            Node::File { .. } => Err(Errno::NOTDIR),
+        }
+    }
+
+    /// What lies at an absolute path, links followed as the body would.
+    fn resolve(&self, path: &[u8]) -> Result<Node, Errno> {
+        let mut left: Vec<Vec<u8>> = segments(path);
+        let mut here: Vec<Vec<u8>> = Vec::new();
+        let mut links = 0;
+        let mut last = Node::Directory;
+        while let Some(segment) = left.pop() {
+            if segment == b".." {
+                here.pop();
+                last = Node::Directory;
+                continue;
+            }
+            here.push(segment);
+            last = self.node(&joined(&here));
+            match &last {
+                Node::Link(target) => {
+                    links += 1;
+                    if LINKS_MAX < links {
+                        return Err(Errno::LOOP);
+                    }
+                    here.pop();
+                    if target.starts_with(b"/") {
+                        here.clear();
+                    }
+                    left.extend(segments(target));
+                }
+                Node::Directory => (),
+                Node::File { .. } if left.is_empty() => (),
+                Node::File { .. } => return Err(Errno::NOTDIR),
+                Node::Missing | Node::Closed | Node::Unknown => return Ok(last),
+            }
+        }
+        Ok(match last {
+            Node::Link(_) => Node::Directory,
+            other => other,
+        })
+    }
+
+    /// What lies at exactly this path, whose parents are directories.
+    fn node(&self, path: &[u8]) -> Node {
+        let below = |mount: &[u8]| beneath(path, mount).map(<[u8]>::to_vec);
+        // The deepest mount is on top, and of two at one place the later.
+        let mount = self
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                ViewStep::Bind { target, .. }
+                | ViewStep::Attach { target, .. }
+                | ViewStep::Tmpfs { target, .. }
+                | ViewStep::OwnMount { path: target } => Some((target.len(), step, below(target)?)),
+                _ => None,
+            })
+            .max_by_key(|(depth, ..)| *depth);
+        match mount {
+            Some((_, ViewStep::Bind { source, target, .. }, rest)) => {
+                let base = BASE_CANDIDATES
+                    .iter()
+                    .any(|own| own.as_bytes() == target.as_slice());
+                self.of_host(source, &rest, base)
+            }
+            Some((_, ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
+                self.of_bundle(&rest).unwrap_or_else(|| self.made(path))
+            }
+            Some((_, ViewStep::Attach { .. }, _)) => Node::Unknown,
+            _ => self.made(path),
+        }
+    }
+
+    /// What this program itself makes at a path of the new root.
+    fn made(&self, path: &[u8]) -> Node {
+        for step in self.steps {
+            match step {
+                ViewStep::Symlink { path: at, target } if at == path => {
+                    return Node::Link(target.clone());
+                }
+                ViewStep::File { path: at, .. } if at == path => {
+                    return Node::File {
+                        executable: false,
+                        head: None,
+                        host: None,
+                    };
+                }
+                _ => (),
+            }
+        }
+        let is_above = |at: &[u8]| beneath(at, path).is_some();
+        let is_directory = self.steps.iter().any(|step| match step {
+            ViewStep::Directory { path: at, .. }
+            | ViewStep::OwnMount { path: at }
+            | ViewStep::Tmpfs { target: at, .. } => is_above(at),
+            _ => false,
+        });
+        if is_directory {
+            return Node::Directory;
+        }
+        let of_kernel = [&b"/proc"[..], b"/dev", b"/scratch", b"/runner"];
+        match of_kernel.iter().any(|top| beneath(path, top).is_some()) {
+            true => Node::Unknown,
+            false => Node::Missing,
+        }
+    }
+
+    fn of_bundle(&self, rest: &[u8]) -> Option<Node> {
+        let Some(bundle) = self.bundle else {
+            return Some(Node::Unknown);
+        };
+        if rest.is_empty() {
+            return Some(Node::Directory);
+        }
+        let path = RelPath::parse(rest).ok()?;
+        Some(match bundle.tree().get(&path)? {
+            Entry::Directory => Node::Directory,
+            Entry::Symlink { target } => Node::Link(target.clone()),
+            Entry::File { executable, .. } => Node::File {
+                executable: *executable,
+                head: bundle.head(&path, HEAD_BYTES).ok(),
+                host: None,
+            },
+        })
+    }
+
+    /// `base`: shown as it is, so that its owner is nobody inside where the body has its own uid.
+    fn of_host(&self, source: &[u8], rest: &[u8], base: bool) -> Node {
+        let path = match rest {
+            [] => PathBuf::from(OsString::from_vec(source.to_vec())),
+            rest => Path::new(&OsString::from_vec(source.to_vec()))
+                .join(OsString::from_vec(rest.to_vec())),
+        };
+        // A mount follows a link at its source; on the way below it the body does.
+        let found = match rest {
+            [] => std::fs::metadata(&path),
+            _ => std::fs::symlink_metadata(&path),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                return match error.kind() {
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                        Node::Missing
+                    }
+                    std::io::ErrorKind::PermissionDenied => Node::Closed,
+                    _ => Node::Unknown,
+                };
+            }
+        };
+        if found.is_symlink() {
+            return match std::fs::read_link(&path) {
+                Ok(target) => Node::Link(target.into_os_string().into_vec()),
+                Err(_) => Node::Unknown,
+            };
+        }
+        if found.is_dir() {
+            return Node::Directory;
+        }
+        let executable = match (self.foreign, base) {
+            (false, _) => rustix::fs::access(&path, Asked::EXEC_OK).is_ok(),
+            (true, true) => found.mode() & 0o001 != 0,
+            (true, false) => found.mode() & 0o101 != 0,
+        };
+        Node::File {
+            executable: found.is_file() && executable,
+            head: head_of(&path, found.is_file()),
+            host: Some(path),
+        }
+    }
+}
+
+fn head_of(path: &Path, is_file: bool) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    // Nothing but a regular file is opened: opening a device can act.
+    if !is_file {
+        return None;
+    }
+    let opened = std::fs::File::open(path).ok()?;
+    opened.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+/// What of `path` lies beneath `directory`: empty where they are the same.
+fn beneath<'path>(path: &'path [u8], directory: &[u8]) -> Option<&'path [u8]> {
+    match path.strip_prefix(directory)? {
+        [] => Some(&[]),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
+/// The segments of a path, the first one last.
+fn segments(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut found: Vec<Vec<u8>> = path
+        .split(|byte| *byte == b'/')
+        .filter(|segment| !segment.is_empty() && *segment != b".")
+        .map(<[u8]>::to_vec)
+        .collect();
+    found.reverse();
+    found
+}
+
+fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
+    segments
+        .iter()
+        .flat_map(|segment| [&b"/"[..], segment])
+        .collect::<Vec<&[u8]>>()
+        .concat()
+}
+
+fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
+    match path {
+        [b'/', ..] => path.to_vec(),
+        // As a person would write it.
+        [b'.', b'/', rest @ ..] => [working_directory, b"/", rest].concat(),
+        _ => [working_directory, b"/", path].concat(),
+    }
+}
+
+/// A path of the host for people.
+pub(super) fn shown(path: &Path) -> String {
+    crate::spec::path::escape(path.as_os_str().as_bytes())
+}

@@ -1,0 +1,683 @@
+//! A run up to its launch, and nothing of it made: what would be done, and who decided it.
+//!
+//! The stages are those of [`crate::run::execute`], in its order and through the same functions.
+//! Where a run ends with the first refusal, a plan notes it and goes on. Nothing is made on the
+//! host: no record, no cgroup, no uid, no mount, no file. The one child is `node --version`, where
+//! TypeScript is to be run. No value of a variable or a secret goes into the document.
+
+mod inside;
+mod paths;
+mod rows;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::bundle::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
+use crate::plan::grants::Origin;
+use crate::plan::limits::{Coverage, Limits};
+use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
+use crate::run::chosen::{self, Chosen, OnRefusal};
+use crate::run::contract::{self, Settled};
+use crate::run::error::RunError;
+use crate::run::explain::inside::{Inside, Program};
+use crate::run::explain::rows::Rows;
+use crate::run::planning;
+use crate::run::secrets;
+use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
+use crate::run::{
+    Given, check_destinations, hold, host, needed_workspace, open_what_was_given, open_workspace,
+    reporting, unpack_limits, view,
+};
+use crate::sandbox::cgroups::{self, Backend};
+use crate::sandbox::error::SandboxError;
+use crate::sandbox::steps::ChildStep;
+use crate::scratch::{self, FileLimits, InputFile, Workspace};
+use crate::secrets::Expected;
+use crate::spec::host::HostSupport;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::outcome::Outcome;
+use crate::spec::path::escape;
+use crate::spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RUN_ID};
+use crate::spec::report::Report;
+use crate::spec::request::{BundleArgument, Request, Subject, ViewEntry};
+use crate::spec::run_form::{Run, bundle_path};
+use crate::spec::tokens::TokenValues;
+
+/// Endings of a BUNDLE that is a manifest alone.
+const MANIFEST_ENDINGS: [&str; 4] = ["md", "json", "yaml", "yml"];
+
+/// What this host would do for a run.
+#[derive(Debug)]
+struct HostFacts {
+    host: HostSupport,
+    /// Name of the cgroup back end.
+    backend: &'static str,
+    coverage: Vec<Coverage>,
+}
+
+impl HostFacts {
+    fn look(request: &Request) -> Result<Self, RunError> {
+        let named = request.caller.cgroup_parent.as_deref();
+        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+        let backend = match cgroups::should_reexec(named, &facts) {
+            // A run would start itself again there.
+            Some(_) => Backend::V2(cgroups::Unified {
+                parent: String::new(),
+                controllers: Vec::new(),
+                to_enable: Vec::new(),
+                move_to_leaf: false,
+                missing: Vec::new(),
+                in_delegated_scope: true,
+            }),
+            None => cgroups::choose(named, &facts),
+        };
+        Ok(Self {
+            host: host::look()?,
+            backend: backend.name(),
+            coverage: hold::of_axes(backend.coverage()),
+        })
+    }
+}
+
+/// Says what would be done for `request`, and whether it would be started. Nothing is made.
+#[must_use]
+pub fn explain(request: &Request, policy: &HostPolicy) -> PlanReport {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let planner = Planner {
+        request,
+        policy,
+        start_unix_s: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or_default()),
+    };
+    let given = |refuse: &mut OnRefusal<'_>| planner.read_what_was_given(refuse);
+    planner.tell(&given, HostFacts::look(request))
+}
+
+struct Planner<'plan> {
+    request: &'plan Request,
+    policy: &'plan HostPolicy,
+    start_unix_s: i64,
+}
+
+/// What the caller gave, read.
+struct Read {
+    manifest: Option<ManifestSubject>,
+    files: Files,
+    workspace: Option<(PathBuf, Workspace)>,
+}
+
+/// The files of the bundle.
+enum Files {
+    /// There is no bundle.
+    Command,
+    /// It was read.
+    Surveyed(Box<Surveyed>),
+    /// There is a manifest alone; of its program it is taken for granted that it is there.
+    Nowhere(Tree),
+}
+
+impl Files {
+    fn as_bundle(&self) -> Option<&dyn BundleFiles> {
+        match self {
+            Self::Command => None,
+            Self::Surveyed(surveyed) => Some(&**surveyed),
+            Self::Nowhere(tree) => Some(tree),
+        }
+    }
+}
+
+/// What was settled on the way.
+struct Settling {
+    chosen: Chosen,
+    limits: Option<Limits>,
+    settled: Option<Settled>,
+    input_bytes: Vec<u64>,
+    secrets: Vec<Expected>,
+    steps: Vec<ViewStep>,
+    program: Option<Program>,
+}
+
+impl Planner<'_> {
+    fn tell(
+        &self,
+        given: &dyn Fn(&mut OnRefusal<'_>) -> Result<Read, RunError>,
+        facts: Result<HostFacts, RunError>,
+    ) -> PlanReport {
+        let mut plan = PlanReport::new();
+        let mut refusals = Vec::new();
+        let mut refuse = |error| {
+            refusals.push(error);
+            Ok(())
+        };
+        let told = given(&mut refuse).and_then(|read| {
+            let facts = facts?;
+            self.plan(read, &facts, &mut plan, &mut refuse)
+        });
+        refusals.extend(told.err());
+        judge(&mut plan, &refusals);
+        plan
+    }
+
+    /// Opens and reads what was named; no file is written.
+    fn read_what_was_given(&self, refuse: &mut OnRefusal<'_>) -> Result<Read, RunError> {
+        if let Some(path) = manifest_alone(self.request) {
+            return self.read_manifest_alone(path, refuse);
+        }
+        let Given {
+            manifest,
+            archive,
+            workspace,
+        } = open_what_was_given(self.request, refuse)?;
+        let limits = unpack_limits(self.policy);
+        let named = subject::manifest_names();
+        let files = match archive {
+            None => Files::Command,
+            Some(OpenedArchive::File(file)) => {
+                Files::Surveyed(Box::new(survey(Patient(file), &limits, &named)?))
+            }
+            Some(OpenedArchive::Directory(source)) => {
+                Files::Surveyed(Box::new(survey_directory(source.as_fd(), &limits, &named)?))
+            }
+        };
+        Ok(Read {
+            manifest,
+            files,
+            workspace,
+        })
+    }
+
+    fn read_manifest_alone(
+        &self,
+        path: &Path,
+        refuse: &mut OnRefusal<'_>,
+    ) -> Result<Read, RunError> {
+        chosen::refuse_unsupported(self.request).or_else(&mut *refuse)?;
+        let workspace = self.request.bundle.workspace.as_deref();
+        let of_caller = subject::of_caller(&self.request.bundle, workspace)?;
+        let mut manifest = match of_caller {
+            Some(manifest) => manifest,
+            None => subject::of_file(path, Origin::Bundle, None)?,
+        };
+        // By then they have been fetched.
+        let unresolved = |code: &str| code == "code_unresolved";
+        let refusals = &mut manifest.manifest.refusals;
+        refusals.retain(|refusal| !unresolved(refusal.code()));
+        let run = subject::run_value(&self.request.bundle, &manifest.manifest)?;
+        let program = match &run {
+            Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
+            _ => None,
+        };
+        Ok(Read {
+            manifest: Some(manifest),
+            files: Files::Nowhere(program.map(Tree::of_program).unwrap_or_default()),
+            workspace: open_workspace(workspace.map(Path::to_path_buf), refuse)?,
+        })
+    }
+
+    fn plan(
+        &self,
+        read: Read,
+        facts: &HostFacts,
+        plan: &mut PlanReport,
+        refuse: &mut OnRefusal<'_>,
+    ) -> Result<(), RunError> {
+        facts.backend.clone_into(&mut plan.cgroup_backend);
+        self.tell_files(&read.files, plan);
+        let mut rows = Rows::new(self.request, self.policy);
+        // What a run would write into its report before the launch.
+        let mut report = Report::new(RUN_ID.to_owned(), Outcome::Refused);
+        report.warnings = std::mem::take(&mut plan.warnings);
+        let chosen = match (&self.request.subject, read.files.as_bundle()) {
+            (Subject::Command(argv), _) => {
+                chosen::of_command(self.request, self.policy, argv, refuse)?
+            }
+            (Subject::Bundle(_), Some(bundle)) => {
+                let subject = chosen::manifest_of(self.request, read.manifest, bundle)?;
+                rows.tell_manifest(plan, &subject);
+                chosen::of_bundle(self.request, self.policy, subject, bundle, refuse)?
+            }
+            (Subject::Bundle(_), None) => {
+                return Err(RunError::host("find the bundle")(Errno::NOENT));
+            }
+        };
+        reporting::tell_chosen(&mut report, &chosen);
+        let limits = planning::settle_limits(
+            self.request,
+            self.policy,
+            (&facts.host, facts.host.time_namespace),
+            &facts.coverage,
+            &chosen,
+            &mut report,
+            refuse,
+        );
+        let limits = or_refused(limits, refuse)?;
+        let settling = self.settle_rest(
+            chosen,
+            limits,
+            &read.files,
+            read.workspace.as_ref(),
+            &facts.host,
+            refuse,
+        )?;
+        plan.warnings = report.warnings;
+        plan.enforcement = report.enforcement;
+        rows.tell(plan, &settling, read.workspace.as_ref());
+        self.tell_unchecked(&settling, facts, plan);
+        Ok(())
+    }
+
+    /// Files, view and program: all that comes after the limits.
+    fn settle_rest(
+        &self,
+        mut chosen: Chosen,
+        limits: Option<Limits>,
+        files: &Files,
+        workspace: Option<&(PathBuf, Workspace)>,
+        host: &HostSupport,
+        refuse: &mut OnRefusal<'_>,
+    ) -> Result<Settling, RunError> {
+        let tokens = TokenValues {
+            run_id: RUN_ID,
+            manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
+            start_unix_s: self.start_unix_s,
+        };
+        let granted = chosen.grants.outputs;
+        let settled = contract::settle(&chosen.manifest.io, &self.request.bundle, tokens, granted);
+        let settled = or_refused(settled, refuse)?;
+        let mut input_bytes = Vec::new();
+        if let Some(settled) = &settled {
+            check_destinations(&settled.output_files).or_else(&mut *refuse)?;
+            if !settled.input_files.is_empty() || !settled.output_files.is_empty() {
+                let checked = needed_workspace(workspace)
+                    .and_then(|workspace| look_at_inputs(workspace, &settled.input_files));
+                input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
+            }
+        }
+        let expected = secrets::expect(self.request, self.policy, &chosen);
+        let expected = or_refused(expected, refuse)?.unwrap_or_default();
+        // A run gets values here; a plan goes on with their names.
+        chosen.name_secrets(self.request);
+        let mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
+        let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
+        let mut steps = view_plan::base(host);
+        steps.extend(asked.unwrap_or_default());
+        let memory_bytes = limits.as_ref().map_or(0, |limits| limits.memory_bytes);
+        let parts = planning::parts(self.request, &chosen, memory_bytes, RUN_ID);
+        let programs = planning::programs(&chosen, &parts);
+        let inside = Inside {
+            steps: &steps,
+            bundle: match files {
+                Files::Surveyed(surveyed) => Some(&**surveyed),
+                Files::Command | Files::Nowhere(_) => None,
+            },
+            foreign: host.privileged,
+        };
+        let program = or_refused(start_of(&inside, &chosen, &programs), refuse)?;
+        Ok(Settling {
+            chosen,
+            limits,
+            settled,
+            input_bytes,
+            secrets: expected,
+            steps,
+            program: program.flatten(),
+        })
+    }
+
+    fn tell_files(&self, files: &Files, plan: &mut PlanReport) {
+        match files {
+            Files::Command => (),
+            Files::Nowhere(_) => plan.unchecked.push(
+                "the files: this is a manifest alone, and its `run` could not be checked against \
+                 a bundle"
+                    .to_owned(),
+            ),
+            Files::Surveyed(surveyed) => {
+                plan.warnings.extend(surveyed.warnings.iter().cloned());
+                plan.bundle = Some(PlannedBundle {
+                    content_digest: surveyed.content_digest,
+                    archive_digest: surveyed.archive_digest,
+                    bytes: surveyed.bytes,
+                    entries: surveyed.entries,
+                });
+            }
+        }
+    }
+
+    fn tell_unchecked(&self, settling: &Settling, facts: &HostFacts, plan: &mut PlanReport) {
+        let sources = settling.chosen.manifest.code.len();
+        if 0 < sources {
+            plan.unchecked.push(format!(
+                "{sources} sources of `code`: `runner bundle` fetches them, and with them what is \
+                 inherited"
+            ));
+        }
+        for expected in &settling.secrets {
+            plan.unchecked.push(format!(
+                "the value of {}: nobody was asked for it",
+                expected.variable
+            ));
+        }
+        let lent = settling.chosen.view.iter().filter_map(|entry| match entry {
+            ViewEntry::Bind {
+                source,
+                writable: true,
+                ..
+            } => Some(inside::shown(source)),
+            _ => None,
+        });
+        if facts.host.privileged {
+            plan.unchecked.extend(lent.map(|source| {
+                format!("{source}: whether its file system can show the body as its owner")
+            }));
+        }
+    }
+}
+
+/// Notes a refusal; `None` stands for what it was about.
+fn or_refused<T>(
+    result: Result<T, RunError>,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<T>, RunError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => refuse(error).map(|()| None),
+    }
+}
+
+fn look_at_inputs(workspace: &Workspace, inputs: &[InputFile]) -> Result<Vec<u64>, RunError> {
+    Ok(scratch::check_inputs(
+        workspace,
+        inputs,
+        &FileLimits::default(),
+    )?)
+}
+
+fn look_at_mounts(
+    entries: &[ViewEntry],
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Vec<AskedMount>, RunError> {
+    let mut mounts = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let looked = view::look(entry).map(|(mount, _)| mount);
+        mounts.extend(or_refused(looked, refuse)?);
+    }
+    Ok(mounts)
+}
+
+/// Whether the body's first step would succeed; the program, where one was chosen at all.
+fn start_of(
+    inside: &Inside<'_>,
+    chosen: &Chosen,
+    programs: &[Vec<u8>],
+) -> Result<Option<Program>, RunError> {
+    let Some(name) = chosen.argv.first() else {
+        return Ok(None);
+    };
+    let directory = &chosen.working_directory;
+    inside.enter(directory).map_err(|errno| {
+        let step = ChildStep::WorkingDirectory;
+        SandboxError::Child {
+            step,
+            act: step.act(),
+            object: format!(" {}", escape(directory)),
+            errno,
+        }
+    })?;
+    let program = escape(name);
+    let found = inside.program(programs, directory);
+    Ok(Some(found.map_err(|errno| match errno {
+        Errno::NOENT => SandboxError::ProgramNotFound { program },
+        errno => SandboxError::ProgramNotExecutable { program, errno },
+    })?))
+}
+
+/// A BUNDLE that is a manifest and no archive.
+fn manifest_alone(request: &Request) -> Option<&Path> {
+    let Subject::Bundle(BundleArgument::Path(path)) = &request.subject else {
+        return None;
+    };
+    let ending = path.extension()?.to_str()?;
+    (MANIFEST_ENDINGS.contains(&ending) && path.is_file()).then_some(path)
+}
+
+/// Reads a descriptor that somebody may have made non-blocking.
+struct Patient(File);
+
+impl io::Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut ends = [PollFd::new(&self.0, PollFlags::IN)];
+                    poll(&mut ends, None)?;
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+fn judge(plan: &mut PlanReport, refusals: &[RunError]) {
+    let mut errors = refusals.iter().map(RunError::report);
+    plan.error = errors.next();
+    plan.further_errors = errors.collect();
+    plan.verdict = match refusals.first().map(RunError::outcome) {
+        None => PlanVerdict::WouldStart,
+        Some(Outcome::Refused) => PlanVerdict::WouldBeRefused,
+        Some(_) => PlanVerdict::WouldFail,
+    };
+    for error in refusals {
+        if let RunError::Ungranted(missing) = error {
+            plan.missing_grants
+                .extend(missing.iter().map(|one| MissingGrant {
+                    what: one.what.clone(),
+                    flag: one.flag.clone(),
+                }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::host::HostEntry;
+    use crate::spec::report::EnforcementState;
+    use crate::spec::request::{Caller, GivenSecret};
+    use crate::spec::secret::Secret;
+
+    const MANIFEST: &str = "\
+id: demo
+version: 1.2.3
+run: {exec: [./tool, one, 'two words']}
+runner: {engine: in-process, limits: {memory_mb: 128, timeout_ms: 5000}}
+secrets: {API_KEY: {vault: my-key}}
+sandbox: {provider: local, config: {cwd: sub}, limits: {timeout_ms: 9000}}
+outputsFiles: {o: {path: 'out/<runId>/<isoDate>.txt'}}
+driver: x
+metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/CODE.md}}}
+";
+
+    fn facts() -> HostFacts {
+        let covered = |axis, state, enforced_by, reason: Option<&str>| Coverage {
+            axis,
+            state,
+            enforced_by,
+            reason: reason.map(str::to_owned),
+        };
+        HostFacts {
+            host: HostSupport {
+                privileged: false,
+                uid: 1000,
+                gid: 1000,
+                landlock_abi: 4,
+                time_namespace: true,
+                entries: vec![
+                    ("/usr", HostEntry::Directory),
+                    ("/bin", HostEntry::Link(b"usr/bin".to_vec())),
+                    ("/etc/ssl", HostEntry::Directory),
+                ],
+            },
+            backend: "none",
+            coverage: vec![
+                covered("memory", EnforcementState::Weaker, "poll", Some("no group")),
+                covered("processes", EnforcementState::Enforced, "cgroup-v2", None),
+                covered(
+                    "cpu_share",
+                    EnforcementState::Absent,
+                    "none",
+                    Some("no group"),
+                ),
+                covered(
+                    "cpu_time",
+                    EnforcementState::Weaker,
+                    "poll",
+                    Some("no group"),
+                ),
+            ],
+        }
+    }
+
+    fn request() -> Request {
+        let subject = Subject::Bundle(BundleArgument::Stdin);
+        let mut request = Request::captured(subject, Caller::default());
+        request.streams.capture = false;
+        request.environment = vec![(b"A".to_vec(), b"not for the plan".to_vec())];
+        request.secrets = vec![GivenSecret {
+            variable: b"API_KEY".to_vec(),
+            reference: "env:KEY".to_owned(),
+            value: Secret::new(b"not for the plan".to_vec()),
+        }];
+        request.limits.memory_bytes = Some(64 << 20);
+        request.limits.wall_time = Some(std::time::Duration::from_secs(7_200));
+        request.view = vec![ViewEntry::Tmpfs {
+            target: "/cache".into(),
+            size_bytes: Some(1 << 20),
+        }];
+        request.bundle.workspace = Some("/".into());
+        request
+    }
+
+    /// The plan of `files` on a host that is the same everywhere.
+    fn planned(request: &Request, files: &[(&str, &[u8])]) -> PlanReport {
+        planned_at(1_700_000_000, request, files)
+    }
+
+    fn planned_at(start_unix_s: i64, request: &Request, files: &[(&str, &[u8])]) -> PlanReport {
+        let home = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(home.path().join("sub")).expect("made");
+        for (name, contents) in files {
+            let path = home.path().join(name);
+            std::fs::write(&path, contents).expect("written");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).expect("set");
+        }
+        let source = File::open(home.path()).expect("opened");
+        let policy = HostPolicy::default();
+        let planner = Planner {
+            request,
+            policy: &policy,
+            start_unix_s,
+        };
+        let limits = unpack_limits(&policy);
+        let given = |refuse: &mut OnRefusal<'_>| {
+            let named = subject::manifest_names();
+            let surveyed = survey_directory(source.as_fd(), &limits, &named)?;
+            Ok(Read {
+                manifest: None,
+                files: Files::Surveyed(Box::new(surveyed)),
+                workspace: open_workspace(request.bundle.workspace.clone(), refuse)?,
+            })
+        };
+        planner.tell(&given, Ok(facts()))
+    }
+
+    fn demo() -> [(&'static str, &'static [u8]); 2] {
+        [
+            ("manifest.yaml", MANIFEST.as_bytes()),
+            ("sub/tool", b"\x7fELF"),
+        ]
+    }
+
+    /// `RUNNER_TESTS_WRITE=1 cargo test --lib explain` writes the file anew.
+    #[test]
+    fn one_plan_is_the_one_that_was_read_by_a_person() {
+        let plan = planned(&request(), &demo());
+        let mut text = serde_json::to_string_pretty(&plan).expect("JSON");
+        text.push('\n');
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan/demo.json");
+        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
+            std::fs::write(path, &text).expect("written");
+        }
+        assert_eq!(
+            text,
+            std::fs::read_to_string(path).expect("the golden file")
+        );
+        assert_eq!(plan.verdict, PlanVerdict::WouldStart, "{plan:#?}");
+        assert!(!text.contains("not for the plan"));
+    }
+
+    #[test]
+    fn the_same_request_gives_the_same_plan_and_another_clock_changes_nothing() {
+        let first = planned(&request(), &demo());
+        assert_eq!(first, planned_at(0, &request(), &demo()));
+    }
+
+    #[test]
+    fn a_refused_plan_names_every_reason_and_still_says_the_rest() {
+        let mut request = request();
+        request.secrets.clear();
+        request.bundle.workspace = None;
+        request.limits.cpus = Some(1.0);
+        let plan = planned(&request, &demo());
+        assert_eq!(plan.verdict, PlanVerdict::WouldBeRefused);
+        let codes: Vec<&str> = plan
+            .error
+            .iter()
+            .chain(&plan.further_errors)
+            .map(|error| error.code.as_str())
+            .collect();
+        assert_eq!(
+            codes,
+            [
+                "grant_required",
+                "limit_unenforceable",
+                "workspace_missing",
+                "secret_unresolved"
+            ]
+        );
+        let flags: Vec<&str> = plan
+            .missing_grants
+            .iter()
+            .map(|missing| missing.flag.as_str())
+            .collect();
+        assert_eq!(flags, ["--secret API_KEY=env:API_KEY", "--workspace DIR"]);
+        let share = plan.limits.iter().find(|limit| limit.name == "cpu_millis");
+        let share = share.expect("told");
+        assert_eq!(share.state, Some(EnforcementState::Absent));
+        assert!(plan.program.is_some() && !plan.view.is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_executed_is_told_before_it_is_tried() {
+        for (contents, code) in [
+            (&b"\x7fELF"[..], None),
+            (b"#!/nonexistent/sh\n", Some("program_not_found")),
+            (b"#!/bundle/sub/tool\n", Some("program_not_executable")),
+            (b"#!\n", Some("program_not_executable")),
+            (b"echo\n", Some("program_not_executable")),
+            (b"", Some("program_not_executable")),
+        ] {
+            let mut files = demo();
+            files[1].1 = contents;
+            let plan = planned(&request(), &files);
+            let found = plan.error.as_ref().map(|error| error.code.as_str());
+            assert_eq!(found, code, "{}", String::from_utf8_lossy(contents));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The rows of the view: what the body would see, where it is from, and who decided it.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
+
+use crate::plan::view::{Access, ViewStep};
+use crate::run::chosen::Chosen;
+use crate::run::explain::Settling;
+use crate::run::explain::rows::Rows;
+use crate::spec::path::escape;
+use crate::spec::plan_report::{FIXED, PlannedEntry, PlannedPath};
+use crate::spec::request::ViewEntry;
+
+impl Rows<'_> {
+    /// Every path that a person would see.
+    pub(super) fn view(&self, settling: &Settling) -> Vec<PlannedPath> {
+        let decided: BTreeMap<&[u8], String> = settling
+            .chosen
+            .view
+            .iter()
+            .map(|entry| {
+                let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
+                let by = self.entry_decided_by(entry, &settling.chosen);
+                (target.as_os_str().as_bytes(), by)
+            })
+            .collect();
+        let steps = &settling.steps;
+        let mut rows: Vec<(&[u8], PlannedPath)> = steps
+            .iter()
+            .filter_map(|step| {
+                let (path, mut row) = path_row(step, steps)?;
+                if let Some(by) = decided.get(path) {
+                    row.decided_by.clone_from(by);
+                }
+                Some((path, row))
+            })
+            .collect();
+        rows.sort_by_key(|(path, _)| *path);
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    fn entry_decided_by(&self, entry: &ViewEntry, chosen: &Chosen) -> String {
+        if self.request.view.contains(entry) {
+            let flag = match entry {
+                ViewEntry::Tmpfs { .. } => "--tmpfs",
+                ViewEntry::Bind {
+                    source,
+                    target,
+                    writable,
+                } if source == target => match writable {
+                    true => "--rw",
+                    false => "--ro",
+                },
+                ViewEntry::Bind { .. } => "--mount",
+            };
+            return flag.to_owned();
+        }
+        let mounts = &chosen.manifest.mounts;
+        let asked = mounts.iter().find(|mount| match entry {
+            ViewEntry::Bind { target, .. } => target.as_os_str() == mount.target.as_str(),
+            ViewEntry::Tmpfs { .. } => false,
+        });
+        match asked {
+            Some(mount) => self.key(&mount.source),
+            None => "program".to_owned(),
+        }
+    }
+}
+
+/// The path of a step that a person would see, and its row; directories that are merely made are
+/// none.
+fn path_row<'plan>(
+    step: &'plan ViewStep,
+    all: &'plan [ViewStep],
+) -> Option<(&'plan [u8], PlannedPath)> {
+    let row = |path: &'plan [u8], what, from: Option<&[u8]>, writable, size_bytes| {
+        let row = PlannedPath {
+            path: escape(path),
+            what,
+            from: from.map(escape),
+            writable,
+            size_bytes,
+            decided_by: FIXED.to_owned(),
+        };
+        Some((path, row))
+    };
+    match step {
+        ViewStep::Bind {
+            source,
+            target,
+            access,
+        } => {
+            let what = match access {
+                Access::Device => PlannedEntry::Device,
+                Access::ReadOnly | Access::Writable => PlannedEntry::Host,
+            };
+            let writable = *access != Access::ReadOnly;
+            row(target, what, Some(source), writable, None)
+        }
+        ViewStep::Attach { target, access, .. } => {
+            let writable = *access == Access::Writable;
+            row(target, PlannedEntry::Host, None, writable, None)
+        }
+        ViewStep::OwnMount { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
+        ViewStep::Tmpfs { target, size_bytes } => {
+            row(target, PlannedEntry::Tmpfs, None, true, Some(*size_bytes))
+        }
+        ViewStep::Proc => row(b"/proc", PlannedEntry::Proc, None, false, None),
+        ViewStep::Devpts => row(b"/dev/pts", PlannedEntry::Devpts, None, true, None),
+        ViewStep::Mask { path } | ViewStep::MaskDirectory { path } => {
+            row(path, PlannedEntry::Mask, None, false, None)
+        }
+        ViewStep::Symlink { path, target } => {
+            row(path, PlannedEntry::Link, Some(target), false, None)
+        }
+        ViewStep::File { path, .. } => {
+            let is_place = all.iter().any(
+                |step| matches!(step, ViewStep::Bind { target, .. } | ViewStep::Attach { target, .. } if target == path),
+            );
+            if is_place {
+                return None;
+            }
+            row(path, PlannedEntry::File, None, false, None)
+        }
+        ViewStep::Directory { .. } => None,
+    }
+}

@@ -1,0 +1,323 @@
+//! What `runner.needs` names and this host or this bundle does not have.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
+
+use serde_json::Value;
+
+use crate::bundle::Entry;
+use crate::plan::image::{image_of, needs_of, registry};
+use crate::run::error::RunError;
+use crate::run::program;
+use crate::run::subject::{self, BundleFiles};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::image::Picked;
+use crate::spec::manifest::Manifest;
+use crate::spec::needs::{npm, pip};
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::WarningReport;
+use crate::spec::request::Request;
+use crate::spec::runner_block::{Engine, Language, Needs};
+use crate::spec::runner_report::{RunnerReport, UnsatisfiedNeed};
+
+/// Debian's list of packages, and the one database that is looked at.
+const PACKAGES: &str = "/var/lib/dpkg/status";
+/// A longer list is not read to its end.
+const PACKAGES_BYTES_MAX: u64 = 256 << 20;
+/// A longer package.json is read only so far, and is none then.
+const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
+
+/// The engine, the image, and what of the needs is not met: by the host and the bundle for
+/// `subprocess`, by the image and the bundle for `sandbox`.
+///
+/// # Errors
+/// [`RunError::Image`] where there is no such image.
+pub(super) fn runner_report(
+    request: &Request,
+    policy: &HostPolicy,
+    manifest: &Manifest,
+    bundle: &dyn BundleFiles,
+) -> Result<RunnerReport, RunError> {
+    let block = &manifest.runner;
+    // A `--run` that is none is told where the run form is resolved.
+    let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();
+    let image = match block.engine {
+        Engine::Subprocess => None,
+        Engine::Sandbox => image_of(block, run.as_ref(), &registry(&policy.images)?)?,
+    };
+    let needs = needs_of(block, run.as_ref());
+    let mut unsatisfied = match &image {
+        None => of_host(&block.needs, request, policy),
+        Some(picked) => of_image(&needs, picked),
+    };
+    unsatisfied.extend(
+        needs
+            .npm
+            .iter()
+            .filter_map(|need| npm_missing(need, bundle)),
+    );
+    unsatisfied.extend(pip_missing(&needs.pip, bundle));
+    Ok(RunnerReport {
+        engine: block.engine.into(),
+        image: image.map(|picked| picked.id),
+        downgraded: block.downgraded,
+        needs_unsatisfied: unsatisfied,
+    })
+}
+
+/// For `subprocess` needs are advice: one warning lists what is missing.
+pub(super) fn warning(runner: &RunnerReport) -> Option<WarningReport> {
+    let missing = &runner.needs_unsatisfied;
+    (!missing.is_empty()).then(|| {
+        let message = format!("`runner.needs` is not met here: {}", listed(missing));
+        WarningReport::new("needs_unsatisfied", message)
+    })
+}
+
+/// For `sandbox` needs must be met, and nothing is installed here; and a root file system of its
+/// own is what this version does not do.
+///
+/// # Errors
+/// [`RunError::Argument`] with `needs_unsatisfied`, [`RunError::Unsupported`].
+pub(super) fn check_engine(manifest: &Manifest, runner: &RunnerReport) -> Result<(), RunError> {
+    if manifest.runner.engine == Engine::Subprocess {
+        return Ok(());
+    }
+    let image = runner.image.as_deref().unwrap_or_default();
+    if !runner.needs_unsatisfied.is_empty() {
+        return Err(RunError::Argument {
+            code: "needs_unsatisfied",
+            what: "image",
+            object: escape(image.as_bytes()),
+            problem: format!(
+                "does not have what `runner.needs` names, and nothing is installed at the start: {}",
+                listed(&runner.needs_unsatisfied)
+            ),
+            hint: Some(
+                "name an image that has it, add one to `images` of the host configuration, or \
+                 bring the packages in the bundle"
+                    .to_owned(),
+            ),
+        });
+    }
+    Err(RunError::Unsupported {
+        code: "engine_unsupported",
+        what: format!(
+            "runner.engine: sandbox (a root file system of its own, here the image {})",
+            escape(image.as_bytes())
+        ),
+        hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
+    })
+}
+
+fn listed(missing: &[UnsatisfiedNeed]) -> String {
+    let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
+fn missing(kind: &'static str, need: &str, reason: impl Into<String>) -> UnsatisfiedNeed {
+    UnsatisfiedNeed {
+        kind,
+        need: escape(need.as_bytes()),
+        reason: reason.into(),
+    }
+}
+
+fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
+    let language = needs.language.filter(|_| !picked.has_language);
+    let reason = || format!("not in the image {}", picked.id);
+    language
+        .map(|language| missing("language", crate::spec::image::word(language), reason()))
+        .into_iter()
+        .chain(
+            picked
+                .install
+                .iter()
+                .map(|name| missing("native", name, reason())),
+        )
+        .collect()
+}
+
+fn of_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<UnsatisfiedNeed> {
+    let finds = |names: &[&str]| {
+        names.iter().any(|name| {
+            program::locate(OsStr::new(name), &request.caller, &policy.interpreters).is_some()
+        })
+    };
+    let runtimes: &[(&str, &[&str])] = match needs.language {
+        None => &[],
+        Some(Language::Node) => &[("node", &["node"])],
+        Some(Language::Python) => &[("python", &["python3", "python"])],
+        Some(Language::Multi) => &[("node", &["node"]), ("python", &["python3", "python"])],
+    };
+    let mut list: Vec<UnsatisfiedNeed> = runtimes
+        .iter()
+        .filter(|(_, programs)| !finds(programs))
+        .map(|(language, _)| missing("language", language, "no such program"))
+        .collect();
+    let unknown: Vec<&String> = needs.native.iter().filter(|name| !finds(&[name])).collect();
+    if unknown.is_empty() {
+        return list;
+    }
+    let installed = std::fs::File::open(PACKAGES).map(installed);
+    let absent = unknown.into_iter().filter(|name| match &installed {
+        Ok(installed) => !installed.iter().any(|one| one == *name),
+        Err(_) => true,
+    });
+    let reason = match &installed {
+        Ok(_) => "not installed, and no program of that name",
+        Err(_) => "no program of that name, and no list of packages here",
+    };
+    list.extend(absent.map(|name| missing("native", name, reason)));
+    list
+}
+
+/// The names of the packages that are installed, and not merely known.
+fn installed(status: impl std::io::Read) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut name = None;
+    let lines = BufReader::new(status.take(PACKAGES_BYTES_MAX)).split(b'\n');
+    for line in lines.map_while(Result::ok) {
+        let text = String::from_utf8_lossy(&line);
+        match text.split_once(": ") {
+            Some(("Package", found)) => name = Some(found.trim().to_owned()),
+            Some(("Status", state)) if state.trim().ends_with(" ok installed") => {
+                names.extend(name.take());
+            }
+            _ if text.is_empty() => name = None,
+            _ => (),
+        }
+    }
+    names
+}
+
+fn npm_missing(need: &str, bundle: &dyn BundleFiles) -> Option<UnsatisfiedNeed> {
+    let requirement = match npm::Requirement::parse(need) {
+        Ok(requirement) => requirement,
+        Err(error) => return Some(missing("npm", need, error.to_string())),
+    };
+    let found = installed_npm(&requirement.name, bundle);
+    match found {
+        Ok(version) if requirement.accepts(&version) => None,
+        Ok(version) => Some(missing(
+            "npm",
+            need,
+            format!("the bundle has {}", escape(version.as_bytes())),
+        )),
+        Err(reason) => Some(missing("npm", need, reason)),
+    }
+}
+
+/// The version in `node_modules/NAME/package.json`; one link on the way is followed, as some
+/// package managers lay them.
+fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String> {
+    let absent = || "not in node_modules of the bundle".to_owned();
+    let at =
+        RelPath::parse(format!("node_modules/{name}").as_bytes()).map_err(|_error| absent())?;
+    let directory = match bundle.tree().get(&at) {
+        Some(Entry::Directory) => at,
+        Some(Entry::Symlink { target }) => linked(&at, target).ok_or_else(absent)?,
+        _ => return Err(absent()),
+    };
+    let file = [directory.as_bytes(), b"/package.json"].concat();
+    let file = RelPath::parse(&file).map_err(|_error| absent())?;
+    let text = bundle
+        .head(&file, PACKAGE_JSON_BYTES_MAX)
+        .map_err(|reason| format!("its package.json {reason}"))?;
+    serde_json::from_slice::<Value>(&text)
+        .ok()
+        .and_then(|package| package.get("version")?.as_str().map(str::to_owned))
+        .ok_or_else(|| "its package.json has no version".to_owned())
+}
+
+/// Where a link of the bundle leads, by name. It stays inside, or the bundle would be refused.
+fn linked(link: &RelPath, target: &[u8]) -> Option<RelPath> {
+    let parent = link.parent()?;
+    let mut parts: Vec<&[u8]> = parent.as_bytes().split(|byte| *byte == b'/').collect();
+    for part in target.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => (),
+            b".." => {
+                parts.pop()?;
+            }
+            _ => parts.push(part),
+        }
+    }
+    RelPath::parse(&parts.join(&b'/')).ok()
+}
+
+fn pip_missing(needs: &[String], bundle: &dyn BundleFiles) -> Vec<UnsatisfiedNeed> {
+    if needs.is_empty() {
+        return Vec::new();
+    }
+    let present: Vec<(String, String)> = bundle
+        .tree()
+        .iter()
+        .filter(|(_, entry)| matches!(entry, Entry::Directory))
+        .filter_map(|(path, _)| {
+            let name = path.as_bytes().rsplit(|byte| *byte == b'/').next()?;
+            let (name, version) = pip::of_dist_info(std::str::from_utf8(name).ok()?)?;
+            Some((name, version.to_owned()))
+        })
+        .collect();
+    needs
+        .iter()
+        .filter_map(|need| {
+            let requirement = match pip::Requirement::parse(need) {
+                Ok(requirement) => requirement,
+                Err(error) => return Some(missing("pip", need, error.to_string())),
+            };
+            let mut versions = present
+                .iter()
+                .filter(|(name, _)| *name == requirement.name)
+                .map(|(_, version)| version.as_str())
+                .peekable();
+            let Some(first) = versions.peek().copied() else {
+                return Some(missing("pip", need, "no dist-info of it in the bundle"));
+            };
+            let satisfied = versions.any(|version| requirement.accepts(version));
+            (!satisfied).then(|| {
+                missing(
+                    "pip",
+                    need,
+                    format!("the bundle has {}", escape(first.as_bytes())),
+                )
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_is_known_and_not_installed_is_missing() {
+        let status = "Package: git\nStatus: install ok installed\nVersion: 1\n\n\
+            Package: curl\nStatus: deinstall ok config-files\n\n\
+            Package: half\nStatus: install ok half-configured\nDescription: x\n Status: install ok installed\n\n\
+            Status: install ok installed\n\n\
+            Package: held\nStatus: hold ok installed\n";
+        assert_eq!(installed(status.as_bytes()), ["git", "held"]);
+    }
+
+    #[test]
+    fn a_link_of_node_modules_is_followed_by_name() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let link = path("node_modules/a");
+        for (target, expected) in [
+            (
+                ".pnpm/a@1/node_modules/a",
+                Some("node_modules/.pnpm/a@1/node_modules/a"),
+            ),
+            ("../packages/a", Some("packages/a")),
+            ("../../../etc", None),
+        ] {
+            assert_eq!(
+                linked(&link, target.as_bytes()),
+                expected.map(path),
+                "{target}"
+            );
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Each value of the host policy, and the files that decided it.
+//!
+//! Found by merging once more for each file: a file decided a value where the policy without it
+//! and the files after it had another. So there is one set of rules, that of [`merge`].
+
+use crate::spec::host_policy::{HostPolicy, Statement, merge, names};
+use crate::spec::path::escape;
+use crate::spec::plan_report::{DEFAULT, PolicyValue};
+use crate::spec::sources_policy::SecretsProvider;
+
+/// The values of the policy that `statements` make, earliest first, each with its files.
+#[must_use]
+pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
+    let mut before = values(&merge(&[]).0);
+    let mut decided: Vec<Vec<String>> = before.iter().map(|_| Vec::new()).collect();
+    for (index, statement) in statements.iter().enumerate() {
+        let now = values(&merge(&statements[..=index]).0);
+        for ((old, new), files) in before.iter().zip(&now).zip(&mut decided) {
+            if old != new {
+                files.push(statement.origin.clone());
+            }
+        }
+        before = now;
+    }
+    before
+        .into_iter()
+        .zip(decided)
+        .map(|((key, value), files)| PolicyValue {
+            key: key.to_owned(),
+            value,
+            decided_by: match files.is_empty() {
+                true => vec![DEFAULT.to_owned()],
+                false => files,
+            },
+        })
+        .collect()
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(", "),
+    }
+}
+
+/// Every key in the order of the documentation, and its value in short. The same keys for every
+/// policy.
+fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
+    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
+    let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+    let secrets = &policy.secrets;
+    let provider = secrets.provider.as_ref().map(|provider| match provider {
+        SecretsProvider::Directory(directory) => format!("directory {}", path(directory)),
+        SecretsProvider::Environment { prefix } => {
+            format!("environment {}", escape(prefix.as_bytes()))
+        }
+        // Its arguments may be nobody else's business.
+        SecretsProvider::Command(words) => {
+            let program = words.first().map_or("", String::as_str);
+            format!("command {}", escape(program.as_bytes()))
+        }
+    });
+    let egress = policy.egress.allow.as_ref();
+    vec![
+        ("maxima.memory", policy.maxima.memory_bytes.to_string()),
+        (
+            "maxima.timeout",
+            format!("{}ms", policy.maxima.wall_time.as_millis()),
+        ),
+        ("maxima.processes", policy.maxima.processes.to_string()),
+        ("grants", list(names(policy.grants).map(str::to_owned))),
+        (
+            "deny_grants",
+            list(names(policy.deny_grants).map(str::to_owned)),
+        ),
+        (
+            "uid_range",
+            format!("{}-{}", policy.uid_range.first, policy.uid_range.last),
+        ),
+        (
+            "cgroup_parent",
+            optional(
+                policy.cgroup_parent.as_ref().map(|p| escape(p.as_bytes())),
+                "found",
+            ),
+        ),
+        (
+            "interpreters",
+            list(policy.interpreters.iter().map(|prefix| path(prefix))),
+        ),
+        ("unpack.archive", policy.unpack.archive_bytes.to_string()),
+        ("unpack.unpacked", policy.unpack.unpacked_bytes.to_string()),
+        ("unpack.entries", policy.unpack.entries.to_string()),
+        (
+            "runtime_directory",
+            optional(policy.runtime_directory.as_deref().map(path), "found"),
+        ),
+        (
+            "egress.allow",
+            optional(
+                egress.map(|rules| list(rules.iter().map(ToString::to_string))),
+                "unbounded",
+            ),
+        ),
+        (
+            "egress.private_ranges",
+            list(
+                policy
+                    .egress
+                    .private_ranges
+                    .iter()
+                    .map(|range| format!("{}/{}", range.address, range.prefix_bits)),
+            ),
+        ),
+        ("secrets.provider", optional(provider, "none")),
+        (
+            "secrets.inventory",
+            optional(secrets.inventory.as_deref().map(path), "none"),
+        ),
+        (
+            "refs",
+            list(policy.refs.keys().map(|slug| escape(slug.as_bytes()))),
+        ),
+        (
+            "images",
+            list(policy.images.iter().map(|one| escape(one.id.as_bytes()))),
+        ),
+        (
+            "cache.directory",
+            optional(policy.cache.directory.as_deref().map(path), "found"),
+        ),
+        ("cache.size", policy.cache.size_bytes.to_string()),
+        ("github.base_url", escape(policy.github.base_url.as_bytes())),
+        (
+            "github.token",
+            optional(
+                policy
+                    .github
+                    .token
+                    .as_ref()
+                    .map(|from| escape(from.as_bytes())),
+                "none",
+            ),
+        ),
+        ("require_pin", policy.require_pin.to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::host_policy::grants_named;
+
+    #[test]
+    fn a_value_names_the_file_that_made_it_what_it_is() {
+        let stating = |origin: &str, memory_bytes, grant: &str| Statement {
+            origin: origin.to_owned(),
+            memory_bytes,
+            grants: grants_named(grant).expect("a name"),
+            ..Statement::default()
+        };
+        let values = policy_values(&[
+            stating("host", Some(2 << 30), "env"),
+            stating("user", Some(8 << 30), "env"),
+            stating("flag", Some(1 << 30), "egress"),
+        ]);
+        let found = |key: &str| {
+            let value = values.iter().find(|value| value.key == key).expect(key);
+            (value.value.as_str(), value.decided_by.join(" "))
+        };
+        assert_eq!(found("maxima.memory"), ("1073741824", "host flag".into()));
+        assert_eq!(found("grants"), ("egress, env", "host flag".into()));
+        assert_eq!(found("maxima.processes"), ("4096", DEFAULT.into()));
+    }
+
+    #[test]
+    fn the_keys_are_the_same_for_every_policy() {
+        let keys = |policy: &HostPolicy| -> Vec<&str> {
+            values(policy).into_iter().map(|(key, _)| key).collect()
+        };
+        let mut other = HostPolicy::default();
+        other.egress.allow = Some(Vec::new());
+        other.github.token = Some("env:TOKEN".to_owned());
+        assert_eq!(keys(&other), keys(&HostPolicy::default()));
+    }
+}

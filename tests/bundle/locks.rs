@@ -1,0 +1,114 @@
+//! The lock file: written, and refused to drift from.
+
+use super::ground::manifest;
+use super::support::Ground;
+
+fn locked() -> Ground {
+    let ground = Ground::new();
+    ground.file("lib/a", "a");
+    ground.file(
+        "m.yaml",
+        manifest("local: lib\ninline: {path: b, content: b}"),
+    );
+    ground
+        .make(&["m.yaml", "--lock", "m.lock", "-o", "out.tar.gz"])
+        .assert_done();
+    ground
+}
+
+#[test]
+fn the_same_sources_are_accepted_and_written_the_same() {
+    let ground = locked();
+    ground
+        .make(&[
+            "m.yaml",
+            "--lock",
+            "m.lock",
+            "--locked",
+            "-o",
+            "again.tar.gz",
+        ])
+        .assert_done();
+    let read = |name: &str| std::fs::read(ground.workspace().join(name)).expect("read");
+    assert_eq!(read("out.tar.gz"), read("again.tar.gz"));
+    let before = read("m.lock");
+    ground.make(&["m.yaml", "--lock", "m.lock"]).assert_done();
+    assert_eq!(read("m.lock"), before);
+}
+
+#[test]
+fn drift_is_refused_with_each_difference_and_no_bundle() {
+    for (change, parts) in [
+        (
+            "lib/a",
+            &["source m.yaml#/code/sources/0: bytes", "content_digest"][..],
+        ),
+        ("lib/more", &["source m.yaml#/code/sources/0: files"]),
+        (
+            "m.yaml",
+            &["m.yaml#/code/sources/2", "egress", "secrets", "engine"],
+        ),
+    ] {
+        let ground = locked();
+        let text = match change {
+            "m.yaml" => format!(
+                "runner: {{engine: sandbox}}\nnetwork: {{egress: [a.example]}}\nsecrets: {{K: {{vault: k}}}}\n{}",
+                manifest(
+                    "local: lib\ninline: {path: b, content: b}\ninline: {path: c, content: c}"
+                )
+            ),
+            _ => "changed".to_owned(),
+        };
+        ground.file(change, text);
+        let told = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "new.tar.gz"]);
+        told.assert_refused("lock_drift", parts);
+        assert!(!ground.workspace().join("new.tar.gz").exists());
+    }
+}
+
+#[test]
+fn a_lock_file_that_is_none_is_refused() {
+    let ground = locked();
+    for (text, part) in [("{}", "m.lock"), ("no", "m.lock"), ("", "m.lock")] {
+        ground.file("m.lock", text);
+        let told = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "--print-digest"]);
+        told.assert_refused("lock_invalid", &[part]);
+    }
+    let told = ground.make(&[
+        "m.yaml",
+        "--lock",
+        "nothing.lock",
+        "--locked",
+        "--print-digest",
+    ]);
+    told.assert_refused("lock_invalid", &["nothing.lock"]);
+    let told = ground.make(&["m.yaml", "--locked", "--print-digest"]);
+    assert_eq!(told.code, 125);
+    assert!(told.stderr.contains("--lock"), "{told:#?}");
+}
+
+#[test]
+fn neither_the_bundle_nor_the_lock_file_is_part_of_the_bundle() {
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    let first = ground.make(&[
+        ".",
+        "-o",
+        "out.tar.gz",
+        "--lock",
+        "out.lock",
+        "--print-digest",
+    ]);
+    let second = ground.make(&[
+        ".",
+        "-o",
+        "out.tar.gz",
+        "--lock",
+        "out.lock",
+        "--print-digest",
+    ]);
+    first.assert_done();
+    assert_eq!(first.text(), second.text());
+    let told = ground.make(&[".", "-o", "out.tar.gz", "--lock", "out.lock", "--locked"]);
+    told.assert_done();
+}

@@ -1,0 +1,19 @@
+//! `runner bundle`, end to end: the program itself, a workspace, and what comes out.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod determinism;
+mod ground;
+mod links;
+mod locks;
+mod manifests;
+mod outputs;
+mod references;
+mod sizes;
+mod sources;

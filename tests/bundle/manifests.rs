@@ -1,0 +1,248 @@
+//! Where the manifest is found, and what the bundle carries of it.
+
+use runner::compose::locate::locate;
+use runner::compose::{ResolveRequest, resolve};
+
+use super::ground::manifest;
+use super::support::Ground;
+
+#[test]
+fn a_name_is_looked_for_in_the_convention_folders() {
+    let ground = Ground::new();
+    for (file, text) in [
+        (
+            ".code-workspaces/render/manifest.yaml",
+            "kind: code-workspace\nname: render\n",
+        ),
+        (
+            ".code/terse/manifest.yaml",
+            "kind: code-workspace\nname: terse\n",
+        ),
+        (".code/lean/CODE.md", "---\nschema: code/v2\n---\n"),
+        (
+            ".code/render/manifest.yaml",
+            "kind: code-workspace\nname: second\n",
+        ),
+    ] {
+        ground.file(file, text);
+    }
+    let workspace = ground.workspace();
+    let workspace = workspace.to_str().expect("a plain path");
+    for (name, file) in [
+        ("render", "manifest.yaml"),
+        ("terse", "manifest.yaml"),
+        ("lean", "CODE.md"),
+    ] {
+        let told = ground.make(&["--workspace", workspace, name, "--list"]);
+        told.assert_done();
+        assert!(told.text().contains(file), "{told:#?}");
+        ground.make(&[name, "--list"]).assert_done();
+    }
+    let list = ground.make(&["render", "--list"]).text();
+    assert!(
+        list.contains(".code-workspaces/render/manifest.yaml"),
+        "{list}"
+    );
+    let told = ground.make(&["--workspace", workspace, "rendr", "--list"]);
+    told.assert_refused(
+        "workspace_not_found",
+        &["there are lean, render, terse", "did you mean `render`?"],
+    );
+}
+
+#[test]
+fn a_manifest_that_is_not_there_or_elsewhere_is_refused() {
+    let ground = Ground::new();
+    ground.write("elsewhere/manifest.yaml", "run: [echo]\n");
+    ground.file("sub/x", "");
+    let elsewhere = ground.path("elsewhere");
+    let elsewhere = elsewhere.to_str().expect("a plain path");
+    for (words, code, parts) in [
+        (
+            &["nothing/there"][..],
+            "manifest_missing",
+            &["cannot be opened"][..],
+        ),
+        (
+            &["nothing"],
+            "workspace_not_found",
+            &["there is none below"],
+        ),
+        (
+            &["sub"],
+            "manifest_missing",
+            &["holds no manifest", "CODE.md"],
+        ),
+        (
+            &["--workspace", "sub", elsewhere],
+            "manifest_outside_workspace",
+            &["--workspace"],
+        ),
+        (
+            &["--workspace", "nothing", "sub"],
+            "workspace_unreadable",
+            &[],
+        ),
+    ] {
+        let told = ground.make(&[words, &["--list"]].concat());
+        told.assert_refused(code, parts);
+    }
+    // Its own folder is the workspace where the working directory is not above it.
+    ground.make(&[elsewhere, "--list"]).assert_done();
+}
+
+#[test]
+fn nothing_is_printed_or_written_that_was_not_asked_for() {
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    let told = ground.make(&["."]);
+    told.assert_refused("usage", &["add -o bundle.tar.gz"]);
+    let told = ground.make(&[".", "-o", "-", "--list"]);
+    told.assert_refused("usage", &["-o - writes the bundle where"]);
+    let told = ground.make(&[".", "-o", "out", "--json"]);
+    told.assert_refused("usage", &["--json has nothing to print"]);
+    let told = ground.make(&[".", "-o", "out"]);
+    assert_eq!(
+        (told.code, told.stdout.len(), told.stderr.as_str()),
+        (0, 0, "")
+    );
+    let told = ground.make(&[".", "--print-digest"]);
+    let digest = told.text();
+    assert!(
+        digest.starts_with("sha256:") && digest.len() == 72,
+        "{digest}"
+    );
+    let told = ground.make(&[".", "--print-digest", "--json"]);
+    assert_eq!(told.json()["content_digest"], digest.trim_end());
+}
+
+#[test]
+fn the_bundle_carries_its_manifest_with_what_it_inherits() {
+    let ground = Ground::new();
+    ground.file(
+        "libs/base/manifest.yaml",
+        "kind: code-workspace\nname: base\nrunner: {needs: {language: python}, limits: {timeout_ms: 60000, memory_mb: 512}}\n\
+         secrets: {KEY: {vault: base-key}}\nnetwork: {egress: [deep.example]}\n",
+    );
+    ground.file(
+        "libs/top/manifest.yaml",
+        "kind: code-workspace\nname: top\ncode: libs/base\nnetwork: {egress: [top.example]}\n",
+    );
+    ground.file(
+        "tools/t/RUNNER.md",
+        "---\nlimits: {timeout_ms: 1000}\n---\n",
+    );
+    ground.file(
+        "tools/t/manifest.yaml",
+        "name: t\nrun: [echo, hi]\nrunner: {ref: ./RUNNER.md}\nsecrets: {KEY: {vault: own-key}}\n\
+         network: {egress: [own.example]}\ncode: {sources: [{ref: libs/top}]}\n",
+    );
+    let resolved = ground.archive(&["tools/t"]).resolved();
+    assert!(resolved.get("code").is_none(), "{resolved:#}");
+    assert_eq!(resolved["runner"]["needs"]["language"], "python");
+    assert_eq!(resolved["runner"]["limits"]["timeout_ms"], 1000);
+    assert_eq!(resolved["runner"]["limits"]["memory_mb"], 512);
+    let egress = resolved["network"]["egress"].as_array().expect("a list");
+    for host in ["deep.example", "top.example", "own.example"] {
+        assert!(egress.iter().any(|entry| entry == host), "{resolved:#}");
+    }
+    let provenance = &resolved["metadata"]["runner"]["provenance"];
+    // Who decided it, also where it came through another one.
+    assert_eq!(
+        provenance["/runner/limits/memory_mb"],
+        "libs/base/manifest.yaml"
+    );
+    assert_eq!(provenance["/runner/limits/timeout_ms"], "manifest.yaml");
+    assert_eq!(provenance["/secrets/KEY"], "manifest.yaml");
+    let text = resolved.to_string();
+    let ground_path = ground.path("");
+    assert!(
+        !text.contains(ground_path.to_str().expect("a plain path")),
+        "{text}"
+    );
+    let done = ground.exec(
+        &["--grant", "egress,secrets", "--secret", "KEY=env:PATH"],
+        &ground.path("archive.tar.gz"),
+    );
+    // Granted or not, it is read; what the body may reach is another test's matter.
+    assert!(done.report["warnings"].as_array().is_none_or(|list| {
+        list.iter()
+            .all(|warning| warning["code"] != "manifest_ignored")
+    }));
+}
+
+#[test]
+fn a_block_that_lies_nowhere_is_refused_and_says_what_was_tried() {
+    let ground = Ground::new();
+    for (block, code, part) in [
+        (
+            "runner: {ref: ./RUNER.md}",
+            "runner_ref_unresolvable",
+            "RUNER.md",
+        ),
+        (
+            "sandbox: {file: box.yaml}",
+            "sandbox_ref_unresolvable",
+            "box.yaml",
+        ),
+        (
+            "runner: {ref: '@owner/name'}",
+            "runner_ref_unresolvable",
+            "refs",
+        ),
+        (
+            "runner: {ref: ../../../etc/x.md}",
+            "runner_ref_unresolvable",
+            "leaves the workspace",
+        ),
+    ] {
+        ground.file("t/manifest.yaml", format!("run: [echo]\n{block}\n"));
+        ground
+            .make(&["t", "--list"])
+            .assert_refused(code, &["t/manifest.yaml:2", part]);
+    }
+}
+
+#[test]
+fn a_registry_of_the_host_knows_slugs() {
+    let ground = Ground::new();
+    let block = ground.write("registry/RUNNER.md", "---\nlimits: {memory_mb: 77}\n---\n");
+    ground.file(
+        "manifest.yaml",
+        "run: [echo]\nrunner: {ref: '@owner/name'}\n",
+    );
+    let registry = [("@owner/name".to_owned(), block)].into();
+    let located = locate(&ground.workspace(), None, None).expect("found");
+    let request = ResolveRequest {
+        manifest: &located.manifest,
+        registry: &registry,
+        require_pin: false,
+    };
+    let resolution = resolve(request, &located.files).expect("resolved");
+    assert_eq!(resolution.manifest["runner"]["limits"]["memory_mb"], 77);
+}
+
+#[test]
+fn floating_references_are_refused_where_pins_are_required() {
+    let ground = Ground::new();
+    ground.file("m.yaml", manifest("github: {repo: o/r, ref: main}"));
+    let told = ground.make(&["m.yaml", "--list", "--require-pin"]);
+    told.assert_refused(
+        "pin_required",
+        &["`main`", "m.yaml:5:7 at /code/sources/0 (github)"],
+    );
+    for name in [
+        "WORKSPACE_TOOLS_REQUIRE_PIN",
+        "AIP26_REQUIRE_PIN",
+        "RUNNER_OPT_REQUIRE_PIN",
+    ] {
+        let mut command = ground.bundle_command(&["m.yaml", "--list"]);
+        super::ground::told(command.env(name, "true")).assert_refused("pin_required", &[]);
+    }
+    ground.file("m.yaml", manifest("github: {repo: o/r, ref: 4f3a2b1c}"));
+    let told = ground.make(&["m.yaml", "--list", "--require-pin"]);
+    told.assert_refused(
+        "pin_required",
+        &["abbreviated", "fewer digits name no commit"],
+    );
+}

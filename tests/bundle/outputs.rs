@@ -1,0 +1,222 @@
+//! Where the bundle goes: whole or not at all, and never into itself.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::ground::{Archive, told};
+use super::support::{Ground, is_root, needs_root, runner};
+
+/// Longer than any of these waits takes. Not an assertion about speed.
+const HANG_AFTER: Duration = Duration::from_secs(60);
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .expect("listed")
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// Bytes that no compression makes smaller.
+pub(super) fn noise(bytes: usize) -> Vec<u8> {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    })
+    .flatten()
+    .take(bytes)
+    .collect()
+}
+
+#[test]
+fn an_earlier_bundle_in_the_workspace_is_not_part_of_the_next() {
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    ground.file("out/keep", "x");
+    let mut digests = Vec::new();
+    for _ in 0..3 {
+        let told = ground.make(&[".", "-o", "out/b.tar.gz", "--print-digest"]);
+        digests.push(told.assert_done().text());
+    }
+    assert_eq!(digests[0], digests[1]);
+    assert_eq!(digests[0], digests[2]);
+    // By what it is, not by its name.
+    let target = ground.workspace().join("out/b.tar.gz");
+    std::fs::hard_link(&target, ground.workspace().join("alias")).expect("linked");
+    std::os::unix::fs::symlink("out/b.tar.gz", ground.path("from-outside")).expect("linked");
+    std::fs::rename(ground.path("from-outside"), ground.workspace().join("link")).expect("moved");
+    let told = ground.make(&[".", "-o", "link", "--list"]);
+    let list = told.assert_done().text();
+    assert!(
+        !list.contains("alias") && !list.contains(" - out/b.tar.gz"),
+        "{list}"
+    );
+    // Written elsewhere, it is a file like any other.
+    let other = ground.path("other.tar.gz");
+    let list = ground.make(&[".", "-o", other.to_str().expect("a plain path"), "--list"]);
+    assert!(list.text().contains("out/b.tar.gz"), "{list:#?}");
+}
+
+#[test]
+fn a_pipe_gets_the_bundle_and_a_full_one_the_reason() {
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    let told = ground.make(&[".", "-o", "-"]);
+    told.assert_done();
+    let target = ground.path("from-pipe.tar.gz");
+    std::fs::write(&target, &told.stdout).expect("written");
+    assert_eq!(Archive::read(&target).names(), ["manifest.yaml"]);
+    assert_eq!(ground.archive(&["."]), Archive::read(&target));
+    let told = ground.make(&[".", "-o", "/dev/full"]);
+    told.assert_refused_or_failed("output_no_space");
+    let told = ground.make(&[".", "-o", "nowhere/out"]);
+    told.assert_refused_or_failed("output_unwritable");
+    let told = ground.make(&[".", "-o", "."]);
+    told.assert_refused_or_failed("output_refused");
+}
+
+impl super::ground::Told {
+    #[track_caller]
+    fn assert_refused_or_failed(&self, code: &str) {
+        let named = self.stderr.contains(&format!("({code})"));
+        assert!(self.code == 125 && named, "{self:#?}");
+        assert!(self.stderr.contains("runner: failed: "), "{self:#?}");
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_and_says_so() {
+    if !is_root() {
+        return needs_root("a small file system is mounted by root only");
+    }
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    ground.file("noise", noise(3 << 20));
+    let small = ground.path("small");
+    std::fs::create_dir(&small).expect("made");
+    // A mount namespace of its own: the mount ends with the shell.
+    let script = "mount -t tmpfs -o size=1m none \"$2\" && printf old >\"$2/out\" || exit 99
+        \"$1\" bundle \"$3\" -o \"$2/out\"; code=$?
+        ls -A \"$2\"; cat \"$2/out\"; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
+    command.arg(runner()).arg(&small).arg(ground.workspace());
+    let told = told(&mut command);
+    assert_ne!(told.code, 99, "{told:#?}");
+    told.assert_refused_or_failed("output_no_space");
+    assert!(told.stderr.contains("No space left on device"), "{told:#?}");
+    // What was there is there.
+    assert_eq!(told.text(), "out\nold");
+}
+
+#[test]
+fn a_signal_in_the_middle_leaves_nothing() {
+    for signal in [
+        rustix::process::Signal::INT,
+        rustix::process::Signal::TERM,
+        rustix::process::Signal::KILL,
+    ] {
+        let ground = Ground::new();
+        ground.file("manifest.yaml", "run: [echo]\n");
+        let endless = std::fs::File::create(ground.workspace().join("endless")).expect("made");
+        endless.set_len(1 << 40).expect("sparse");
+        let policy = ground.write("policy.yaml", "unpack: {unpacked: 4096g, archive: 4096g}\n");
+        let folder = ground.path("target");
+        std::fs::create_dir(&folder).expect("made");
+        let target = folder.join("out.tar.gz");
+        let mut child = ground
+            .bundle_command(&[
+                ".",
+                "--policy",
+                policy.to_str().expect("plain"),
+                "-o",
+                target.to_str().expect("plain"),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let pid = child.id();
+        let started = Instant::now();
+        let reads = || {
+            let opened = std::fs::read_dir(format!("/proc/{pid}/fd"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            opened
+                .into_iter()
+                .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|file| file.ends_with("endless")))
+        };
+        while !reads() {
+            assert!(started.elapsed() < HANG_AFTER, "it never read the file");
+            assert!(child.try_wait().expect("waited").is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let pid =
+            rustix::process::Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("sent");
+        let status = child.wait().expect("waited");
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status:?}");
+        assert_eq!(names(&folder), [""; 0]);
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_makes_no_bundle() {
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    let path = ground.workspace().join("large");
+    std::fs::File::create(&path)
+        .expect("made")
+        .set_len(256 << 20)
+        .expect("sparse");
+    let policy = ground.write("policy.yaml", "unpack: {unpacked: 8g, archive: 8g}\n");
+    let target = ground.path("out.tar.gz");
+    let mut child = ground
+        .bundle_command(&[
+            ".",
+            "--policy",
+            policy.to_str().expect("plain"),
+            "-o",
+            target.to_str().expect("plain"),
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    // Written to, over and over, from before it is opened until the end: the same size, other bytes.
+    use std::os::unix::fs::FileExt as _;
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("opened");
+    let started = Instant::now();
+    while child.try_wait().expect("waited").is_none() {
+        assert!(started.elapsed() < HANG_AFTER, "no end");
+        file.write_all_at(b"torn", 255 << 20).expect("written");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().expect("waited");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("`large` changed while it was read"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("(source_changed)"), "{stderr}");
+    assert!(!target.exists());
+}

@@ -1,0 +1,183 @@
+//! `ref` sources: in their place, depth first, in circles, as diamonds, eight deep.
+
+use super::ground::manifest;
+use super::support::Ground;
+
+fn workspace(name: &str, sources: &str) -> String {
+    let manifest = manifest(sources);
+    format!(
+        "kind: code-workspace\n{}",
+        manifest.replace("name: tool", &format!("name: {name}"))
+    )
+}
+
+#[test]
+fn the_sources_of_a_code_workspace_stand_where_it_is_referred_to() {
+    let ground = Ground::new();
+    ground.file(
+        "libs/inner/manifest.yaml",
+        workspace("inner", "inline: {path: inner, content: x}"),
+    );
+    ground.file(
+        "libs/outer/manifest.yaml",
+        workspace(
+            "outer",
+            "inline: {path: first, content: x}\nref: libs/inner\ninline: {path: last, content: x}",
+        ),
+    );
+    ground.file(
+        "m.yaml",
+        manifest("inline: {path: a, content: x}\nref: {path: ./libs/outer}\ninline: {path: b, content: x}"),
+    );
+    let told = ground.make(&["m.yaml", "--lock", "lock.json"]);
+    told.assert_done();
+    let text = std::fs::read_to_string(ground.workspace().join("lock.json")).expect("written");
+    let lock: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let paths: Vec<_> = lock["sources"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|source| source["path"].as_str().expect("a path"))
+        .collect();
+    assert_eq!(paths, ["a", "first", "inner", "last", "b"]);
+}
+
+#[test]
+fn code_as_text_is_one_reference_and_a_workspace_without_code_is_its_folder() {
+    let ground = Ground::new();
+    ground.file("libs/x/manifest.yaml", "kind: code-workspace\nname: x\n");
+    ground.file("libs/x/lib/a.py", "a");
+    ground.file("tools/t/manifest.yaml", "code: ./libs/x\nrun: [echo]\n");
+    let archive = ground.archive(&["tools/t"]);
+    assert_eq!(archive.names(), ["lib/", "lib/a.py", "manifest.yaml"]);
+}
+
+#[test]
+fn a_lean_source_is_relative_to_the_file_that_holds_it() {
+    let ground = Ground::new();
+    ground.file(".code/notion/search.py", "search");
+    ground.file(
+        ".code/notion/CODE.md",
+        "---\nschema: code/v2\nsource: {local: ./search.py}\nrun: 'python search.py'\n---\n",
+    );
+    assert_eq!(ground.archive(&["notion"]).names(), ["search.py"]);
+    assert_eq!(ground.archive(&[".code/notion"]).names(), ["search.py"]);
+    ground.file("m.yaml", manifest("ref: .code/notion"));
+    assert_eq!(ground.archive(&["m.yaml"]).names(), ["search.py"]);
+}
+
+#[test]
+fn a_circle_is_refused_with_its_whole_chain_before_any_source_is_looked_at() {
+    let ground = Ground::new();
+    for (name, to) in [("a", "a"), ("b", "c"), ("c", "d"), ("d", "b")] {
+        // The first source is missing: looked at before the circle is found, it would be told.
+        let sources = format!("local: nowhere\nref: libs/{to}");
+        ground.file(
+            &format!("libs/{name}/manifest.yaml"),
+            workspace(name, &sources),
+        );
+    }
+    for (subject, chain) in [
+        ("libs/a", "libs/a → libs/a"),
+        ("libs/b", "libs/b → libs/c → libs/d → libs/b"),
+    ] {
+        let told = ground.make(&[subject, "--list"]);
+        told.assert_refused("code_cycle", &[chain, "/code/sources/1 (ref)"]);
+    }
+    ground.file("m.yaml", manifest("ref: libs/d"));
+    let told = ground.make(&["m.yaml", "--list"]);
+    told.assert_refused(
+        "code_cycle",
+        &["in a circle: libs/d → libs/b → libs/c → libs/d"],
+    );
+}
+
+#[test]
+fn a_diamond_is_legal() {
+    let ground = Ground::new();
+    ground.file(
+        "libs/d/manifest.yaml",
+        workspace("d", "inline: {path: d, content: d}"),
+    );
+    ground.file(
+        "libs/b/manifest.yaml",
+        workspace("b", "ref: libs/d\ninline: {path: b, content: b}"),
+    );
+    ground.file(
+        "libs/c/manifest.yaml",
+        workspace("c", "ref: libs/d\ninline: {path: d, content: c}"),
+    );
+    ground.file("m.yaml", manifest("ref: libs/b\nref: libs/c"));
+    let archive = ground.archive(&["m.yaml"]);
+    assert_eq!(archive.names(), ["b", "d"]);
+    assert_eq!(archive.text("d"), "c");
+}
+
+#[test]
+fn eight_code_workspaces_may_lie_below_each_other_and_not_nine() {
+    let ground = Ground::new();
+    for level in 1..=9 {
+        let sources = match level {
+            9 => "inline: {path: bottom, content: x}".to_owned(),
+            _ => format!("ref: w{}", level + 1),
+        };
+        ground.file(
+            &format!("w{level}/manifest.yaml"),
+            workspace(&format!("w{level}"), &sources),
+        );
+    }
+    ground.file("m.yaml", manifest("ref: w2"));
+    assert_eq!(ground.archive(&["m.yaml"]).names(), ["bottom"]);
+    ground.file("m.yaml", manifest("ref: w1"));
+    let told = ground.make(&["m.yaml", "--list"]);
+    told.assert_refused(
+        "code_depth",
+        &["more than 8 deep", "w8 → w9", "w8/manifest.yaml"],
+    );
+}
+
+#[test]
+fn references_that_multiply_are_refused_and_not_resolved() {
+    let ground = Ground::new();
+    for level in 1..=5 {
+        let sources = match level {
+            5 => "inline: {path: bottom, content: x}".to_owned(),
+            _ => vec![format!("ref: w{}", level + 1); 12].join("\n"),
+        };
+        ground.file(
+            &format!("w{level}/manifest.yaml"),
+            workspace(&format!("w{level}"), &sources),
+        );
+    }
+    let told = ground.make(&["w1", "--list"]);
+    told.assert_refused("code_too_many_sources", &["more than 4096 sources"]);
+}
+
+#[test]
+fn only_a_code_workspace_can_be_referred_to() {
+    let ground = Ground::new();
+    ground.file("tools/t/manifest.yaml", "run: [echo]\n");
+    ground.file("m.yaml", manifest("ref: tools/t"));
+    let told = ground.make(&["m.yaml", "--list"]);
+    told.assert_refused(
+        "source_not_code_workspace",
+        &["of `kind: tool`", "with `local`"],
+    );
+}
+
+#[test]
+fn every_error_of_a_referenced_manifest_is_told_with_its_file() {
+    let ground = Ground::new();
+    ground.file(
+        "libs/x/manifest.yaml",
+        "kind: code-workspace\nnaem: x\nrunner: {engin: sandbox}\n",
+    );
+    ground.file("m.yaml", manifest("ref: libs/x"));
+    let told = ground.make(&["m.yaml", "--list"]);
+    let parts = [
+        "libs/x/manifest.yaml:2:1 at /naem",
+        "libs/x/manifest.yaml:3:10",
+        "did you mean `engine`?",
+    ];
+    told.assert_refused("unknown_key", &parts);
+}

@@ -1,0 +1,353 @@
+//! `runner check`: every error of a manifest, of its blocks and of the code-workspaces below it.
+
+#![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use support::{Ground, runner};
+
+/// Writes files below the workspace of the case.
+fn write(ground: &Ground, files: &[(&str, &str)]) {
+    for (path, text) in files {
+        let path = ground.workspace().join(path);
+        let folder = path.parent().expect("a folder");
+        std::fs::create_dir_all(folder).expect("made");
+        std::fs::write(&path, text).expect("written");
+    }
+}
+
+/// The exit code and standard output of `runner check`, which says nothing on standard error.
+fn checked(ground: &Ground, words: &[&str]) -> (i32, String) {
+    let output = Command::new(runner())
+        .arg("check")
+        .args(words)
+        .env_remove("RUNNER_OPT_WORKSPACE")
+        .env("HOME", "/nonexistent")
+        .env("RUNNER_TEST_CANARY_SECRET", ground.canary())
+        .current_dir(ground.workspace())
+        .output()
+        .expect("the runner starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr, "", "{words:?}");
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    (output.status.code().expect("an exit code"), stdout)
+}
+
+/// The document of `--json`, which its published schema accepts.
+fn document(ground: &Ground, words: &[&str]) -> Value {
+    let (code, text) = checked(ground, &[words, &["--json"]].concat());
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let schema = Command::new(runner()).args(["schema", "check"]).output();
+    let schema = serde_json::from_slice(&schema.expect("a schema").stdout).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = validator
+        .iter_errors(&document)
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(errors, [""; 0], "{text}");
+    assert_eq!(document["valid"], Value::from(code == 0), "{text}");
+    assert!(code == 0 || code == 125);
+    document
+}
+
+/// `file:line:column pointer code` of each error.
+fn told(document: &Value) -> Vec<String> {
+    let errors = document["errors"].as_array().expect("a list");
+    let word = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    errors
+        .iter()
+        .map(|error| {
+            let [file, line, column, pointer, code] =
+                ["file", "line", "column", "pointer", "code"].map(|key| word(&error[key]));
+            format!("{file}:{line}:{column} {pointer} {code}")
+        })
+        .collect()
+}
+
+#[test]
+fn a_manifest_without_errors_is_ok_with_its_warnings() {
+    let ground = Ground::new();
+    write(
+        &ground,
+        &[(
+            "tool/manifest.yaml",
+            "name: hello\nrun: main.py\nsandbox: {provider: local}\nmetadata: {x: 1}\n",
+        )],
+    );
+    let (code, text) = checked(&ground, &["tool"]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        text,
+        "warning: tool/manifest.yaml:3:10 at /sandbox: `config` is missing and taken as `{}` \
+         (config_missing)\nok: hello, 1 warning\n"
+    );
+    let (code, text) = checked(&ground, &["tool", "-v"]);
+    assert!(code == 0 && text.contains("ignored: /metadata\n"), "{text}");
+    assert_eq!(checked(&ground, &["tool", "-q"]), (0, String::new()));
+    let document = document(&ground, &["tool/manifest.yaml"]);
+    assert_eq!(document["name"], "hello");
+    assert_eq!(document["ignored"], serde_json::json!(["/metadata"]));
+    assert_eq!(document["warnings"][0]["code"], "config_missing");
+}
+
+#[test]
+fn every_error_is_told_at_once_with_its_place_and_what_to_do() {
+    let ground = Ground::new();
+    write(
+        &ground,
+        &[(
+            "manifest.yaml",
+            "run: main.py\nrunner: {engin: sandbox, limits: {memory_mb: 0}}\n\
+             network: {egress: ['http://a']}\ninputs: {type: strin}\n",
+        )],
+    );
+    let (code, text) = checked(&ground, &["."]);
+    assert_eq!(code, 125);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "manifest.yaml:2:10: found the key `engin`, expected one of engine, image, needs, \
+             limits (unknown_key)",
+            "    at /runner/engin",
+            "    hint: did you mean `engine`?",
+        ],
+        "{text}"
+    );
+    assert!(text.ends_with("refused: 4 errors, 0 warnings\n"), "{text}");
+    assert_eq!(
+        told(&document(&ground, &["."])),
+        [
+            "manifest.yaml:2:10 /runner/engin unknown_key",
+            "manifest.yaml:2:46 /runner/limits/memory_mb out_of_range",
+            "manifest.yaml:3:20 /network/egress/0 egress_invalid",
+            "manifest.yaml:4:9 /inputs schema_invalid",
+        ]
+    );
+}
+
+#[test]
+fn blocks_are_read_beside_the_file_that_names_them_and_from_the_registry() {
+    let ground = Ground::new();
+    let registered = ground.workspace().join("host/SANDBOX.md");
+    let policy = ground.workspace().join("host/policy.yaml");
+    write(
+        &ground,
+        &[
+            (
+                ".code/search/CODE.md",
+                "---\nschema: code/v2\nid: '@acme/code/search'\nsource: {local: ./search.py}\n\
+                 run: python search.py\nrunner: {ref: ./RUNNER.md}\n\
+                 driver: {ref: ./DRIVER.md}\nsandbox: {ref: '@agentik/python-mcp'}\n\
+                 secrets: {ref: ../SECRETS.md}\nidentity: {ref: 'operator://current'}\n---\nText\n",
+            ),
+            (
+                ".code/search/RUNNER.md",
+                "---\nengine: subprocess\nlimits: {cpu_ms: soon}\n---\n",
+            ),
+            (".code/SECRETS.md", "---\nsecrets: [{name: x}]\n---\n"),
+            (
+                "host/SANDBOX.md",
+                "---\nschema: sandbox/v1\nprovider: local\nconfig: {shel: /bin/sh}\n---\n",
+            ),
+            (
+                "host/policy.yaml",
+                &format!(
+                    "refs: {{'@agentik/python-mcp': {}}}\n",
+                    registered.display()
+                ),
+            ),
+        ],
+    );
+    let flag = format!("--policy={}", policy.display());
+    let found = told(&document(&ground, &["search", "--workspace", ".", &flag]));
+    assert_eq!(
+        found,
+        [
+            ".code/search/RUNNER.md:3:18 /limits/cpu_ms wrong_type".to_owned(),
+            format!("{}:4:10 /config/shel unknown_key", registered.display()),
+            ".code/SECRETS.md:2:11 /secrets/0 missing_key".to_owned(),
+        ]
+    );
+    let without = told(&document(&ground, &[".code/search", "--workspace", "."]));
+    assert!(
+        without.contains(&".code/search/CODE.md:8:16 /sandbox/ref sandbox_ref_unresolvable".into()),
+        "{without:?}"
+    );
+}
+
+#[test]
+fn no_block_is_read_from_outside_the_workspace() {
+    let ground = Ground::new();
+    let secret = ground.workspace().parent().expect("a folder").join("R.md");
+    std::fs::write(&secret, "---\nengine: hunter2\n---\n").expect("written");
+    std::os::unix::fs::symlink(&secret, ground.workspace().join("link.md")).expect("linked");
+    for reference in [
+        "../R.md",
+        "./link.md",
+        "/etc/passwd",
+        "./nothing.md",
+        "./folder.md",
+    ] {
+        write(
+            &ground,
+            &[
+                ("folder.md/x", ""),
+                (
+                    "m.yaml",
+                    &format!("run: x\nrunner: {{file: '{reference}'}}\n"),
+                ),
+            ],
+        );
+        let document = document(&ground, &["m.yaml"]);
+        assert_eq!(
+            told(&document),
+            ["m.yaml:2:16 /runner/file runner_ref_unresolvable"],
+            "{reference}"
+        );
+        assert!(!document.to_string().contains("hunter2"), "{reference}");
+    }
+}
+
+#[test]
+fn the_code_workspaces_below_are_read_too() {
+    let ground = Ground::new();
+    write(
+        &ground,
+        &[
+            (
+                "tool.yaml",
+                "run: tool.py\ncode: {sources: [{ref: a}, {ref: b}, {ref: gone}, {ref: tool}]}\n",
+            ),
+            (
+                "a/manifest.yaml",
+                "kind: code-workspace\ncode: ./c\nnme: x\n",
+            ),
+            (
+                "b/manifest.yaml",
+                "kind: code-workspace\ncode: ./c\nrunner: {engine: vm}\n",
+            ),
+            ("c/manifest.yaml", "kind: code-workspace\nversion: 1\n"),
+            ("tool/manifest.yaml", "run: x\n"),
+        ],
+    );
+    assert_eq!(
+        told(&document(&ground, &["tool.yaml"])),
+        [
+            "a/manifest.yaml:3:1 /nme unknown_key",
+            "c/manifest.yaml:2:10 /version wrong_type",
+            "b/manifest.yaml:3:18 /runner/engine unknown_value",
+            "tool.yaml:2:44 /code/sources/2 source_missing",
+            "tool.yaml:2:57 /code/sources/3 source_not_code_workspace",
+        ]
+    );
+}
+
+#[test]
+fn circles_and_contradictions_between_manifests_are_errors() {
+    let ground = Ground::new();
+    write(
+        &ground,
+        &[
+            ("a/manifest.yaml", "kind: code-workspace\ncode: ./b\n"),
+            (
+                "b/manifest.yaml",
+                "kind: code-workspace\ncode: {sources: [{ref: a}]}\n",
+            ),
+            ("self/manifest.yaml", "kind: code-workspace\ncode: ./self\n"),
+            (
+                "node/manifest.yaml",
+                "kind: code-workspace\nrunner: {needs: {language: node}}\n",
+            ),
+            ("tool.yaml", "run: tool.py\ncode: ./node\n"),
+        ],
+    );
+    let circle = document(&ground, &["a"]);
+    assert_eq!(
+        told(&circle),
+        ["b/manifest.yaml:2:24 /code/sources/0 code_cycle"]
+    );
+    let message = circle["errors"][0]["message"].as_str().expect("text");
+    assert!(message.contains("a → b → a"), "{message}");
+    assert_eq!(
+        told(&document(&ground, &["self"])),
+        ["self/manifest.yaml:2:7 /code code_cycle"]
+    );
+    assert_eq!(
+        told(&document(&ground, &["tool.yaml"])),
+        ["tool.yaml:-:- /run needs_contradict_run"]
+    );
+}
+
+#[test]
+fn a_reference_that_can_be_moved_is_refused_where_pins_are_asked_for() {
+    let ground = Ground::new();
+    let sha = "0123456789abcdef0123456789abcdef01234567";
+    write(
+        &ground,
+        &[(
+            "manifest.yaml",
+            &format!(
+                "run: x.py\ncode:\n  sources:\n  - github: {{repo: a/b, ref: main}}\n  \
+                 - github: {{repo: a/b, ref: {sha}}}\n  - github: {{repo: a/c, ref: v1}}\n"
+            ),
+        )],
+    );
+    assert_eq!(told(&document(&ground, &["."])), [""; 0]);
+    assert_eq!(
+        told(&document(&ground, &[".", "--require-pin"])),
+        [
+            "manifest.yaml:4:30 /code/sources/0 pin_required",
+            "manifest.yaml:6:30 /code/sources/2 pin_required"
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_read_at_all_is_an_error_like_the_others() {
+    let ground = Ground::new();
+    write(&ground, &[("broken.yaml", "a: [\n"), ("empty/x", "")]);
+    let codes = |words: &[&str]| {
+        let document = document(&ground, words);
+        let code = document["errors"][0]["code"].clone();
+        assert!(document["errors"][0]["message"].is_string());
+        code.as_str().expect("text").to_owned()
+    };
+    assert_eq!(codes(&["broken.yaml"]), "manifest_syntax");
+    assert_eq!(codes(&["nothing/m.yaml"]), "manifest_missing");
+    assert_eq!(codes(&["empty"]), "manifest_missing");
+    assert_eq!(
+        codes(&["nothing", "--workspace", "."]),
+        "workspace_not_found"
+    );
+    let (code, text) = checked(&ground, &["broken.yaml"]);
+    assert!(code == 125 && text.starts_with("broken.yaml:"), "{text}");
+}
+
+#[test]
+fn the_flood_of_a_hostile_graph_is_bounded() {
+    let ground = Ground::new();
+    let wrong: String = (0..500).map(|index| format!("wrong{index}: 1\n")).collect();
+    let names: Vec<String> = (0..50).map(|index| format!("{{ref: w{index}}}")).collect();
+    for index in 0..50 {
+        let path = format!("w{index}/manifest.yaml");
+        write(
+            &ground,
+            &[(&path, &format!("kind: code-workspace\n{wrong}"))],
+        );
+    }
+    let text = format!("run: x\ncode: {{sources: [{}]}}\n", names.join(", "));
+    write(&ground, &[("m.yaml", &text)]);
+    let document = document(&ground, &["m.yaml"]);
+    let errors = document["errors"].as_array().expect("a list");
+    assert!(errors.len() <= 210, "{}", errors.len());
+    assert_eq!(errors.last().expect("an error")["code"], "more_errors");
+}

@@ -1,0 +1,58 @@
+//! What came of a vector, in one shape for all actions.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What came of a vector; empty where the action does not say.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The refusal.
+    pub(crate) error: Option<Told>,
+    /// All refusals, for `check`.
+    pub(crate) errors: Vec<Told>,
+    /// Codes.
+    pub(crate) warnings: Vec<String>,
+    /// The files of the bundle, without `.runner`.
+    pub(crate) tree: BTreeMap<Vec<u8>, Found>,
+    pub(crate) digest: Option<String>,
+    /// The resolved manifest.
+    pub(crate) manifest: Option<Value>,
+    /// JSON Pointer: file.
+    pub(crate) provenance: Option<Value>,
+    /// What the manifest asks for.
+    pub(crate) asks: Option<Value>,
+    pub(crate) handle: Option<Value>,
+    /// Repository, reference and commit of each fetched source.
+    pub(crate) resolved: Option<Value>,
+    pub(crate) form: Option<String>,
+    pub(crate) argv: Option<Vec<String>>,
+    pub(crate) path: Option<String>,
+    pub(crate) valid: Option<bool>,
+}
+
+/// A refusal.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) code: String,
+    pub(crate) at: Option<String>,
+    /// All lines of the message, the hint behind them.
+    pub(crate) message: String,
+}
+
+/// What lies at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    File { mode: u32, bytes: Vec<u8> },
+    Symlink { target: Vec<u8> },
+    EmptyDirectory,
+}
+
+impl Outcome {
+    pub(crate) fn refused(told: Told) -> Self {
+        Self {
+            error: Some(told),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! `github` sources against a real HTTP server on loopback that serves real repositories.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "test code: a failure is a panic"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod archives;
+mod bundle;
+mod cache;
+mod failures;
+mod references;
+mod service;
+mod token;

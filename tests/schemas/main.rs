@@ -1,0 +1,278 @@
+//! The schemas that we publish: they say what the parsers say, and where they differ from the
+//! schemas of the specifications, a table says why.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+mod agreement;
+mod published;
+mod vectors;
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+
+use runner::cli::args::SchemaName;
+use runner::cli::{config, schema};
+use runner::spec::document::{self, Format};
+use serde_json::Value;
+
+use agreement::{MANIFEST, assert_agreement, errors, validator};
+
+/// The schemas of the two kinds of configuration files.
+static CONFIGURATION: LazyLock<[Validator; 2]> =
+    LazyLock::new(|| [SchemaName::Config, SchemaName::Policy].map(validator));
+
+/// Those that are written by hand.
+const WRITTEN: [(&str, SchemaName); 4] = [
+    ("manifest", SchemaName::Manifest),
+    ("sandbox", SchemaName::Sandbox),
+    ("config", SchemaName::Config),
+    ("policy", SchemaName::Policy),
+];
+
+fn schema_of(name: SchemaName) -> Value {
+    serde_json::from_str(schema::text(name)).expect("JSON")
+}
+
+fn runner(words: &[&str]) -> (Option<i32>, String, String) {
+    let program: OsString =
+        std::env::var_os("RUNNER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into());
+    let output = Command::new(program)
+        .args(words)
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .output()
+        .expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn every_schema_is_a_schema_that_the_program_prints_and_its_id_names_no_host() {
+    for (name, schema_name) in WRITTEN {
+        let schema = schema_of(schema_name);
+        assert!(jsonschema::meta::is_valid(&schema), "{name}");
+        assert_eq!(schema["$id"], format!("urn:runner:schema:{name}"));
+        assert_eq!(
+            schema["$schema"],
+            "https://json-schema.org/draft/2020-12/schema"
+        );
+        let (code, stdout, _) = runner(&["schema", name]);
+        assert_eq!(code, Some(0));
+        assert_eq!(stdout, schema::text(schema_name), "{name}");
+    }
+    let (code, stdout, stderr) = runner(&["schema", "manifets"]);
+    assert_eq!((code, stdout.as_str()), (Some(125), ""));
+    for word in [
+        "manifest", "sandbox", "config", "policy", "report", "doctor", "plan", "check", "lock",
+    ] {
+        assert!(stderr.contains(word), "{stderr}");
+    }
+}
+
+#[test]
+fn every_property_of_a_schema_is_described() {
+    fn walk(name: &str, schema: &Value, undescribed: &mut Vec<String>) {
+        match schema {
+            Value::Object(entries) => {
+                for (key, value) in entries {
+                    let is_map = key == "properties" || key == "$defs";
+                    for (property, value) in value.as_object().into_iter().flatten() {
+                        let described = value["description"]
+                            .as_str()
+                            .is_some_and(|text| !text.is_empty());
+                        // Conditions repeat properties that are described where they are stated.
+                        let is_condition = name.contains("/allOf/") || name.contains("/anyOf/");
+                        if is_map && !described && !is_condition {
+                            undescribed.push(format!("{name}/{key}/{property}"));
+                        }
+                    }
+                    walk(&format!("{name}/{key}"), value, undescribed);
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    walk(&format!("{name}/{index}"), item, undescribed);
+                }
+            }
+            _ => (),
+        }
+    }
+    let mut undescribed = Vec::new();
+    for (name, schema_name) in WRITTEN {
+        walk(name, &schema_of(schema_name), &mut undescribed);
+    }
+    assert!(undescribed.is_empty(), "{undescribed:#?}");
+}
+
+#[test]
+fn two_schemas_say_the_same_of_the_same_block() {
+    let manifest = schema_of(SchemaName::Manifest);
+    let sandbox = schema_of(SchemaName::Sandbox);
+    for (name, definition) in sandbox["$defs"].as_object().expect("definitions") {
+        assert_eq!(&manifest["$defs"][name], definition, "{name}");
+    }
+    let (mut config, mut policy) = (schema_of(SchemaName::Config), schema_of(SchemaName::Policy));
+    for key in ["$id", "title", "description"] {
+        assert_ne!(config[key], policy[key], "{key}");
+        config[key] = Value::Null;
+        policy[key] = Value::Null;
+    }
+    assert_eq!(config, policy);
+}
+
+#[test]
+fn the_examples_of_the_specifications_are_accepted_or_refused_as_decided() {
+    let sandbox_schema = validator(SchemaName::Sandbox);
+    let mut wrong = Vec::new();
+    for vector in vectors::own() {
+        let found = vector
+            .refusal
+            .as_ref()
+            .map_or("accepted", |refusal| refusal.code());
+        if vector.result.as_deref() != Some(found) {
+            wrong.push(format!(
+                "{}: {:?} was expected, found {found}: {:?}",
+                vector.title(),
+                vector.result,
+                vector.refusal.as_ref().map(ToString::to_string)
+            ));
+        }
+        let judgements = [
+            vector
+                .document
+                .as_ref()
+                .map(|document| errors(&MANIFEST, document)),
+            vector
+                .sandbox
+                .as_ref()
+                .map(|block| errors(&sandbox_schema, block)),
+        ];
+        for errors in judgements.into_iter().flatten() {
+            let accepts = vector.refusal.is_none() || vector.schema_accepts;
+            if errors.is_empty() != accepts {
+                wrong.push(format!("{}: the schema says {errors:#?}", vector.title()));
+            }
+        }
+        if vector.refusal.is_none() && vector.schema_accepts {
+            wrong.push(format!(
+                "{}: `schema: accepts` is for refused ones",
+                vector.title()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_schema_says_of_every_conformance_vector_what_the_parser_says() {
+    for vector in vectors::conformance() {
+        if let Some(document) = &vector.document {
+            assert_agreement(&vector.title(), document, vector.refusal.as_ref());
+        }
+    }
+}
+
+/// Reads a configuration file and the schema's judgement of it; `None` where it is no document.
+fn configuration_errors(text: &str) -> Option<Vec<String>> {
+    let root = if text
+        .lines()
+        .all(|line| line.is_empty() || line.starts_with('#'))
+    {
+        Value::Null
+    } else {
+        let root = document::parse(text.as_bytes(), Format::Yaml).ok()?;
+        root.to_json().ok()?
+    };
+    let found = CONFIGURATION
+        .each_ref()
+        .map(|validator| errors(validator, &root));
+    assert_eq!(found[0], found[1]);
+    let [errors, _] = found;
+    Some(errors)
+}
+
+#[test]
+fn a_configuration_file_is_refused_where_it_is_wrong_and_the_schema_agrees() {
+    let mut wrong = Vec::new();
+    for item in vectors::data("vectors/config.yaml")
+        .as_array()
+        .expect("a list")
+    {
+        let text = item["text"].as_str().expect("text");
+        let parsed = config::parse("f", text.as_bytes());
+        let judged = configuration_errors(text);
+        let Some(says) = item["says"].as_str() else {
+            if let Err(error) = parsed {
+                wrong.push(format!("{text:?}: {error}"));
+            }
+            if judged.as_ref().is_none_or(|errors| !errors.is_empty()) {
+                wrong.push(format!("{text:?}: the schema says {judged:?}"));
+            }
+            continue;
+        };
+        let Err(error) = parsed else {
+            wrong.push(format!("{text:?}: accepted"));
+            continue;
+        };
+        let report = error.report();
+        assert_eq!(report.code, "policy_invalid");
+        let told = format!("{} | {}", report.message, report.hint.unwrap_or_default());
+        let place = format!("f:{}", item["at"].as_str().expect("a place"));
+        let is_one_line = !told.contains('\n') && !told.contains("at line");
+        if !told.starts_with(&place) || !told.contains(says) || !is_one_line {
+            wrong.push(format!("{text:?}: {told}"));
+        }
+        let accepts = item["schema"] == "accepts";
+        if judged.is_some_and(|errors| errors.is_empty() != accepts) {
+            wrong.push(format!(
+                "{text:?}: the schema and the parser differ: {told}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The commented example is the documentation of the configuration.
+#[test]
+fn the_documented_configuration_is_accepted_and_names_every_key() {
+    let source = include_str!("../../src/cli/config/mod.rs");
+    let example: String = source
+        .lines()
+        .skip_while(|line| *line != "//! ```yaml")
+        .skip(1)
+        .take_while(|line| *line != "//! ```")
+        .map(|line| {
+            format!(
+                "{}\n",
+                line.trim_start_matches("//!")
+                    .strip_prefix(' ')
+                    .unwrap_or("")
+            )
+        })
+        .collect();
+    config::parse("example", example.as_bytes()).expect("accepted");
+    assert_eq!(configuration_errors(&example), Some(Vec::new()));
+    let root = document::parse(example.as_bytes(), Format::Yaml).expect("YAML");
+    let document = root.to_json().expect("JSON");
+    let keys = |value: &Value| -> Vec<String> {
+        let map = value.as_object().expect("a map");
+        map.keys().cloned().collect()
+    };
+    let schema = schema_of(SchemaName::Config);
+    let mut known = keys(&schema["properties"]);
+    let mut written = keys(&document);
+    known.sort();
+    written.sort();
+    assert_eq!(known, written);
+}

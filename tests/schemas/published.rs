@@ -1,0 +1,254 @@
+//! The schemas of the specifications beside ours: where they differ is a table in the docs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use jsonschema::{Registry, Validator};
+use serde_json::{Value, json};
+
+use crate::agreement::{MANIFEST, errors};
+use crate::vectors::{self, Vector};
+
+const TABLE: &str = "docs/schema-differences.md";
+
+/// Each published schema, and the addresses by which the others name it.
+const PUBLISHED: [(&str, &[&str]); 7] = [
+    (
+        "CODE",
+        &["https://agentproto.sh/schemas/aip-26/CODE.schema.json"],
+    ),
+    (
+        "IO",
+        &[
+            "https://agentproto.sh/schemas/aip-16/IO.schema.json",
+            "https://agentproto.sh/docs/aip-16/IO.schema.json",
+        ],
+    ),
+    (
+        "RUNNER",
+        &["https://agentproto.sh/schemas/aip-17/RUNNER.schema.json"],
+    ),
+    (
+        "SANDBOX",
+        &["https://agentproto.sh/schemas/aip-36/SANDBOX.schema.json"],
+    ),
+    (
+        "SECRETS",
+        &["https://agentproto.sh/schemas/aip-19/SECRETS.schema.json"],
+    ),
+    (
+        "TOOL",
+        &["https://agentproto.sh/docs/aip-14/TOOL.schema.json"],
+    ),
+    (
+        "WORKFLOW",
+        &["https://agentproto.sh/docs/aip-15/WORKFLOW.schema.json"],
+    ),
+];
+/// Schemas that those refer to and that are not here: they accept everything.
+const ABSENT: [&str; 2] = [
+    "https://agentproto.sh/schemas/aip-35/STORAGE.schema.json",
+    "https://agentproto.sh/schemas/aip-38/POLICY.schema.json",
+];
+
+/// Each key of a manifest whose value has a published schema.
+const BLOCKS: [(&str, &str); 11] = [
+    ("code", "CODE#/$defs/code"),
+    ("run", "CODE#/$defs/run"),
+    ("runner", "RUNNER#/$defs/runner"),
+    ("runtime", "RUNNER#/$defs/runner"),
+    ("sandbox", "SANDBOX"),
+    ("inputs", "IO#/$defs/inputs"),
+    ("outputs", "IO#/$defs/outputs"),
+    ("inputsFiles", "IO#/$defs/inputsFiles"),
+    ("outputsFiles", "IO#/$defs/outputsFiles"),
+    ("approval", "TOOL#/properties/approval"),
+    ("timeout_ms", "TOOL#/properties/timeout_ms"),
+];
+
+fn published(name: &str) -> Value {
+    let path = vectors::tests_path(&format!("vectors/published/{name}.schema.json"));
+    let text = std::fs::read_to_string(&path).expect("a published schema");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// What the published schemas say of a manifest together.
+fn validator() -> Validator {
+    let mut registry = Registry::new();
+    for (name, addresses) in PUBLISHED {
+        let mut schema = published(name);
+        // One text stands under two addresses; the address is stated here.
+        schema.as_object_mut().expect("a map").remove("$id");
+        for address in addresses {
+            registry = registry.add(*address, schema.clone()).expect("a schema");
+        }
+    }
+    for address in ABSENT {
+        registry = registry.add(address, json!({})).expect("a schema");
+    }
+    let registry = registry.prepare().expect("every reference is known");
+    let reference = |target: &str| {
+        let (name, pointer) = target.split_once('#').unwrap_or((target, ""));
+        let (_, addresses) = PUBLISHED
+            .iter()
+            .find(|(known, _)| *known == name)
+            .expect("a published schema");
+        json!({ "$ref": format!("{}#{pointer}", addresses[0]) })
+    };
+    let properties: serde_json::Map<String, Value> = BLOCKS
+        .iter()
+        .map(|(key, target)| ((*key).to_owned(), reference(target)))
+        .collect();
+    let whole = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": properties,
+        "if": { "properties": { "kind": { "const": "code-workspace" } }, "required": ["kind"] },
+        "then": reference("CODE#/$defs/codeWorkspaceManifest"),
+    });
+    jsonschema::options()
+        .with_registry(&registry)
+        .offline()
+        .build(&whole)
+        .expect("a schema")
+}
+
+/// Why they differ: by the id that the vector names; else by our code where we refuse, and by the
+/// place of their errors where we accept.
+fn reason<'reasons>(
+    reasons: &'reasons [Value],
+    vector: &Vector,
+    their_errors: &[String],
+    we_accept: bool,
+) -> &'reasons Value {
+    let lists = |reason: &Value, key: &str, word: &str| {
+        let words = reason[key].as_array().into_iter().flatten();
+        words.filter_map(Value::as_str).any(|known| known == word)
+    };
+    let by_vector = |reason: &&Value| vector.why.as_deref() == reason["id"].as_str();
+    let by_code = |reason: &&Value| {
+        let code = vector.refusal.as_ref().map(|refusal| refusal.code());
+        !we_accept && code.is_some_and(|code| lists(reason, "codes", code))
+    };
+    let by_place = |reason: &&Value| {
+        we_accept
+            && their_errors.iter().any(|error| {
+                let place = error.split(": ").next().unwrap_or_default();
+                let mut prefixes = place.match_indices('/').map(|(at, _)| &place[..at]);
+                prefixes.any(|prefix| lists(reason, "places", prefix))
+                    || lists(reason, "places", place)
+            })
+    };
+    let found = match vector.why {
+        Some(_) => reasons.iter().find(by_vector),
+        None => reasons
+            .iter()
+            .find(by_code)
+            .or_else(|| reasons.iter().find(by_place)),
+    };
+    found.unwrap_or_else(|| {
+        panic!(
+            "{}: the published schemas differ, and no reason of \
+             tests/vectors/published/reasons.yaml is named (`why`) or fits: ours {:?}, theirs \
+             {their_errors:#?}",
+            vector.title(),
+            vector.refusal.as_ref().map(ToString::to_string),
+        )
+    })
+}
+
+/// The document, and the vectors that name a reason without need.
+fn table() -> (String, Vec<String>) {
+    let theirs = validator();
+    let reasons = match vectors::data("vectors/published/reasons.yaml") {
+        Value::Array(reasons) => reasons,
+        other => panic!("a list was expected: {other}"),
+    };
+    let mut rows = Vec::new();
+    let mut idle = Vec::new();
+    let mut used: Vec<&str> = Vec::new();
+    let (mut count, mut same) = (0, 0);
+    for vector in vectors::own().into_iter().chain(vectors::conformance()) {
+        let Some(document) = &vector.document else {
+            continue;
+        };
+        count += 1;
+        let their_errors = errors(&theirs, document);
+        let our_errors = errors(&MANIFEST, document);
+        if their_errors.is_empty() == our_errors.is_empty() {
+            same += 1;
+            if vector.why.is_some() {
+                idle.push(vector.title());
+            }
+            continue;
+        }
+        let says = |errors: &[String]| {
+            if errors.is_empty() {
+                "accept"
+            } else {
+                "refuse"
+            }
+        };
+        let ours = match &vector.refusal {
+            Some(refusal) => format!("{} (`{}`)", says(&our_errors), refusal.code()),
+            None => says(&our_errors).to_owned(),
+        };
+        let reason = reason(&reasons, &vector, &their_errors, our_errors.is_empty());
+        let id = reason["id"].as_str().expect("an id");
+        used.push(id);
+        let row = format!(
+            "| {} | {} | {} | {ours} | [{id}](#{id}) |",
+            vector.file.rsplit('/').next().unwrap_or_default(),
+            vector.name.replace('|', "\\|").replace('\n', " "),
+            says(&their_errors),
+        );
+        rows.push(row);
+    }
+    let mut text = format!(
+        "# Where our schemas and the published ones differ\n\n\
+         The schemas of the specifications (`tests/vectors/published/`) and `schemas/` judge the \
+         same {count} manifests: {same} alike, {} differently. This file is written by \
+         `RUNNER_UPDATE_GOLDEN=1 cargo test --test schemas` and compared by the same test; the \
+         reasons stand in `tests/vectors/published/reasons.yaml`.\n\n## Reasons\n",
+        rows.len()
+    );
+    for reason in &reasons {
+        let id = reason["id"].as_str().expect("an id");
+        let why = reason["why"].as_str().expect("a reason");
+        let cases = used.iter().filter(|used| **used == id).count();
+        if cases == 0 {
+            idle.push(format!("reasons.yaml: {id}"));
+        }
+        write!(text, "\n### {id}\n\n{} ({cases})\n", why.trim()).expect("written");
+    }
+    text.push_str(
+        "\n## Vectors\n\n| file | vector | published says | ours says | why |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for row in rows {
+        text.push_str(&row);
+        text.push('\n');
+    }
+    (text, idle)
+}
+
+#[test]
+fn every_difference_to_the_published_schemas_is_in_the_table_with_its_reason() {
+    let (text, idle) = table();
+    assert!(idle.is_empty(), "a reason that nothing needs: {idle:#?}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
+    if std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &text).expect("written");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == text,
+        "{TABLE} is not what the schemas say; write it with RUNNER_UPDATE_GOLDEN=1"
+    );
+}
+
+#[test]
+fn the_published_schemas_are_schemas() {
+    for (name, _) in PUBLISHED {
+        assert!(jsonschema::meta::is_valid(&published(name)), "{name}");
+    }
+}

@@ -1,0 +1,582 @@
+//! Secrets, end to end: where a value comes from, who may have it, and that it is seen nowhere else.
+//!
+//! The value is the ground's canary, so that invariant I9 looks for it after each case in both of
+//! the runner's streams and in the report.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use support::{Case, Done, Ground, Running, invariants, is_root};
+
+const MANIFEST: &str = "id: deploy\nrun: body.sh\nsecrets: {API_KEY: {vault: prod/key}}\n";
+
+/// Writes a file that nobody else may read.
+fn private(ground: &Ground, name: &str, contents: &[u8]) -> PathBuf {
+    let path = ground.write(name, contents);
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, mode).expect("set");
+    path
+}
+
+fn script(ground: &Ground, name: &str, text: &str) -> String {
+    let path = ground.write(name, format!("#!/bin/bash\n{text}\n"));
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).expect("set");
+    text_of(&path)
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_str().expect("a plain path").to_owned()
+}
+
+/// A bundle as a directory: its manifest and the body that it runs.
+fn bundle(ground: &Ground, manifest: &str, body: &str) -> String {
+    ground.write("bundle/manifest.yaml", manifest);
+    script(ground, "bundle/body.sh", body);
+    text_of(&ground.path("bundle"))
+}
+
+/// `--policy=FILE` with the directory provider, which knows `prod/key`: the canary.
+fn policy(ground: &Ground, more: &str) -> String {
+    private(
+        ground,
+        "vault/prod/key",
+        format!("{}\n", ground.canary()).as_bytes(),
+    );
+    stated(ground, "directory", &text_of(&ground.path("vault")), more)
+}
+
+fn stated(ground: &Ground, kind: &str, value: &str, more: &str) -> String {
+    let text = format!("secrets: {{provider: {{{kind}: {value}}}{more}}}\n");
+    format!(
+        "--policy={}",
+        text_of(&ground.write(&format!("policy-{kind}.yaml"), text))
+    )
+}
+
+/// The same run with its output inside the report, on standard output.
+fn captured<'ground>(ground: &'ground Ground, words: &[&str]) -> Case<'ground> {
+    let mut words = words.to_vec();
+    words.insert(1, "--json");
+    ground.command(&words).without("I8")
+}
+
+fn report(done: &Done) -> Value {
+    serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:#?}"))
+}
+
+/// What the body printed of `text`, as the report has it.
+fn printed(ground: &Ground, flags: &[&str], body: &str) -> Value {
+    let bundle = bundle(ground, MANIFEST, body);
+    let policy = policy(ground, "");
+    let words: Vec<&str> = ["exec", "--grant=secrets", &policy]
+        .iter()
+        .chain(flags)
+        .chain(&[bundle.as_str()])
+        .copied()
+        .collect();
+    let report = report(&captured(ground, &words).done());
+    assert_eq!(report["outcome"], "exited", "{report:#}");
+    report
+}
+
+/// F-02, F-06.
+#[test]
+fn a_body_gets_its_secret_and_the_report_says_from_whom_and_never_what() {
+    let ground = Ground::new();
+    let manifest = format!("{MANIFEST}inputs: {{type: object}}\n").replace(
+        "}}\ninputs",
+        "}, REGION: {value: eu-west-1}, GH: {oauth: github}}\ninputs",
+    );
+    private(&ground, "vault/oauth/github", b"token-of-github");
+    let body = "test ${#API_KEY} = $1 && echo \"$REGION ${#GH}\"";
+    let bundle = bundle(&ground, &manifest, body);
+    let length = ground.canary().len().to_string();
+    let policy = policy(&ground, "");
+    let done = ground
+        .command(&[
+            "exec",
+            "-v",
+            "--grant=secrets",
+            &policy,
+            &bundle,
+            "--",
+            &length,
+        ])
+        .done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "eu-west-1 15\n");
+    let expected = json!([
+        {
+            "variable": "API_KEY", "reference": "vault prod/key",
+            "provider": "directory", "granted_by": "--grant secrets"
+        },
+        {
+            "variable": "GH", "reference": "oauth github",
+            "provider": "directory", "granted_by": "--grant secrets"
+        },
+    ]);
+    assert_eq!(done.report["secrets"], expected);
+    let line = "runner: secret API_KEY: vault prod/key, from directory, granted by --grant secrets";
+    assert!(done.stderr.contains(line), "{done:#?}");
+}
+
+/// F-06, F-07, F-09, E-28: where a value could lie while the body runs.
+#[test]
+fn a_value_lies_in_no_process_but_the_body_and_in_no_record() {
+    let ground = Ground::new();
+    let bundle = bundle(&ground, MANIFEST, "exec sleep 600");
+    let directory = policy(&ground, "");
+    let environment = stated(&ground, "environment", "RUNNER_TEST_VAULT_", "");
+    // A value that is in no variable of the runner's own, and one that is.
+    for (policy, own) in [
+        (&directory, ground.canary()),
+        (&environment, "another-value-7f3a"),
+    ] {
+        private(&ground, "vault/prod/key", b"value-of-a-file-7f3a");
+        let value = if policy == &directory {
+            "value-of-a-file-7f3a"
+        } else {
+            own
+        };
+        let mut running = ground
+            .command(&["exec", "--grant=secrets", policy, &bundle])
+            .env("RUNNER_TEST_VAULT_PROD_KEY", own)
+            .start();
+        look_everywhere(&mut running, &ground, value, policy == &directory);
+        running.signal(rustix::process::Signal::TERM);
+        running.done().assert_outcome("cancelled", 143);
+    }
+}
+
+fn look_everywhere(running: &mut Running<'_>, ground: &Ground, value: &str, also_runner: bool) {
+    let holds = |path: &str| {
+        std::fs::read(path).is_ok_and(|bytes| {
+            let mut windows = bytes.windows(value.len());
+            windows.any(|window| window == value.as_bytes())
+        })
+    };
+    let marker = ground.marker().to_owned();
+    running.until("the body sleeps", || {
+        invariants::living(&marker).iter().any(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+        })
+    });
+    let runner = running.pid().to_string();
+    let owner = std::fs::metadata(format!("/proc/{runner}/environ")).expect("there");
+    assert_eq!(owner.uid(), 0, "a core of the runner could be dumped");
+    let mut bodies = 0;
+    for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.parse::<i32>().is_err() {
+            continue;
+        }
+        assert!(
+            !holds(&format!("/proc/{name}/cmdline")),
+            "arguments of {name}"
+        );
+        if !holds(&format!("/proc/{name}/environ")) {
+            continue;
+        }
+        let is_body = invariants::living(&marker)
+            .iter()
+            .any(|pid| pid.to_string() == name);
+        assert!(
+            is_body || (name == runner && !also_runner),
+            "environment of {name}"
+        );
+        bodies += usize::from(is_body);
+    }
+    assert_eq!(bodies, 1, "the body has it");
+    let mut looked_at = 0;
+    let mut pending = invariants::record_directories();
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            pending.extend(entries.map(|entry| entry.path()));
+        } else if path.is_file() {
+            looked_at += 1;
+            assert!(!holds(&text_of(&path)), "{}", path.display());
+        }
+    }
+    assert!(0 < looked_at, "no record was found");
+}
+
+/// F-03: whole, in pieces, of several lines, in bytes that are no text.
+#[test]
+fn what_the_body_prints_of_a_value_is_masked_however_it_is_written() {
+    let ground = Ground::new();
+    let body = "printf %s \"${API_KEY:0:5}\"; sleep 0.2; printf '%s.\\n' \"${API_KEY:5}\"\n\
+        echo \"<$API_KEY$API_KEY>\" >&2; printf '\\xff%s' \"$API_KEY\" >&2";
+    let report = printed(&ground, &[], body);
+    assert_eq!(report["stdout"]["text"], "***.\n");
+    assert_eq!(report["stdout"]["bytes"], ground.canary().len() + 2);
+    assert_eq!(report["stderr"]["text"], "<***>\n\u{fffd}***");
+    // Base64 of the bytes after masking.
+    assert_eq!(report["stderr"]["text_base64"], "PCoqKj4K/yoqKg==");
+}
+
+#[test]
+fn a_value_of_several_lines_is_masked_as_a_whole_and_line_by_line() {
+    let ground = Ground::new();
+    let value = format!("-----BEGIN KEY\n{}\nend of it", ground.canary());
+    private(&ground, "vault/prod/pem", format!("{value}\n").as_bytes());
+    let manifest = MANIFEST.replace("prod/key", "prod/pem");
+    let body = "echo \"$API_KEY\"; echo \"$API_KEY\" | sed 's/^/  | /'; echo plain";
+    let bundle = bundle(&ground, &manifest, body);
+    let policy = policy(&ground, "");
+    let words = ["exec", "--grant=secrets", &policy, &bundle];
+    let report = report(&captured(&ground, &words).done());
+    let expected = "***\n  | ***\n  | ***\n  | ***\nplain\n";
+    assert_eq!(report["stdout"]["text"], expected);
+}
+
+#[test]
+fn a_value_that_the_output_limit_cuts_is_masked_as_far_as_it_came() {
+    let ground = Ground::new();
+    for kept in [1, 5, ground.canary().len() - 1] {
+        let limit = format!("--max-output={}", 100 + kept);
+        let body = "printf '%100s%s%s' '' \"$API_KEY\" \"$API_KEY\"";
+        let report = printed(&ground, &[&limit], body);
+        let expected = format!("{}***", " ".repeat(100));
+        assert_eq!(report["stdout"]["text"], expected, "{kept}");
+    }
+}
+
+/// F-04: what the body put into its output document, and what is said about that.
+#[test]
+fn a_value_in_the_structured_output_is_masked_and_errors_do_not_quote_it() {
+    let ground = Ground::new();
+    let body = "printf '{\"%s\": [\"a %s\", 1]}' \"$API_KEY\" \"$API_KEY\" >$RUNNER_OUTPUT";
+    let report_of = printed(&ground, &[], body);
+    assert_eq!(report_of["output"], json!({"***": ["a ***", 1]}));
+    let policy = policy(&ground, "");
+    for schema in ["{type: integer}", "{enum: [x]}", "{maxLength: 3}"] {
+        let manifest = format!("{MANIFEST}outputs: {schema}\n");
+        let body = "printf '\"%s\\\\n\"' \"$API_KEY\" >$RUNNER_OUTPUT";
+        let bundle = bundle(&ground, &manifest, body);
+        let words = ["exec", "--grant=secrets", &policy, &bundle];
+        let report = report(&captured(&ground, &words).done());
+        assert_eq!(report["error"]["code"], "invalid-output", "{report:#}");
+        let message = report["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("***"), "{message}");
+        // The same when it is passed on: the message is the runner's own.
+        let done = ground.command(&words).done();
+        done.assert_error("failed", "invalid-output");
+    }
+}
+
+#[test]
+fn a_value_of_fewer_than_four_bytes_is_not_masked_and_a_warning_says_so() {
+    let ground = Ground::new();
+    private(&ground, "vault/prod/pin", b"123\n");
+    let manifest = MANIFEST.replace("prod/key", "prod/pin");
+    let bundle = bundle(&ground, &manifest, "echo $API_KEY");
+    let policy = policy(&ground, "");
+    let words = ["exec", "--grant=secrets", &policy, &bundle];
+    let report = report(&captured(&ground, &words).done());
+    assert_eq!(report["stdout"]["text"], "123\n");
+    assert_eq!(report["warnings"][0]["code"], "secret_not_masked");
+}
+
+#[test]
+fn each_provider_gives_the_value_of_the_slug() {
+    let ground = Ground::new();
+    let bundle = bundle(&ground, MANIFEST, "echo \"$API_KEY\"");
+    let program = script(
+        &ground,
+        "ask",
+        &format!("test \"$2\" = prod/key && echo {}", ground.canary()),
+    );
+    let command = format!("[{program}, get]");
+    for (name, value) in [("environment", "RUNNER_TEST_VAULT_"), ("command", &command)] {
+        let policy = stated(&ground, name, value, "");
+        let words = ["exec", "--grant=secrets", &policy, &bundle];
+        let case = captured(&ground, &words).env("RUNNER_TEST_VAULT_PROD_KEY", ground.canary());
+        let report = report(&case.done());
+        assert_eq!(report["stdout"]["text"], "***\n", "{report:#}");
+        assert_eq!(report["secrets"][0]["provider"], name);
+    }
+}
+
+/// Nothing is asked before it is granted, and nothing is launched before there is a value.
+#[test]
+fn a_secret_that_cannot_be_had_is_refused_before_anything_runs() {
+    let ground = Ground::new();
+    let bundle = bundle(&ground, MANIFEST, "touch /work/ran; echo ran");
+    let asked = ground.path("asked");
+    let fails = format!(
+        "touch {}; echo {}; echo {} >&2; exit 3",
+        asked.display(),
+        ground.canary(),
+        ground.canary()
+    );
+    let program = script(&ground, "ask", &fails);
+    let command = stated(&ground, "command", &format!("[{program}]"), "");
+    let done = ground.command(&["exec", &command, &bundle]).done();
+    done.assert_error("refused", "grant_required");
+    assert!(!asked.exists(), "the provider was asked without a grant");
+    let done = ground
+        .command(&["exec", "--grant=secrets", &command, &bundle])
+        .done();
+    done.assert_error("refused", "secret_unresolved");
+    assert!(asked.exists());
+    let message = done.report["error"]["message"].as_str().expect("a message");
+    for part in ["API_KEY", "prod/key", "ask", "exit code 3"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let directory = stated(&ground, "directory", &text_of(&ground.path("empty")), "");
+    let file = ground.path("empty/prod/key");
+    std::fs::create_dir_all(file.parent().expect("a parent")).expect("made");
+    type Make = fn(&Path);
+    let rows: [(&str, Make, &str); 4] = [
+        ("nothing there", |_| (), "has no file"),
+        (
+            "a link",
+            |at| std::os::unix::fs::symlink("/etc/passwd", at).expect("linked"),
+            "is a link",
+        ),
+        (
+            "a folder",
+            |at| std::fs::create_dir(at).expect("made"),
+            "not a regular file",
+        ),
+        (
+            "everybody's",
+            |at| std::fs::write(at, "x").expect("written"),
+            "others may read",
+        ),
+    ];
+    for (what, make, part) in rows {
+        make(&file);
+        let done = ground
+            .command(&["exec", "--grant=secrets", &directory, &bundle])
+            .done();
+        done.assert_error("refused", "secret_unresolved");
+        let message = done.report["error"]["message"].as_str().expect("a message");
+        assert!(
+            message.contains(part) && message.contains("API_KEY"),
+            "{what}: {message}"
+        );
+        assert!(done.stdout.is_empty(), "{done:#?}");
+        if file.is_dir() {
+            std::fs::remove_dir(&file).expect("removed");
+        } else if file.symlink_metadata().is_ok() {
+            std::fs::remove_file(&file).expect("removed");
+        }
+    }
+    let denied = ground.write("denied.yaml", "deny_grants: [secrets]\n");
+    let denied = format!("--policy={}", text_of(&denied));
+    let manifest = format!("--manifest={bundle}/manifest.yaml");
+    let done = ground
+        .command(&["exec", &denied, &manifest, &bundle])
+        .done();
+    done.assert_error("refused", "grant_forbidden");
+}
+
+#[test]
+fn what_the_caller_gives_himself_comes_before_the_provider() {
+    let ground = Ground::new();
+    let bundle = bundle(&ground, MANIFEST, "echo \"$API_KEY\"");
+    let policy = policy(&ground, "");
+    let own = private(&ground, "own", b"value-of-my-own\n");
+    let reference = format!("API_KEY=file:{}", text_of(&own));
+    let done = ground
+        .command(&["exec", "--secret", &reference, &policy, &bundle])
+        .done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "value-of-my-own\n");
+    let record = &done.report["secrets"][0];
+    assert_eq!(record["provider"], "caller");
+    assert_eq!(record["reference"], format!("file:{}", text_of(&own)));
+    // What the manifest calls a secret is masked, however openly it was given.
+    let words = ["exec", "-e", "API_KEY=value-of-my-own", &policy, &bundle];
+    let report = report(&captured(&ground, &words).done());
+    assert_eq!(report["stdout"]["text"], "***\n");
+    assert_eq!(report["secrets"][0]["granted_by"], "-e");
+}
+
+#[test]
+fn an_inventory_says_who_may_have_what() {
+    let ground = Ground::new();
+    let inventory = text_of(&ground.write("SECRETS.md", ""));
+    let policy = policy(&ground, &format!(", inventory: {inventory}"));
+    let entry = |more: &str| {
+        let text = format!(
+            "---\nsecrets:\n- slug: prod/key\n  name: Key\n  description: A key.\n  {more}\n---\n"
+        );
+        ground.write("SECRETS.md", text);
+    };
+    let bundle = bundle(&ground, MANIFEST, "echo ${#API_KEY}");
+    for (more, granted) in [
+        ("access: {bind: [{role: admin}, {tool: deploy}]}", true),
+        ("access: {reveal: [{tool: deploy}]}", true),
+        ("tags: []", false),
+        ("access: {bind: [], reveal: []}", false),
+        (
+            "access: {bind: [{tool: other}, {workflow: deploy}, {role: deploy}]}",
+            false,
+        ),
+        ("access: {rotate: [{tool: deploy}]}", false),
+    ] {
+        entry(more);
+        let done = ground
+            .command(&["exec", "--grant=secrets", &policy, &bundle])
+            .done();
+        if granted {
+            done.assert_exited(0);
+            let word = done.report["secrets"][0]["granted_by"]
+                .as_str()
+                .expect("a word");
+            assert!(word.starts_with("--grant secrets, access."), "{word}");
+        } else {
+            done.assert_error("refused", "secret_not_granted");
+            let message = done.report["error"]["message"].as_str().expect("a message");
+            for part in ["API_KEY", "prod/key", "`deploy`", "SECRETS.md:3:3"] {
+                assert!(message.contains(part), "{message}");
+            }
+            let hint = done.report["error"]["hint"].as_str().expect("a hint");
+            assert!(
+                hint.contains("access: {bind: [{tool: \"deploy\"}]}"),
+                "{hint}"
+            );
+        }
+    }
+    // Without the inventory's word nothing is asked for; a slug that it does not have is nobody's.
+    entry("access: {bind: [{tool: deploy}]}\n- slug: other\n  name: n\n  description: d");
+    let unlisted = MANIFEST.replace("prod/key", "prod/unlisted");
+    private(&ground, "vault/prod/unlisted", b"value");
+    let bundle_of_it = support_bundle(&ground, "unlisted", &unlisted);
+    let done = ground
+        .command(&["exec", "--grant=secrets", &policy, &bundle_of_it])
+        .done();
+    done.assert_error("refused", "secret_not_granted");
+    // A value in the inventory is refused and not repeated.
+    entry(&format!("value: {}", ground.canary()));
+    let done = ground
+        .command(&["exec", "--grant=secrets", &policy, &bundle])
+        .done();
+    done.assert_error("refused", "plaintext_credential");
+}
+
+fn support_bundle(ground: &Ground, folder: &str, manifest: &str) -> String {
+    ground.write(&format!("{folder}/manifest.yaml"), manifest);
+    script(ground, &format!("{folder}/body.sh"), "echo ran");
+    text_of(&ground.path(folder))
+}
+
+#[test]
+fn names_of_env_auth_stand_for_slugs_by_the_inventory_and_one_field_is_not_the_whole_value() {
+    let ground = Ground::new();
+    private(
+        &ground,
+        "vault/connector",
+        format!(
+            "{{\"accessToken\": \"{}\", \"refreshToken\": \"never-given\"}}",
+            ground.canary()
+        )
+        .as_bytes(),
+    );
+    private(&ground, "vault/plain-name", b"plain-value");
+    let inventory = "---\nsecrets:\n\
+        - slug: connector\n  name: n\n  description: d\n  kind: oauth\n\
+        \x20 access: {bind: [{tool: deploy}]}\n\
+        \x20 exposures: [{kind: later}, {kind: env, name: GH_TOKEN, field: accessToken}]\n\
+        - slug: plain-name\n  name: n\n  description: d\n  access: {bind: [{tool: deploy}]}\n---\n";
+    let inventory = text_of(&ground.write("SECRETS.md", inventory));
+    let policy = policy(&ground, &format!(", inventory: {inventory}"));
+    let manifest = "id: deploy\nrun: body.sh\nsandbox: {provider: local, config: {}, \
+        env: {auth: {ref: ./SECRETS.md, state: {env: [GH_TOKEN, PLAIN_NAME]}}}}\n";
+    let body = "echo \"$GH_TOKEN $PLAIN_NAME\"; env | grep -c never-given";
+    let bundle = bundle(&ground, manifest, body);
+    let words = ["exec", "--grant=secrets", &policy, &bundle];
+    let report = report(&captured(&ground, &words).done());
+    assert_eq!(report["stdout"]["text"], "*** ***\n0\n", "{report:#}");
+    assert_eq!(report["secrets"][0]["reference"], "vault connector");
+}
+
+#[test]
+fn the_callers_own_manifest_names_an_inventory_of_the_workspace() {
+    let ground = Ground::new();
+    let manifest = format!(
+        "{MANIFEST}sandbox: {{provider: local, config: {{}}, env: {{auth: {{ref: ./SECRETS.md}}}}}}\n"
+    );
+    ground.write("work/tools/manifest.yaml", manifest);
+    let bundle = bundle(&ground, "run: body.sh\n", "echo ${#API_KEY}");
+    let policy = policy(&ground, "");
+    let run = || {
+        let words = ["exec", "--manifest=tools/manifest.yaml", &policy, &bundle];
+        let mut case = ground.command(&words);
+        case.command.current_dir(ground.workspace());
+        case.done()
+    };
+    let done = run();
+    done.assert_error("refused", "secret_not_granted");
+    let message = done.report["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("SECRETS.md (is not there)"), "{message}");
+    let entry = "---\nsecrets: [{slug: prod/key, name: n, description: d, \
+        access: {bind: [{tool: deploy}]}}]\n---\n";
+    ground.write("work/tools/SECRETS.md", entry);
+    let done = run();
+    done.assert_exited(0);
+    let word = &done.report["secrets"][0]["granted_by"];
+    assert_eq!(word, "--manifest, access.bind of tools/SECRETS.md:2:11");
+    // Never through a link, which could lead anywhere.
+    std::fs::rename(
+        ground.path("work/tools/SECRETS.md"),
+        ground.path("outside.md"),
+    )
+    .expect("moved");
+    std::os::unix::fs::symlink("../../outside.md", ground.path("work/tools/SECRETS.md"))
+        .expect("linked");
+    run().assert_error("refused", "secret_not_granted");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_provider_and_the_provider_with_it() {
+    let ground = Ground::new();
+    let bundle = bundle(&ground, MANIFEST, "echo ran");
+    let asked = ground.path("asked");
+    let program = script(
+        &ground,
+        "ask",
+        &format!("echo $$ >{}; exec sleep 600", asked.display()),
+    );
+    let policy = stated(&ground, "command", &format!("[{program}]"), "");
+    let mut running = ground
+        .command(&["exec", "--grant=secrets", &policy, &bundle])
+        .start();
+    running.until("the provider is asked", || {
+        std::fs::read_to_string(&asked).is_ok_and(|text| text.ends_with('\n'))
+    });
+    running.signal(rustix::process::Signal::TERM);
+    let done = running.done();
+    done.assert_outcome("cancelled", 143);
+    assert!(done.stdout.is_empty(), "{done:#?}");
+    let pid = std::fs::read_to_string(&asked).expect("written");
+    let at = format!("/proc/{}", pid.trim());
+    invariants::eventually("the provider lives", || !Path::new(&at).exists());
+}
+
+#[test]
+fn a_runner_without_secrets_stays_as_it_is() {
+    let ground = Ground::new();
+    let mut running = ground.command(&["run", "--", "/bin/sleep", "600"]).start();
+    let marker = ground.marker().to_owned();
+    running.until("the body runs", || !invariants::living(&marker).is_empty());
+    let owner = std::fs::metadata(format!("/proc/{}/environ", running.pid())).expect("there");
+    // Debuggers and profilers of the caller still work.
+    assert_eq!(owner.uid() == 0, is_root());
+    running.signal(rustix::process::Signal::TERM);
+    let done = running.done();
+    done.assert_outcome("cancelled", 143);
+    assert_eq!(done.report["secrets"], json!([]));
+}

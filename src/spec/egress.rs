@@ -6,10 +6,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longest host name, in bytes (RFC 1035 without the dot at the end).
-const NAME_BYTES_MAX: usize = 253;
-/// Longest label, in bytes.
-const LABEL_BYTES_MAX: usize = 63;
+use crate::spec::host_name::{HostName, is_numeric};
 
 /// One entry of an allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,9 +21,9 @@ pub struct EgressRule {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EgressHost {
     /// This name and no other.
-    Name(String),
+    Name(HostName),
     /// Every name that ends in a dot and this name; not the name itself.
-    Below(String),
+    Below(HostName),
     /// This address.
     Address(IpAddr),
 }
@@ -132,23 +129,15 @@ impl EgressHost {
         match (self, other) {
             (Self::Name(one), Self::Name(two)) if one == two => Some(self.clone()),
             (Self::Address(one), Self::Address(two)) if one == two => Some(self.clone()),
-            (Self::Name(name), Self::Below(parent)) if is_below(name, parent) => Some(self.clone()),
-            (Self::Below(parent), Self::Name(name)) if is_below(name, parent) => {
-                Some(other.clone())
-            }
-            (Self::Below(one), Self::Below(two)) if one == two || is_below(one, two) => {
+            (Self::Name(name), Self::Below(parent)) if name.is_below(parent) => Some(self.clone()),
+            (Self::Below(parent), Self::Name(name)) if name.is_below(parent) => Some(other.clone()),
+            (Self::Below(one), Self::Below(two)) if one == two || one.is_below(two) => {
                 Some(self.clone())
             }
-            (Self::Below(one), Self::Below(two)) if is_below(two, one) => Some(other.clone()),
+            (Self::Below(one), Self::Below(two)) if two.is_below(one) => Some(other.clone()),
             _ => None,
         }
     }
-}
-
-/// Whether `name` is `parent` with at least one label before it.
-fn is_below(name: &str, parent: &str) -> bool {
-    name.strip_suffix(parent)
-        .is_some_and(|labels| labels.ends_with('.'))
 }
 
 impl EgressRule {
@@ -192,7 +181,7 @@ pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
 impl std::fmt::Display for EgressRule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
-            EgressHost::Name(name) => formatter.write_str(name)?,
+            EgressHost::Name(name) => write!(formatter, "{name}")?,
             EgressHost::Below(name) => write!(formatter, "*.{name}")?,
             EgressHost::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]")?,
             EgressHost::Address(address) => write!(formatter, "{address}")?,
@@ -251,30 +240,9 @@ fn parse_host(text: &str) -> Result<EgressHost, EgressError> {
             .map_err(|_not_one| EgressError::AmbiguousAddress)?;
         return Ok(EgressHost::Address(IpAddr::V4(address)));
     }
-    let labels_are_names = text.split('.').all(|label| {
-        !label.is_empty()
-            && label.len() <= LABEL_BYTES_MAX
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    });
-    if labels_are_names && text.len() <= NAME_BYTES_MAX {
-        Ok(EgressHost::Name(text.to_ascii_lowercase()))
-    } else {
-        Err(EgressError::Name)
-    }
-}
-
-/// Whether a last label makes resolvers take the whole for an IPv4 address (WHATWG URL, § 3.5).
-fn is_numeric(label: &str) -> bool {
-    let hexadecimal = label
-        .strip_prefix("0x")
-        .or_else(|| label.strip_prefix("0X"))
-        .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let decimal = !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit());
-    hexadecimal || decimal
+    HostName::parse(text.as_bytes())
+        .map(EgressHost::Name)
+        .map_err(|_not_one| EgressError::Name)
 }
 
 #[cfg(test)]

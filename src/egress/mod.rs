@@ -12,4 +12,5 @@ pub mod denials;
 pub mod dns;
 pub mod http_head;
 pub mod names;
+pub mod resolver;
 pub mod routes;

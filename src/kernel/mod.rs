@@ -4,6 +4,7 @@
 pub mod arena;
 pub mod cgroup;
 pub mod credentials;
+pub mod datagram;
 pub mod file;
 pub mod landlock;
 pub mod link;

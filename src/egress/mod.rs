@@ -12,5 +12,6 @@ pub mod denials;
 pub mod dns;
 pub mod http_head;
 pub mod names;
+pub mod relay;
 pub mod resolver;
 pub mod routes;

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use crate::bundle::UnpackError;
+use crate::compose::ComposeError;
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
@@ -32,6 +33,9 @@ pub enum RunError {
     /// The manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// What the manifest refers to.
+    #[error(transparent)]
+    Compose(Box<ComposeError>),
     /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
@@ -225,6 +229,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.code().to_owned(),
             Self::Manifest(error) => error.code().to_owned(),
+            Self::Compose(error) => error.code().to_owned(),
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
@@ -256,6 +261,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.hint(),
             Self::Manifest(error) => error.hint(),
+            Self::Compose(error) => error.hint(),
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),

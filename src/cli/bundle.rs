@@ -19,7 +19,7 @@ use crate::compose::github::{GitHub, GitHubError, Progress, Token};
 use crate::compose::hosting::{Locked, client};
 use crate::compose::layer::LayerForm;
 use crate::compose::locate::{Located, locate};
-use crate::compose::locking::lock_of;
+use crate::compose::locking::{differences_unfetched, lock_of};
 use crate::compose::manifests::{Unread, read_host_file};
 use crate::compose::output::OutputFile;
 use crate::compose::resolve::{Resolution, ResolveRequest, resolve};
@@ -112,6 +112,17 @@ fn make(
         (Some(file), true) => Some(read_lock(file)?),
         _ => None,
     };
+    let manifest = manifest::parse(
+        &resolution.manifest_bytes()?,
+        Format::Json,
+        ".runner/manifest.json",
+    )
+    .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
+    if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
+        // Before a reference that it does not know is refused alone.
+        let differences = differences_unfetched(lock, &manifest, &resolution.layers);
+        refuse_drift(path, differences)?;
+    }
     let status = ProgressStatus::new(printer);
     let progress = |progress: &Progress<'_>| status.tell(progress);
     let github = client(
@@ -154,21 +165,9 @@ fn make(
     };
     let digest = digest_of(bundle, &gathered, written)?;
     if let (Some(digest), Some(path)) = (digest, &bundle.lock) {
-        let manifest = manifest::parse(
-            &resolution.manifest_bytes()?,
-            Format::Json,
-            ".runner/manifest.json",
-        )
-        .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
         let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
         if let Some(lock) = &locked {
-            let differences = lock.differences(&now);
-            if !differences.is_empty() {
-                return Err(BundleError::Drift {
-                    file: shown(path),
-                    differences,
-                });
-            }
+            refuse_drift(path, lock.differences(&now))?;
         }
         if let Some(file) = &mut lock_file {
             let text = now.to_json()?;
@@ -209,6 +208,16 @@ fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
             "add --list or --print-digest",
         ),
         _ => Ok(()),
+    }
+}
+
+fn refuse_drift(lock: &Path, differences: Vec<LockDifference>) -> Result<(), BundleError> {
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(BundleError::Drift {
+            file: shown(lock),
+            differences,
+        }),
     }
 }
 

@@ -15,6 +15,7 @@ pub const SCHEMA_VERSION: &str = "1.0";
 /// The JSON document about one run.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:report")))]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
     pub schema_version: &'static str,

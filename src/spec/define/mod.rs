@@ -129,3 +129,28 @@ fn texts(list: Option<&Value>) -> Vec<String> {
         .filter_map(|item| item.as_str().map(str::to_owned))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_error_leaves_its_cause_to_the_chain() {
+        let schema = define_io(&json!({"inputs": {"type": "nothing"}})).expect_err("no schema");
+        let surroundings = RunnerSurroundings::default();
+        let block = json!({"engine": "sandbox", "image": "none-such"});
+        let image = define_runner(&block, &surroundings).expect_err("no image");
+        for (error, begin) in [
+            (schema, "define_io at /inputs"),
+            (image, "define_runner at /image"),
+        ] {
+            assert_eq!(error.to_string(), begin);
+            let cause = error.source().expect("a cause").to_string();
+            assert!(!cause.is_empty() && !begin.contains(&cause), "{cause}");
+        }
+    }
+}

@@ -320,8 +320,14 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     }
     drop(held);
     // With room for nothing, everything goes that nobody has, what was just fetched too.
-    let last = fetch(&shas[2], 0);
-    assert_eq!(names(&service, "entries").len(), 1);
+    let mut last = fetch(&shas[2], 0);
+    let started = Instant::now();
+    // A child of another case that has not executed its program yet holds what this process held.
+    while names(&service, "entries").len() != 1 {
+        assert!(started.elapsed() < HANG_AFTER, "something stays");
+        drop(last);
+        last = fetch(&shas[2], 0);
+    }
     assert_eq!(files(&last).len(), 8);
     assert_eq!(names(&service, "building").len(), 0);
 }

@@ -144,6 +144,15 @@ fn make(
         [&output, &lock_file],
     )?;
     warn(&gathered.warnings, printer);
+    let drift = |digest| refuse_drift(bundle, &resolution, &gathered, locked.as_ref(), digest);
+    let is_final = match &output {
+        Some(file) => file.is_stream(),
+        None => bundle.output.is_some(),
+    };
+    if is_final && locked.is_some() {
+        // Whoever reads it has it before the exit code.
+        drift(content_digest(&gathered)?)?;
+    }
     let written = match (&mut output, bundle.output.is_some()) {
         (Some(file), _) => {
             let written = write(&gathered, file);
@@ -153,26 +162,10 @@ fn make(
         (None, false) => None,
     };
     let digest = digest_of(bundle, &gathered, written)?;
-    if let (Some(digest), Some(path)) = (digest, &bundle.lock) {
-        let manifest = manifest::parse(
-            &resolution.manifest_bytes()?,
-            Format::Json,
-            ".runner/manifest.json",
-        )
-        .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
-        let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
-        if let Some(lock) = &locked {
-            let differences = lock.differences(&now);
-            if !differences.is_empty() {
-                return Err(BundleError::Drift {
-                    file: shown(path),
-                    differences,
-                });
-            }
-        }
+    if let Some(digest) = digest.filter(|_| bundle.lock.is_some()) {
+        let now = drift(digest)?;
         if let Some(file) = &mut lock_file {
-            let text = now.to_json()?;
-            file.fill(text.as_bytes())?;
+            file.fill(now.to_json()?.as_bytes())?;
         }
     }
     // Last, when nothing can be refused any more; the lock file says what the bundle is.
@@ -184,6 +177,31 @@ fn make(
     }
     tell_written(written, bundle, printer);
     Ok(bundle_list::text(bundle, &gathered, digest)?)
+}
+
+/// The lock of the bundle as it is now, where that is what `locked` says.
+fn refuse_drift(
+    bundle: &Bundle,
+    resolution: &Resolution,
+    gathered: &Gathered<'_>,
+    locked: Option<&Lock>,
+    digest: Digest,
+) -> Result<Lock, BundleError> {
+    let manifest = manifest::parse(
+        &resolution.manifest_bytes()?,
+        Format::Json,
+        ".runner/manifest.json",
+    )
+    .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
+    let now = lock_of(&manifest, &resolution.layers, gathered, digest);
+    let differences = locked.map_or_else(Vec::new, |lock| lock.differences(&now));
+    if differences.is_empty() {
+        return Ok(now);
+    }
+    Err(BundleError::Drift {
+        file: bundle.lock.as_deref().map(shown).unwrap_or_default(),
+        differences,
+    })
 }
 
 fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {

@@ -309,7 +309,8 @@ impl<'call> Resolver<'call> {
         let deepest = |known: &Rc<Workspace>| self.open.len() + known.height;
         let known = self.merged.get(&manifest).cloned();
         if let Some(known) = known.filter(|known| deepest(known) <= REFERENCE_DEPTH_MAX) {
-            for layer in self.layers[known.layers.clone()].to_vec() {
+            let again = self.layers[known.layers.clone()].to_vec();
+            for layer in again {
                 self.push(layer.origin, layer.form)?;
             }
             return Ok(known);

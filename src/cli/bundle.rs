@@ -10,7 +10,6 @@ use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, write_all};
 use crate::cli::progress::ProgressStatus;
-use crate::cli::request::chain;
 use crate::cli::surroundings::Surroundings;
 use crate::compose::error::{ComposeError, ErrorClass};
 use crate::compose::files::FileIdentity;
@@ -30,7 +29,7 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::lock::{Lock, LockDifference, LockError};
 use crate::spec::manifest::{self, ManifestError};
 use crate::spec::path::escape;
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 
 /// Other variables that ask for pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
@@ -392,30 +391,32 @@ fn tell(error: &BundleError, printer: &Printer) {
             }
         }
         BundleError::Compose(error) if error.class() == ErrorClass::Output => {
-            let text = format!("failed: {} ({})", chain(error), error.code());
+            let text = format!("failed: {} ({})", with_causes(error), error.code());
             printer.line(Tone::Error, &text);
             if let Some(hint) = error.hint() {
                 printer.line(Tone::Hint, &format!("hint: {hint}"));
             }
         }
-        BundleError::Compose(error) => refused(error.code(), &chain(error), error.hint()),
-        BundleError::GitHub(error) => refused(error.code(), &chain(error), error.hint()),
-        BundleError::Lock(error) => refused("lock_invalid", &chain(error), Some(error.hint())),
+        BundleError::Compose(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::GitHub(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::Lock(error) => {
+            refused("lock_invalid", &with_causes(error), Some(error.hint()))
+        }
         BundleError::Drift { .. } => refused(
             "lock_drift",
-            &chain(error),
+            &with_causes(error),
             Some("write the lock file anew: leave out --locked".to_owned()),
         ),
         BundleError::LockUnreadable(_) => refused(
             "lock_invalid",
-            &chain(error),
+            &with_causes(error),
             Some("write one: leave out --locked".to_owned()),
         ),
         BundleError::Usage { hint, .. } => {
-            refused("usage", &chain(error), Some((*hint).to_owned()));
+            refused("usage", &with_causes(error), Some((*hint).to_owned()));
         }
-        BundleError::Token { .. } => refused("github_setting", &chain(error), None),
-        BundleError::Json(_) => refused("manifest", &chain(error), None),
+        BundleError::Token { .. } => refused("github_setting", &with_causes(error), None),
+        BundleError::Json(_) => refused("manifest", &with_causes(error), None),
     }
 }
 

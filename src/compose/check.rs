@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compose::error::{ComposeError, SourceProblem};
+use crate::compose::error::{ComposeError, SourceProblem, with_causes};
 use crate::compose::files::WorkspaceFiles;
 use crate::compose::github::RefShape;
 use crate::compose::manifests::{ManifestText, Registry, read_text_of};
@@ -278,15 +278,4 @@ pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
         }],
         other => vec![plain(with_causes(other))],
     }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        message.push_str(": ");
-        message.push_str(&next.to_string());
-        cause = next.source();
-    }
-    message
 }

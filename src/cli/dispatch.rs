@@ -145,11 +145,43 @@ pub fn document(printer: &Printer, text: &str) -> u8 {
 fn usage(error: &clap::Error, surroundings: &Surroundings) -> u8 {
     let text = error.render().to_string();
     let printer = Printer::new(VoiceFlags::default(), surroundings);
-    if error.use_stderr() {
-        printer.usage(&text);
-        return FAILED;
+    if !error.use_stderr() {
+        return document(&printer, &text);
     }
-    document(&printer, &text)
+    match usage_error(&text) {
+        Some((problem, hints)) => {
+            printer.line(Tone::Error, &format!("refused: {problem} (usage)"));
+            for hint in hints {
+                printer.line(Tone::Hint, &format!("hint: {hint}"));
+            }
+        }
+        // Nothing was asked for: the help, which is no error message.
+        None => printer.usage(&text),
+    }
+    FAILED
+}
+
+/// What clap says in paragraphs, as one line and what to do about it.
+fn usage_error(text: &str) -> Option<(String, Vec<String>)> {
+    let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.split("\n\n");
+    let problem = in_one(paragraphs.next()?.strip_prefix("error: ")?);
+    let mut hints = Vec::new();
+    let mut command = "runner".to_owned();
+    for paragraph in paragraphs {
+        if let Some(usage) = paragraph.trim().strip_prefix("Usage: ") {
+            let words = usage.split_whitespace().take(2);
+            let words: Vec<&str> = words
+                .take_while(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()))
+                .collect();
+            command = words.join(" ");
+        } else {
+            let tips = paragraph.trim().split("tip: ").map(in_one);
+            hints.extend(tips.filter(|tip| !tip.is_empty() && !tip.starts_with("For more")));
+        }
+    }
+    hints.push(format!("`{command} --help` says what there is"));
+    Some((problem, hints))
 }
 
 /// The flags that frame a run: they are needed before and after the request.
@@ -316,6 +348,48 @@ mod tests {
             raw_status: code << 8,
         });
         report
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line_and_hints() {
+        let told = |words: &[&str]| {
+            let words = [&["runner"], words].concat();
+            let error = CommandLine::try_parse_from(words).expect_err("wrong");
+            usage_error(&error.render().to_string())
+        };
+        for (words, problem, hint) in [
+            (
+                &["bundle", ".", "--lsit"][..],
+                "unexpected argument '--lsit' found",
+                Some("a similar argument exists: '--list'"),
+            ),
+            (
+                &["bundel"],
+                "unrecognized subcommand 'bundel'",
+                Some("a similar subcommand exists: 'bundle'"),
+            ),
+            (
+                &["check"],
+                "the following required arguments were not provided: <MANIFEST|DIR|NAME>",
+                None,
+            ),
+            (
+                &["bundle", ".", "--symlinks", "folow"],
+                "invalid value 'folow' for '--symlinks <WHAT>' [possible values: keep, follow]",
+                Some("a similar value exists: 'follow'"),
+            ),
+        ] {
+            let (found, hints) = told(words).expect("an error");
+            assert_eq!(found, problem);
+            let mut hints = hints.iter().map(String::as_str);
+            if hint.is_some() {
+                assert_eq!(hints.next(), hint, "{words:?}");
+            }
+            let last = hints.next().expect("where to read more");
+            assert!(last.ends_with("--help` says what there is"), "{last}");
+            assert_eq!(hints.next(), None, "{words:?}");
+        }
+        assert_eq!(told(&[]), None);
     }
 
     #[test]

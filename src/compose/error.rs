@@ -263,7 +263,16 @@ impl ComposeError {
             Self::WorkspaceNotFound { .. } => {
                 "give the path of a manifest or of a folder that holds one, or a name that is there"
             }
-            Self::Source { problem, .. } => return problem.hint(),
+            Self::Source { at, problem } => match (problem.as_ref(), at.file.contains('/')) {
+                (SourceProblem::Missing { .. }, true) => {
+                    return Some(format!(
+                        "paths of `code` are relative to the workspace, not to `{}`; --workspace \
+                         DIR names another",
+                        at.file
+                    ));
+                }
+                (other, _) => return other.hint(),
+            },
             Self::Link { .. } => LINK_HINT,
             Self::BundleSize { .. } => {
                 "leave out what the body does not need, or raise the key in the host's \

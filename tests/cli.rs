@@ -116,7 +116,12 @@ fn a_wrong_variable_is_refused_like_a_wrong_flag() {
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(125));
-    assert!(stderr(&output).contains("--memory"), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(text.contains("--memory"), "{text}");
+    assert!(
+        text.contains("the variable RUNNER_OPT_MEMORY is set here"),
+        "{text}"
+    );
 }
 
 #[test]

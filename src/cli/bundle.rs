@@ -312,7 +312,7 @@ fn token(
                 ))
             })?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        read_host_file(Path::new(path)).map_err(|unread| unusable(unread.to_string()))?
+        read_host_file(Path::new(path)).map_err(|unread| unusable(chain(&unread)))?
     } else {
         return Err(unusable(format!(
             "found `{}`, expected env:NAME or file:PATH",
@@ -400,7 +400,11 @@ fn tell(error: &BundleError, printer: &Printer) {
         BundleError::Usage { hint, .. } => {
             refused("usage", &chain(error), Some((*hint).to_owned()));
         }
-        BundleError::Token { .. } => refused("github_setting", &chain(error), None),
+        BundleError::Token { .. } => refused(
+            "github_setting",
+            &chain(error),
+            Some("mend `github.token` of the host's configuration, or what it names".to_owned()),
+        ),
         BundleError::Json(_) => refused("manifest", &chain(error), None),
     }
 }

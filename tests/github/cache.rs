@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use runner::compose::github::{Client, GitHub as _};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
 use crate::service::{Repository, Service, files, pairs, path};
@@ -252,6 +253,19 @@ fn used(entry: &Path, hours: u64) {
     label.set_modified(then).expect("set");
 }
 
+/// Waits until nobody has the entry. A process that another case is just starting has a copy of each
+/// descriptor of this process, and so of each lock, until it has become another program.
+fn until_let_go(entry: &Path) {
+    let directory = std::fs::File::open(entry).expect("opened");
+    let started = Instant::now();
+    while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
+        assert!(started.elapsed() < HANG_AFTER, "{entry:?} is in use");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // For the copies of this descriptor too.
+    flock(&directory, FlockOperation::Unlock).expect("unlocked");
+}
+
 #[test]
 fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     let Some(service) = Service::start() else {
@@ -305,6 +319,9 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
             .expect("a tree")
     };
     let (kept_tree, gone_tree) = (tree_of(&made[0]), tree_of(&made[2]));
+    for entry in made[1].iter().chain(&made[2]) {
+        until_let_go(entry);
+    }
     drop(fetch(&shas[3], 130_000));
     let left = names(&service, "entries");
     assert!(left.contains(&kept_tree), "it is in use");
@@ -320,7 +337,19 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     }
     drop(held);
     // With room for nothing, everything goes that nobody has, what was just fetched too.
-    let last = fetch(&shas[2], 0);
+    for entry in names(&service, "entries") {
+        until_let_go(&entry);
+    }
+    let mut last = fetch(&shas[2], 0);
+    let started = Instant::now();
+    for sha in shas.iter().cycle() {
+        if names(&service, "entries").len() == 1 || HANG_AFTER < started.elapsed() {
+            break;
+        }
+        // The archive that it was made from was still had, see `until_let_go`.
+        drop(last);
+        last = fetch(sha, 0);
+    }
     assert_eq!(names(&service, "entries").len(), 1);
     assert_eq!(files(&last).len(), 8);
     assert_eq!(names(&service, "building").len(), 0);

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::ground::told;
+use super::support::bodies::copy_program;
 use super::support::{Ground, is_root, needs_root, runner};
 
 /// The tree of the golden digests: every kind of entry, and every way that its name can be written.
@@ -136,10 +137,9 @@ fn another_user_makes_the_same_bundle() {
     std::fs::set_permissions(ground.path(""), open()).expect("set");
     let tree = ground.path("tree");
     plant(&tree, 0..FILES.len());
-    // Another user has to reach the program too. Copied by a process of its own: a case that starts
-    // one now would hold a copy of our descriptor to write it, and it could not be executed.
+    // Another user has to reach the program too.
     let program = ground.path("runner");
-    told(Command::new("cp").arg(runner()).arg(&program)).assert_done();
+    copy_program(runner(), &program);
     std::fs::set_permissions(tree.join("bin/go"), open()).expect("set");
     let mut archives = Vec::new();
     for uid in ["0", "40124"] {

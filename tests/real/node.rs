@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::bundling::{exec_bundled, furnished};
 use crate::packages::{has, node_program, succeed, tool};
 use crate::support::Ground;
+use crate::support::bodies::copy_program;
 use crate::support::bundles::pack;
 
 const MAIN: &str = r#"
@@ -116,10 +117,8 @@ fn a_node_outside_the_system_directories_is_shown_with_its_prefix() {
     let prefix = ground.path("opt/node-20");
     std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let system = succeed(tool("sh").args(["-c", "readlink -f $(command -v node)"])).expect("found");
-    // A copy: a link would lead back to the system's. By a process of its own: a case that starts one
-    // now would hold a copy of our descriptor to write it, and it could not be executed.
-    let copy = prefix.join("bin/node-of-mine");
-    succeed(tool("cp").arg(system.trim()).arg(copy)).expect("copied");
+    // A copy: a link would lead back to the system's.
+    copy_program(system.trim(), &prefix.join("bin/node-of-mine"));
     ground.write("opt/node-20/share/text", "beside it");
     let script = "#!/usr/bin/env node-of-mine\nconsole.log('a script of the prefix')\n";
     let greet = ground.write("opt/node-20/bin/greet", script);

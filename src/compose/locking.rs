@@ -84,7 +84,10 @@ fn source(layer: &Layer, index: usize, gathered: &Gathered<'_>) -> LockedSource 
             locked.kind = LockedKind::Inline;
             locked.path = Some(path.to_string());
         }
-        LayerForm::Local { path, .. } => locked.path = Some(path.to_string()),
+        LayerForm::Local { path, .. } => {
+            let path = path.as_ref();
+            locked.path = Some(path.map_or_else(|| ".".to_owned(), ToString::to_string));
+        }
         LayerForm::GitHub {
             repository,
             reference,

@@ -13,8 +13,8 @@ use crate::compose::manifests::{
     MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest,
 };
 use crate::compose::origin::{SourceKind, SourceOrigin};
-use crate::compose::walk::join;
-use crate::spec::code_block::CodeSource;
+use crate::compose::walk::{base_of, folder_at};
+use crate::spec::code_block::{CodeSource, SourcePath};
 use crate::spec::document::{Node, Value};
 use crate::spec::manifest::{self, Kind, Level};
 use crate::spec::path::{RelPath, escape};
@@ -244,8 +244,9 @@ impl<'call> Resolver<'call> {
                 target,
                 glob,
             } => LayerForm::Local {
-                base: base.cloned(),
-                path: path.clone(),
+                base: base_of(base, path)
+                    .map_err(|problem| ComposeError::of_source(&origin, problem))?,
+                path: path.below.clone(),
                 directory: *directory,
                 target: target.clone(),
                 glob: glob.clone(),
@@ -289,11 +290,11 @@ impl<'call> Resolver<'call> {
         &mut self,
         origin: &SourceOrigin,
         base: Option<&RelPath>,
-        path: &RelPath,
+        path: &SourcePath,
     ) -> Result<Rc<Workspace>, ComposeError> {
         let refused = |problem| ComposeError::of_source(origin, problem);
-        let folder = join(base, path).map_err(refused)?;
-        let (manifest, others) = referenced_manifest(self.files, origin, &folder)?;
+        let folder = folder_at(base, path).map_err(refused)?;
+        let (manifest, others) = referenced_manifest(self.files, origin, folder.as_ref())?;
         let names = self.open.iter().map(folder_name);
         if let Some(first) = self.open.iter().position(|open| *open == manifest) {
             let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
@@ -371,37 +372,35 @@ fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
 pub(crate) fn referenced_manifest(
     files: &dyn WorkspaceFiles,
     origin: &SourceOrigin,
-    folder: &RelPath,
+    folder: Option<&RelPath>,
 ) -> Result<(RelPath, Vec<RelPath>), ComposeError> {
     let refused = |problem| ComposeError::of_source(origin, problem);
+    let shown = || folder.map_or_else(|| ".".to_owned(), RelPath::to_string);
     let unreadable = |source| {
         refused(SourceProblem::Unreadable {
-            path: folder.to_string(),
+            path: shown(),
             source,
         })
     };
-    match files
-        .look(folder)
-        .map_err(unreadable)?
-        .map(|found| found.kind)
-    {
-        Some(FoundKind::Directory) => (),
-        Some(other) => {
-            return Err(refused(SourceProblem::NotDirectory {
-                path: folder.clone(),
-                found: other.words(),
-            }));
-        }
-        None => {
-            return Err(refused(SourceProblem::Missing {
-                path: folder.clone(),
-                near: None,
-            }));
+    // The workspace itself is a directory.
+    if let Some(folder) = folder {
+        let path = folder.clone();
+        let found = files.look(folder).map_err(unreadable)?;
+        match found.map(|found| found.kind) {
+            Some(FoundKind::Directory) => (),
+            Some(FoundKind::Symlink) => {
+                return Err(refused(SourceProblem::ReferenceIsLink { path }));
+            }
+            Some(other) => {
+                let found = other.words();
+                return Err(refused(SourceProblem::ReferenceNotFolder { path, found }));
+            }
+            None => return Err(refused(SourceProblem::Missing { path, near: None })),
         }
     }
-    let Some((manifest, others)) = find_manifest(files, Some(folder)).map_err(unreadable)? else {
+    let Some((manifest, others)) = find_manifest(files, folder).map_err(unreadable)? else {
         return Err(refused(SourceProblem::NoManifest {
-            path: folder.clone(),
+            path: shown(),
             names: MANIFEST_NAMES.join(", "),
         }));
     };

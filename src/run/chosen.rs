@@ -104,12 +104,13 @@ fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
 pub fn manifest_of(
     request: &Request,
+    policy: &HostPolicy,
     of_caller: Option<ManifestSubject>,
     bundle: &dyn BundleFiles,
 ) -> Result<ManifestSubject, RunError> {
     match of_caller {
         Some(subject) => Ok(subject),
-        None => subject::of_bundle(bundle, request.bundle.run.is_some()),
+        None => subject::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a run did not come to an end of its own: each stage's error, as the report has it.
 
 use crate::bundle::UnpackError;
+use crate::compose::ComposeError;
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
@@ -30,6 +31,9 @@ pub enum RunError {
     /// The manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// What the manifest refers to.
+    #[error(transparent)]
+    Compose(Box<ComposeError>),
     /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
@@ -223,6 +227,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.code().to_owned(),
             Self::Manifest(error) => error.code().to_owned(),
+            Self::Compose(error) => error.code().to_owned(),
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
@@ -254,6 +259,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.hint(),
             Self::Manifest(error) => error.hint(),
+            Self::Compose(error) => error.hint(),
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),

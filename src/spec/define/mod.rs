@@ -34,15 +34,16 @@ pub enum DefineError {
     #[error(transparent)]
     Block(#[from] ManifestError),
     /// The JSON Schema of `inputs` or `outputs`.
-    #[error("define_io at /{block}: {error}")]
+    #[error("define_io at /{block}")]
     Schema {
         /// `inputs` or `outputs`.
         block: &'static str,
         /// What is wrong.
+        #[source]
         error: ContractError,
     },
     /// The image.
-    #[error("define_runner at /image: {0}")]
+    #[error("define_runner at /image")]
     Image(#[from] ImageError),
 }
 

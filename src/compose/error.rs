@@ -273,9 +273,10 @@ impl ComposeError {
                 "make the directory first, or give another place"
             }
             Self::Output { .. } => "give a place that you may write to",
-            Self::OutputRefused { .. } => {
+            Self::OutputRefused { found, .. } if found.contains("lost") => {
                 "remove it first if you do not need it, or give another name"
             }
+            Self::OutputRefused { .. } => "give another name",
             Self::Unreadable { source, .. } => match source.as_ref().map(|error| error.errno) {
                 Some(Errno::ACCESS | Errno::PERM) => "give yourself the right to read it",
                 _ => "a manifest is a .yaml, .json or .md file of at most 1 MiB",

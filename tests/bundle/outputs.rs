@@ -85,6 +85,8 @@ fn a_pipe_gets_the_bundle_and_a_full_one_the_reason() {
     told.assert_refused_or_failed("output_unwritable");
     let told = ground.make(&[".", "-o", "."]);
     told.assert_refused_or_failed("output_refused");
+    // Nobody is told to remove a directory.
+    assert!(!told.stderr.contains("remove"), "{told:#?}");
 }
 
 impl super::ground::Told {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::bundle_flags::{Bundle, SymlinksArgument};
 use crate::cli::bundle_list;
+use crate::cli::bundle_targets::{Targets, targets};
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, write_all};
@@ -126,14 +127,10 @@ fn make(
     let github = pinned
         .as_ref()
         .map_or(&github as &dyn GitHub, |pinned| pinned as &dyn GitHub);
-    let mut output = match bundle.output.as_deref() {
-        Some(path) if !is_standard(path) => Some(OutputFile::create(path)?),
-        _ => None,
-    };
-    let mut lock_file = match bundle.lock.as_deref() {
-        Some(path) if !bundle.locked => Some(OutputFile::create(path)?),
-        _ => None,
-    };
+    let Targets {
+        mut output,
+        mut lock_file,
+    } = targets(bundle)?;
     let gathered = gathered(
         bundle,
         &located,
@@ -157,7 +154,10 @@ fn make(
             let written = write(&gathered, file);
             Some(written.map_err(|error| file.named(error))?)
         }
-        (None, true) => Some(write(&gathered, &mut StandardOutput)?),
+        (None, true) => {
+            let written = write(&gathered, &mut StandardOutput);
+            Some(written.map_err(|error| error.at("standard output"))?)
+        }
         (None, false) => None,
     };
     let digest = digest_of(bundle, &gathered, written)?;
@@ -217,6 +217,10 @@ fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
                 "give -o a file, or pipe the output",
             )
         }
+        _ if bundle.lock.as_deref().is_some_and(is_standard) => refused(
+            "--lock - would be a file called `-`",
+            "give --lock a file, such as bundle.lock",
+        ),
         None if !prints && bundle.lock.is_none() => refused(
             "nothing says where the bundle goes",
             "add -o bundle.tar.gz, or --list, --print-digest or --lock",
@@ -325,7 +329,7 @@ fn token(
                 ))
             })?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        read_host_file(Path::new(path)).map_err(|unread| unusable(unread.to_string()))?
+        read_host_file(Path::new(path)).map_err(|unread| unusable(with_causes(&unread)))?
     } else {
         return Err(unusable(format!(
             "found `{}`, expected env:NAME or file:PATH",
@@ -347,7 +351,7 @@ fn cache_directory(policy: &HostPolicy, surroundings: &Surroundings) -> PathBuf 
         .unwrap_or_else(|| surroundings.cache_directory())
 }
 
-fn is_standard(path: &Path) -> bool {
+pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -415,7 +419,11 @@ fn tell(error: &BundleError, printer: &Printer) {
         BundleError::Usage { hint, .. } => {
             refused("usage", &with_causes(error), Some((*hint).to_owned()));
         }
-        BundleError::Token { .. } => refused("github_setting", &with_causes(error), None),
+        BundleError::Token { .. } => refused(
+            "github_setting",
+            &with_causes(error),
+            Some("mend `github.token` of the host's configuration, or what it names".to_owned()),
+        ),
         BundleError::Json(_) => refused("manifest", &with_causes(error), None),
     }
 }

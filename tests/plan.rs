@@ -596,6 +596,10 @@ fn a_manifest_alone_is_planned_and_says_what_was_not_checked() {
     assert_eq!(told.plan["program"]["argv"][1], "main.py", "{told:#?}");
     let unchecked = told.plan["unchecked"].to_string();
     assert!(unchecked.contains("a manifest alone"), "{unchecked}");
+    // Whether the bundle has programs of its own is not known; those of the host are.
+    let manifest = ground.write("work/sh.yaml", "run: [sh, main.sh]\n");
+    let sh = planned(&ground, &[manifest.to_str().expect("plain")]);
+    assert!(sh.plan["program"]["host_path"].is_string(), "{sh:#?}");
     assert!(unchecked.contains("runner bundle"), "{unchecked}");
     assert_eq!(told.verdict(), "would_start", "{told:#?}");
 }

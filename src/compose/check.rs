@@ -19,7 +19,7 @@ use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
 };
 use crate::spec::path::{RelPath, escape};
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 
 /// Most manifests that are looked at for one.
 const MANIFESTS_MAX: usize = 1_000;
@@ -278,15 +278,4 @@ pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
         }],
         other => vec![plain(with_causes(other))],
     }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        message.push_str(": ");
-        message.push_str(&next.to_string());
-        cause = next.source();
-    }
-    message
 }

@@ -315,6 +315,9 @@ impl SourceProblem {
                 ));
             }
             Self::GitHub(error) => return error.hint(),
+            Self::Unreadable { source, .. } if source.errno == rustix::io::Errno::ACCESS => {
+                "give yourself the right to read it, or name the files beside it with `glob`"
+            }
             Self::Reserved { .. }
             | Self::Path { .. }
             | Self::TooDeep { .. }

@@ -9,6 +9,8 @@
 
 mod agreement;
 mod published;
+#[path = "../support/source.rs"]
+mod source;
 mod vectors;
 
 use std::ffi::OsString;

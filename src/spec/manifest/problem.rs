@@ -294,7 +294,13 @@ impl Problem {
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Document(problem) => problem.hint()?,
-            Self::UnknownKey { near, .. } => return near.clone(),
+            Self::UnknownKey {
+                near: Some(near), ..
+            } => return Some(near.clone()),
+            Self::UnknownKey { known, .. } if KEYS_NAMED_MAX < known.len() => {
+                "`runner schema manifest` lists them"
+            }
+            Self::UnknownKey { .. } => return None,
             Self::WrongType { hint, .. } => (*hint)?,
             Self::UnknownValue { near, .. } => return near.map(did_you_mean),
             Self::OutOfRange { .. } | Self::MissingKey { .. } | Self::Duplicate { .. } => {
@@ -347,6 +353,8 @@ pub(crate) fn did_you_mean(near: &str) -> String {
     format!("did you mean `{near}`?")
 }
 
+/// Most keys that a message names.
+const KEYS_NAMED_MAX: usize = 14;
 /// Who says so, where it is another file.
 fn as_said_by(file: Option<&str>) -> String {
     file.map_or_else(String::new, |file| format!(", as {file} says"))
@@ -354,10 +362,9 @@ fn as_said_by(file: Option<&str>) -> String {
 
 /// The keys that are read in one place, where a person would read them all.
 fn keys(known: &[&'static str]) -> String {
-    const NAMED_MAX: usize = 14;
     match known {
         [] => "no key at all".to_owned(),
-        few if few.len() <= NAMED_MAX => format!("one of {}", few.join(", ")),
+        few if few.len() <= KEYS_NAMED_MAX => format!("one of {}", few.join(", ")),
         many => format!("one of the {} keys that are known here", many.len()),
     }
 }

@@ -11,7 +11,6 @@ use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, write_all};
 use crate::cli::progress::ProgressStatus;
-use crate::cli::request::chain;
 use crate::cli::surroundings::Surroundings;
 use crate::compose::error::{ComposeError, ErrorClass};
 use crate::compose::files::FileIdentity;
@@ -31,7 +30,7 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::lock::{Lock, LockDifference, LockError};
 use crate::spec::manifest::{self, ManifestError};
 use crate::spec::path::escape;
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 
 /// Other variables that ask for pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
@@ -141,6 +140,15 @@ fn make(
         [&output, &lock_file],
     )?;
     warn(&gathered.warnings, printer);
+    let drift = |digest| refuse_drift(bundle, &resolution, &gathered, locked.as_ref(), digest);
+    let is_final = match &output {
+        Some(file) => file.is_stream(),
+        None => bundle.output.is_some(),
+    };
+    if is_final && locked.is_some() {
+        // Whoever reads it has it before the exit code.
+        drift(content_digest(&gathered)?)?;
+    }
     let written = match (&mut output, bundle.output.is_some()) {
         (Some(file), _) => {
             let written = write(&gathered, file);
@@ -153,26 +161,10 @@ fn make(
         (None, false) => None,
     };
     let digest = digest_of(bundle, &gathered, written)?;
-    if let (Some(digest), Some(path)) = (digest, &bundle.lock) {
-        let manifest = manifest::parse(
-            &resolution.manifest_bytes()?,
-            Format::Json,
-            ".runner/manifest.json",
-        )
-        .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
-        let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
-        if let Some(lock) = &locked {
-            let differences = lock.differences(&now);
-            if !differences.is_empty() {
-                return Err(BundleError::Drift {
-                    file: shown(path),
-                    differences,
-                });
-            }
-        }
+    if let Some(digest) = digest.filter(|_| bundle.lock.is_some()) {
+        let now = drift(digest)?;
         if let Some(file) = &mut lock_file {
-            let text = now.to_json()?;
-            file.fill(text.as_bytes())?;
+            file.fill(now.to_json()?.as_bytes())?;
         }
     }
     // Last, when nothing can be refused any more; the lock file says what the bundle is.
@@ -184,6 +176,31 @@ fn make(
     }
     tell_written(written, bundle, printer);
     Ok(bundle_list::text(bundle, &gathered, digest)?)
+}
+
+/// The lock of the bundle as it is now, where that is what `locked` says.
+fn refuse_drift(
+    bundle: &Bundle,
+    resolution: &Resolution,
+    gathered: &Gathered<'_>,
+    locked: Option<&Lock>,
+    digest: Digest,
+) -> Result<Lock, BundleError> {
+    let manifest = manifest::parse(
+        &resolution.manifest_bytes()?,
+        Format::Json,
+        ".runner/manifest.json",
+    )
+    .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
+    let now = lock_of(&manifest, &resolution.layers, gathered, digest);
+    let differences = locked.map_or_else(Vec::new, |lock| lock.differences(&now));
+    if differences.is_empty() {
+        return Ok(now);
+    }
+    Err(BundleError::Drift {
+        file: bundle.lock.as_deref().map(shown).unwrap_or_default(),
+        differences,
+    })
 }
 
 fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
@@ -312,7 +329,7 @@ fn token(
                 ))
             })?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        read_host_file(Path::new(path)).map_err(|unread| unusable(chain(&unread)))?
+        read_host_file(Path::new(path)).map_err(|unread| unusable(with_causes(&unread)))?
     } else {
         return Err(unusable(format!(
             "found `{}`, expected env:NAME or file:PATH",
@@ -378,34 +395,36 @@ fn tell(error: &BundleError, printer: &Printer) {
             }
         }
         BundleError::Compose(error) if error.class() == ErrorClass::Output => {
-            let text = format!("failed: {} ({})", chain(error), error.code());
+            let text = format!("failed: {} ({})", with_causes(error), error.code());
             printer.line(Tone::Error, &text);
             if let Some(hint) = error.hint() {
                 printer.line(Tone::Hint, &format!("hint: {hint}"));
             }
         }
-        BundleError::Compose(error) => refused(error.code(), &chain(error), error.hint()),
-        BundleError::GitHub(error) => refused(error.code(), &chain(error), error.hint()),
-        BundleError::Lock(error) => refused("lock_invalid", &chain(error), Some(error.hint())),
+        BundleError::Compose(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::GitHub(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::Lock(error) => {
+            refused("lock_invalid", &with_causes(error), Some(error.hint()))
+        }
         BundleError::Drift { .. } => refused(
             "lock_drift",
-            &chain(error),
+            &with_causes(error),
             Some("write the lock file anew: leave out --locked".to_owned()),
         ),
         BundleError::LockUnreadable(_) => refused(
             "lock_invalid",
-            &chain(error),
+            &with_causes(error),
             Some("write one: leave out --locked".to_owned()),
         ),
         BundleError::Usage { hint, .. } => {
-            refused("usage", &chain(error), Some((*hint).to_owned()));
+            refused("usage", &with_causes(error), Some((*hint).to_owned()));
         }
         BundleError::Token { .. } => refused(
             "github_setting",
-            &chain(error),
+            &with_causes(error),
             Some("mend `github.token` of the host's configuration, or what it names".to_owned()),
         ),
-        BundleError::Json(_) => refused("manifest", &chain(error), None),
+        BundleError::Json(_) => refused("manifest", &with_causes(error), None),
     }
 }
 

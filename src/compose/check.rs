@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compose::error::{ComposeError, SourceProblem, with_causes};
+use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::WorkspaceFiles;
 use crate::compose::github::RefShape;
 use crate::compose::manifests::{ManifestText, Registry, read_text_of};
@@ -19,7 +19,7 @@ use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
 };
 use crate::spec::path::{RelPath, escape};
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 
 /// Most manifests that are looked at for one.
 const MANIFESTS_MAX: usize = 1_000;

@@ -9,6 +9,7 @@ pub use crate::compose::source_problem::{FollowProblem, SourceProblem};
 use crate::kernel::file::CallError;
 use crate::spec::manifest::ManifestError;
 use crate::spec::path::RelPath;
+use crate::spec::report::with_causes;
 
 /// Why no bundle is made. All but [`ComposeError::Source`] with `source_changed`, the last two
 /// classes and [`ComposeError::Output`] are found before a byte is written.
@@ -159,22 +160,6 @@ pub enum ErrorClass {
 fn lines(errors: &[ManifestError]) -> String {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
     lines.join("\n")
-}
-
-/// An error and what lies beneath it, in one line.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        // Some repeat what lies beneath them.
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = next.source();
-    }
-    text
 }
 
 fn known_words(known: &[String]) -> String {

@@ -155,6 +155,12 @@ impl OutputFile {
         }
     }
 
+    /// Whether what is written has arrived before [`OutputFile::commit`], and stays.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        matches!(self.place, Place::Stream)
+    }
+
     /// The file that lies at the target now and will be replaced.
     ///
     /// # Errors

@@ -220,7 +220,8 @@ pub fn of_bundle(
     permit(request, policy, &manifest, origin, refuse)?;
     let runner = runner_of(request, policy, &manifest, bundle, refuse)?;
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
-    let versions = NodeVersions::default();
+    let workspace = crate::run::workspace_of(request);
+    let versions = NodeVersions::outside(workspace.as_deref());
     let resolved = match resolve_run(request, &manifest, bundle, &versions) {
         Ok(resolved) => Some(resolved),
         Err(error) => {

@@ -1,7 +1,5 @@
 //! Why a run did not come to an end of its own: each stage's error, as the report has it.
 
-use std::error::Error as _;
-
 use crate::bundle::UnpackError;
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
@@ -19,7 +17,7 @@ use crate::spec::io::fs_root::FsRootError;
 use crate::spec::manifest::ManifestError;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
+use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::run_form::RunError as RunValueError;
 use crate::spec::tokens::TokenError;
 
@@ -288,20 +286,9 @@ impl RunError {
     /// As the report has it: message with its whole chain of causes.
     #[must_use]
     pub fn report(&self) -> ErrorReport {
-        let mut message = self.to_string();
-        let mut cause = self.source();
-        while let Some(next) = cause {
-            let text = next.to_string();
-            // A message that quotes its cause already is not made longer.
-            if !message.contains(&text) {
-                message.push_str(": ");
-                message.push_str(&text);
-            }
-            cause = next.source();
-        }
         ErrorReport {
             code: self.code(),
-            message,
+            message: with_causes(self),
             hint: self.hint(),
         }
     }

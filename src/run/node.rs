@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,22 +18,68 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 64;
 
 /// The versions that were asked for in one run.
+///
+/// The program is started on the host, with the caller's rights and before any confinement: only
+/// where nobody else can have put it there.
 #[derive(Debug, Default)]
-pub struct NodeVersions(RefCell<BTreeMap<PathBuf, Result<NodeVersion, String>>>);
+pub struct NodeVersions {
+    workspace: Option<PathBuf>,
+    known: RefCell<BTreeMap<PathBuf, Result<NodeVersion, String>>>,
+}
 
 impl NodeVersions {
+    /// Of programs that do not lie in `workspace`, where bodies write.
+    #[must_use]
+    pub fn outside(workspace: Option<&Path>) -> Self {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        Self {
+            workspace: workspace.map(real),
+            known: RefCell::default(),
+        }
+    }
+
     /// The version of the program at `path`, which is started with `--version`, an empty
     /// environment and `/` as its directory, the first time that it is asked for.
     ///
     /// # Errors
     /// What came instead of a version, as the end of "`node --version` …".
     pub fn of(&self, path: &Path) -> Result<NodeVersion, String> {
-        if let Some(known) = self.0.borrow().get(path) {
+        if let Some(known) = self.known.borrow().get(path) {
             return known.clone();
         }
-        let told = ask(path);
-        self.0.borrow_mut().insert(path.to_path_buf(), told.clone());
+        let told = self.judged(path).and_then(|path| ask(&path));
+        self.known
+            .borrow_mut()
+            .insert(path.to_path_buf(), told.clone());
         told
+    }
+}
+
+impl NodeVersions {
+    /// The file itself, where nobody but root and the caller can have put it there.
+    fn judged(&self, path: &Path) -> Result<PathBuf, String> {
+        let unseen = |error: std::io::Error| format!("cannot be started: {error}");
+        let real = path.canonicalize().map_err(unseen)?;
+        if self
+            .workspace
+            .as_ref()
+            .is_some_and(|at| real.starts_with(at))
+        {
+            return Err("is not asked: it lies in the workspace, where bodies write".to_owned());
+        }
+        let found = real.metadata().map_err(unseen)?;
+        // The overflow uid owns what an unmapped root owns, seen from a user namespace.
+        let owners = [rustix::process::geteuid().as_raw(), 0, 65_534];
+        if !owners.contains(&found.uid()) {
+            return Err("is not asked: it belongs to another user".to_owned());
+        }
+        let above = real.parent().map(Path::metadata).transpose();
+        let above = above.map_err(unseen)?.map_or(0, |above| above.mode());
+        let (for_all, sticky) = (0o002, 0o1000);
+        if found.mode() & for_all != 0 || above & (for_all | sticky) == for_all {
+            return Err("is not asked: others may change it".to_owned());
+        }
+        Ok(real)
     }
 }
 
@@ -124,6 +171,40 @@ mod tests {
             "{asked}"
         );
         assert_eq!(asked.matches("PWD=").count(), 1, "{asked}");
+    }
+
+    #[test]
+    fn a_program_that_a_body_or_others_may_have_put_there_is_not_started() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let text = "#!/bin/sh\n: > \"${0%/*}/started\"\necho v22.18.1\n";
+        let path = program(directory.path(), text);
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        let outside = NodeVersions::outside(Some(Path::new("/nonexistent")));
+        assert!(outside.of(&path).is_ok());
+        std::fs::remove_file(directory.path().join("started")).expect("started");
+        let refused = |workspace: Option<&Path>, part: &str| {
+            let told = NodeVersions::outside(workspace).of(&path);
+            let told = told.expect_err("not asked");
+            assert!(told.contains(part), "{told}");
+            assert!(!directory.path().join("started").exists(), "{told}");
+        };
+        refused(Some(directory.path()), "in the workspace");
+        let link = directory.path().with_extension("link");
+        std::os::unix::fs::symlink(directory.path(), &link).expect("linked");
+        refused(Some(&link), "in the workspace");
+        std::fs::remove_file(&link).expect("removed");
+        set(&path, 0o757);
+        refused(None, "others may change");
+        set(&path, 0o755);
+        set(directory.path(), 0o777);
+        refused(None, "others may change");
+        set(directory.path(), 0o755);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(40_199), None).expect("given away");
+            refused(None, "another user");
+        }
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl ConfigError {
         };
         ErrorReport {
             code: code.to_owned(),
-            message: crate::cli::request::chain(self),
+            message: crate::spec::report::with_causes(self),
             hint,
         }
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::kernel::process;
 use crate::plan::run_form::NodeVersion;
 
 /// A program that has not answered by then has no version.
@@ -84,6 +85,10 @@ impl NodeVersions {
 }
 
 fn ask(path: &Path) -> Result<NodeVersion, String> {
+    // A plan is made without what a run does first: descriptors that a caller leaked to us are
+    // not Node's.
+    process::close_on_exec_from(3)
+        .map_err(|errno| format!("descriptors cannot be kept from it: {errno}"))?;
     let mut child = Command::new(path)
         .arg("--version")
         .env_clear()
@@ -151,6 +156,18 @@ mod tests {
         let copied = Command::new("cp").args([&written, &path]).status();
         assert!(copied.expect("cp runs").success());
         path
+    }
+
+    #[test]
+    fn a_program_that_is_asked_inherits_no_descriptor() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let leaked = std::fs::File::open("/dev/null").expect("there");
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).expect("set");
+        // The shell's own descriptor of the script is above 9.
+        let number = std::os::fd::AsRawFd::as_raw_fd(&leaked);
+        let text = format!("#!/bin/bash\n[ ! -e /proc/self/fd/{number} ] && echo v22.13.0\n");
+        let path = program(directory.path(), &text);
+        assert!(ask(&path).is_ok(), "{:?}", ask(&path));
     }
 
     #[test]

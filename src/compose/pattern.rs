@@ -107,17 +107,13 @@ pub(crate) fn has_wildcard(text: &[u8]) -> bool {
 
 /// Splits a path with wildcards: the directories before the first of them, and the rest.
 pub(crate) fn split_base(path: &RelPath) -> (Option<RelPath>, Vec<u8>) {
-    let mut base: Option<RelPath> = None;
-    let mut at = 0;
-    for segment in path.segments() {
-        if has_wildcard(segment) {
-            break;
-        }
-        at += segment.len() + 1;
-    }
-    if let Some(end) = at.checked_sub(1) {
-        base = RelPath::parse(&path.as_bytes()[..end.min(path.as_bytes().len())]).ok();
-    }
+    let literal = path.segments().take_while(|segment| !has_wildcard(segment));
+    // Each with the `/` behind it.
+    let at: usize = literal.map(|segment| segment.len() + 1).sum();
+    // A path's own start, cut before a `/`, is a path.
+    let base = at
+        .checked_sub(1)
+        .and_then(|end| RelPath::parse(&path.as_bytes()[..end]).ok());
     let rest = path.as_bytes().get(at..).unwrap_or_default().to_vec();
     (base, rest)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::kernel::credentials::is_ours_or_roots;
 use crate::kernel::process;
 use crate::plan::run_form::NodeVersion;
 
@@ -69,9 +70,7 @@ impl NodeVersions {
             return Err("is not asked: it lies in the workspace, where bodies write".to_owned());
         }
         let found = real.metadata().map_err(unseen)?;
-        // The overflow uid owns what an unmapped root owns, seen from a user namespace.
-        let owners = [rustix::process::geteuid().as_raw(), 0, 65_534];
-        if !owners.contains(&found.uid()) {
+        if !is_ours_or_roots(found.uid()) {
             return Err("is not asked: it belongs to another user".to_owned());
         }
         let above = real.parent().map(Path::metadata).transpose();

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compose::github::error::GitHubError;
 use crate::compose::github::reference::{TAG_LIFETIME, is_commit};
+use crate::kernel::credentials::is_ours_or_roots;
 use crate::kernel::file::CallError;
 use crate::kernel::lock::{claim_file, share_file, try_claim_file};
 use crate::spec::digest::Digest;
@@ -414,16 +415,13 @@ fn check_owner(path: &Path) -> Result<(), GitHubError> {
 /// Whoever can rename the cache away could put another one in its place. A group that its owner
 /// let in is the owner's affair.
 fn check_above(path: &Path) -> Result<(), GitHubError> {
-    /// Owns what an unmapped root owns, seen from a user namespace.
-    const OVERFLOW_UID: u32 = 65_534;
     let refused = |problem| GitHubError::Cache {
         object: escape(path.as_os_str().as_bytes()),
         problem,
         source: None,
     };
     let status = rustix::fs::stat(path).map_err(|errno| failed("stat", path, errno))?;
-    let own = rustix::process::geteuid().as_raw();
-    if ![own, 0, OVERFLOW_UID].contains(&status.st_uid) {
+    if !is_ours_or_roots(status.st_uid) {
         return Err(refused(
             "belongs to another user, who can replace the cache below it",
         ));

@@ -1,15 +1,14 @@
 //! Manifests, and the documents that their blocks lie in, read from the workspace.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::compose::error::ComposeError;
 use crate::compose::files::{FoundKind, WorkspaceFiles};
-use crate::kernel::file::CallError;
+use crate::kernel::file::{self, CallError, read_regular};
 use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
 use crate::spec::manifest::{
     BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
@@ -326,20 +325,10 @@ pub fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
-    let status = rustix::fs::fstat(&file).map_err(|errno| failed("fstat", errno))?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return Err(refused(NO_FILE, None));
-    }
-    let mut text = Vec::new();
-    std::fs::File::from(file)
-        .take(TEXT_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error);
-            failed("read", errno.unwrap_or(rustix::io::Errno::IO))
-        })?;
-    match TEXT_BYTES_MAX < text.len() {
-        true => Err(refused(TOO_LARGE, None)),
-        false => Ok(text),
-    }
+    read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
+        file::Unread::Stat(errno) => failed("fstat", errno),
+        file::Unread::NotRegular => refused(NO_FILE, None),
+        file::Unread::Read(errno) => failed("read", errno),
+        file::Unread::TooLarge => refused(TOO_LARGE, None),
+    })
 }

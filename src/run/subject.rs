@@ -9,12 +9,12 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::bundle::{Entry, Surveyed, Tree};
 use crate::compose::manifests::Registry;
-use crate::kernel::file::open_beneath;
+use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::grants::Origin;
 use crate::plan::run_form::{BundleView, EntryKind};
 use crate::run::block_documents::{self, Named};
 use crate::run::error::RunError;
-use crate::spec::document::{self, Node};
+use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
 use crate::spec::inventory::Inventory;
 use crate::spec::manifest::{self, BlockDocuments, Format, Manifest, ManifestError};
 use crate::spec::path::{RelPath, escape};
@@ -34,7 +34,8 @@ const MANIFEST_NAMES: [(&str, Format); 6] = [
 /// The manifest with everything that it inherits.
 const RESOLVED: &str = ".runner/manifest.json";
 /// A longer manifest is refused before it is read to its end.
-pub(super) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+pub(super) const MANIFEST_BYTES_MAX: u64 = TEXT_BYTES_MAX as u64;
+const TOO_LARGE: &str = "is larger than 1 MiB";
 
 /// Paths of the manifests that a bundle may have.
 #[must_use]
@@ -187,31 +188,12 @@ pub(super) fn read_file(
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
-    let found = rustix::fs::fstat(&file)
-        .map_err(|errno| unreadable(format!("cannot be looked at: {errno}"), None))?;
-    let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
-    if kind != rustix::fs::FileType::RegularFile {
-        return Err(unreadable(
-            "is not a regular file".to_owned(),
-            Some("give a file"),
-        ));
-    }
-    let mut text = Vec::new();
-    std::fs::File::from(file)
-        .take(MANIFEST_BYTES_MAX + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| unreadable(format!("cannot be read: {error}"), None))?;
-    bounded(text, &unreadable)
-}
-
-fn bounded(
-    text: Vec<u8>,
-    unreadable: &dyn Fn(String, Option<&str>) -> RunError,
-) -> Result<Vec<u8>, RunError> {
-    if MANIFEST_BYTES_MAX < u64::try_from(text.len()).unwrap_or(u64::MAX) {
-        return Err(unreadable("is larger than 1 MiB".to_owned(), None));
-    }
-    Ok(text)
+    read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
+        Unread::Stat(errno) => unreadable(format!("cannot be looked at: {errno}"), None),
+        Unread::NotRegular => unreadable("is not a regular file".to_owned(), Some("give a file")),
+        Unread::Read(errno) => unreadable(format!("cannot be read: {errno}"), None),
+        Unread::TooLarge => unreadable(TOO_LARGE.to_owned(), None),
+    })
 }
 
 pub(super) fn format_of(path: &Path) -> Format {
@@ -257,19 +239,20 @@ pub fn of_bundle(
             WarningReport::new("manifest_ignored", message)
         })
         .collect();
-    let unreadable = |problem: String, _: Option<&str>| RunError::Argument {
+    let unreadable = |problem: String| RunError::Argument {
         code: "manifest_unreadable",
         what: "manifest",
         object: format!("{name} of the bundle"),
         problem,
         hint: None,
     };
-    let path =
-        RelPath::parse(name.as_bytes()).map_err(|error| unreadable(error.to_string(), None))?;
+    let path = RelPath::parse(name.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
     let text = bundle
         .head(&path, MANIFEST_BYTES_MAX + 1)
-        .map_err(|problem| unreadable(problem, None))?;
-    let text = bounded(text, &unreadable)?;
+        .map_err(unreadable)?;
+    if TEXT_BYTES_MAX < text.len() {
+        return Err(unreadable(TOO_LARGE.to_owned()));
+    }
     let root =
         document::parse(&text, *format).map_err(|error| ManifestError::of_document(name, error))?;
     let blocks = block_documents::of_bundle(&root, &path, bundle, registry);

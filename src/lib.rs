@@ -14,7 +14,16 @@
 //!   sync, keep, release              outputs go back, everything that was held is given back
 //! ```
 //!
-//! Each stage is a type that can only be had from the stage before.
+//! Each stage is a type that can only be had from the stage before. Secrets are asked for between
+//! stage and launch, last of all.
+//!
+//! [`run::explain()`] is the same up to the launch, and makes nothing.
+//!
+//! # One bundle
+//!
+//! [`compose`] goes the other way, in three steps whose types follow each other too: `Resolution`
+//! (manifests were read, no source), `Gathered` (what lies where, and how large), `WrittenBundle`
+//! (each file was read once, and had not changed).
 //!
 //! # Rooms
 //!
@@ -23,16 +32,20 @@
 //!
 //! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
 //!   exit codes and reads the variables of the environment. One file for each verb that is no run.
-//! - [`run`] puts the stages in order: a run ([`run::execute`]), the facts of a host
-//!   ([`run::doctor`]), the demonstration ([`run::demonstration`]). It reads as the list above.
+//! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
+//!   ([`run::explain()`]), the facts of a host ([`run::doctor`]), the demonstration
+//!   ([`run::demonstration`]). It reads as the list above.
 //! - [`supervise`] is what happens while the body runs: pumping its streams, counting what it uses,
 //!   ending it, and one pure function that judges which of several causes it was that ended it.
 //! - [`sandbox`] is what happens before: preparing and launching the child, its checklist between
 //!   clone and exec, init (pid 1 inside), the groups that limit, the records of what a run holds.
 //! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
+//! - [`secrets`] decides who may have a value, asks the host's provider for it, and masks it in
+//!   what is told of a run.
 //! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
-//!   written as one archive.
+//!   written as one archive. [`compose::github`] in it is the one place that speaks to a network
+//!   and has the token.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
@@ -55,6 +68,14 @@
 //! - What a run makes on the host is recorded before it is made. It is given back in reverse order;
 //!   what a killed supervisor left is found by the next start, or by `runner gc`. A failure to give
 //!   something back is added to the report and hides nothing.
+//! - A bundle depends on its resolution alone: on no clock, umask, uid, order of a directory or
+//!   locale. Where every reference is a commit, the same sources give the same bytes anywhere.
+//! - A file of a workspace is named by a path beneath it and reached without links, whoever wrote
+//!   the manifest: what a manifest names elsewhere stands in the host's configuration.
+//! - What is fetched, listed or read for a bundle is bounded before it is done: bytes, entries,
+//!   depth, sources, answers, time.
+//! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
+//!   bundle or argument vector; a token is in a header to its own service.
 //! - There is no global state, and no program is found through /proc/self/exe.
 //!
 //! # Public surface

@@ -333,6 +333,36 @@ fn what_cannot_be_read_at_all_is_an_error_like_the_others() {
 }
 
 #[test]
+fn a_first_manifest_that_is_nearly_right_is_told_what_to_write() {
+    let ground = Ground::new();
+    let list = "name: a\nrun: a\nfrobnicate: 1\ncode:\n  - local: src\n";
+    let elsewhere = "name: b\nrun: a\ncode: {sources: [{ref: ./lib}]}\n";
+    write(
+        &ground,
+        &[("a.yaml", list), ("tool/manifest.yaml", elsewhere)],
+    );
+    let hints = |words: &[&str]| {
+        let document = document(&ground, words);
+        let errors = document["errors"].as_array().expect("a list").clone();
+        let hints = errors.iter().map(|error| error["hint"].clone());
+        hints
+            .map(|hint| hint.as_str().unwrap_or_default().to_owned())
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(
+        hints(&["a.yaml"]),
+        [
+            "`runner schema manifest` lists them",
+            "write the list at `sources` of it"
+        ]
+    );
+    let hint = hints(&["tool"]).concat();
+    assert!(hint.contains("not to `tool/manifest.yaml`"), "{hint}");
+    let hint = hints(&["nothing"]).concat();
+    assert!(hint.contains("the path of a manifest"), "{hint}");
+}
+
+#[test]
 fn the_flood_of_a_hostile_graph_is_bounded() {
     let ground = Ground::new();
     let wrong: String = (0..500).map(|index| format!("wrong{index}: 1\n")).collect();

@@ -84,6 +84,28 @@ fn a_wrong_word_is_a_usage_error_with_a_suggestion() {
         assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
         assert!(text.contains(says), "{words:?}: {text}");
         assert!(output.stdout.is_empty(), "{words:?}");
+        let is_prefixed = text.lines().all(|line| line.starts_with("runner: "));
+        assert!(is_prefixed || words.is_empty(), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn the_help_is_enough_for_a_first_bundle() {
+    let help = stdout(&output(&["bundle", "--help"]));
+    let (_, example) = help.split_once("main.sh:\n\n").expect("an example");
+    let (example, _) = example.split_once("\nWithout").expect("its end");
+    let ground = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(ground.path().join("src")).expect("made");
+    std::fs::write(ground.path().join("src/main.sh"), "echo hello\n").expect("written");
+    let manifest: Vec<&str> = example
+        .lines()
+        .map(|line| line.strip_prefix("  ").unwrap_or(line))
+        .collect();
+    std::fs::write(ground.path().join("manifest.yaml"), manifest.join("\n")).expect("written");
+    for verb in ["check .", "bundle . -o hello.tar.gz", "plan hello.tar.gz"] {
+        let done = by_shell(&format!("\"$1\" {verb}"), ground.path());
+        let text = format!("{}{}", stdout(&done), stderr(&done));
+        assert_eq!(done.status.code(), Some(0), "{verb}: {text}");
     }
 }
 
@@ -94,7 +116,12 @@ fn a_wrong_variable_is_refused_like_a_wrong_flag() {
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(125));
-    assert!(stderr(&output).contains("--memory"), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(text.contains("--memory"), "{text}");
+    assert!(
+        text.contains("the variable RUNNER_OPT_MEMORY is set here"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -10,11 +10,12 @@
 mod kernel;
 #[path = "filter/render.rs"]
 mod render;
+#[path = "support/source.rs"]
+mod source;
 #[path = "filter/vectors.rs"]
 mod vectors;
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -28,6 +29,7 @@ use runner::spec::bpf::{
     RETURN,
 };
 
+use source::source_path;
 use vectors::{some_vectors, vectors, with_high_bits};
 
 const RULES: &str = include_str!("../policies/syscalls-default.yaml");
@@ -86,7 +88,7 @@ pub(crate) fn say(line: &str) {
 }
 
 fn assert_file(path: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = source_path(path);
     if updating() {
         std::fs::write(&path, wanted).expect("written");
         return;

@@ -495,10 +495,10 @@ fn a_key_that_nothing_reads_is_refused_with_the_one_that_was_meant() {
             Some("destroy_on"),
         ),
         (
-            "runtime: {mode: sandbox, timeout_ms: 5}\n",
+            "runtime: {mode: sandbox, timeoutMs: 5}\n",
             "1:26",
-            "/runtime/timeout_ms",
-            Some("timeout_ms_max"),
+            "/runtime/timeoutMs",
+            Some("timeout_ms"),
         ),
     ] {
         let error = refused(text);
@@ -1074,13 +1074,13 @@ fn a_run_that_cannot_be_started_is_refused() {
         ("entry: /y.py\n", "run_invalid", "1:8", "/entry"),
         (
             "run: tool.py\nrunner: {needs: {language: node}}\n",
-            "language_contradiction",
+            "needs_contradict_run",
             "1:6",
             "/run",
         ),
         (
             "run: {file: a.ts}\nrunner: {needs: {language: python}}\n",
-            "language_contradiction",
+            "needs_contradict_run",
             "1:6",
             "/run",
         ),

@@ -596,8 +596,44 @@ fn a_manifest_alone_is_planned_and_says_what_was_not_checked() {
     assert_eq!(told.plan["program"]["argv"][1], "main.py", "{told:#?}");
     let unchecked = told.plan["unchecked"].to_string();
     assert!(unchecked.contains("a manifest alone"), "{unchecked}");
+    // Whether the bundle has programs of its own is not known; those of the host are.
+    let manifest = ground.write("work/sh.yaml", "run: [sh, main.sh]\n");
+    let sh = planned(&ground, &[manifest.to_str().expect("plain")]);
+    assert!(sh.plan["program"]["host_path"].is_string(), "{sh:#?}");
     assert!(unchecked.contains("runner bundle"), "{unchecked}");
     assert_eq!(told.verdict(), "would_start", "{told:#?}");
+}
+
+#[test]
+fn a_manifest_alone_is_planned_with_its_blocks_and_with_what_it_inherits() {
+    let ground = Ground::new();
+    let text = "run: main.py\ncode: ./w\nrunner: {file: ./RUNNER.md}\n";
+    ground.write("work/tools/CODE.yaml", text);
+    ground.write(
+        "work/tools/RUNNER.md",
+        "---\nlimits: {timeout_ms: 5000}\n---\n",
+    );
+    let words = ["tools/CODE.yaml"];
+    let refused = planned(&ground, &words);
+    assert_eq!(refused.error(), "source_missing", "{refused:#?}");
+    let workspace = "kind: code-workspace\ncode: {sources: [{local: src}]}\n\
+                     runner: {limits: {timeout_ms: 9000, memory_mb: 100}}\n";
+    ground.write("work/w/manifest.yaml", workspace);
+    let told = planned(&ground, &words);
+    assert_eq!(told.verdict(), "would_start", "{told:#?}");
+    let limits = told.plan["limits"].as_array().expect("limits");
+    let limit = |name: &str| {
+        let found = limits.iter().find(|limit| limit["name"] == name);
+        found.expect("the limit").to_string()
+    };
+    let wall_time = limit("wall_time_ms");
+    assert!(wall_time.contains("5000"), "{wall_time}");
+    assert!(wall_time.contains("(from CODE.yaml)"), "{wall_time}");
+    let memory = limit("memory_bytes");
+    assert!(memory.contains("104857600"), "{memory}");
+    assert!(memory.contains("(from w/manifest.yaml)"), "{memory}");
+    let unchecked = told.plan["unchecked"].to_string();
+    assert!(unchecked.contains("1 sources of `code`"), "{unchecked}");
 }
 
 #[test]

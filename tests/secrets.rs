@@ -521,7 +521,8 @@ fn the_callers_own_manifest_names_an_inventory_of_the_workspace() {
     let done = run();
     done.assert_error("refused", "secret_not_granted");
     let message = done.report["error"]["message"].as_str().expect("a message");
-    assert!(message.contains("SECRETS.md (is not there)"), "{message}");
+    let looked = "./SECRETS.md (is `tools/SECRETS.md`, which is not there)";
+    assert!(message.contains(looked), "{message}");
     let entry = "---\nsecrets: [{slug: prod/key, name: n, description: d, \
         access: {bind: [{tool: deploy}]}}]\n---\n";
     ground.write("work/tools/SECRETS.md", entry);

@@ -386,7 +386,8 @@ impl UnpackError {
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Gzip(GzipError::NotGzip { .. }) | Self::NotTar { .. } => {
-                "make one with `tar -czf bundle.tar.gz -C DIR .`, or give the directory itself"
+                "make one with `runner bundle MANIFEST -o bundle.tar.gz` or \
+                 `tar -czf bundle.tar.gz -C DIR .`, or give the directory itself"
             }
             Self::Gzip(
                 GzipError::Truncated { .. }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 
-use crate::cli::bundle_flags::Bundle;
-use crate::cli::check::Check;
+use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
+use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
@@ -54,16 +54,13 @@ pub enum Verb {
     #[command(after_help = AFTER_HELP, args_override_self = true)]
     Run(Box<Run>),
     /// Make a bundle of a manifest and its sources
-    #[command(args_override_self = true)]
+    #[command(after_help = BUNDLE_HELP, args_override_self = true)]
     Bundle(Box<Bundle>),
     /// Say what `exec` or `run` would do, who decided each part, and whether it would start
     #[command(after_help = PLAN_HELP, args_override_self = true)]
     Plan(Box<Plan>),
     /// Say everything that is wrong with a manifest, its blocks and what it refers to
-    #[command(
-        args_override_self = true,
-        after_help = "Exit codes: 0 valid, 125 not."
-    )]
+    #[command(after_help = CHECK_HELP, args_override_self = true)]
     Check(Check),
     /// Say what this host can enforce, and how to mend what it cannot
     #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
@@ -76,7 +73,7 @@ pub enum Verb {
     Gc(Gc),
 }
 
-/// `runner exec BUNDLE [flags] [-- ARGS]`.
+/// Run a bundle: unpack it, confine its body, stage and sync its files, report.
 #[derive(Debug, clap::Args)]
 pub struct Exec {
     /// A .tar.gz, a directory, or - to read the archive from standard input
@@ -89,7 +86,7 @@ pub struct Exec {
     pub arguments: Vec<OsString>,
 }
 
-/// `runner run [flags] [--] CMD ARGS`.
+/// Run a command of this host, confined the same way, without a bundle.
 #[derive(Debug, clap::Args)]
 pub struct Run {
     /// Everything that `exec` shares.
@@ -101,7 +98,7 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-/// `runner doctor`.
+/// Say what this host can enforce, and how to mend what it cannot.
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
     /// Print a JSON document instead of a table
@@ -115,7 +112,7 @@ pub struct Doctor {
     pub policy: PolicyFile,
 }
 
-/// `runner demo`.
+/// Run a built-in bundle that tries what is allowed and what is not, and show the result.
 #[derive(Debug, clap::Args)]
 pub struct Demo {
     /// How to speak.
@@ -126,7 +123,7 @@ pub struct Demo {
     pub policy: PolicyFile,
 }
 
-/// `runner gc`.
+/// Remove what killed supervisors left behind; runs that live are not touched.
 #[derive(Debug, clap::Args)]
 pub struct Gc {
     /// How to speak.
@@ -137,7 +134,7 @@ pub struct Gc {
     pub policy: PolicyFile,
 }
 
-/// `runner schema NAME`.
+/// Print a JSON Schema of this program's documents.
 #[derive(Debug, clap::Args)]
 pub struct Schema {
     /// Which document

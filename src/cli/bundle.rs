@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::bundle_flags::{Bundle, SymlinksArgument};
 use crate::cli::bundle_list;
+use crate::cli::bundle_targets::{Targets, targets};
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, write_all};
 use crate::cli::progress::ProgressStatus;
-use crate::cli::request::chain;
 use crate::cli::surroundings::Surroundings;
 use crate::compose::error::{ComposeError, ErrorClass};
 use crate::compose::files::FileIdentity;
@@ -19,7 +19,7 @@ use crate::compose::github::{GitHub, GitHubError, Progress, Token};
 use crate::compose::hosting::{Locked, client};
 use crate::compose::layer::LayerForm;
 use crate::compose::locate::{Located, locate};
-use crate::compose::locking::lock_of;
+use crate::compose::locking::{differences_unfetched, lock_of};
 use crate::compose::manifests::{Unread, read_host_file};
 use crate::compose::output::OutputFile;
 use crate::compose::resolve::{Resolution, ResolveRequest, resolve};
@@ -30,7 +30,7 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::lock::{Lock, LockDifference, LockError};
 use crate::spec::manifest::{self, ManifestError};
 use crate::spec::path::escape;
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 
 /// Other variables that ask for pinned references (AIP-26 and its implementer's guide).
 const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PIN"];
@@ -112,6 +112,17 @@ fn make(
         (Some(file), true) => Some(read_lock(file)?),
         _ => None,
     };
+    let manifest = manifest::parse(
+        &resolution.manifest_bytes()?,
+        Format::Json,
+        ".runner/manifest.json",
+    )
+    .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
+    if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
+        // Before a reference that it does not know is refused alone.
+        let differences = differences_unfetched(lock, &manifest, &resolution.layers);
+        refuse_differences(path, differences)?;
+    }
     let status = ProgressStatus::new(printer);
     let progress = |progress: &Progress<'_>| status.tell(progress);
     let github = client(
@@ -127,14 +138,10 @@ fn make(
     let github = pinned
         .as_ref()
         .map_or(&github as &dyn GitHub, |pinned| pinned as &dyn GitHub);
-    let mut output = match bundle.output.as_deref() {
-        Some(path) if !is_standard(path) => Some(OutputFile::create(path)?),
-        _ => None,
-    };
-    let mut lock_file = match bundle.lock.as_deref() {
-        Some(path) if !bundle.locked => Some(OutputFile::create(path)?),
-        _ => None,
-    };
+    let Targets {
+        mut output,
+        mut lock_file,
+    } = targets(bundle)?;
     let gathered = gathered(
         bundle,
         &located,
@@ -144,35 +151,37 @@ fn make(
         [&output, &lock_file],
     )?;
     warn(&gathered.warnings, printer);
+    let drift = |digest| {
+        let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
+        if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
+            refuse_differences(path, lock.differences(&now))?;
+        }
+        Ok::<_, BundleError>(now)
+    };
+    let is_final = match &output {
+        Some(file) => file.is_stream(),
+        None => bundle.output.is_some(),
+    };
+    if is_final && locked.is_some() {
+        // Whoever reads it has it before the exit code.
+        drift(content_digest(&gathered)?)?;
+    }
     let written = match (&mut output, bundle.output.is_some()) {
         (Some(file), _) => {
             let written = write(&gathered, file);
             Some(written.map_err(|error| file.named(error))?)
         }
-        (None, true) => Some(write(&gathered, &mut StandardOutput)?),
+        (None, true) => {
+            let written = write(&gathered, &mut StandardOutput);
+            Some(written.map_err(|error| error.at("standard output"))?)
+        }
         (None, false) => None,
     };
     let digest = digest_of(bundle, &gathered, written)?;
-    if let (Some(digest), Some(path)) = (digest, &bundle.lock) {
-        let manifest = manifest::parse(
-            &resolution.manifest_bytes()?,
-            Format::Json,
-            ".runner/manifest.json",
-        )
-        .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
-        let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
-        if let Some(lock) = &locked {
-            let differences = lock.differences(&now);
-            if !differences.is_empty() {
-                return Err(BundleError::Drift {
-                    file: shown(path),
-                    differences,
-                });
-            }
-        }
+    if let Some(digest) = digest.filter(|_| bundle.lock.is_some()) {
+        let now = drift(digest)?;
         if let Some(file) = &mut lock_file {
-            let text = now.to_json()?;
-            file.fill(text.as_bytes())?;
+            file.fill(now.to_json()?.as_bytes())?;
         }
     }
     // Last, when nothing can be refused any more; the lock file says what the bundle is.
@@ -200,6 +209,10 @@ fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
                 "give -o a file, or pipe the output",
             )
         }
+        _ if bundle.lock.as_deref().is_some_and(is_standard) => refused(
+            "--lock - would be a file called `-`",
+            "give --lock a file, such as bundle.lock",
+        ),
         None if !prints && bundle.lock.is_none() => refused(
             "nothing says where the bundle goes",
             "add -o bundle.tar.gz, or --list, --print-digest or --lock",
@@ -209,6 +222,16 @@ fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
             "add --list or --print-digest",
         ),
         _ => Ok(()),
+    }
+}
+
+fn refuse_differences(lock: &Path, differences: Vec<LockDifference>) -> Result<(), BundleError> {
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(BundleError::Drift {
+            file: shown(lock),
+            differences,
+        }),
     }
 }
 
@@ -308,7 +331,7 @@ fn token(
                 ))
             })?
     } else if let Some(path) = reference.strip_prefix("file:") {
-        read_host_file(Path::new(path)).map_err(|unread| unusable(unread.to_string()))?
+        read_host_file(Path::new(path)).map_err(|unread| unusable(with_causes(&unread)))?
     } else {
         return Err(unusable(format!(
             "found `{}`, expected env:NAME or file:PATH",
@@ -330,7 +353,7 @@ fn cache_directory(policy: &HostPolicy, surroundings: &Surroundings) -> PathBuf 
         .unwrap_or_else(|| surroundings.cache_directory())
 }
 
-fn is_standard(path: &Path) -> bool {
+pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -374,30 +397,36 @@ fn tell(error: &BundleError, printer: &Printer) {
             }
         }
         BundleError::Compose(error) if error.class() == ErrorClass::Output => {
-            let text = format!("failed: {} ({})", chain(error), error.code());
+            let text = format!("failed: {} ({})", with_causes(error), error.code());
             printer.line(Tone::Error, &text);
             if let Some(hint) = error.hint() {
                 printer.line(Tone::Hint, &format!("hint: {hint}"));
             }
         }
-        BundleError::Compose(error) => refused(error.code(), &chain(error), error.hint()),
-        BundleError::GitHub(error) => refused(error.code(), &chain(error), error.hint()),
-        BundleError::Lock(error) => refused("lock_invalid", &chain(error), Some(error.hint())),
+        BundleError::Compose(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::GitHub(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::Lock(error) => {
+            refused("lock_invalid", &with_causes(error), Some(error.hint()))
+        }
         BundleError::Drift { .. } => refused(
             "lock_drift",
-            &chain(error),
+            &with_causes(error),
             Some("write the lock file anew: leave out --locked".to_owned()),
         ),
         BundleError::LockUnreadable(_) => refused(
             "lock_invalid",
-            &chain(error),
+            &with_causes(error),
             Some("write one: leave out --locked".to_owned()),
         ),
         BundleError::Usage { hint, .. } => {
-            refused("usage", &chain(error), Some((*hint).to_owned()));
+            refused("usage", &with_causes(error), Some((*hint).to_owned()));
         }
-        BundleError::Token { .. } => refused("github_setting", &chain(error), None),
-        BundleError::Json(_) => refused("manifest", &chain(error), None),
+        BundleError::Token { .. } => refused(
+            "github_setting",
+            &with_causes(error),
+            Some("mend `github.token` of the host's configuration, or what it names".to_owned()),
+        ),
+        BundleError::Json(_) => refused("manifest", &with_causes(error), None),
     }
 }
 

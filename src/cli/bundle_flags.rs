@@ -6,7 +6,23 @@ use clap::builder::BoolishValueParser;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
 
-/// `runner bundle MANIFEST|DIR|NAME`.
+/// What `runner bundle --help` says besides its flags: enough to write a first manifest.
+pub const BUNDLE_HELP: &str = "\
+A manifest.yaml beside a folder `src` that holds main.sh:
+
+  name: hello
+  run: [sh, src/main.sh]
+  code:
+    sources:
+      - local: src
+
+Without `code` the bundle is the manifest's own folder. `runner bundle . -o hello.tar.gz` makes it,
+`--list` shows what is in it, `runner check .` what is wrong, `runner schema manifest` each key.
+What -o and --lock replace is an earlier bundle or lock file, never a file of another kind.
+
+Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";
+
+/// Make a bundle of a manifest and its sources.
 #[derive(Debug, clap::Args)]
 // Each is one flag of the command line.
 #[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]

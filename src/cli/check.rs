@@ -16,7 +16,14 @@ use crate::compose::resolve::ResolveRequest;
 use crate::spec::check::CheckReport;
 use crate::spec::host_policy::HostPolicy;
 
-/// `runner check MANIFEST|DIR|NAME`.
+/// What `runner check --help` says besides its flags.
+pub const CHECK_HELP: &str = "\
+Every error is told at once, on standard output. `runner bundle --help` shows a first manifest,
+`runner schema manifest` each key.
+
+Exit codes: 0 valid, 125 not.";
+
+/// Say everything that is wrong with a manifest, its blocks and what it refers to.
 #[derive(Debug, clap::Args)]
 pub struct Check {
     /// A manifest, a folder that holds one, or the name of a code-workspace

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
@@ -64,9 +64,10 @@ pub fn dispatch(
     surroundings: &Surroundings,
     engine: &Engine<'_>,
 ) -> u8 {
-    match CommandLine::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    match CommandLine::try_parse_from(&words) {
         Ok(line) => verb(line.verb, surroundings, engine),
-        Err(error) => usage(&error, surroundings),
+        Err(error) => usage(&error, &words, surroundings),
     }
 }
 
@@ -142,14 +143,56 @@ pub fn document(printer: &Printer, text: &str) -> u8 {
     }
 }
 
-fn usage(error: &clap::Error, surroundings: &Surroundings) -> u8 {
+fn usage(error: &clap::Error, words: &[OsString], surroundings: &Surroundings) -> u8 {
     let text = error.render().to_string();
     let printer = Printer::new(VoiceFlags::default(), surroundings);
-    if error.use_stderr() {
-        printer.usage(&text);
-        return FAILED;
+    if !error.use_stderr() {
+        return document(&printer, &text);
     }
-    document(&printer, &text)
+    match usage_error(&text, words, surroundings) {
+        Some((problem, hints)) => {
+            printer.line(Tone::Error, &format!("refused: {problem} (usage)"));
+            for hint in hints {
+                printer.line(Tone::Hint, &format!("hint: {hint}"));
+            }
+        }
+        // Nothing was asked for: the help, which is no error message.
+        None => printer.usage(&text),
+    }
+    FAILED
+}
+
+/// What clap says in paragraphs, as one line and what to do about it.
+fn usage_error(
+    text: &str,
+    words: &[OsString],
+    surroundings: &Surroundings,
+) -> Option<(String, Vec<String>)> {
+    let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.split("\n\n");
+    let problem = in_one(paragraphs.next()?.strip_prefix("error: ")?);
+    let mut hints = Vec::new();
+    for paragraph in paragraphs.map(str::trim) {
+        if !paragraph.starts_with("Usage: ") && !paragraph.starts_with("For more") {
+            let tips = paragraph.split("tip: ").map(in_one);
+            hints.extend(tips.filter(|tip| !tip.is_empty()));
+        }
+    }
+    // Nobody sees a variable on the command line.
+    let flag = problem
+        .split(['\'', ' ', '<'])
+        .find_map(|word| word.strip_prefix("--"));
+    let variable = flag.map(|flag| flag.to_ascii_uppercase().replace('-', "_"));
+    let variable = variable.map(|name| format!("RUNNER_OPT_{name}"));
+    if let Some(name) = variable.filter(|name| surroundings.variable(name).is_some()) {
+        hints.push(format!("the variable {name} is set here"));
+    }
+    let known = CommandLine::command();
+    let verb = words.get(1).and_then(|word| word.to_str());
+    let verb = verb.filter(|verb| known.find_subcommand(verb).is_some());
+    let command = verb.map_or_else(|| "runner".to_owned(), |verb| format!("runner {verb}"));
+    hints.push(format!("`{command} --help` says what there is"));
+    Some((problem, hints))
 }
 
 /// The flags that frame a run: they are needed before and after the request.
@@ -316,6 +359,52 @@ mod tests {
             raw_status: code << 8,
         });
         report
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line_and_hints() {
+        let told = |words: &[&str]| {
+            let words = [&["runner"], words].concat();
+            let error = CommandLine::try_parse_from(&words).expect_err("wrong");
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            usage_error(&error.render().to_string(), &words, &around())
+        };
+        for (words, problem, hint) in [
+            (
+                &["bundle", ".", "--lsit"][..],
+                "unexpected argument '--lsit' found",
+                Some("a similar argument exists: '--list'"),
+            ),
+            (
+                &["bundel"],
+                "unrecognized subcommand 'bundel'",
+                Some("a similar subcommand exists: 'bundle'"),
+            ),
+            (
+                &["check"],
+                "the following required arguments were not provided: <MANIFEST|DIR|NAME>",
+                None,
+            ),
+            (
+                &["bundle", ".", "--symlinks", "folow"],
+                "invalid value 'folow' for '--symlinks <WHAT>' [possible values: keep, follow]",
+                Some("a similar value exists: 'follow'"),
+            ),
+        ] {
+            let (found, hints) = told(words).expect("an error");
+            assert_eq!(found, problem);
+            let mut hints = hints.iter().map(String::as_str);
+            if hint.is_some() {
+                assert_eq!(hints.next(), hint, "{words:?}");
+            }
+            let last = hints.next().expect("where to read more");
+            let verb = if words[0] == "bundel" { "" } else { words[0] };
+            let command = format!("runner {verb}");
+            let expected = format!("`{} --help` says what there is", command.trim_end());
+            assert_eq!(last, expected);
+            assert_eq!(hints.next(), None, "{words:?}");
+        }
+        assert_eq!(told(&[]), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod args;
 pub mod bundle;
 pub mod bundle_flags;
 mod bundle_list;
+mod bundle_targets;
 pub mod check;
 pub mod config;
 pub mod delegate;

@@ -24,7 +24,7 @@ Every flag means what it means for `exec` and `run`; nothing is started and noth
 
 Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
 
-/// `runner plan BUNDLE [flags] [-- ARGS]`, `runner plan [flags] -- CMD ARGS`.
+/// Say what `exec` or `run` would do, who decided each part, and whether it would start.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "runner plan [FLAGS] BUNDLE [-- ARGS]\n       runner plan [FLAGS] -- CMD [ARGS]"

@@ -76,7 +76,7 @@ impl TargetError {
     pub fn report(&self) -> ErrorReport {
         ErrorReport {
             code: "report_unwritable".to_owned(),
-            message: crate::cli::request::chain(self),
+            message: crate::spec::report::with_causes(self),
             hint: Some("give --json a file that can be written, or fd:N that is open".to_owned()),
         }
     }

@@ -15,7 +15,7 @@ use crate::cli::surroundings::Surroundings;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
 use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
+use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::request::{
     BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
     OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
@@ -120,27 +120,10 @@ impl RequestError {
         };
         ErrorReport {
             code: code.to_owned(),
-            message: chain(self),
+            message: with_causes(self),
             hint,
         }
     }
-}
-
-/// An error and what lies beneath it, in one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        let more = cause.to_string();
-        // A transparent error repeats what it wraps.
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        below = cause.source();
-    }
-    text
 }
 
 /// The request of `runner exec`.

@@ -11,7 +11,7 @@ use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::resolve::{
     REFERENCE_DEPTH_MAX, ResolveRequest, folder_name, ignored, referenced_manifest, resolve,
 };
-use crate::compose::walk::join;
+use crate::compose::walk::folder_at;
 use crate::spec::check::{CheckError, CheckReport};
 use crate::spec::document::{Node, Value};
 use crate::spec::io::Contract;
@@ -19,7 +19,7 @@ use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
 };
 use crate::spec::path::{RelPath, escape};
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 
 /// Most manifests that are looked at for one.
 const MANIFESTS_MAX: usize = 1_000;
@@ -201,9 +201,9 @@ impl Checker<'_> {
         } = reference;
         let origin = origin(holder, node, pointer.clone(), SourceKind::Reference);
         let base = holder.parent().filter(|_| *beside);
-        let found = join(base.as_ref(), path)
+        let found = folder_at(base.as_ref(), path)
             .map_err(|problem| ComposeError::of_source(&origin, problem))
-            .and_then(|folder| referenced_manifest(self.files, &origin, &folder));
+            .and_then(|folder| referenced_manifest(self.files, &origin, folder.as_ref()));
         let (manifest, others) = match found {
             Ok(found) => found,
             Err(error) => return self.error(&error),
@@ -278,15 +278,4 @@ pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
         }],
         other => vec![plain(with_causes(other))],
     }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        message.push_str(": ");
-        message.push_str(&next.to_string());
-        cause = next.source();
-    }
-    message
 }

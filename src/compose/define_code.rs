@@ -189,7 +189,7 @@ mod tests {
                 content: "inline".to_owned(),
             },
             CodeSource::Local {
-                path: path("lib/utils.ts"),
+                path: path("lib/utils.ts").into(),
                 directory: false,
                 target: SourceTarget::Same,
                 glob: None,

@@ -9,6 +9,7 @@ pub use crate::compose::source_problem::{FollowProblem, SourceProblem};
 use crate::kernel::file::CallError;
 use crate::spec::manifest::ManifestError;
 use crate::spec::path::RelPath;
+use crate::spec::report::with_causes;
 
 /// Why no bundle is made. All but [`ComposeError::Source`] with `source_changed`, the last two
 /// classes and [`ComposeError::Output`] are found before a byte is written.
@@ -66,7 +67,7 @@ pub enum ComposeError {
         near: Option<String>,
     },
     /// One source is refused or cannot be had.
-    #[error("{at}: {problem}")]
+    #[error("{at}: {}", with_causes(.problem.as_ref()))]
     Source {
         /// Which.
         at: Box<SourceOrigin>,
@@ -91,8 +92,8 @@ pub enum ComposeError {
         /// Which limit.
         what: SizeLimit,
     },
-    /// The bundle cannot be written.
-    #[error("the bundle cannot be written to `{file}`")]
+    /// The bundle or its lock file cannot be written.
+    #[error("`{file}` cannot be written")]
     Output {
         /// As it was given, escaped.
         file: String,
@@ -100,8 +101,8 @@ pub enum ComposeError {
         #[source]
         source: CallError,
     },
-    /// The bundle must not be written there.
-    #[error("the bundle cannot be written to `{file}`: it is {found}; expected {expected}")]
+    /// The bundle or its lock file must not be written there.
+    #[error("`{file}` cannot be written: it is {found}; expected {expected}")]
     OutputRefused {
         /// As it was given, escaped.
         file: String,
@@ -184,6 +185,18 @@ impl ComposeError {
         }
     }
 
+    /// The same, where writing failed, with the name of what was written.
+    #[must_use]
+    pub fn at(self, file: &str) -> Self {
+        match self {
+            Self::Output { source, .. } => Self::Output {
+                file: file.to_owned(),
+                source: CallError::new(source.call, file, source.errno),
+            },
+            other => other,
+        }
+    }
+
     /// Which class of errors it is.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
@@ -229,10 +242,22 @@ impl ComposeError {
             }
             Self::ManifestOutside { .. } => "give a folder above the manifest with --workspace",
             Self::Manifest(errors) => return errors.first().and_then(ManifestError::hint),
-            Self::WorkspaceNotFound { near, .. } => {
-                return near.as_ref().map(|near| format!("did you mean `{near}`?"));
+            Self::WorkspaceNotFound {
+                near: Some(near), ..
+            } => return Some(format!("did you mean `{near}`?")),
+            Self::WorkspaceNotFound { .. } => {
+                "give the path of a manifest or of a folder that holds one, or a name that is there"
             }
-            Self::Source { problem, .. } => return problem.hint(),
+            Self::Source { at, problem } => match (problem.as_ref(), at.file.contains('/')) {
+                (SourceProblem::Missing { .. }, true) => {
+                    return Some(format!(
+                        "paths of `code` are relative to the workspace, not to `{}`; --workspace \
+                         DIR names another",
+                        at.file
+                    ));
+                }
+                (other, _) => return other.hint(),
+            },
             Self::Link { .. } => LINK_HINT,
             Self::BundleSize { .. } => {
                 "leave out what the body does not need, or raise the key in the host's \
@@ -241,10 +266,46 @@ impl ComposeError {
             Self::Output { source, .. } if source.errno == Errno::NOSPC => {
                 "make room there, or write it elsewhere with -o"
             }
-            Self::Unreadable { .. } | Self::Output { .. } | Self::OutputRefused { .. } => {
-                return None;
+            Self::Output { source, .. } if source.errno == Errno::PIPE => {
+                "what reads it ended before it had everything"
             }
+            Self::Output { source, .. } if source.errno == Errno::NOENT => {
+                "make the directory first, or give another place"
+            }
+            Self::Output { .. } => "give a place that you may write to",
+            Self::OutputRefused { found, .. } if found.contains("lost") => {
+                "remove it first if you do not need it, or give another name"
+            }
+            Self::OutputRefused { .. } => "give another name",
+            Self::Unreadable { source, .. } => match source.as_ref().map(|error| error.errno) {
+                Some(Errno::ACCESS | Errno::PERM) => "give yourself the right to read it",
+                _ => "a manifest is a .yaml, .json or .md file of at most 1 MiB",
+            },
         };
         Some(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compose::origin::SourceKind;
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_cause_once() {
+        let at = SourceOrigin {
+            file: "m.yaml".to_owned(),
+            pointer: "/code/sources/0".to_owned(),
+            kind: SourceKind::Local,
+            place: None,
+        };
+        let problem = SourceProblem::Unreadable {
+            path: "src/key".to_owned(),
+            source: CallError::new("openat2", "src/key", Errno::ACCESS),
+        };
+        let error = ComposeError::of_source(&at, problem);
+        let text = error.to_string();
+        assert_eq!(text.matches("Permission denied").count(), 1, "{text}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("right")));
     }
 }

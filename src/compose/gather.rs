@@ -13,7 +13,6 @@ use crate::compose::origin::SourceOrigin;
 use crate::compose::overlay::{Overlay, RootIndex, SourceIndex};
 use crate::compose::walk::{Links, LocalSource, Walk, directory_target};
 use crate::kernel::file::CallError;
-use crate::spec::code_block::SourceTarget;
 use crate::spec::host_policy::UnpackCaps;
 use crate::spec::path::RelPath;
 use crate::spec::report::WarningReport;
@@ -134,7 +133,7 @@ pub fn gather<'files>(
                 glob,
             } => walk.local(LocalSource {
                 base: base.as_ref(),
-                path,
+                path: path.as_ref(),
                 directory: *directory,
                 target,
                 glob: glob.as_deref(),
@@ -165,7 +164,7 @@ pub fn gather<'files>(
                     exclude: &[],
                     gathering: &mut gathering,
                 };
-                walk.tree(None, github_target(path.as_ref(), target))
+                walk.tree(None, directory_target(path.as_ref(), target))
             }
         }
         .map_err(refused)?;
@@ -185,17 +184,6 @@ pub fn gather<'files>(
         workspace: files,
         repositories,
     })
-}
-
-fn github_target<'path>(
-    path: Option<&'path RelPath>,
-    target: &'path SourceTarget,
-) -> Option<&'path RelPath> {
-    match (path, target) {
-        (Some(path), target) => directory_target(path, target),
-        (None, SourceTarget::Path { path, .. }) => Some(path),
-        (None, SourceTarget::Same | SourceTarget::Top) => None,
-    }
 }
 
 fn fetch(

@@ -34,8 +34,9 @@ pub enum LayerForm {
     Local {
         /// The folder that `path` is relative to; `None`: the workspace.
         base: Option<RelPath>,
-        /// As it is written; a pattern where nothing of that name is there.
-        path: RelPath,
+        /// As it is written; a pattern where nothing of that name is there. `None`: the folder
+        /// itself.
+        path: Option<RelPath>,
         /// Whether only a directory will do.
         directory: bool,
         /// Where they go.

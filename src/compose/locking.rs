@@ -1,9 +1,11 @@
 //! What a bundle was made of, as the lock file has it.
 
-use crate::compose::gather::Gathered;
+use crate::compose::gather::{Gathered, Given};
 use crate::compose::layer::{Layer, LayerForm};
 use crate::spec::digest::Digest;
-use crate::spec::lock::{LOCK_VERSION, Lock, LockedKind, LockedNeeds, LockedSource};
+use crate::spec::lock::{
+    LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, LockedSource,
+};
 use crate::spec::manifest::Manifest;
 use crate::spec::runner_block::{Engine, Language};
 
@@ -15,6 +17,57 @@ pub fn lock_of(
     gathered: &Gathered<'_>,
     content_digest: Digest,
 ) -> Lock {
+    let sources = layers
+        .iter()
+        .enumerate()
+        .map(|(index, layer)| source(layer, index, gathered))
+        .collect();
+    with_sources(manifest, sources, content_digest)
+}
+
+/// In what a bundle of these layers is not what `lock` says, as far as the manifests tell: for one
+/// of whose references there is no commit, so that nothing can be gathered. Empty where there is
+/// one for each.
+#[must_use]
+pub fn differences_unfetched(
+    lock: &Lock,
+    manifest: &Manifest,
+    layers: &[Layer],
+) -> Vec<LockDifference> {
+    let is_pinned = |layer: &Layer| match &layer.form {
+        LayerForm::GitHub {
+            repository,
+            reference,
+            ..
+        } => lock.pinned(repository, reference).is_some(),
+        _ => true,
+    };
+    if layers.iter().all(is_pinned) {
+        return Vec::new();
+    }
+    let sources = layers.iter().map(|layer| {
+        let words = words_of(layer, Given::default());
+        // What only the files tell is taken for what the lock file says.
+        match lock.sources.iter().find(|known| known.from == words.from) {
+            Some(known) => LockedSource {
+                sha: known.sha.clone(),
+                archive_digest: known.archive_digest,
+                archive_bytes: known.archive_bytes,
+                bytes: known.bytes,
+                files: known.files,
+                ..words
+            },
+            None => words,
+        }
+    });
+    lock.differences(&with_sources(
+        manifest,
+        sources.collect(),
+        lock.content_digest,
+    ))
+}
+
+fn with_sources(manifest: &Manifest, sources: Vec<LockedSource>, content_digest: Digest) -> Lock {
     let needs = &manifest.runner.needs;
     let mut egress: Vec<String> = manifest
         .egress
@@ -53,17 +106,25 @@ pub fn lock_of(
         },
         egress,
         secrets,
-        sources: layers
-            .iter()
-            .enumerate()
-            .map(|(index, layer)| source(layer, index, gathered))
-            .collect(),
+        sources,
         content_digest,
     }
 }
 
 fn source(layer: &Layer, index: usize, gathered: &Gathered<'_>) -> LockedSource {
     let given = gathered.given.get(index).copied().unwrap_or_default();
+    let mut locked = words_of(layer, given);
+    let fetched = gathered.fetched.iter().find(|one| one.source == index);
+    if let Some(fetched) = fetched {
+        locked.sha = Some(fetched.resolved.sha.clone());
+        locked.archive_digest = Some(fetched.tree.archive_digest);
+        locked.archive_bytes = Some(fetched.tree.archive_bytes);
+    }
+    locked
+}
+
+/// What the manifest says of a source, and what it gives.
+fn words_of(layer: &Layer, given: Given) -> LockedSource {
     let mut locked = LockedSource {
         from: layer.origin.name(),
         kind: LockedKind::Local,
@@ -84,7 +145,10 @@ fn source(layer: &Layer, index: usize, gathered: &Gathered<'_>) -> LockedSource 
             locked.kind = LockedKind::Inline;
             locked.path = Some(path.to_string());
         }
-        LayerForm::Local { path, .. } => locked.path = Some(path.to_string()),
+        LayerForm::Local { path, .. } => {
+            let path = path.as_ref();
+            locked.path = Some(path.map_or_else(|| ".".to_owned(), ToString::to_string));
+        }
         LayerForm::GitHub {
             repository,
             reference,
@@ -95,12 +159,6 @@ fn source(layer: &Layer, index: usize, gathered: &Gathered<'_>) -> LockedSource 
             locked.path = path.as_ref().map(ToString::to_string);
             locked.repository = Some(repository.clone());
             locked.reference = Some(reference.clone());
-            let fetched = gathered.fetched.iter().find(|one| one.source == index);
-            if let Some(fetched) = fetched {
-                locked.sha = Some(fetched.resolved.sha.clone());
-                locked.archive_digest = Some(fetched.tree.archive_digest);
-                locked.archive_bytes = Some(fetched.tree.archive_bytes);
-            }
         }
     }
     locked

@@ -1,15 +1,14 @@
 //! Manifests, and the documents that their blocks lie in, read from the workspace.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::compose::error::ComposeError;
 use crate::compose::files::{FoundKind, WorkspaceFiles};
-use crate::kernel::file::CallError;
+use crate::kernel::file::{self, CallError, read_regular};
 use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
 use crate::spec::manifest::{
     BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
@@ -106,7 +105,8 @@ pub(crate) fn read_text_of(
     })?;
     let root = document::parse(&text, format_of(path.as_bytes()))
         .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
-    let blocks = read_blocks(files, path, &root, registry);
+    let read = |file: &RelPath| read_text(files, file).map_err(|unread| unread.tried());
+    let blocks = read_blocks(&read, path, &root, registry);
     Ok(ManifestText { root, blocks })
 }
 
@@ -142,10 +142,13 @@ pub fn format_of(name: &[u8]) -> Format {
     }
 }
 
+/// Reads a document beside a manifest; else says why not: completes "which …".
+pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
+
 /// Reads the documents that blocks of `root`, which lies at `holder`, refer to. What cannot be read
 /// is noted, and becomes an error of the manifest where the block is needed.
 pub fn read_blocks(
-    files: &dyn WorkspaceFiles,
+    read: &ReadDocument<'_>,
     holder: &RelPath,
     root: &Node,
     registry: &Registry,
@@ -153,14 +156,14 @@ pub fn read_blocks(
     let mut blocks = BlockDocuments::default();
     for reference in block_references(root) {
         let is_sandbox = reference.block == "sandbox";
-        let place = read_block(files, holder, reference.clone(), registry, &mut blocks);
+        let place = read_block(read, holder, reference.clone(), registry, &mut blocks);
         let inventory = blocks
             .get(&reference)
             .filter(|_| is_sandbox)
             .and_then(|document| block_references_of_sandbox(&document.root));
         match (inventory, place) {
             (Some(inventory), Some(place)) => {
-                read_block(files, &place, inventory, registry, &mut blocks);
+                read_block(read, &place, inventory, registry, &mut blocks);
             }
             (Some(inventory), None) => {
                 let registered = registered(&inventory, registry);
@@ -181,7 +184,7 @@ pub fn read_blocks(
 
 /// Where the document lies in the workspace; `None` where it is one of the host's.
 fn read_block(
-    files: &dyn WorkspaceFiles,
+    read: &ReadDocument<'_>,
     holder: &RelPath,
     reference: BlockReference,
     registry: &Registry,
@@ -197,9 +200,9 @@ fn read_block(
             }
         },
         Ok(ReferenceTarget::File(path)) => {
-            match read_text(files, &path) {
+            match read(&path) {
                 Ok(text) => add(reference, path.to_string(), &text, path.as_bytes(), blocks),
-                Err(unread) => blocks.insert_missing(reference, unread.tried()),
+                Err(tried) => blocks.insert_missing(reference, tried),
             }
             return Some(path);
         }
@@ -250,7 +253,8 @@ pub struct Unread {
 
 impl Unread {
     /// In one clause, for a reference that stands for this file.
-    fn tried(&self) -> String {
+    #[must_use]
+    pub fn tried(&self) -> String {
         let Self {
             file,
             problem,
@@ -266,7 +270,11 @@ impl Unread {
 const TOO_LARGE: &str = "is larger than 1 MiB";
 const NO_FILE: &str = "is not a regular file";
 
-fn read_text(files: &dyn WorkspaceFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
+/// Reads a document of the workspace: at most 1 MiB, and never through a link.
+///
+/// # Errors
+/// [`Unread`].
+pub fn read_text(files: &dyn WorkspaceFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
     let refused = |problem, source| Unread {
         file: path.to_string(),
         problem,
@@ -317,20 +325,10 @@ pub fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
-    let status = rustix::fs::fstat(&file).map_err(|errno| failed("fstat", errno))?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return Err(refused(NO_FILE, None));
-    }
-    let mut text = Vec::new();
-    std::fs::File::from(file)
-        .take(TEXT_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error);
-            failed("read", errno.unwrap_or(rustix::io::Errno::IO))
-        })?;
-    match TEXT_BYTES_MAX < text.len() {
-        true => Err(refused(TOO_LARGE, None)),
-        false => Ok(text),
-    }
+    read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
+        file::Unread::Stat(errno) => failed("fstat", errno),
+        file::Unread::NotRegular => refused(NO_FILE, None),
+        file::Unread::Read(errno) => failed("read", errno),
+        file::Unread::TooLarge => refused(TOO_LARGE, None),
+    })
 }

@@ -4,7 +4,7 @@
 //! at the end: whatever ends this process before leaves nothing, and what has the name is whole
 //! also after the host went down. Its mode is what the umask leaves.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -155,6 +155,12 @@ impl OutputFile {
         }
     }
 
+    /// Whether what is written has arrived before [`OutputFile::commit`], and stays.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        matches!(self.place, Place::Stream)
+    }
+
     /// The file that lies at the target now and will be replaced.
     ///
     /// # Errors
@@ -170,6 +176,72 @@ impl OutputFile {
             Ok(status) => Ok(Some(FileIdentity::of(&status))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.failed("fstatat", errno)),
+        }
+    }
+
+    /// The first bytes of the file that will be replaced, at most `most`; `None` where none will.
+    ///
+    /// # Errors
+    /// [`ComposeError::Output`].
+    pub fn start_of_replaced(&self, most: u64) -> Result<Option<Vec<u8>>, ComposeError> {
+        let Place::Named {
+            directory, name, ..
+        } = &self.place
+        else {
+            return Ok(None);
+        };
+        // O_NONBLOCK: something else may have taken the name meanwhile.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match rustix::fs::openat(directory, name.as_slice(), flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.failed("openat", errno)),
+        };
+        let mut start = Vec::new();
+        std::fs::File::from(file)
+            .take(most)
+            .read_to_end(&mut start)
+            .map_err(|error| {
+                self.failed("read", Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            })?;
+        Ok(Some(start))
+    }
+
+    /// Whether both will have the same name in the same directory.
+    ///
+    /// # Errors
+    /// [`ComposeError::Output`].
+    pub fn is_at_the_place_of(&self, other: &Self) -> Result<bool, ComposeError> {
+        let (
+            Place::Named {
+                directory: here,
+                name,
+                ..
+            },
+            Place::Named {
+                directory: there,
+                name: other_name,
+                ..
+            },
+        ) = (&self.place, &other.place)
+        else {
+            return Ok(false);
+        };
+        let identity = |directory| {
+            rustix::fs::fstat(directory)
+                .map(|status| FileIdentity::of(&status))
+                .map_err(|errno| self.failed("fstat", errno))
+        };
+        Ok(name == other_name && identity(here)? == identity(there)?)
+    }
+
+    /// This file must not be written here.
+    #[must_use]
+    pub fn refused(&self, found: &'static str, expected: &'static str) -> ComposeError {
+        ComposeError::OutputRefused {
+            file: self.shown.clone(),
+            found,
+            expected,
         }
     }
 
@@ -197,13 +269,7 @@ impl OutputFile {
     /// `error` with the name of this file, where writing it failed.
     #[must_use]
     pub fn named(&self, error: ComposeError) -> ComposeError {
-        match error {
-            ComposeError::Output { source, .. } => ComposeError::Output {
-                file: self.shown.clone(),
-                source,
-            },
-            other => other,
-        }
+        error.at(&self.shown)
     }
 
     /// Syncs the file and gives it its name, in the place of what had it.

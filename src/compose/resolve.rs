@@ -1,7 +1,8 @@
 //! From a manifest to its sources: `ref` sources are replaced by those of the code-workspaces that
 //! they name, in their place, depth first. Reads manifests and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::compose::error::{ComposeError, SourceProblem};
@@ -12,8 +13,8 @@ use crate::compose::manifests::{
     MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest,
 };
 use crate::compose::origin::{SourceKind, SourceOrigin};
-use crate::compose::walk::join;
-use crate::spec::code_block::CodeSource;
+use crate::compose::walk::{base_of, folder_at};
+use crate::spec::code_block::{CodeSource, SourcePath};
 use crate::spec::document::{Node, Value};
 use crate::spec::manifest::{self, Kind, Level};
 use crate::spec::path::{RelPath, escape};
@@ -119,6 +120,8 @@ struct Resolver<'call> {
     warnings: Vec<WarningReport>,
     /// Each manifest is read once, however often it is referred to.
     read: BTreeMap<RelPath, Rc<ManifestFile>>,
+    /// Each code-workspace is merged once, however often it is referred to.
+    merged: BTreeMap<RelPath, Rc<Workspace>>,
     /// The manifests that are being resolved, outermost first.
     open: Vec<RelPath>,
 }
@@ -127,6 +130,10 @@ struct Resolver<'call> {
 struct Workspace {
     level: Level,
     provenance: BTreeMap<String, String>,
+    /// Its sources among all.
+    layers: Range<usize>,
+    /// How many code-workspaces lie below each other in it.
+    height: usize,
 }
 
 /// A manifest with what it inherits.
@@ -134,6 +141,8 @@ struct Inherited {
     manifest: serde_json::Value,
     /// JSON Pointer: the manifest that decided it.
     provenance: BTreeMap<String, String>,
+    /// How many code-workspaces lie below each other in it.
+    height: usize,
 }
 
 impl<'call> Resolver<'call> {
@@ -145,6 +154,7 @@ impl<'call> Resolver<'call> {
             layers: Vec::new(),
             warnings: Vec::new(),
             read: BTreeMap::new(),
+            merged: BTreeMap::new(),
             open: Vec::new(),
         }
     }
@@ -163,7 +173,7 @@ impl<'call> Resolver<'call> {
     fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, ComposeError> {
         self.open.push(file.path.clone());
         let folder = file.path.parent();
-        let mut workspaces: Vec<Workspace> = Vec::new();
+        let mut workspaces: Vec<Rc<Workspace>> = Vec::new();
         if file.manifest.code.is_empty() {
             let origin = SourceOrigin::folder_of(&file.path);
             self.push(
@@ -193,14 +203,13 @@ impl<'call> Resolver<'call> {
             file: file.path.to_string(),
             resolved: manifest::resolved(&file.root, &file.manifest, &file.blocks),
         };
-        let (levels, deeper): (Vec<Level>, Vec<_>) = workspaces
-            .into_iter()
-            .map(|workspace| (workspace.level, workspace.provenance))
-            .unzip();
+        let height = workspaces.iter().map(|below| below.height + 1).max();
+        let workspaces = first_and_last(workspaces);
+        let levels: Vec<Level> = workspaces.iter().map(|one| one.level.clone()).collect();
         let mut inherited =
             manifest::inherit(own, &levels).map_err(|error| ComposeError::Manifest(vec![error]))?;
-        for (level, provenance) in levels.iter().zip(&deeper) {
-            inherited.trace(level, provenance);
+        for workspace in &workspaces {
+            inherited.trace(&workspace.level, &workspace.provenance);
         }
         for warning in inherited.warnings {
             if !self.warnings.contains(&warning) {
@@ -210,6 +219,7 @@ impl<'call> Resolver<'call> {
         Ok(Inherited {
             manifest: inherited.manifest,
             provenance: inherited.provenance,
+            height: height.unwrap_or(0),
         })
     }
 
@@ -219,7 +229,7 @@ impl<'call> Resolver<'call> {
         origin: SourceOrigin,
         source: &CodeSource,
         base: Option<&RelPath>,
-    ) -> Result<Option<Workspace>, ComposeError> {
+    ) -> Result<Option<Rc<Workspace>>, ComposeError> {
         let form = match source {
             CodeSource::Reference { path } => {
                 return self.reference(&origin, base, path).map(Some);
@@ -234,8 +244,9 @@ impl<'call> Resolver<'call> {
                 target,
                 glob,
             } => LayerForm::Local {
-                base: base.cloned(),
-                path: path.clone(),
+                base: base_of(base, path)
+                    .map_err(|problem| ComposeError::of_source(&origin, problem))?,
+                path: path.below.clone(),
                 directory: *directory,
                 target: target.clone(),
                 glob: glob.clone(),
@@ -279,11 +290,11 @@ impl<'call> Resolver<'call> {
         &mut self,
         origin: &SourceOrigin,
         base: Option<&RelPath>,
-        path: &RelPath,
-    ) -> Result<Workspace, ComposeError> {
+        path: &SourcePath,
+    ) -> Result<Rc<Workspace>, ComposeError> {
         let refused = |problem| ComposeError::of_source(origin, problem);
-        let folder = join(base, path).map_err(refused)?;
-        let (manifest, others) = referenced_manifest(self.files, origin, &folder)?;
+        let folder = folder_at(base, path).map_err(refused)?;
+        let (manifest, others) = referenced_manifest(self.files, origin, folder.as_ref())?;
         let names = self.open.iter().map(folder_name);
         if let Some(first) = self.open.iter().position(|open| *open == manifest) {
             let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
@@ -294,6 +305,16 @@ impl<'call> Resolver<'call> {
                 chain: names.chain([folder_name(&manifest)]).collect(),
                 limit: REFERENCE_DEPTH_MAX,
             }));
+        }
+        // Where it would lie too deep now, it is walked, so that the message names the way.
+        let deepest = |known: &Rc<Workspace>| self.open.len() + known.height;
+        let known = self.merged.get(&manifest).cloned();
+        if let Some(known) = known.filter(|known| deepest(known) <= REFERENCE_DEPTH_MAX) {
+            let again = self.layers[known.layers.clone()].to_vec();
+            for layer in again {
+                self.push(layer.origin, layer.form)?;
+            }
+            return Ok(known);
         }
         if !self.read.contains_key(&manifest) {
             self.warnings.extend(ignored(&manifest, &others));
@@ -308,16 +329,39 @@ impl<'call> Resolver<'call> {
                 },
             }));
         }
+        let first = self.layers.len();
         let inherited = self.manifest(&file)?;
         let level = Level {
             file: manifest.to_string(),
             resolved: inherited.manifest,
         };
-        Ok(Workspace {
+        let workspace = Rc::new(Workspace {
             level,
             provenance: inherited.provenance,
-        })
+            layers: first..self.layers.len(),
+            height: inherited.height,
+        });
+        self.merged.insert(manifest, Rc::clone(&workspace));
+        Ok(workspace)
     }
+}
+
+/// Of a code-workspace that is referred to often, what is inherited says the first reference, which
+/// gives its hosts their place, and the last one, which wins.
+fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, one) in workspaces.iter().enumerate() {
+        last.insert(one.level.file.clone(), index);
+    }
+    let mut first = BTreeSet::new();
+    let mut kept = Vec::new();
+    for (index, one) in workspaces.into_iter().enumerate() {
+        let is_first = first.insert(one.level.file.clone());
+        if is_first || last.get(&one.level.file) == Some(&index) {
+            kept.push(one);
+        }
+    }
+    kept
 }
 
 /// The manifest of the folder that a `ref` source names, and the other files there that could be
@@ -328,37 +372,35 @@ impl<'call> Resolver<'call> {
 pub(crate) fn referenced_manifest(
     files: &dyn WorkspaceFiles,
     origin: &SourceOrigin,
-    folder: &RelPath,
+    folder: Option<&RelPath>,
 ) -> Result<(RelPath, Vec<RelPath>), ComposeError> {
     let refused = |problem| ComposeError::of_source(origin, problem);
+    let shown = || folder.map_or_else(|| ".".to_owned(), RelPath::to_string);
     let unreadable = |source| {
         refused(SourceProblem::Unreadable {
-            path: folder.to_string(),
+            path: shown(),
             source,
         })
     };
-    match files
-        .look(folder)
-        .map_err(unreadable)?
-        .map(|found| found.kind)
-    {
-        Some(FoundKind::Directory) => (),
-        Some(other) => {
-            return Err(refused(SourceProblem::NotDirectory {
-                path: folder.clone(),
-                found: other.words(),
-            }));
-        }
-        None => {
-            return Err(refused(SourceProblem::Missing {
-                path: folder.clone(),
-                near: None,
-            }));
+    // The workspace itself is a directory.
+    if let Some(folder) = folder {
+        let path = folder.clone();
+        let found = files.look(folder).map_err(unreadable)?;
+        match found.map(|found| found.kind) {
+            Some(FoundKind::Directory) => (),
+            Some(FoundKind::Symlink) => {
+                return Err(refused(SourceProblem::ReferenceIsLink { path }));
+            }
+            Some(other) => {
+                let found = other.words();
+                return Err(refused(SourceProblem::ReferenceNotFolder { path, found }));
+            }
+            None => return Err(refused(SourceProblem::Missing { path, near: None })),
         }
     }
-    let Some((manifest, others)) = find_manifest(files, Some(folder)).map_err(unreadable)? else {
+    let Some((manifest, others)) = find_manifest(files, folder).map_err(unreadable)? else {
         return Err(refused(SourceProblem::NoManifest {
-            path: folder.clone(),
+            path: shown(),
             names: MANIFEST_NAMES.join(", "),
         }));
     };

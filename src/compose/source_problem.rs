@@ -35,11 +35,35 @@ pub enum SourceProblem {
         /// What it is.
         found: &'static str,
     },
+    /// A `ref` to something that is no folder.
+    #[error("`{path}` is {found}; expected the folder of a code-workspace")]
+    ReferenceNotFolder {
+        /// Where.
+        path: RelPath,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A `ref` to a link.
+    #[error(
+        "`{path}` is a symlink, which is not followed; expected the folder of a code-workspace"
+    )]
+    ReferenceIsLink {
+        /// Where.
+        path: RelPath,
+    },
+    /// A path that goes too far up.
+    #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
+    Outside {
+        /// As it is written.
+        path: String,
+        /// The folder that it is relative to, in the workspace.
+        folder: String,
+    },
     /// A folder without a manifest.
     #[error("`{path}` holds no manifest; expected one of {names}")]
     NoManifest {
         /// Where.
-        path: RelPath,
+        path: String,
         /// What was looked for.
         names: String,
     },
@@ -223,7 +247,9 @@ impl SourceProblem {
             Self::Missing { .. } | Self::NoMatch { .. } | Self::NoManifest { .. } => {
                 "source_missing"
             }
-            Self::NotDirectory { .. } => "source_not_directory",
+            Self::NotDirectory { .. }
+            | Self::ReferenceNotFolder { .. }
+            | Self::ReferenceIsLink { .. } => "source_not_directory",
             Self::NotCodeWorkspace { .. } => "source_not_code_workspace",
             Self::SpecialFile { .. } => "source_special_file",
             Self::Pattern { .. } => "source_pattern",
@@ -234,7 +260,7 @@ impl SourceProblem {
                 FollowProblem::Loop => "symlink_loop",
             },
             Self::ThroughLink { .. } => "symlink_through_link",
-            Self::Reserved { .. } => "path_refused",
+            Self::Reserved { .. } | Self::Outside { .. } => "path_refused",
             Self::Path { .. } => "path_too_long",
             Self::TooDeep { .. } => "path_too_deep",
             Self::Conflict { .. } => "bundle_path_conflict",
@@ -258,8 +284,15 @@ impl SourceProblem {
                 "paths of `code` are relative to the workspace, which --workspace names"
             }
             Self::NoMatch { .. } => "`*` stays within one folder; `**/` passes through folders",
+            Self::NotDirectory {
+                found: "a symlink", ..
+            } => "name what the link points to, or copy that with --symlinks=follow",
             Self::NotDirectory { .. } => "leave out the `/` at the end for a file",
-            Self::NoManifest { .. } => "a `ref` names the folder of a code-workspace",
+            Self::ReferenceIsLink { .. } => "name the folder that the link points to",
+            Self::Outside { .. } => "name the folder above both as the workspace: --workspace DIR",
+            Self::NoManifest { .. } | Self::ReferenceNotFolder { .. } => {
+                "a `ref` names the folder of a code-workspace"
+            }
             Self::NotCodeWorkspace { .. } => {
                 "write `kind: code-workspace` there, or take its files with `local`"
             }
@@ -282,6 +315,9 @@ impl SourceProblem {
                 ));
             }
             Self::GitHub(error) => return error.hint(),
+            Self::Unreadable { source, .. } if source.errno == rustix::io::Errno::ACCESS => {
+                "give yourself the right to read it, or name the files beside it with `glob`"
+            }
             Self::Reserved { .. }
             | Self::Path { .. }
             | Self::TooDeep { .. }

@@ -11,7 +11,7 @@ use crate::compose::gathering::Gathering;
 use crate::compose::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::compose::pattern::{PathPattern, has_wildcard, split_base};
 use crate::kernel::file::CallError;
-use crate::spec::code_block::SourceTarget;
+use crate::spec::code_block::{SourcePath, SourceTarget};
 use crate::spec::did_you_mean::nearest;
 use crate::spec::path::{RelPath, escape};
 
@@ -31,7 +31,7 @@ pub(crate) enum Links<'root> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalSource<'source> {
     pub(crate) base: Option<&'source RelPath>,
-    pub(crate) path: &'source RelPath,
+    pub(crate) path: Option<&'source RelPath>,
     pub(crate) directory: bool,
     pub(crate) target: &'source SourceTarget,
     pub(crate) glob: Option<&'source str>,
@@ -91,11 +91,14 @@ impl Walk<'_> {
 
     /// Places a `local` source.
     pub(crate) fn local(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
-        let from = join(source.base, source.path)?;
+        let Some(path) = source.path else {
+            return self.folder(source);
+        };
+        let from = join(source.base, path)?;
         Gathering::refuse_left_out(&from)?;
-        let Some(Followed { path, found }) = self.look(&from)? else {
-            if has_wildcard(source.path.as_bytes()) {
-                return self.pattern(source);
+        let Some(Followed { path: real, found }) = self.look(&from)? else {
+            if has_wildcard(path.as_bytes()) {
+                return self.pattern(source, path);
             }
             // Where the last folder is a link, the kernel says ENOTDIR and not ELOOP.
             return Err(self.missing(&from));
@@ -117,22 +120,49 @@ impl Walk<'_> {
                     ),
                 );
             }
-            let to = file_target(source.path, source.target)?;
+            let to = file_target(path, source.target)?;
             // A path that is followed ends at the file itself.
-            let real = path.as_ref().unwrap_or(&from);
+            let real = real.as_ref().unwrap_or(&from);
             return self.leaf(real, &found, &to);
         }
+        self.local_directory(source, real.as_ref())
+    }
+
+    /// Places the folder that the paths of a source are relative to, or one above it.
+    fn folder(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
+        let Some(from) = source.base else {
+            return self.local_directory(source, None);
+        };
+        Gathering::refuse_left_out(from)?;
+        match self.look(from)? {
+            Some(Followed { path, found }) if found.kind == FoundKind::Directory => {
+                self.local_directory(source, path.as_ref())
+            }
+            Some(Followed { found, .. }) => Err(SourceProblem::NotDirectory {
+                path: from.clone(),
+                found: found.kind.words(),
+            }),
+            None => Err(self.missing(from)),
+        }
+    }
+
+    /// Places the directory `from` (`None`: the top) of a source.
+    fn local_directory(
+        &mut self,
+        source: LocalSource<'_>,
+        from: Option<&RelPath>,
+    ) -> Result<(), SourceProblem> {
         let prefix = directory_target(source.path, source.target);
         let Some(glob) = source.glob else {
-            self.place_top(prefix)?;
-            return self.directory(path.as_ref(), None, &mut Course::new(prefix, None));
+            return self.tree(from, prefix);
         };
         let pattern = PathPattern::parse(glob.as_bytes())?;
         let accept = |relative: &RelPath| pattern.matches(relative);
         let mut course = Course::new(prefix, Some(&accept));
-        self.directory(path.as_ref(), None, &mut course)?;
+        self.directory(from, None, &mut course)?;
         if course.taken == 0 {
             let glob = escape(glob.as_bytes());
+            let from = from.map_or_else(|| ".".to_owned(), RelPath::to_string);
             self.gathering.warn(
                 self.source,
                 "source_empty",
@@ -144,14 +174,14 @@ impl Walk<'_> {
 
     /// Places the files that a path with wildcards matches; with a `/` at its end, what lies in the
     /// directories that it matches.
-    fn pattern(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
+    fn pattern(&mut self, source: LocalSource<'_>, path: &RelPath) -> Result<(), SourceProblem> {
         if source.glob.is_some() {
             return Err(SourceProblem::Pattern {
-                pattern: source.path.to_string(),
+                pattern: path.to_string(),
                 reason: "it stands beside `glob`, which is for a path without wildcards".into(),
             });
         }
-        let (base, rest) = split_base(source.path);
+        let (base, rest) = split_base(path);
         let pattern = PathPattern::parse(&rest)?;
         let accept = |relative: &RelPath| {
             if !source.directory {
@@ -191,9 +221,7 @@ impl Walk<'_> {
         let mut course = Course::new(prefix, Some(&accept));
         self.directory(top.as_ref(), None, &mut course)?;
         match course.taken {
-            0 => Err(SourceProblem::NoMatch {
-                path: source.path.clone(),
-            }),
+            0 => Err(SourceProblem::NoMatch { path: path.clone() }),
             _ => Ok(()),
         }
     }
@@ -437,13 +465,37 @@ fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, SourceP
 
 /// Where a directory goes; `None`: its files go to the top.
 pub(crate) fn directory_target<'path>(
-    path: &'path RelPath,
+    path: Option<&'path RelPath>,
     target: &'path SourceTarget,
 ) -> Option<&'path RelPath> {
     match target {
-        SourceTarget::Same => Some(path),
+        SourceTarget::Same => path,
         SourceTarget::Top => None,
         SourceTarget::Path { path, .. } => Some(path),
+    }
+}
+
+/// The folder that the path of a source begins at, seen from the workspace (`None`: the workspace
+/// itself), where it is written in the folder `base`.
+pub(crate) fn base_of(
+    base: Option<&RelPath>,
+    path: &SourcePath,
+) -> Result<Option<RelPath>, SourceProblem> {
+    path.base(base).ok_or_else(|| SourceProblem::Outside {
+        path: path.to_string(),
+        folder: base.map_or_else(|| ".".to_owned(), RelPath::to_string),
+    })
+}
+
+/// The folder that the path of a source names; `None`: the workspace itself.
+pub(crate) fn folder_at(
+    base: Option<&RelPath>,
+    path: &SourcePath,
+) -> Result<Option<RelPath>, SourceProblem> {
+    let base = base_of(base, path)?;
+    match &path.below {
+        Some(below) => join(base.as_ref(), below).map(Some),
+        None => Ok(base),
     }
 }
 

@@ -80,7 +80,7 @@ pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBund
 /// The identity of the bundle, without writing it anywhere.
 ///
 /// # Errors
-/// As [`write`], without what concerns its output.
+/// As [`write()`], without what concerns its output.
 pub fn content_digest(gathered: &Gathered<'_>) -> Result<Digest, ComposeError> {
     let mut tar = Measured::new(std::io::sink(), None);
     write_tar(gathered, &mut tar, &|_| false)?;

@@ -7,6 +7,16 @@
 
 use rustix::io::Errno;
 
+/// `nobody`, and what the kernel shows for an id without a name (user_namespaces(7)).
+pub const OVERFLOW_UID: u32 = 65_534;
+
+/// Whether what belongs to `uid` is ours or root's: also an unmapped root's, seen from a user
+/// namespace.
+#[must_use]
+pub fn is_ours_or_roots(uid: u32) -> bool {
+    [rustix::process::geteuid().as_raw(), 0, OVERFLOW_UID].contains(&uid)
+}
+
 /// An uid and a gid of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostIds {

@@ -1,9 +1,10 @@
 //! Files beneath an open directory: `openat2(2)` with `RESOLVE_BENEATH`, never through a link.
 
 use std::ffi::CString;
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// A system call that failed: which, on what, why.
@@ -86,6 +87,41 @@ fn open_component_by_component(
     }
     let here = held.as_ref().map_or(directory, AsFd::as_fd);
     rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
+}
+
+/// Why an open file was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// fstat(2) failed.
+    Stat(Errno),
+    /// It is a directory, a FIFO, a device …
+    NotRegular,
+    /// read(2) failed.
+    Read(Errno),
+    /// It holds more than it may.
+    TooLarge,
+}
+
+/// Reads all of a regular file, which may hold `bytes_max` bytes. Whoever opens what others named
+/// opens it with `O_NONBLOCK`: a FIFO would otherwise be waited for.
+///
+/// # Errors
+/// [`Unread`].
+pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> {
+    let status = rustix::fs::fstat(&file).map_err(Unread::Stat)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Err(Unread::NotRegular);
+    }
+    let one_more = u64::try_from(bytes_max).map_or(u64::MAX, |bytes| bytes.saturating_add(1));
+    let mut bytes = Vec::new();
+    std::fs::File::from(file)
+        .take(one_more)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Unread::Read(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    if bytes_max < bytes.len() {
+        return Err(Unread::TooLarge);
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

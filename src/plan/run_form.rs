@@ -216,7 +216,7 @@ impl RunFormError {
                  `run: [INTERPRETER, \"{path}\"]`"
             ),
             Self::NeedsTsx { .. } => "add `tsx` to the bundle's package.json and install it, or \
-                                      use Node 22.18 or later, or allow registry.npmjs.org:443"
+                                      use Node 22.18 or later, or allow the package registry"
                 .to_owned(),
         })
     }

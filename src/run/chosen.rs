@@ -104,12 +104,13 @@ fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
 pub fn manifest_of(
     request: &Request,
+    policy: &HostPolicy,
     of_caller: Option<ManifestSubject>,
     bundle: &dyn BundleFiles,
 ) -> Result<ManifestSubject, RunError> {
     match of_caller {
         Some(subject) => Ok(subject),
-        None => subject::of_bundle(bundle, request.bundle.run.is_some()),
+        None => subject::of_bundle(bundle, request.bundle.run.is_some(), &policy.refs),
     }
 }
 
@@ -220,7 +221,8 @@ pub fn of_bundle(
     permit(request, policy, &manifest, origin, refuse)?;
     let runner = runner_of(request, policy, &manifest, bundle, refuse)?;
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
-    let versions = NodeVersions::default();
+    let workspace = crate::run::workspace_of(request);
+    let versions = NodeVersions::outside(workspace.as_deref());
     let resolved = match resolve_run(request, &manifest, bundle, &versions) {
         Ok(resolved) => Some(resolved),
         Err(error) => {

@@ -1,6 +1,5 @@
 //! The structured side of the contract: inputs in, output out, both against their schemas.
 
-use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -8,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::kernel::file::open_beneath;
+use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
 use crate::run::subject::read_file;
@@ -217,20 +216,13 @@ pub fn read_output(
         }
         Err(errno) => return Err(invalid(format!("cannot be opened: {errno}"))),
     };
-    let found =
-        rustix::fs::fstat(&file).map_err(|errno| invalid(format!("cannot be read: {errno}")))?;
-    let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
-    if kind != rustix::fs::FileType::RegularFile {
-        return Err(invalid("is not a regular file".to_owned()));
-    }
-    let mut text = Vec::new();
-    std::fs::File::from(file)
-        .take(u64::try_from(DOCUMENT_BYTES_MAX).map_or(u64::MAX, |bytes| bytes + 1))
-        .read_to_end(&mut text)
-        .map_err(|error| invalid(format!("cannot be read: {error}")))?;
-    if DOCUMENT_BYTES_MAX < text.len() {
-        return Err(invalid("is larger than 16 MiB".to_owned()));
-    }
+    let text = read_regular(file, DOCUMENT_BYTES_MAX).map_err(|unread| {
+        invalid(match unread {
+            Unread::Stat(errno) | Unread::Read(errno) => format!("cannot be read: {errno}"),
+            Unread::NotRegular => "is not a regular file".to_owned(),
+            Unread::TooLarge => "is larger than 16 MiB".to_owned(),
+        })
+    })?;
     read_document(&text)
         .map(Some)
         .map_err(|error| invalid(format!("is not JSON: {error}")))

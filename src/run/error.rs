@@ -1,8 +1,7 @@
 //! Why a run did not come to an end of its own: each stage's error, as the report has it.
 
-use std::error::Error as _;
-
 use crate::bundle::UnpackError;
+use crate::compose::ComposeError;
 use crate::plan::grants::Ungranted;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
@@ -19,7 +18,7 @@ use crate::spec::io::fs_root::FsRootError;
 use crate::spec::manifest::ManifestError;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
+use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::run_form::RunError as RunValueError;
 use crate::spec::tokens::TokenError;
 
@@ -32,6 +31,9 @@ pub enum RunError {
     /// The manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// What the manifest refers to.
+    #[error(transparent)]
+    Compose(Box<ComposeError>),
     /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
@@ -225,6 +227,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.code().to_owned(),
             Self::Manifest(error) => error.code().to_owned(),
+            Self::Compose(error) => error.code().to_owned(),
             Self::RunValue(error) => error.code().to_owned(),
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
@@ -256,6 +259,7 @@ impl RunError {
         match self {
             Self::Unpack(error) => error.hint(),
             Self::Manifest(error) => error.hint(),
+            Self::Compose(error) => error.hint(),
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
@@ -288,20 +292,9 @@ impl RunError {
     /// As the report has it: message with its whole chain of causes.
     #[must_use]
     pub fn report(&self) -> ErrorReport {
-        let mut message = self.to_string();
-        let mut cause = self.source();
-        while let Some(next) = cause {
-            let text = next.to_string();
-            // A message that quotes its cause already is not made longer.
-            if !message.contains(&text) {
-                message.push_str(": ");
-                message.push_str(&text);
-            }
-            cause = next.source();
-        }
         ErrorReport {
             code: self.code(),
-            message,
+            message: with_causes(self),
             hint: self.hint(),
         }
     }

@@ -5,6 +5,7 @@
 //! writable space, `Launched` a running body, `Observed` what became of it.
 
 mod aftermath;
+mod block_documents;
 pub mod chosen;
 pub mod contract;
 pub mod demonstration;
@@ -15,7 +16,6 @@ pub mod hold;
 pub mod host;
 mod interruptible;
 mod meter;
-mod named_inventory;
 mod needs;
 pub mod node;
 mod planning;
@@ -139,7 +139,7 @@ struct Ready {
 impl Run<'_> {
     fn tell(&self, report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let given = open_what_was_given(self.request, &mut Err)?;
+        let given = open_what_was_given(self.request, self.policy, &mut Err)?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         let mut held = Held::take(self.request, self.policy, self.seed, report)?;
@@ -360,7 +360,7 @@ impl Run<'_> {
                     tree: &unpacked.tree,
                     root: root.as_fd(),
                 };
-                let manifest = chosen::manifest_of(self.request, manifest, &files)?;
+                let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
                 chosen::of_bundle(self.request, self.policy, manifest, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {
@@ -404,10 +404,14 @@ impl Run<'_> {
 ///
 /// # Errors
 /// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
-fn open_what_was_given(request: &Request, refuse: &mut OnRefusal<'_>) -> Result<Given, RunError> {
+fn open_what_was_given(
+    request: &Request,
+    policy: &HostPolicy,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Given, RunError> {
     chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
     let path = workspace_of(request);
-    let manifest = subject::of_caller(&request.bundle, path.as_deref())?;
+    let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
         Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),

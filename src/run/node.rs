@@ -3,12 +3,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::kernel::credentials::is_ours_or_roots;
+use crate::kernel::process;
 use crate::plan::run_form::NodeVersion;
 
 /// A program that has not answered by then has no version.
@@ -17,26 +20,74 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 64;
 
 /// The versions that were asked for in one run.
+///
+/// The program is started on the host, with the caller's rights and before any confinement: only
+/// where nobody else can have put it there.
 #[derive(Debug, Default)]
-pub struct NodeVersions(RefCell<BTreeMap<PathBuf, Result<NodeVersion, String>>>);
+pub struct NodeVersions {
+    workspace: Option<PathBuf>,
+    known: RefCell<BTreeMap<PathBuf, Result<NodeVersion, String>>>,
+}
 
 impl NodeVersions {
+    /// Of programs that do not lie in `workspace`, where bodies write.
+    #[must_use]
+    pub fn outside(workspace: Option<&Path>) -> Self {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        Self {
+            workspace: workspace.map(real),
+            known: RefCell::default(),
+        }
+    }
+
     /// The version of the program at `path`, which is started with `--version`, an empty
     /// environment and `/` as its directory, the first time that it is asked for.
     ///
     /// # Errors
     /// What came instead of a version, as the end of "`node --version` …".
     pub fn of(&self, path: &Path) -> Result<NodeVersion, String> {
-        if let Some(known) = self.0.borrow().get(path) {
+        if let Some(known) = self.known.borrow().get(path) {
             return known.clone();
         }
-        let told = ask(path);
-        self.0.borrow_mut().insert(path.to_path_buf(), told.clone());
+        let told = self.judged(path).and_then(|path| ask(&path));
+        self.known
+            .borrow_mut()
+            .insert(path.to_path_buf(), told.clone());
         told
     }
 }
 
+impl NodeVersions {
+    /// The file itself, where nobody but root and the caller can have put it there.
+    fn judged(&self, path: &Path) -> Result<PathBuf, String> {
+        let unseen = |error: std::io::Error| format!("cannot be started: {error}");
+        let real = path.canonicalize().map_err(unseen)?;
+        if self
+            .workspace
+            .as_ref()
+            .is_some_and(|at| real.starts_with(at))
+        {
+            return Err("is not asked: it lies in the workspace, where bodies write".to_owned());
+        }
+        let found = real.metadata().map_err(unseen)?;
+        if !is_ours_or_roots(found.uid()) {
+            return Err("is not asked: it belongs to another user".to_owned());
+        }
+        let above = real.parent().map(Path::metadata).transpose();
+        let above = above.map_err(unseen)?.map_or(0, |above| above.mode());
+        let (for_all, sticky) = (0o002, 0o1000);
+        if found.mode() & for_all != 0 || above & (for_all | sticky) == for_all {
+            return Err("is not asked: others may change it".to_owned());
+        }
+        Ok(real)
+    }
+}
+
 fn ask(path: &Path) -> Result<NodeVersion, String> {
+    // A plan is made without what a run does first: descriptors that a caller leaked to us are
+    // not Node's.
+    process::close_on_exec_from(3)
+        .map_err(|errno| format!("descriptors cannot be kept from it: {errno}"))?;
     let mut child = Command::new(path)
         .arg("--version")
         .env_clear()
@@ -107,6 +158,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_asked_inherits_no_descriptor() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let leaked = std::fs::File::open("/dev/null").expect("there");
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).expect("set");
+        // The shell's own descriptor of the script is above 9.
+        let number = std::os::fd::AsRawFd::as_raw_fd(&leaked);
+        let text = format!("#!/bin/bash\n[ ! -e /proc/self/fd/{number} ] && echo v22.13.0\n");
+        let path = program(directory.path(), &text);
+        assert!(ask(&path).is_ok(), "{:?}", ask(&path));
+    }
+
+    #[test]
     fn a_program_is_asked_once_and_with_an_empty_environment() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = program(
@@ -124,6 +187,40 @@ mod tests {
             "{asked}"
         );
         assert_eq!(asked.matches("PWD=").count(), 1, "{asked}");
+    }
+
+    #[test]
+    fn a_program_that_a_body_or_others_may_have_put_there_is_not_started() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let text = "#!/bin/sh\n: > \"${0%/*}/started\"\necho v22.18.1\n";
+        let path = program(directory.path(), text);
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        let outside = NodeVersions::outside(Some(Path::new("/nonexistent")));
+        assert!(outside.of(&path).is_ok());
+        std::fs::remove_file(directory.path().join("started")).expect("started");
+        let refused = |workspace: Option<&Path>, part: &str| {
+            let told = NodeVersions::outside(workspace).of(&path);
+            let told = told.expect_err("not asked");
+            assert!(told.contains(part), "{told}");
+            assert!(!directory.path().join("started").exists(), "{told}");
+        };
+        refused(Some(directory.path()), "in the workspace");
+        let link = directory.path().with_extension("link");
+        std::os::unix::fs::symlink(directory.path(), &link).expect("linked");
+        refused(Some(&link), "in the workspace");
+        std::fs::remove_file(&link).expect("removed");
+        set(&path, 0o757);
+        refused(None, "others may change");
+        set(&path, 0o755);
+        set(directory.path(), 0o777);
+        refused(None, "others may change");
+        set(directory.path(), 0o755);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(40_199), None).expect("given away");
+            refused(None, "another user");
+        }
     }
 
     #[test]

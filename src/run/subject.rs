@@ -8,14 +8,15 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use crate::bundle::{Entry, Surveyed, Tree};
-use crate::kernel::file::open_beneath;
+use crate::compose::manifests::Registry;
+use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::grants::Origin;
 use crate::plan::run_form::{BundleView, EntryKind};
+use crate::run::block_documents::{self, Named};
 use crate::run::error::RunError;
-use crate::run::named_inventory::{self, Named};
-use crate::spec::document;
+use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
 use crate::spec::inventory::Inventory;
-use crate::spec::manifest::{self, Format, Manifest, ManifestError};
+use crate::spec::manifest::{self, BlockDocuments, Format, Manifest, ManifestError};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 use crate::spec::request::BundleOptions;
@@ -33,7 +34,8 @@ const MANIFEST_NAMES: [(&str, Format); 6] = [
 /// The manifest with everything that it inherits.
 const RESOLVED: &str = ".runner/manifest.json";
 /// A longer manifest is refused before it is read to its end.
-pub(super) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+pub(super) const MANIFEST_BYTES_MAX: u64 = TEXT_BYTES_MAX as u64;
+const TOO_LARGE: &str = "is larger than 1 MiB";
 
 /// Paths of the manifests that a bundle may have.
 #[must_use]
@@ -129,41 +131,43 @@ pub struct Subject {
 pub fn of_caller(
     options: &BundleOptions,
     workspace: Option<&Path>,
+    registry: &Registry,
 ) -> Result<Option<Subject>, RunError> {
     let Some(path) = &options.manifest else {
         return Ok(None);
     };
-    of_file(path, Origin::Caller, workspace).map(Some)
+    of_file(path, workspace, registry).map(Some)
 }
 
-/// Reads the manifest at `path`, and the inventory of secrets that it names in `workspace`.
-///
-/// # Errors
-/// [`RunError`] naming the file.
-pub fn of_file(path: &Path, origin: Origin, workspace: Option<&Path>) -> Result<Subject, RunError> {
+/// Reads the caller's own manifest at `path`, and the documents that it names in `workspace`.
+fn of_file(
+    path: &Path,
+    workspace: Option<&Path>,
+    registry: &Registry,
+) -> Result<Subject, RunError> {
     let shown = escape(path.as_os_str().as_bytes());
     let text = read_file(path, &shown, "manifest_unreadable", "manifest")?;
     let format = format_of(path);
     let root = document::parse(&text, format)
         .map_err(|error| ManifestError::of_document(&shown, error))?;
-    let named = match workspace {
-        Some(workspace) if origin == Origin::Caller => {
-            named_inventory::read(&root, path, workspace)?
-        }
-        _ => Named::default(),
-    };
-    let parsed = manifest::parse_with(&root, &shown, &named.blocks);
-    if let Some(first) = parsed.errors.into_iter().next() {
-        return Err(first.into());
-    }
+    let Named { blocks, inventory } = block_documents::of_caller(&root, path, workspace, registry)?;
     Ok(Subject {
-        manifest: parsed.manifest.unwrap_or_default(),
+        manifest: parsed(&root, &shown, &blocks)?,
         file: shown,
         text: (text, format),
-        origin,
-        inventory: named.inventory,
+        origin: Origin::Caller,
+        inventory,
         warnings: Vec::new(),
     })
+}
+
+/// The manifest, or the first thing that is wrong with it.
+fn parsed(root: &Node, shown: &str, blocks: &BlockDocuments) -> Result<Manifest, RunError> {
+    let parsed = manifest::parse_with(root, shown, blocks);
+    match parsed.errors.into_iter().next() {
+        Some(first) => Err(first.into()),
+        None => Ok(parsed.manifest.unwrap_or_default()),
+    }
 }
 
 /// A file of the caller's, read once from one descriptor and never to an unbounded length.
@@ -184,31 +188,12 @@ pub(super) fn read_file(
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| unreadable(format!("cannot be opened: {errno}"), None))?;
-    let found = rustix::fs::fstat(&file)
-        .map_err(|errno| unreadable(format!("cannot be looked at: {errno}"), None))?;
-    let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
-    if kind != rustix::fs::FileType::RegularFile {
-        return Err(unreadable(
-            "is not a regular file".to_owned(),
-            Some("give a file"),
-        ));
-    }
-    let mut text = Vec::new();
-    std::fs::File::from(file)
-        .take(MANIFEST_BYTES_MAX + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| unreadable(format!("cannot be read: {error}"), None))?;
-    bounded(text, &unreadable)
-}
-
-fn bounded(
-    text: Vec<u8>,
-    unreadable: &dyn Fn(String, Option<&str>) -> RunError,
-) -> Result<Vec<u8>, RunError> {
-    if MANIFEST_BYTES_MAX < u64::try_from(text.len()).unwrap_or(u64::MAX) {
-        return Err(unreadable("is larger than 1 MiB".to_owned(), None));
-    }
-    Ok(text)
+    read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
+        Unread::Stat(errno) => unreadable(format!("cannot be looked at: {errno}"), None),
+        Unread::NotRegular => unreadable("is not a regular file".to_owned(), Some("give a file")),
+        Unread::Read(errno) => unreadable(format!("cannot be read: {errno}"), None),
+        Unread::TooLarge => unreadable(TOO_LARGE.to_owned(), None),
+    })
 }
 
 pub(super) fn format_of(path: &Path) -> Format {
@@ -223,7 +208,11 @@ pub(super) fn format_of(path: &Path) -> Format {
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
-pub fn of_bundle(bundle: &dyn BundleFiles, has_run: bool) -> Result<Subject, RunError> {
+pub fn of_bundle(
+    bundle: &dyn BundleFiles,
+    has_run: bool,
+    registry: &Registry,
+) -> Result<Subject, RunError> {
     let tree = bundle.tree();
     let mut found = MANIFEST_NAMES
         .iter()
@@ -250,19 +239,24 @@ pub fn of_bundle(bundle: &dyn BundleFiles, has_run: bool) -> Result<Subject, Run
             WarningReport::new("manifest_ignored", message)
         })
         .collect();
-    let unreadable = |problem: String, _: Option<&str>| RunError::Argument {
+    let unreadable = |problem: String| RunError::Argument {
         code: "manifest_unreadable",
         what: "manifest",
         object: format!("{name} of the bundle"),
         problem,
         hint: None,
     };
-    let text = RelPath::parse(name.as_bytes())
-        .map_err(|error| error.to_string())
-        .and_then(|path| bundle.head(&path, MANIFEST_BYTES_MAX + 1))
-        .map_err(|problem| unreadable(problem, None))?;
-    let text = bounded(text, &unreadable)?;
-    let manifest = manifest::parse(&text, *format, name)?;
+    let path = RelPath::parse(name.as_bytes()).map_err(|error| unreadable(error.to_string()))?;
+    let text = bundle
+        .head(&path, MANIFEST_BYTES_MAX + 1)
+        .map_err(unreadable)?;
+    if TEXT_BYTES_MAX < text.len() {
+        return Err(unreadable(TOO_LARGE.to_owned()));
+    }
+    let root =
+        document::parse(&text, *format).map_err(|error| ManifestError::of_document(name, error))?;
+    let blocks = block_documents::of_bundle(&root, &path, bundle, registry);
+    let manifest = parsed(&root, name, &blocks)?;
     Ok(Subject {
         manifest,
         file: (*name).to_owned(),

@@ -9,6 +9,7 @@ use crate::spec::report::WarningReport;
 /// The JSON document about one manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:check")))]
 pub struct CheckReport {
     /// Whether there are no errors.
     pub valid: bool,

@@ -3,6 +3,8 @@
 //! Only the words are read here; nothing is fetched. What the published schema lets through and
 //! the text forbids (absolute paths, `..`, NUL characters, unknown keys) is refused.
 
+use std::fmt;
+
 use crate::spec::document::{Node, Value, excerpt};
 use crate::spec::manifest::reader::{Reader, relative_path};
 use crate::spec::manifest::{ManifestError, Problem};
@@ -21,8 +23,9 @@ pub enum CodeSource {
     /// Files of the workspace.
     Local {
         /// In the workspace. May be a pattern, where it holds one of `*?[`.
-        path: RelPath,
-        /// Whether the path is written with a `/` at the end: only a directory will do.
+        path: SourcePath,
+        /// Whether the path is written with a `/` at the end, or names no file at all: only a
+        /// directory will do.
         directory: bool,
         /// Where they go.
         target: SourceTarget,
@@ -43,8 +46,60 @@ pub enum CodeSource {
     /// The sources of another code-workspace.
     Reference {
         /// In the workspace.
-        path: RelPath,
+        path: SourcePath,
     },
+}
+
+/// A path as a source writes it: relative to the workspace, and in the lean `source` to the folder
+/// of the file that holds it, from where it may go up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourcePath {
+    /// How many folders up.
+    pub up: usize,
+    /// What lies below there; `None`: that folder itself.
+    pub below: Option<RelPath>,
+}
+
+impl SourcePath {
+    /// The path seen from the workspace, where it is written in the folder `base` (`None`: the
+    /// workspace itself). `None`: it leaves the workspace.
+    #[must_use]
+    pub fn base(&self, base: Option<&RelPath>) -> Option<Option<RelPath>> {
+        let mut base = base.cloned();
+        for _ in 0..self.up {
+            base = base?.parent();
+        }
+        Some(base)
+    }
+}
+
+impl From<RelPath> for SourcePath {
+    fn from(path: RelPath) -> Self {
+        Self {
+            up: 0,
+            below: Some(path),
+        }
+    }
+}
+
+impl fmt::Display for SourcePath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let up = "../".repeat(self.up);
+        match (&self.below, up.is_empty()) {
+            (Some(below), _) => write!(formatter, "{up}{below}"),
+            (None, true) => formatter.write_str("."),
+            (None, false) => formatter.write_str(up.trim_end_matches('/')),
+        }
+    }
+}
+
+/// Where the paths of a source begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PathBase {
+    /// At the workspace.
+    Workspace,
+    /// At the folder of the file that holds them, from where they may go up.
+    Beside,
 }
 
 /// Where a source's files go in the bundle.
@@ -75,7 +130,7 @@ pub(crate) fn read<'document>(
             let reason = "contains `@`; a commit can be named for a `github` source only";
             return Err(reader.path_refused(node, text, reason.to_owned()));
         }
-        let path = folder(reader, node)?;
+        let path = folder(reader, node)?.into();
         return Ok(vec![CodeSource::Reference { path }]);
     }
     if !matches!(node.value, Value::Map(_)) {
@@ -89,7 +144,7 @@ pub(crate) fn read<'document>(
     }
     let mut read = Vec::new();
     for item in items {
-        let source = read_source(reader, item);
+        let source = read_source(reader, item, PathBase::Workspace);
         read.extend(reader.keep(source));
     }
     Ok(read)
@@ -121,13 +176,14 @@ pub(crate) fn read_lean<'document>(
             reader.ignore(node);
             Ok(Vec::new())
         }
-        None => Ok(vec![read_source(reader, node)?]),
+        None => Ok(vec![read_source(reader, node, PathBase::Beside)?]),
     }
 }
 
 fn read_source<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
+    base: PathBase,
 ) -> Result<CodeSource, ManifestError> {
     let entries = reader.known_map(node, &KINDS)?;
     let [(key, value)] = entries else {
@@ -135,9 +191,9 @@ fn read_source<'document>(
     };
     match key.name.as_str() {
         "inline" => read_inline(reader, value),
-        "local" => read_local(reader, value),
+        "local" => read_local(reader, value, base),
         "github" => read_github(reader, value),
-        _ => read_reference(reader, value),
+        _ => read_reference(reader, value, base),
     }
 }
 
@@ -158,11 +214,13 @@ fn read_inline<'document>(
 fn read_local<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
+    base: PathBase,
 ) -> Result<CodeSource, ManifestError> {
-    if let Value::Text(text) = &node.value {
+    if matches!(node.value, Value::Text(_)) {
+        let (path, directory) = local_path(reader, node, base)?;
         return Ok(CodeSource::Local {
-            path: folder(reader, node)?,
-            directory: text.ends_with('/'),
+            path,
+            directory,
             target: SourceTarget::Same,
             glob: None,
         });
@@ -171,10 +229,7 @@ fn read_local<'document>(
         return Err(reader.wrong_type(node, "text or a map with `path`"));
     }
     reader.entries(node, &["path", "as", "glob"])?;
-    let path = reader.field(node, "path", |path| {
-        let directory = reader.text(path)?.ends_with('/');
-        Ok((folder(reader, path)?, directory))
-    });
+    let path = reader.field(node, "path", |path| local_path(reader, path, base));
     let glob = reader.optional(node, "glob", |glob| reader.name(glob).map(str::to_owned));
     let rest = reader.both(read_target(reader, node.get("as")), glob);
     let ((path, directory), (target, glob)) = reader.both(path, rest)?;
@@ -257,6 +312,7 @@ fn read_commit<'document>(
 fn read_reference<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
+    base: PathBase,
 ) -> Result<CodeSource, ManifestError> {
     let path = match &node.value {
         Value::Text(_) => node,
@@ -266,9 +322,11 @@ fn read_reference<'document>(
         }
         _ => return Err(reader.wrong_type(node, "text or a map with `path`")),
     };
-    Ok(CodeSource::Reference {
-        path: folder(reader, path)?,
-    })
+    let text = reader.text(path)?;
+    match reference_path(text, base) {
+        Ok(path) => Ok(CodeSource::Reference { path }),
+        Err(reason) => Err(reader.path_refused(path, text, reason)),
+    }
 }
 
 fn read_target<'document>(
@@ -285,6 +343,54 @@ fn read_target<'document>(
     Ok(SourceTarget::Path {
         path: folder(reader, node)?,
         directory: text.ends_with('/'),
+    })
+}
+
+/// The path of a `local` source, and whether only a directory will do.
+fn local_path<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    base: PathBase,
+) -> Result<(SourcePath, bool), ManifestError> {
+    let text = reader.text(node)?;
+    let path = match text {
+        "." | "./" => Ok(SourcePath { up: 0, below: None }),
+        _ => reference_path(text, base),
+    };
+    let path = path.map_err(|reason| reader.path_refused(node, text, reason))?;
+    let directory = text.ends_with('/') || path.below.is_none();
+    Ok((path, directory))
+}
+
+/// Reads the path of a folder.
+///
+/// # Errors
+/// Why it is refused: completes "which …".
+pub(crate) fn reference_path(text: &str, base: PathBase) -> Result<SourcePath, String> {
+    let mut up = 0;
+    let mut rest = text;
+    if base == PathBase::Beside {
+        let plain = text.strip_prefix("./").unwrap_or(text);
+        let mut above = plain;
+        while let Some(next) = above.strip_prefix("../") {
+            up += 1;
+            above = next;
+        }
+        if above == ".." {
+            up += 1;
+            above = "";
+        }
+        if up != 0 {
+            rest = above;
+        }
+        if up != 0 && rest.is_empty() {
+            return Ok(SourcePath { up, below: None });
+        }
+    }
+    let below = relative_path(rest.strip_suffix('/').unwrap_or(rest))?;
+    Ok(SourcePath {
+        up,
+        below: Some(below),
     })
 }
 

@@ -10,6 +10,7 @@ pub const SCHEMA_VERSION: &str = "1.0";
 /// What a host can enforce, as `runner doctor --json` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:doctor")))]
 pub struct Diagnosis {
     /// [`SCHEMA_VERSION`].
     pub schema_version: &'static str,

@@ -25,6 +25,7 @@ pub const HOST_POLICY: &str = "host-policy";
 /// What a run would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:plan")))]
 pub struct PlanReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: &'static str,

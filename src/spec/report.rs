@@ -15,6 +15,7 @@ pub const SCHEMA_VERSION: &str = "1.0";
 /// The JSON document about one run.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:report")))]
 pub struct Report {
     /// [`SCHEMA_VERSION`].
     pub schema_version: &'static str,
@@ -96,6 +97,23 @@ pub struct ErrorReport {
     pub message: String,
     /// What to do.
     pub hint: Option<String>,
+}
+
+/// An error with everything that caused it, in one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let text = next.to_string();
+        // A message that quotes its cause already is not made longer.
+        if !message.contains(&text) {
+            message.push_str(": ");
+            message.push_str(&text);
+        }
+        cause = next.source();
+    }
+    message
 }
 
 /// Wall time of one phase.
@@ -330,5 +348,28 @@ impl Report {
             secrets: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Fault {
+        #[error("no file")]
+        Below,
+        #[error("the folder cannot be read")]
+        Above(#[source] Box<Fault>),
+        #[error(transparent)]
+        Through(Box<Fault>),
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_and_each_of_them_once() {
+        let above = || Fault::Above(Box::new(Fault::Below));
+        let expected = "the folder cannot be read: no file";
+        assert_eq!(with_causes(&above()), expected);
+        assert_eq!(with_causes(&Fault::Through(Box::new(above()))), expected);
     }
 }

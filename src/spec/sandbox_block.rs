@@ -2,7 +2,7 @@
 
 use crate::spec::credential;
 use crate::spec::document::Node;
-use crate::spec::manifest::inventory::{self, slug_of};
+use crate::spec::inventory::{self, slug_of};
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::secrets::{
     SecretReference, SecretRequest, is_variable_name, slug_of_variable,
@@ -346,7 +346,7 @@ fn read_auth<'document>(
     reader.keep(reader.optional(node, "ref", |reference| reader.name(reference)));
     let known = reader.keep(reader.inventory(node)).flatten();
     if let Some(known) = known {
-        inventory::check(reader, known);
+        inventory::read(reader, known);
     }
     let Some(state) = node.get("state") else {
         return Ok(Vec::new());

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::ground::told;
+use super::support::bodies::copy_program;
 use super::support::{Ground, is_root, needs_root, runner};
 
 /// The tree of the golden digests: every kind of entry, and every way that its name can be written.
@@ -138,7 +139,7 @@ fn another_user_makes_the_same_bundle() {
     plant(&tree, 0..FILES.len());
     // Another user has to reach the program too.
     let program = ground.path("runner");
-    std::fs::copy(runner(), &program).expect("copied");
+    copy_program(runner(), &program);
     std::fs::set_permissions(tree.join("bin/go"), open()).expect("set");
     let mut archives = Vec::new();
     for uid in ["0", "40124"] {

@@ -66,6 +66,30 @@ fn drift_is_refused_with_each_difference_and_no_bundle() {
     }
 }
 
+/// Whoever reads the pipe has the bundle before the exit code.
+#[test]
+fn a_bundle_that_drifted_is_not_even_begun_where_it_cannot_be_taken_back() {
+    let ground = locked();
+    let same = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "-"]);
+    same.assert_done();
+    assert!(same.stdout.starts_with(&[0x1f, 0x8b]), "{same:#?}");
+    // Of the same size: only the digest tells.
+    ground.file("lib/a", "b");
+    let told = ground.make(&["m.yaml", "--lock", "m.lock", "--locked", "-o", "-"]);
+    told.assert_refused("lock_drift", &["content_digest"]);
+    assert!(told.stdout.is_empty(), "{} bytes", told.stdout.len());
+    let told = ground.make(&[
+        "m.yaml",
+        "--lock",
+        "m.lock",
+        "--locked",
+        "-o",
+        "/dev/stdout",
+    ]);
+    told.assert_refused("lock_drift", &["content_digest"]);
+    assert!(told.stdout.is_empty(), "{} bytes", told.stdout.len());
+}
+
 #[test]
 fn a_lock_file_that_is_none_is_refused() {
     let ground = locked();

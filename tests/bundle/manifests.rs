@@ -246,3 +246,24 @@ fn floating_references_are_refused_where_pins_are_required() {
         &["abbreviated", "fewer digits name no commit"],
     );
 }
+
+#[test]
+fn a_token_that_cannot_be_had_is_told_with_its_cause() {
+    let ground = Ground::new();
+    ground.file("m.yaml", manifest("github: {repo: a/b, ref: main}"));
+    for (token, parts) in [
+        (
+            "env:NOWHERE",
+            &["the variable NOWHERE is not set", "hint: "][..],
+        ),
+        (
+            "file:/nowhere/token",
+            &["`/nowhere/token` cannot be read", "No such file", "hint: "],
+        ),
+    ] {
+        let policy = ground.write("token.yaml", format!("github: {{token: \"{token}\"}}\n"));
+        let policy = policy.to_str().expect("a plain path");
+        let told = ground.make(&["m.yaml", "--print-digest", "--policy", policy]);
+        told.assert_refused("github_setting", parts);
+    }
+}

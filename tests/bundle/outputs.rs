@@ -85,6 +85,8 @@ fn a_pipe_gets_the_bundle_and_a_full_one_the_reason() {
     told.assert_refused_or_failed("output_unwritable");
     let told = ground.make(&[".", "-o", "."]);
     told.assert_refused_or_failed("output_refused");
+    // Nobody is told to remove a directory.
+    assert!(!told.stderr.contains("remove"), "{told:#?}");
 }
 
 impl super::ground::Told {
@@ -94,6 +96,67 @@ impl super::ground::Told {
         assert!(self.code == 125 && named, "{self:#?}");
         assert!(self.stderr.contains("runner: failed: "), "{self:#?}");
     }
+}
+
+#[test]
+fn a_file_of_another_kind_is_never_replaced() {
+    let ground = Ground::new();
+    ground.file("tool/manifest.yaml", "run: [sh, main.sh]\n");
+    ground.file("tool/main.sh", "echo hello\n");
+    ground.file("notes", "dear diary\n");
+    ground.file("empty", "");
+    ground.file("old.lock", "<<<<<<< HEAD\n{\n  \"content_digest\": 5\n");
+    let read = |name: &str| std::fs::read(ground.workspace().join(name)).expect("read");
+    for name in ["tool/manifest.yaml", "tool/main.sh", "notes"] {
+        let before = read(name);
+        for flag in ["-o", "--lock"] {
+            let told = ground.make(&["tool", flag, name]);
+            told.assert_refused_or_failed("output_refused");
+            assert!(told.stderr.contains(name), "{told:#?}");
+            assert_eq!(read(name), before, "{flag} {name}");
+        }
+    }
+    for words in [
+        &["tool", "-o", "x", "--lock", "./x"][..],
+        &["tool", "-o", "old.lock", "--lock", "old.lock"],
+    ] {
+        ground
+            .make(words)
+            .assert_refused_or_failed("output_refused");
+        assert!(!ground.workspace().join("x").exists());
+    }
+    ground
+        .make(&["tool", "--lock", "-"])
+        .assert_refused("usage", &["--lock -"]);
+    // Each replaces its own kind, and what holds nothing.
+    ground
+        .make(&["tool", "-o", "empty", "--lock", "old.lock"])
+        .assert_done();
+    ground
+        .make(&["tool", "-o", "empty", "--lock", "old.lock"])
+        .assert_done();
+    let told = ground.make(&["tool", "-o", "old.lock", "--lock", "old.lock", "--locked"]);
+    told.assert_refused_or_failed("output_refused");
+    assert!(read("old.lock").starts_with(b"{"));
+}
+
+#[test]
+fn a_reader_that_went_away_is_named() {
+    let ground = Ground::new();
+    ground.file("manifest.yaml", "run: [echo]\n");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = ground
+        .bundle_command(&[".", "-o", "-"])
+        .stdout(writer)
+        .output()
+        .expect("the runner starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(
+        text.contains("`standard output` cannot be written") && text.contains("Broken pipe"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -107,9 +170,10 @@ fn a_full_disk_leaves_nothing_and_says_so() {
     let small = ground.path("small");
     std::fs::create_dir(&small).expect("made");
     // A mount namespace of its own: the mount ends with the shell.
-    let script = "mount -t tmpfs -o size=1m none \"$2\" && printf old >\"$2/out\" || exit 99
+    let script =
+        "mount -t tmpfs -o size=1m none \"$2\" && printf '\\037\\213old' >\"$2/out\" || exit 99
         \"$1\" bundle \"$3\" -o \"$2/out\"; code=$?
-        ls -A \"$2\"; cat \"$2/out\"; exit $code";
+        ls -A \"$2\"; tail -c 3 \"$2/out\"; exit $code";
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
     command.arg(runner()).arg(&small).arg(ground.workspace());

@@ -154,6 +154,66 @@ fn references_that_multiply_are_refused_and_not_resolved() {
 }
 
 #[test]
+fn a_large_code_workspace_that_is_referred_to_often_is_merged_once() {
+    let ground = Ground::new();
+    let variables: String = (0..6_000)
+        .map(|number| format!("  V{number}: {{vault: a}}\n"))
+        .collect();
+    ground.file(
+        "w/manifest.yaml",
+        format!(
+            "{}secrets:\n{variables}",
+            workspace("w", "inline: {path: a, content: x}")
+        ),
+    );
+    // Once for each would be minutes, and gigabytes.
+    ground.file("m.yaml", manifest(&vec!["ref: w"; 4_000].join("\n")));
+    ground.make(&["m.yaml", "--print-digest"]).assert_done();
+}
+
+#[test]
+fn the_last_of_several_references_wins_and_the_first_one_places_the_hosts() {
+    let ground = Ground::new();
+    for (name, memory) in [("a", 100), ("b", 200)] {
+        ground.file(
+            &format!("{name}/manifest.yaml"),
+            format!(
+                "{}runner: {{limits: {{memory_mb: {memory}}}}}\nnetwork: {{egress: [{name}.example]}}\n",
+                workspace(name, &format!("inline: {{path: {name}, content: x}}"))
+            ),
+        );
+    }
+    ground.file("m.yaml", manifest("ref: a\nref: b\nref: a\nref: b\nref: a"));
+    let archive = ground.archive(&["m.yaml"]);
+    let resolved: serde_json::Value =
+        serde_json::from_str(&archive.text(".runner/manifest.json")).expect("JSON");
+    assert_eq!(resolved["runner"]["limits"]["memory_mb"], 100);
+    let hosts = serde_json::json!(["a.example", "b.example"]);
+    assert_eq!(resolved["network"]["egress"], hosts);
+}
+
+#[test]
+fn a_code_workspace_that_was_not_too_deep_before_is_too_deep_further_down() {
+    let ground = Ground::new();
+    for level in 1..=8 {
+        let sources = match level {
+            8 => "inline: {path: bottom, content: x}".to_owned(),
+            _ => format!("ref: w{}", level + 1),
+        };
+        ground.file(
+            &format!("w{level}/manifest.yaml"),
+            workspace(&format!("w{level}"), &sources),
+        );
+    }
+    ground.file("deeper/manifest.yaml", workspace("deeper", "ref: w1"));
+    ground.file("m.yaml", manifest("ref: w1\nref: w2\nref: w1"));
+    ground.make(&["m.yaml", "--list"]).assert_done();
+    ground.file("m.yaml", manifest("ref: w1\nref: deeper"));
+    let told = ground.make(&["m.yaml", "--list"]);
+    told.assert_refused("code_depth", &["deeper → w1", "w7 → w8"]);
+}
+
+#[test]
 fn only_a_code_workspace_can_be_referred_to() {
     let ground = Ground::new();
     ground.file("tools/t/manifest.yaml", "run: [echo]\n");

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::ground::manifest;
+use super::ground::{Archive, manifest};
 use super::support::Ground;
 
 fn furnished() -> Ground {
@@ -120,6 +120,27 @@ fn a_source_takes_what_it_names_to_where_it_says() {
         let mut names = ground.archive_of(source).names();
         names.sort();
         assert_eq!(names, expected, "{source}");
+    }
+}
+
+#[test]
+fn a_source_that_is_the_whole_workspace_leaves_out_what_is_being_written() {
+    let ground = furnished();
+    ground.file(
+        "tool.yaml",
+        "run: [cat, a]\ncode: {sources: [{local: .}]}\n",
+    );
+    ground.file(".git/config", "");
+    // The second time both files are there.
+    for _ in 0..2 {
+        let words = ["tool.yaml", "-o", "out.tar.gz", "--lock", "l.json"];
+        ground.make(&words).assert_done();
+        let names = Archive::read(&ground.workspace().join("out.tar.gz")).names();
+        assert!(names.iter().any(|name| name == "shared/deep/d.ts"));
+        for left_out in ["out.tar.gz", "l.json", ".git"] {
+            let holds = names.iter().any(|name| name.contains(left_out));
+            assert!(!holds, "{names:?}");
+        }
     }
 }
 

@@ -16,11 +16,13 @@ mod judge;
 mod outcome;
 #[path = "../support/skips.rs"]
 mod skips;
+#[path = "../support/source.rs"]
+mod source;
 mod sources;
 mod vector;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vector::Vector;
 
@@ -28,7 +30,7 @@ use vector::Vector;
 const OTHER_FILES: [&str; 2] = ["README.md", "digest.py"];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
+    source::source_path("tests/conformance")
 }
 
 /// Every file of vectors, by name.

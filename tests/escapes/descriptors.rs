@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::attempts::{assert_all_refused, assert_lines, attempt, case, program, through};
-use super::support::bodies::compile;
+use super::support::bodies::{compile, copy_program};
 use super::support::{Ground, runner};
 
 const LIST: &str = r#"
@@ -123,7 +123,7 @@ int main(void) {
 fn the_runner_s_program_is_unchanged_after_a_body_that_is_the_runner_itself() {
     let ground = Ground::new();
     let copy = ground.path("runner-copy");
-    std::fs::copy(runner(), &copy).expect("copied");
+    copy_program(runner(), &copy);
     let before = std::fs::read(&copy).expect("readable");
     let folder = ground.path("evil");
     std::fs::create_dir(&folder).expect("made");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::attempts::{assert_lines, case, program, shell};
+use super::support::bodies::copy_program;
 use super::support::{Ground, is_root, needs_root, skip};
 
 const WHO: &str = r#"
@@ -35,7 +36,7 @@ const NOTHING_GAINED: &str = "uid 1000 1000 1000
 
 fn copy_of(ground: &Ground, program: &Path, name: &str) -> PathBuf {
     let copy = ground.path(name);
-    std::fs::copy(program, &copy).expect("copied");
+    copy_program(program, &copy);
     copy
 }
 

@@ -14,6 +14,7 @@ mod attacks;
 #[expect(dead_code, reason = "the tests of archives use all of it")]
 mod builder;
 mod destinations;
+mod documents;
 mod environment;
 mod forms;
 mod grants;

@@ -238,9 +238,19 @@ fn what_the_lock_file_does_not_say_is_refused_and_named_and_nothing_is_written()
         "{said}"
     );
     service.forget();
-    workspace.write(&github("v1"), &json!([]));
+    let mut sources = github("v1");
+    let inline = json!({"inline": {"path": "b", "content": "2"}});
+    sources.as_array_mut().expect("a list").push(inline);
+    workspace.write(&sources, &json!(["api.example.org"]));
     let said = workspace.refused(&locked, "lock_drift");
-    assert!(said.contains("no commit for `v1`"), "{said}");
+    for part in [
+        "sources/0: reference: the lock file has `main`, now it is `v1`",
+        "now it is `tool/manifest.json#/code/sources/1`",
+        "egress: the lock file has none, now it is `api.example.org`",
+    ] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!said.contains("bytes") && !said.contains("sha"), "{said}");
     assert_eq!(
         service.paths().len(),
         0,

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use runner::compose::github::{Client, GitHub as _};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
 use crate::service::{Repository, Service, files, pairs, path};
@@ -252,6 +253,19 @@ fn used(entry: &Path, hours: u64) {
     label.set_modified(then).expect("set");
 }
 
+/// Waits until nobody has the entry. A process that another case is just starting has a copy of each
+/// descriptor of this process, and so of each lock, until it has become another program.
+fn until_let_go(entry: &Path) {
+    let directory = std::fs::File::open(entry).expect("opened");
+    let started = Instant::now();
+    while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
+        assert!(started.elapsed() < HANG_AFTER, "{entry:?} is in use");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // For the copies of this descriptor too.
+    flock(&directory, FlockOperation::Unlock).expect("unlocked");
+}
+
 #[test]
 fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     let Some(service) = Service::start() else {
@@ -305,6 +319,9 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
             .expect("a tree")
     };
     let (kept_tree, gone_tree) = (tree_of(&made[0]), tree_of(&made[2]));
+    for entry in made[1].iter().chain(&made[2]) {
+        until_let_go(entry);
+    }
     drop(fetch(&shas[3], 130_000));
     let left = names(&service, "entries");
     assert!(left.contains(&kept_tree), "it is in use");
@@ -320,7 +337,19 @@ fn what_was_not_used_for_longest_goes_first_and_what_is_in_use_never() {
     }
     drop(held);
     // With room for nothing, everything goes that nobody has, what was just fetched too.
-    let last = fetch(&shas[2], 0);
+    for entry in names(&service, "entries") {
+        until_let_go(&entry);
+    }
+    let mut last = fetch(&shas[2], 0);
+    let started = Instant::now();
+    for sha in shas.iter().cycle() {
+        if names(&service, "entries").len() == 1 || HANG_AFTER < started.elapsed() {
+            break;
+        }
+        // The archive that it was made from was still had, see `until_let_go`.
+        drop(last);
+        last = fetch(sha, 0);
+    }
     assert_eq!(names(&service, "entries").len(), 1);
     assert_eq!(files(&last).len(), 8);
     assert_eq!(names(&service, "building").len(), 0);
@@ -385,6 +414,43 @@ fn a_cache_that_others_may_write_to_or_that_is_anothers_is_refused() {
     if crate::support::is_root() {
         std::os::unix::fs::chown(service.cache(), Some(40_199), None).expect("given away");
         refused("belongs to another user");
+    } else {
+        crate::support::needs_root("only root gives a directory away");
+    }
+}
+
+/// Whoever owns a directory above the cache can put another cache in its place.
+#[test]
+fn a_cache_below_a_directory_in_which_others_can_rename_it_is_refused() {
+    let Some((service, _, sha)) = with_a_commit() else {
+        return;
+    };
+    let fetched = || {
+        let mut settings = service.settings();
+        settings.cache_directory = service.cache().join("above/cache");
+        let client = Client::new(settings).expect("a client");
+        client.fetch("org/repo", &sha, None).map(|_tree| ())
+    };
+    fetched().expect("made by ourselves");
+    let above = service.cache().join("above");
+    let mode = |mode| {
+        std::fs::set_permissions(&above, std::fs::Permissions::from_mode(mode)).expect("changed");
+    };
+    mode(0o777);
+    let error = fetched().expect_err("refused");
+    assert_eq!(error.code(), "github_cache", "{error}");
+    assert!(
+        error.to_string().contains("above can be written"),
+        "{error}"
+    );
+    // As /tmp: nobody renames what is another's.
+    mode(0o1777);
+    fetched().expect("sticky");
+    mode(0o755);
+    if crate::support::is_root() {
+        std::os::unix::fs::chown(&above, Some(40_199), None).expect("given away");
+        let error = fetched().expect_err("refused");
+        assert!(error.to_string().contains("another user"), "{error}");
     } else {
         crate::support::needs_root("only root gives a directory away");
     }

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use crate::bundling::exec_bundled;
 use crate::packages::{has, succeed};
 use crate::support::Ground;
 
@@ -21,7 +22,11 @@ int main(void) { printf(\"%d\\n\", one() + two() + three() + four()); return 0; 
 #[test]
 fn make_builds_in_parallel_and_the_program_comes_back_and_runs() {
     let ground = Ground::new();
-    let bundle = ground.bundle(&[
+    let folder = ground.folder(&[
+        (
+            "manifest.yaml",
+            "name: program\nrun: make -j4 && cp program /scratch/program\n",
+        ),
         ("Makefile", MAKEFILE),
         ("main.c", MAIN),
         ("one.c", "int one(void) { return 1; }\n"),
@@ -31,14 +36,12 @@ fn make_builds_in_parallel_and_the_program_comes_back_and_runs() {
     ]);
     let workspace = ground.workspace();
     let flags = [
-        "--run",
-        "make -j4 && cp program /scratch/program",
         "--out",
         "program=bin/program",
         "--workspace",
         workspace.to_str().expect("a plain path"),
     ];
-    let done = ground.exec(&flags, &bundle);
+    let done = exec_bundled(&ground, &flags, &folder, &[]);
     done.assert_exited(0);
     let program = workspace.join("bin/program");
     let mode = std::fs::metadata(&program)
@@ -78,9 +81,13 @@ git push -q origin HEAD:refs/heads/second
 git log --format=%s
 git -C ../first log --format=%s second
 ";
-    let bundle = ground.bundle(&[("text", "a line\n"), ("work.sh", script)]);
-    let run = r#"["bash", "-eu", "work.sh"]"#;
-    let done = ground.exec(&["--run", run], &bundle);
+    let manifest = "name: history\nrun: [bash, -eu, work.sh]\n";
+    let folder = ground.folder(&[
+        ("manifest.yaml", manifest),
+        ("text", "a line\n"),
+        ("work.sh", script),
+    ]);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "two\none\ntwo\none\n");
 }
@@ -100,8 +107,9 @@ fn java_compiles_and_runs_within_the_default_memory() {
     }
 }
 ";
-    let bundle = ground.bundle(&[("Main.java", source)]);
-    let done = ground.exec(&["--run", "javac Main.java && java Main"], &bundle);
+    let manifest = "name: threads\nrun: javac Main.java && java Main\n";
+    let folder = ground.folder(&[("manifest.yaml", manifest), ("Main.java", source)]);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "from a thread\n");
 }

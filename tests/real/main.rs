@@ -12,6 +12,7 @@
 mod support;
 
 mod builds;
+mod bundling;
 mod harnesses;
 mod node;
 mod packages;

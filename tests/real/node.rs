@@ -3,9 +3,11 @@
 
 use std::path::PathBuf;
 
+use crate::bundling::{exec_bundled, furnished};
 use crate::packages::{has, node_program, succeed, tool};
+use crate::support::Ground;
+use crate::support::bodies::copy_program;
 use crate::support::bundles::pack;
-use crate::support::{Ground, random};
 
 const MAIN: &str = r#"
 const { execFileSync } = require('child_process');
@@ -26,23 +28,20 @@ server.listen(0, '127.0.0.1', () => {
 });
 "#;
 
-/// The program with its dependencies as a tar.gz, made with plain tar.
-fn packed(ground: &Ground) -> Option<PathBuf> {
-    let installed = node_program()?;
-    let folder = ground.path(&format!("node-{}", random()));
-    succeed(tool("cp").arg("-a").arg(&installed).arg(&folder)).expect("copied");
-    std::fs::write(folder.join("main.js"), MAIN).expect("written");
-    std::fs::write(folder.join("manifest.yaml"), "name: report\nrun: main.js\n").expect("written");
-    Some(pack(&folder))
+/// The program with its dependencies.
+fn program(ground: &Ground, run: &str) -> Option<PathBuf> {
+    let manifest = format!("name: report\nrun: {run}\n");
+    let files = [("main.js", MAIN), ("manifest.yaml", &manifest)];
+    Some(furnished(ground, &node_program()?, &files))
 }
 
 #[test]
 fn a_node_program_with_installed_dependencies_runs_from_a_plain_tar() {
     let ground = Ground::new();
-    let Some(bundle) = packed(&ground) else {
+    let Some(folder) = program(&ground, "main.js") else {
         return;
     };
-    let done = ground.exec(&[], &bundle);
+    let done = ground.exec(&[], &pack(&folder));
     done.assert_exited(0);
     assert_eq!(done.text(), "hello sandbox 1.3.0\ntrue\n2.5.0\n");
     let memory = &done.report["limits"][0];
@@ -51,13 +50,24 @@ fn a_node_program_with_installed_dependencies_runs_from_a_plain_tar() {
 }
 
 #[test]
-fn npm_runs_scripts_and_lists_packages_without_the_network() {
+fn a_node_program_with_installed_dependencies_runs_from_a_made_bundle() {
     let ground = Ground::new();
-    let Some(bundle) = packed(&ground) else {
+    let Some(folder) = program(&ground, "main.js") else {
         return;
     };
+    let done = exec_bundled(&ground, &[], &folder, &[]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "hello sandbox 1.3.0\ntrue\n2.5.0\n");
+}
+
+#[test]
+fn npm_runs_scripts_and_lists_packages_without_the_network() {
+    let ground = Ground::new();
     let run = "npm run --silent check && npm --offline ls";
-    let done = ground.exec(&["--run", run], &bundle);
+    let Some(folder) = program(&ground, run) else {
+        return;
+    };
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     let text = done.text();
     assert!(text.starts_with("2.5.0\nreport@1.0.0 /bundle\n"), "{text}");
@@ -71,6 +81,11 @@ fn a_node_server_answers_on_loopback() {
         return;
     }
     let done = ground.run(&[], &["node", "-e", SERVER]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "served /x");
+    let manifest = ("manifest.yaml", "name: served\nrun: server.js\n");
+    let folder = ground.folder(&[manifest, ("server.js", SERVER)]);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "served /x");
 }
@@ -103,7 +118,7 @@ fn a_node_outside_the_system_directories_is_shown_with_its_prefix() {
     std::fs::create_dir_all(prefix.join("bin")).expect("made");
     let system = succeed(tool("sh").args(["-c", "readlink -f $(command -v node)"])).expect("found");
     // A copy: a link would lead back to the system's.
-    std::fs::copy(system.trim(), prefix.join("bin/node-of-mine")).expect("copied");
+    copy_program(system.trim(), &prefix.join("bin/node-of-mine"));
     ground.write("opt/node-20/share/text", "beside it");
     let script = "#!/usr/bin/env node-of-mine\nconsole.log('a script of the prefix')\n";
     let greet = ground.write("opt/node-20/bin/greet", script);

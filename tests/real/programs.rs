@@ -1,8 +1,8 @@
 //! Small programs as they are found on any host: a pipeline, a static binary.
 
+use crate::bundling::exec_bundled;
 use crate::support::Ground;
 use crate::support::bodies::c_body;
-use crate::support::bundles::pack;
 
 const THREADS: &str = r#"
 #include <pthread.h>
@@ -30,14 +30,14 @@ int main(int words, char **word) {
 #[test]
 fn a_shell_pipeline_counts_words() {
     let ground = Ground::new();
-    let bundle = ground.bundle(&[
+    let folder = ground.folder(&[
         ("words.txt", "pear\napple\npear\nfig\napple\npear\n"),
         (
             "manifest.yaml",
             "name: count\nrun: sort words.txt | uniq -c | sort -rn | awk '{ print $2 \"=\" $1 }'\n",
         ),
     ]);
-    let done = ground.exec(&[], &bundle);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "pear=3\napple=2\nfig=1\n");
 }
@@ -50,9 +50,7 @@ fn a_static_binary_in_a_bundle_starts_threads_and_children() {
     std::fs::create_dir_all(folder.join("bin")).expect("made");
     std::fs::copy(&program, folder.join("bin/threads")).expect("copied");
     std::fs::write(folder.join("manifest.yaml"), "name: t\nrun: bin/threads\n").expect("written");
-    let bundle = pack(&folder);
-    let bundle = bundle.to_str().expect("a plain path");
-    let done = ground.command(&["exec", bundle, "--", "word"]).done();
+    let done = exec_bundled(&ground, &[], &folder, &["word"]);
     done.assert_exited(0);
     assert_eq!(done.text(), "word 22\n");
 }
@@ -83,8 +81,12 @@ fn a_full_disk_is_an_error_that_the_program_sees_and_no_signal() {
         rm /tmp/file
         truncate -s 1T /tmp/hole
         echo $?";
-    let bundle = ground.bundle(&[("beside.txt", &beside), ("fill.sh", script)]);
-    let done = ground.exec(&["--run", "fill.sh", "--disk", "8m"], &bundle);
+    let folder = ground.folder(&[
+        ("manifest.yaml", "name: fill\nrun: fill.sh\n"),
+        ("beside.txt", &beside),
+        ("fill.sh", script),
+    ]);
+    let done = exec_bundled(&ground, &["--disk", "8m"], &folder, &[]);
     // A hole takes no space: there the limit is SIGXFSZ.
     done.assert_exited(0);
     assert_eq!(done.text(), "No space left on device\n1\n153\n");

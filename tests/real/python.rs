@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::bundling::exec_bundled;
 use crate::packages::{succeed, tool, wheels};
 use crate::support::bundles::pack;
 use crate::support::{Ground, random};
@@ -28,7 +29,8 @@ print(urllib.request.urlopen(f'http://localhost:{server.server_port}/y').read().
 server.shutdown()
 ";
 
-fn packed(ground: &Ground) -> Option<PathBuf> {
+/// The program with its wheels unpacked.
+fn program(ground: &Ground) -> Option<PathBuf> {
     let wheels = wheels()?;
     let folder = ground.path(&format!("python-{}", random()));
     std::fs::create_dir(&folder).expect("made");
@@ -40,16 +42,27 @@ fn packed(ground: &Ground) -> Option<PathBuf> {
     }
     std::fs::write(folder.join("main.py"), MAIN).expect("written");
     std::fs::write(folder.join("manifest.yaml"), "name: marks\nrun: main.py\n").expect("written");
-    Some(pack(&folder))
+    Some(folder)
 }
 
 #[test]
 fn a_python_program_with_wheels_unpacked_in_it_runs_from_a_plain_tar() {
     let ground = Ground::new();
-    let Some(bundle) = packed(&ground) else {
+    let Some(folder) = program(&ground) else {
         return;
     };
-    let done = ground.exec(&[], &bundle);
+    let done = ground.exec(&[], &pack(&folder));
+    done.assert_exited(0);
+    assert_eq!(done.text(), "text &lt;b&gt; &lt;i&gt;\n");
+}
+
+#[test]
+fn a_python_program_with_wheels_unpacked_in_it_runs_from_a_made_bundle() {
+    let ground = Ground::new();
+    let Some(folder) = program(&ground) else {
+        return;
+    };
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "text &lt;b&gt; &lt;i&gt;\n");
 }
@@ -57,11 +70,12 @@ fn a_python_program_with_wheels_unpacked_in_it_runs_from_a_plain_tar() {
 #[test]
 fn wheels_are_found_through_a_variable_of_the_caller() {
     let ground = Ground::new();
-    let Some(bundle) = packed(&ground) else {
+    let Some(folder) = program(&ground) else {
         return;
     };
     let run = r#"["python3", "-c", "import six; print(six.__file__)"]"#;
-    let done = ground.exec(&["--run", run, "-e", "PYTHONPATH=/bundle/lib"], &bundle);
+    let flags = ["--run", run, "-e", "PYTHONPATH=/bundle/lib"];
+    let done = exec_bundled(&ground, &flags, &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "/bundle/lib/six.py\n");
 }
@@ -107,6 +121,11 @@ fn a_python_server_answers_on_loopback() {
     let done = ground.run(&[], &["python3", "-c", SERVER]);
     done.assert_exited(0);
     assert_eq!(done.text(), "served /y\n");
+    let manifest = ("manifest.yaml", "name: served\nrun: server.py\n");
+    let folder = ground.folder(&[manifest, ("server.py", SERVER)]);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "served /y\n");
 }
 
 #[test]
@@ -119,7 +138,9 @@ with multiprocessing.Pool(3) as pool:
 with concurrent.futures.ThreadPoolExecutor(8) as threads:
     print(sum(threads.map(abs, range(-10, 0))))
 ";
-    let done = ground.run(&[], &["python3", "-c", pool]);
+    let manifest = ("manifest.yaml", "name: pool\nrun: pool.py\n");
+    let folder = ground.folder(&[manifest, ("pool.py", pool)]);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
     assert_eq!(done.text(), "[1, 2, 3]\n55\n");
 }

@@ -1,13 +1,19 @@
 //! Each toolchain answers and does a piece of work under the default policy, found by its name.
 
+use crate::bundling::exec_bundled;
 use crate::packages::{esbuild, has};
 use crate::support::Ground;
 
-/// Runs a script in the sandbox's shell and gives back what it printed.
+/// Runs a script in the sandbox's shell, given to it and bundled, and gives back what it printed.
 fn printed(script: &str) -> String {
     let ground = Ground::new();
-    let done = ground.run(&[], &["bash", "-euo", "pipefail", "-c", script]);
+    let given = ground.run(&[], &["bash", "-euo", "pipefail", "-c", script]);
+    given.assert_exited(0);
+    let manifest = "name: work\nrun: [bash, -euo, pipefail, work.sh]\n";
+    let folder = ground.folder(&[("manifest.yaml", manifest), ("work.sh", script)]);
+    let done = exec_bundled(&ground, &[], &folder, &[]);
     done.assert_exited(0);
+    assert_eq!(done.text(), given.text());
     done.text()
 }
 

@@ -10,10 +10,9 @@ use serde_json::Value;
 
 /// Codes of refusals that depend on more than the shape of one value: on another key, on another
 /// document, on this host. A schema may accept these.
-const SEMANTIC: [&str; 17] = [
+const SEMANTIC: [&str; 15] = [
     "duplicate_claim",
     "fs_root_declared",
-    "language_contradiction",
     "mount_ref_unresolvable",
     "plaintext_credential",
     "runner_ref_unresolvable",
@@ -22,7 +21,6 @@ const SEMANTIC: [&str; 17] = [
     "secrets_ref_unresolvable",
     "token_id_invalid",
     "image_unknown",
-    "inherited_contradiction",
     "needs_contradict_run",
     "needs_unsatisfied",
     "code_cycle",

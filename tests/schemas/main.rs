@@ -9,6 +9,8 @@
 
 mod agreement;
 mod published;
+#[path = "../support/source.rs"]
+mod source;
 mod vectors;
 
 use std::ffi::OsString;
@@ -70,6 +72,11 @@ fn every_schema_is_a_schema_that_the_program_prints_and_its_id_names_no_host() {
         let (code, stdout, _) = runner(&["schema", name]);
         assert_eq!(code, Some(0));
         assert_eq!(stdout, schema::text(schema_name), "{name}");
+    }
+    for name in ["report", "doctor", "plan", "check", "lock"] {
+        let (_, stdout, _) = runner(&["schema", name]);
+        let schema: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+        assert_eq!(schema["$id"], format!("urn:runner:schema:{name}"));
     }
     let (code, stdout, stderr) = runner(&["schema", "manifets"]);
     assert_eq!((code, stdout.as_str()), (Some(125), ""));

@@ -1,12 +1,12 @@
 //! The schemas of the specifications beside ours: where they differ is a table in the docs.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use jsonschema::{Registry, Validator};
 use serde_json::{Value, json};
 
 use crate::agreement::{MANIFEST, errors};
+use crate::source::source_path;
 use crate::vectors::{self, Vector};
 
 const TABLE: &str = "docs/schema-differences.md";
@@ -235,7 +235,7 @@ fn table() -> (String, Vec<String>) {
 fn every_difference_to_the_published_schemas_is_in_the_table_with_its_reason() {
     let (text, idle) = table();
     assert!(idle.is_empty(), "a reason that nothing needs: {idle:#?}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
+    let path = source_path(TABLE);
     if std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &text).expect("written");
     }

@@ -6,6 +6,8 @@ use runner::spec::document::{self, Format};
 use runner::spec::manifest::{self, ManifestError};
 use serde_json::{Value, json};
 
+use crate::source::source_path;
+
 /// One manifest and what was said of it.
 pub(crate) struct Vector {
     /// The data file, below `tests/`.
@@ -34,9 +36,7 @@ impl Vector {
 
 /// `tests/PATH` of this tree.
 pub(crate) fn tests_path(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests")
-        .join(path)
+    source_path("tests").join(path)
 }
 
 /// A data file as JSON.

@@ -47,3 +47,15 @@ pub fn compile(text: &str, program: &Path, flags: &[&str]) {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+/// Copies a program that is going to be executed. By a process of its own: had this one a descriptor
+/// to write it, a process that another case is just starting would have a copy of that, and nobody
+/// could execute the program for a moment (ETXTBSY).
+pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
+    let status = Command::new("cp")
+        .arg(program.as_ref())
+        .arg(copy)
+        .status()
+        .expect("cp runs");
+    assert!(status.success(), "cp to {}", copy.display());
+}

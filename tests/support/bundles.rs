@@ -1,15 +1,20 @@
-//! Bundles for tests: made with plain `tar` from a folder, as a person would.
+//! Bundles for tests, made of a folder as a person would: with plain `tar`, or with `runner bundle`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Ground, random};
+use super::{Ground, random, runner};
 
 impl Ground {
     /// A tar.gz of `files`: path, contents. A path that ends in `.sh`, or contents that begin with
     /// `#!`, are executable.
     pub fn bundle(&self, files: &[(&str, &str)]) -> PathBuf {
+        pack(&self.folder(files))
+    }
+
+    /// The folder that [`Ground::bundle`] packs.
+    pub fn folder(&self, files: &[(&str, &str)]) -> PathBuf {
         let folder = self.path(&format!("bundle-{}", random()));
         std::fs::create_dir(&folder).expect("made");
         for (name, contents) in files {
@@ -20,8 +25,23 @@ impl Ground {
             let mode = if executable { 0o755 } else { 0o644 };
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
         }
-        pack(&folder)
+        folder
     }
+}
+
+/// Bundles a folder, which holds a manifest, with `runner bundle`, beside it.
+pub fn bundled(folder: &Path) -> PathBuf {
+    let archive = folder.with_extension("bundled.tar.gz");
+    let output = Command::new(runner())
+        .args(["bundle", ".", "-o"])
+        .arg(&archive)
+        .current_dir(folder)
+        .output()
+        .expect("the runner starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Nothing to warn of either: each of these folders is what its author wants to have run.
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    archive
 }
 
 /// Packs a folder's contents with the system's `tar`, beside it.

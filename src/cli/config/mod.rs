@@ -116,7 +116,7 @@ impl ConfigError {
         };
         ErrorReport {
             code: code.to_owned(),
-            message: crate::cli::request::chain(self),
+            message: crate::spec::report::with_causes(self),
             hint,
         }
     }
@@ -261,7 +261,13 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
 fn without_place(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.rsplit_once(" at line ").map_or(line, |(what, _)| what);
-    escape(line.as_bytes())
+    let plain = match line {
+        "expected sequence start" => "expected a list, such as [a, b]",
+        "expected mapping start" => "expected a map, such as {key: value}",
+        line if line.starts_with("invalid boolean") => "expected true or false",
+        line => line,
+    };
+    escape(plain.as_bytes())
 }
 
 #[cfg(test)]
@@ -282,6 +288,23 @@ mod tests {
         let report = error.report();
         assert_eq!(report.code, "policy_invalid");
         format!("{} | {}", report.message, report.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn the_wrong_kind_of_value_is_told_in_the_words_of_the_file() {
+        for (text, says) in [
+            (
+                "egress: {allow: a}",
+                "f:1:17: expected a list, such as [a, b]",
+            ),
+            ("images: {}", "f:1:9: expected a list"),
+            ("egress: [a]", "f:1:9: expected a map, such as {key: value}"),
+            ("require_pin: maybe", "f:1:14: expected true or false"),
+            ("- a", "f:1:1: expected a map"),
+        ] {
+            let told = refused(text);
+            assert!(told.starts_with(says), "{text}: {told}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::cli::config::elsewhere::{
     Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenSecrets,
 };
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
+use crate::kernel::credentials::OVERFLOW_UID;
 use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
 use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
@@ -69,9 +70,6 @@ struct WrittenUidRange {
 #[derive(Deserialize)]
 #[serde(try_from = "WrittenUidRange")]
 struct Uids(UidRange);
-
-/// The uid that the kernel shows for ids without a name (user_namespaces(7)).
-const OVERFLOW_UID: u32 = 65_534;
 
 impl TryFrom<WrittenUidRange> for Uids {
     type Error = String;

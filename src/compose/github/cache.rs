@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compose::github::error::GitHubError;
 use crate::compose::github::reference::{TAG_LIFETIME, is_commit};
+use crate::kernel::credentials::is_ours_or_roots;
 use crate::kernel::file::CallError;
 use crate::kernel::lock::{claim_file, share_file, try_claim_file};
 use crate::spec::digest::Digest;
@@ -110,8 +111,8 @@ impl Cache {
     /// used for longest goes.
     ///
     /// # Errors
-    /// [`GitHubError::Cache`]: it cannot be made, belongs to somebody else, or others may write
-    /// to it.
+    /// [`GitHubError::Cache`]: it cannot be made, belongs to somebody else, others may write to it,
+    /// or can put another one in its place.
     pub(super) fn open(directory: &Path, size_bytes: u64) -> Result<Self, GitHubError> {
         let root = directory.join("github");
         let mut parts: Vec<PathBuf> = Vec::new();
@@ -131,6 +132,14 @@ impl Cache {
         for part in [directory, &root] {
             check_owner(part)?;
         }
+        // From here on it is named without links, so that what is checked is what is used.
+        let directory = directory
+            .canonicalize()
+            .map_err(|error| failed("realpath", directory, errno_of(&error)))?;
+        for above in directory.ancestors().skip(1) {
+            check_above(above)?;
+        }
+        let root = directory.join("github");
         Ok(Self { root, size_bytes })
     }
 
@@ -398,6 +407,29 @@ fn check_owner(path: &Path) -> Result<(), GitHubError> {
     if status.st_mode & OTHERS_MAY_WRITE != 0 {
         return Err(refused(
             "can be written by others; expected mode 0700: `chmod 700` it, and look what is in it",
+        ));
+    }
+    Ok(())
+}
+
+/// Whoever can rename the cache away could put another one in its place. A group that its owner
+/// let in is the owner's affair.
+fn check_above(path: &Path) -> Result<(), GitHubError> {
+    let refused = |problem| GitHubError::Cache {
+        object: escape(path.as_os_str().as_bytes()),
+        problem,
+        source: None,
+    };
+    let status = rustix::fs::stat(path).map_err(|errno| failed("stat", path, errno))?;
+    if !is_ours_or_roots(status.st_uid) {
+        return Err(refused(
+            "belongs to another user, who can replace the cache below it",
+        ));
+    }
+    let (for_all, sticky) = (0o002, 0o1000);
+    if status.st_mode & (for_all | sticky) == for_all {
+        return Err(refused(
+            "can be written by others, who can replace the cache below it",
         ));
     }
     Ok(())

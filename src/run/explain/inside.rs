@@ -79,16 +79,23 @@ impl Inside<'_> {
         working_directory: &[u8],
     ) -> Result<Program, Errno> {
         let mut answer = Errno::NOENT;
+        let mut unknown = None;
         for candidate in candidates {
             let path = absolute(candidate, working_directory);
             match self.executable(&path, 0) {
+                // One that is there for sure is a better answer than one that may be.
+                Ok(None) if matches!(self.resolve(&path), Ok(Node::Unknown)) => {
+                    unknown = unknown.or(Some(path));
+                }
                 Ok(host) => return Ok(Program { path, host }),
                 Err(Errno::NOENT | Errno::NOTDIR) => (),
                 Err(Errno::ACCESS) => answer = Errno::ACCESS,
                 Err(other) => return Err(other),
             }
         }
-        Err(answer)
+        unknown
+            .map(|path| Program { path, host: None })
+            .ok_or(answer)
     }
 
     /// Whether `path` can be executed, and where it lies on the host.

@@ -8,6 +8,7 @@
 mod inside;
 mod paths;
 mod rows;
+mod unbundled;
 
 use std::fs::File;
 use std::io;
@@ -19,7 +20,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::bundle::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
-use crate::plan::grants::Origin;
 use crate::plan::limits::{Coverage, Limits};
 use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
 use crate::run::chosen::{self, Chosen, OnRefusal};
@@ -118,7 +118,11 @@ enum Files {
     /// It was read.
     Surveyed(Box<Surveyed>),
     /// There is a manifest alone; of its program it is taken for granted that it is there.
-    Nowhere(Tree),
+    Nowhere {
+        tree: Tree,
+        /// How many sources `runner bundle` would gather.
+        sources: usize,
+    },
 }
 
 impl Files {
@@ -126,7 +130,7 @@ impl Files {
         match self {
             Self::Command => None,
             Self::Surveyed(surveyed) => Some(&**surveyed),
-            Self::Nowhere(tree) => Some(tree),
+            Self::Nowhere { tree, .. } => Some(tree),
         }
     }
 }
@@ -172,7 +176,7 @@ impl Planner<'_> {
             manifest,
             archive,
             workspace,
-        } = open_what_was_given(self.request, refuse)?;
+        } = open_what_was_given(self.request, self.policy, refuse)?;
         let limits = unpack_limits(self.policy);
         let named = subject::manifest_names();
         let files = match archive {
@@ -198,10 +202,13 @@ impl Planner<'_> {
     ) -> Result<Read, RunError> {
         chosen::refuse_unsupported(self.request).or_else(&mut *refuse)?;
         let workspace = self.request.bundle.workspace.as_deref();
-        let of_caller = subject::of_caller(&self.request.bundle, workspace)?;
-        let mut manifest = match of_caller {
-            Some(manifest) => manifest,
-            None => subject::of_file(path, Origin::Bundle, None)?,
+        let of_caller = subject::of_caller(&self.request.bundle, workspace, &self.policy.refs)?;
+        let (mut manifest, sources) = match of_caller {
+            Some(manifest) => {
+                let sources = manifest.manifest.code.len();
+                (manifest, sources)
+            }
+            None => unbundled::read(path, self.request, self.policy)?,
         };
         // By then they have been fetched.
         let unresolved = |code: &str| code == "code_unresolved";
@@ -214,7 +221,10 @@ impl Planner<'_> {
         };
         Ok(Read {
             manifest: Some(manifest),
-            files: Files::Nowhere(program.map(Tree::of_program).unwrap_or_default()),
+            files: Files::Nowhere {
+                tree: program.map(Tree::of_program).unwrap_or_default(),
+                sources,
+            },
             workspace: open_workspace(workspace.map(Path::to_path_buf), refuse)?,
         })
     }
@@ -237,7 +247,8 @@ impl Planner<'_> {
                 chosen::of_command(self.request, self.policy, argv, refuse)?
             }
             (Subject::Bundle(_), Some(bundle)) => {
-                let subject = chosen::manifest_of(self.request, read.manifest, bundle)?;
+                let subject =
+                    chosen::manifest_of(self.request, self.policy, read.manifest, bundle)?;
                 rows.tell_manifest(plan, &subject);
                 chosen::of_bundle(self.request, self.policy, subject, bundle, refuse)?
             }
@@ -313,7 +324,7 @@ impl Planner<'_> {
             steps: &steps,
             bundle: match files {
                 Files::Surveyed(surveyed) => Some(&**surveyed),
-                Files::Command | Files::Nowhere(_) => None,
+                Files::Command | Files::Nowhere { .. } => None,
             },
             foreign: host.privileged,
         };
@@ -332,11 +343,18 @@ impl Planner<'_> {
     fn tell_files(&self, files: &Files, plan: &mut PlanReport) {
         match files {
             Files::Command => (),
-            Files::Nowhere(_) => plan.unchecked.push(
-                "the files: this is a manifest alone, and its `run` could not be checked against \
-                 a bundle"
-                    .to_owned(),
-            ),
+            Files::Nowhere { sources, .. } => {
+                plan.unchecked.push(
+                    "the files: this is a manifest alone, and its `run` could not be checked \
+                     against a bundle"
+                        .to_owned(),
+                );
+                if 0 < *sources {
+                    plan.unchecked.push(format!(
+                        "{sources} sources of `code`: `runner bundle` gathers their files"
+                    ));
+                }
+            }
             Files::Surveyed(surveyed) => {
                 plan.warnings.extend(surveyed.warnings.iter().cloned());
                 plan.bundle = Some(PlannedBundle {
@@ -350,13 +368,6 @@ impl Planner<'_> {
     }
 
     fn tell_unchecked(&self, settling: &Settling, facts: &HostFacts, plan: &mut PlanReport) {
-        let sources = settling.chosen.manifest.code.len();
-        if 0 < sources {
-            plan.unchecked.push(format!(
-                "{sources} sources of `code`: `runner bundle` fetches them, and with them what is \
-                 inherited"
-            ));
-        }
         for expected in &settling.secrets {
             plan.unchecked.push(format!(
                 "the value of {}: nobody was asked for it",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::kernel::credentials::is_ours_or_roots;
 use crate::spec::path::escape;
 
 use super::{RegistryError, failed};
@@ -63,12 +64,9 @@ fn check_parent(path: &Path) -> Result<(), RegistryError> {
             errno,
         )
     })?;
-    let own = rustix::process::geteuid().as_raw();
     let sticky = stat.st_mode & 0o1000 != 0;
     let open_to_others = stat.st_mode & 0o022 != 0 && !sticky;
-    // The overflow uid owns what an unmapped root owns, seen from a user namespace.
-    let owners = [own, 0, super::uids::NOBODY];
-    if open_to_others || !owners.contains(&stat.st_uid) {
+    if open_to_others || !is_ours_or_roots(stat.st_uid) {
         return Err(not_safe(
             parent,
             &stat,

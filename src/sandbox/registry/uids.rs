@@ -5,12 +5,10 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::kernel::credentials::OVERFLOW_UID;
 use crate::kernel::lock;
 
 use super::{RegistryError, failed};
-
-/// `nobody`, and what an unmapped uid is shown as.
-pub(super) const NOBODY: u32 = 65_534;
 
 /// A uid that no other live run has.
 #[derive(Debug)]
@@ -55,7 +53,7 @@ pub(super) fn claim(
         let Ok(uid) = u32::try_from(u64::from(base) + offset) else {
             continue;
         };
-        if uid == NOBODY {
+        if uid == OVERFLOW_UID {
             continue;
         }
         // The byte is that of the uid itself, so that ranges which overlap exclude each other.

@@ -34,15 +34,16 @@ pub enum DefineError {
     #[error(transparent)]
     Block(#[from] ManifestError),
     /// The JSON Schema of `inputs` or `outputs`.
-    #[error("define_io at /{block}: {error}")]
+    #[error("define_io at /{block}")]
     Schema {
         /// `inputs` or `outputs`.
         block: &'static str,
         /// What is wrong.
+        #[source]
         error: ContractError,
     },
     /// The image.
-    #[error("define_runner at /image: {0}")]
+    #[error("define_runner at /image")]
     Image(#[from] ImageError),
 }
 
@@ -127,4 +128,29 @@ fn texts(list: Option<&Value>) -> Vec<String> {
         .iter()
         .filter_map(|item| item.as_str().map(str::to_owned))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_error_leaves_its_cause_to_the_chain() {
+        let schema = define_io(&json!({"inputs": {"type": "nothing"}})).expect_err("no schema");
+        let surroundings = RunnerSurroundings::default();
+        let block = json!({"engine": "sandbox", "image": "none-such"});
+        let image = define_runner(&block, &surroundings).expect_err("no image");
+        for (error, begin) in [
+            (schema, "define_io at /inputs"),
+            (image, "define_runner at /image"),
+        ] {
+            assert_eq!(error.to_string(), begin);
+            let cause = error.source().expect("a cause").to_string();
+            assert!(!cause.is_empty() && !begin.contains(&cause), "{cause}");
+        }
+    }
 }

@@ -264,7 +264,7 @@ mod tests {
         let named = json!({"needs": {"language": "python"}});
         assert_eq!(
             refused(&named, Some(&json!("tool.ts"))),
-            ("language_contradiction".to_owned(), "/run".to_owned())
+            ("needs_contradict_run".to_owned(), "/run".to_owned())
         );
     }
 

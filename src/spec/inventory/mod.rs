@@ -3,8 +3,8 @@
 
 mod read;
 
-pub use read::parse;
-pub(crate) use read::read;
+pub use read::{of_document, parse};
+pub(crate) use read::{read, slug_of};
 
 use crate::spec::document::{Place, excerpt};
 use crate::spec::manifest::{Kind, slug_of_variable};

@@ -45,8 +45,16 @@ const ENTRY_KEYS: [&str; 10] = [
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Inventory, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
-    let reader = Reader::with_blocks(file_name, &root, BlockDocuments::EMPTY);
-    let entries = read(&reader, &root);
+    of_document(&root, file_name)
+}
+
+/// Reads an inventory that was parsed already.
+///
+/// # Errors
+/// As [`parse`].
+pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestError> {
+    let reader = Reader::with_blocks(file_name, root, BlockDocuments::EMPTY);
+    let entries = read(&reader, root);
     if let Some(first) = reader.errors().into_iter().next() {
         return Err(first);
     }
@@ -107,6 +115,29 @@ pub(crate) fn read<'document>(
         entries.push(entry);
     }
     entries
+}
+
+/// The slug whose `exposures` name `variable`.
+pub(crate) fn slug_of(inventory: &Node, variable: &str) -> Option<String> {
+    let Some(Value::List(items)) = inventory.get("secrets").map(|list| &list.value) else {
+        return None;
+    };
+    items.iter().find_map(|item| {
+        let Some(Value::List(exposures)) = item.get("exposures").map(|list| &list.value) else {
+            return None;
+        };
+        let exposed = exposures
+            .iter()
+            .any(|one| is_text(one.get("kind"), "env") && is_text(one.get("name"), variable));
+        match item.get("slug").map(|slug| &slug.value) {
+            Some(Value::Text(slug)) if exposed => Some(slug.clone()),
+            _ => None,
+        }
+    })
+}
+
+fn is_text(node: Option<&Node>, expected: &str) -> bool {
+    matches!(node.map(|node| &node.value), Some(Value::Text(text)) if text == expected)
 }
 
 fn text_of(item: &Node) -> Option<&str> {

@@ -22,6 +22,7 @@ pub const LOCK_VERSION: u64 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(deny_unknown_fields))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:lock")))]
 pub struct Lock {
     /// [`LOCK_VERSION`].
     #[cfg_attr(test, schemars(extend("const" = LOCK_VERSION)))]

@@ -174,6 +174,18 @@ impl BlockDocuments {
         self.0.insert(reference, Looked::Broken(Box::new(error)));
     }
 
+    /// Takes back what was tried for `reference`, where it stands for nothing: nobody looked. What
+    /// was tried.
+    pub fn forget_missing(&mut self, reference: &BlockReference) -> Option<String> {
+        match self.0.get(reference) {
+            Some(Looked::Missing(_)) => match self.0.remove(reference) {
+                Some(Looked::Missing(tried)) => Some(tried),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The document that `reference` stands for, if it was found.
     #[must_use]
     pub fn get(&self, reference: &BlockReference) -> Option<&BlockDocument> {

@@ -284,7 +284,7 @@ impl Merged {
         let Some((language, program)) = contradiction(&run, language) else {
             return Ok(());
         };
-        let decided_by = shown(&decided.file);
+        let decided_by = Some(shown(&decided.file));
         Err(ManifestError {
             file: own.file.clone(),
             place: None,

@@ -21,13 +21,14 @@ pub(crate) struct LegacyRuntime {
     pub(crate) output_files: Vec<FileEntry>,
 }
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "mode",
     "env",
     "fs",
     "network",
     "cpu_ms_max",
     "memory_mb_max",
+    "timeout_ms",
     "timeout_ms_max",
 ];
 
@@ -47,6 +48,13 @@ pub(crate) fn read<'document>(
         "this shape of `runtime` is old; write `runner`, `secrets`, `network`, `inputsFiles` and \
          `outputsFiles`",
     );
+    if let (Some((key, _)), Some(_)) = (node.entry("timeout_ms_max"), node.get("timeout_ms")) {
+        let problem = Problem::Conflict {
+            one: "timeout_ms",
+            other: "timeout_ms_max",
+        };
+        reader.note(reader.key_error(node, key, problem));
+    }
     let mut legacy = LegacyRuntime::default();
     for (key, value) in reader.entries(node, &KEYS)? {
         let read = read_key(reader, &key.name, value, &mut legacy);
@@ -103,6 +111,7 @@ fn read_limit(reader: &Reader<'_>, node: &Node, key: &str) -> Result<StatedLimit
             reader.whole_number(node, MEMORY_MIB_MAX)? << 20,
         ),
         "cpu_ms_max" => ("cpu_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
+        // `timeout_ms` is AIP-17's word; the other is how its neighbours are written.
         _ => ("wall_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
     };
     Ok(StatedLimit {

@@ -8,7 +8,6 @@
 mod blocks;
 mod findings;
 mod inherit;
-pub(crate) mod inventory;
 pub(crate) mod legacy;
 pub(crate) mod network;
 mod problem;

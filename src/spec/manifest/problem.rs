@@ -232,12 +232,12 @@ pub enum Problem {
         bytes_max: usize,
     },
     /// The language that a code-workspace or the manifest itself needs is not that of `run`.
-    #[error("`needs.language` is {language}, as {decided_by} says, but `run` starts `{program}`")]
+    #[error("`needs.language` is {language}{}, but `run` starts `{program}`", as_said_by(decided_by.as_deref()))]
     NeedsContradictRun {
         /// `node` or `python`.
         language: &'static str,
-        /// The file that says so, escaped.
-        decided_by: String,
+        /// The file that says so, escaped, where it is not the one that has `run`.
+        decided_by: Option<String>,
         /// The file that is started.
         program: String,
     },
@@ -246,14 +246,6 @@ pub enum Problem {
     More {
         /// How many.
         more: usize,
-    },
-    /// The language of `needs` is not the language of `run`.
-    #[error("`needs.language` is {language}, but `run` starts `{program}`")]
-    LanguageContradiction {
-        /// `node` or `python`.
-        language: &'static str,
-        /// The file.
-        program: String,
     },
 }
 
@@ -294,7 +286,6 @@ impl Problem {
             Self::SchemaTooLarge { .. } => "schema_too_large",
             Self::NeedsContradictRun { .. } => "needs_contradict_run",
             Self::More { .. } => "more_errors",
-            Self::LanguageContradiction { .. } => "language_contradiction",
         }
     }
 
@@ -303,7 +294,13 @@ impl Problem {
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Document(problem) => problem.hint()?,
-            Self::UnknownKey { near, .. } => return near.clone(),
+            Self::UnknownKey {
+                near: Some(near), ..
+            } => return Some(near.clone()),
+            Self::UnknownKey { known, .. } if KEYS_NAMED_MAX < known.len() => {
+                "`runner schema manifest` lists them"
+            }
+            Self::UnknownKey { .. } => return None,
             Self::WrongType { hint, .. } => (*hint)?,
             Self::UnknownValue { near, .. } => return near.map(did_you_mean),
             Self::OutOfRange { .. } | Self::MissingKey { .. } | Self::Duplicate { .. } => {
@@ -325,6 +322,9 @@ impl Problem {
                 "name a file of the workspace, such as `./RUNNER.md`, or a slug that `refs` of the \
                  host's configuration knows, or write the block itself"
             }
+            Self::NeedsContradictRun {
+                decided_by: None, ..
+            } => "change `runner.needs.language` or `run`",
             Self::NeedsContradictRun { .. } => {
                 "state `runner.needs.language` beside `run`: what the manifest says wins"
             }
@@ -343,7 +343,6 @@ impl Problem {
             Self::IoInCodeWorkspace { .. } => "remove it here",
             Self::FsRootType => "declare it as `{type: string}` or not at all",
             Self::SchemaTooLarge { .. } => "make the schema smaller",
-            Self::LanguageContradiction { .. } => "change `runner.needs.language` or `run`",
         };
         Some(text.to_owned())
     }
@@ -354,12 +353,18 @@ pub(crate) fn did_you_mean(near: &str) -> String {
     format!("did you mean `{near}`?")
 }
 
+/// Most keys that a message names.
+const KEYS_NAMED_MAX: usize = 14;
+/// Who says so, where it is another file.
+fn as_said_by(file: Option<&str>) -> String {
+    file.map_or_else(String::new, |file| format!(", as {file} says"))
+}
+
 /// The keys that are read in one place, where a person would read them all.
 fn keys(known: &[&'static str]) -> String {
-    const NAMED_MAX: usize = 14;
     match known {
         [] => "no key at all".to_owned(),
-        few if few.len() <= NAMED_MAX => format!("one of {}", few.join(", ")),
+        few if few.len() <= KEYS_NAMED_MAX => format!("one of {}", few.join(", ")),
         many => format!("one of the {} keys that are known here", many.len()),
     }
 }

@@ -213,6 +213,9 @@ impl<'document> Reader<'document> {
             Value::Text(text) if expected.contains("whole") && text.parse::<u64>().is_ok() => {
                 Some("remove the quotes")
             }
+            Value::List(_) if expected.ends_with("`sources`") => {
+                Some("write the list at `sources` of it")
+            }
             _ => None,
         };
         self.error(

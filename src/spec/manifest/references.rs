@@ -1,14 +1,13 @@
 //! The code-workspaces that a document refers to, whatever else is wrong with it.
 
+use crate::spec::code_block::{PathBase, SourcePath, reference_path};
 use crate::spec::document::{Node, Value};
-use crate::spec::manifest::reader::relative_path;
-use crate::spec::path::RelPath;
 
 /// One `ref` source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeReference<'document> {
     /// The folder of the code-workspace.
-    pub path: RelPath,
+    pub path: SourcePath,
     /// Whether the path is relative to the folder of the document (the lean `source`), and not to
     /// the workspace.
     pub beside: bool,
@@ -39,7 +38,11 @@ pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
             let Value::Text(text) = &node.value else {
                 return None;
             };
-            let path = relative_path(text.strip_suffix('/').unwrap_or(text)).ok()?;
+            let base = match beside {
+                true => PathBase::Beside,
+                false => PathBase::Workspace,
+            };
+            let path = reference_path(text, base).ok()?;
             Some(CodeReference {
                 path,
                 beside,
@@ -135,7 +138,10 @@ mod tests {
                     "/code/sources/5 o/n@main",
                 ],
             ),
-            ("source: {ref: ../x}\n", &[]),
+            ("source: {ref: ../x}\n", &["/source ../x beside 1:15"]),
+            ("source: {ref: ./../../}\n", &["/source ../.. beside 1:15"]),
+            ("source: {ref: x/../y}\n", &[]),
+            ("source: {ref: ..//y}\n", &[]),
             ("source: {ref: x}\n", &["/source x beside 1:15"]),
             (
                 "source: {github: {repo: o/n, ref: v1}}\n",

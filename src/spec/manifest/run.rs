@@ -76,7 +76,11 @@ pub(crate) fn check_language(
     match contradiction(run, language) {
         None => Ok(()),
         Some((language, program)) => {
-            let problem = Problem::LanguageContradiction { language, program };
+            let problem = Problem::NeedsContradictRun {
+                language,
+                decided_by: None,
+                program,
+            };
             Err(reader.error(node, problem))
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::spec::credential;
 use crate::spec::document::{Node, Value, excerpt};
-use crate::spec::manifest::inventory;
+use crate::spec::inventory;
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{ManifestError, Problem};
 
@@ -44,7 +44,7 @@ pub(crate) fn read<'document>(
     let block = reader.block(node, "secrets")?;
     if reader.is_document(block) {
         // An inventory says what may be had, not what is wanted.
-        inventory::check(reader, block);
+        inventory::read(reader, block);
         return Ok(Vec::new());
     }
     let mut requests = Vec::new();

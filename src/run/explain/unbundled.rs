@@ -1,0 +1,69 @@
+//! A manifest that is in no bundle yet, as its bundle would hold it: the documents of its blocks in
+//! their places, and what it inherits from code-workspaces. No byte of a source is read.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::compose::locate::{Located, locate};
+use crate::compose::{ComposeError, ResolveRequest, SourceKind, resolve};
+use crate::plan::grants::Origin;
+use crate::run::error::RunError;
+use crate::run::subject::Subject;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::manifest::{self, Format};
+use crate::spec::path::escape;
+use crate::spec::request::Request;
+
+/// The manifest at `path`, and how many sources it has. The workspace is the one of the request
+/// where the manifest lies beneath it, else found as `runner bundle` does.
+///
+/// # Errors
+/// What `runner bundle` would say of it before it gathers a file.
+pub(super) fn read(
+    path: &Path,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<(Subject, usize), RunError> {
+    let stated = request.bundle.workspace.as_deref();
+    let working_directory = request.caller.working_directory.as_deref();
+    let located = match locate(path, stated, working_directory) {
+        Err(ComposeError::ManifestOutside { .. }) => locate(path, None, working_directory),
+        located => located,
+    };
+    let Located {
+        files,
+        manifest: place,
+        warnings,
+        ..
+    } = located.map_err(of_compose)?;
+    let asked = ResolveRequest {
+        manifest: &place,
+        registry: &policy.refs,
+        require_pin: policy.require_pin,
+    };
+    let resolution = resolve(asked, &files).map_err(of_compose)?;
+    let text = resolution.manifest.to_string().into_bytes();
+    let file = escape(path.as_os_str().as_bytes());
+    let sources = resolution.layers.iter();
+    let sources = sources.filter(|layer| layer.origin.kind != SourceKind::Folder);
+    let subject = Subject {
+        manifest: manifest::parse(&text, Format::Json, &file)?,
+        file,
+        text: (text, Format::Json),
+        origin: Origin::Bundle,
+        inventory: None,
+        warnings: warnings.into_iter().chain(resolution.warnings).collect(),
+    };
+    Ok((subject, sources.count()))
+}
+
+/// A run has one error: of several of a manifest the first.
+fn of_compose(error: ComposeError) -> RunError {
+    match error {
+        ComposeError::Manifest(errors) => match errors.into_iter().next() {
+            Some(first) => first.into(),
+            None => RunError::Compose(Box::new(ComposeError::Manifest(Vec::new()))),
+        },
+        error => RunError::Compose(Box::new(error)),
+    }
+}

@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod mount_target;
 pub mod mounts;
 pub mod needs;
+pub mod network;
 pub mod outcome;
 pub mod path;
 pub mod plan_report;

@@ -13,6 +13,7 @@ pub mod did_you_mean;
 pub mod digest;
 pub mod document;
 pub mod egress;
+pub mod egress_report;
 pub mod host;
 pub mod host_name;
 pub mod host_policy;

@@ -171,11 +171,14 @@ fn settle_egress(
 ) -> Result<EgressPlan, RunError> {
     let mut plan = egress::settle(&manifest.egress, &request.network.allow, &policy.egress);
     plan.refuse_ech |= request.strict;
-    for warning in plan.vain(&manifest.egress, &policy.egress, &is_public) {
+    let added = &request.network.added_hosts;
+    let of_flag = plan.vain_hosts(added, &policy.egress, &is_public);
+    let vain = plan.vain(&manifest.egress, &policy.egress, &is_public);
+    for warning in vain.into_iter().chain(of_flag) {
         if request.strict {
             refuse(RunError::Argument {
                 code: "strict_refuses",
-                what: "an entry of the egress list is in vain:",
+                what: "the egress list is in vain in part:",
                 object: String::new(),
                 problem: warning.message.clone(),
                 hint: Some("take it out, or leave --strict off".to_owned()),

@@ -15,3 +15,4 @@ pub mod names;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
+pub mod tap;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod advice;
 pub mod allow;
 pub mod client_hello;
 pub mod denials;

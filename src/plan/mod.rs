@@ -3,6 +3,7 @@
 
 pub mod demonstration;
 pub mod doctor;
+pub mod egress;
 pub mod environment;
 pub mod filter;
 pub mod grants;

@@ -16,3 +16,4 @@ pub mod names;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
+pub mod tap;

@@ -13,4 +13,5 @@ pub mod node_permission;
 pub mod ruleset;
 pub mod run_form;
 pub mod run_place;
+pub mod service;
 pub mod view;

@@ -7,6 +7,7 @@
 use core::net::IpAddr;
 
 use crate::spec::egress::{EgressHost, EgressRule, intersect};
+use crate::spec::host_name::HostName;
 use crate::spec::manifest::EgressRequest;
 use crate::spec::network::AddedHost;
 use crate::spec::report::WarningReport;
@@ -14,6 +15,9 @@ use crate::spec::sources_policy::{EgressPolicy, IpRange};
 
 /// The flag.
 pub const ALLOW_NET: &str = "--allow-net";
+
+/// Where npm fetches packages from (`npm config get registry`, npm 10).
+const NPM_REGISTRY: &str = "registry.packages.example";
 
 /// One entry that somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +102,17 @@ enum Vain {
 }
 
 impl EgressPlan {
+    /// Whether `npx` could fetch a package: whether the registry that it asks where nobody says
+    /// otherwise is allowed.
+    #[must_use]
+    pub fn reaches_npm_registry(&self) -> bool {
+        let allows = |rule: &EgressRule| {
+            HostName::parse(NPM_REGISTRY.as_bytes()).is_ok_and(|name| rule.names(&name))
+                && rule.port.is_none_or(|port| port == 443)
+        };
+        self.allowed.iter().any(allows)
+    }
+
     /// A warning for each entry by which nothing can be reached: a run goes on without it, and
     /// `--strict` refuses.
     ///
@@ -325,6 +340,20 @@ mod tests {
                 allowed,
                 "{keys:?} {flags:?} {allow:?}"
             );
+        }
+    }
+
+    #[test]
+    fn npx_can_fetch_only_where_its_registry_is_allowed() {
+        for (flag, reaches) in [
+            ("registry.packages.example", true),
+            ("*.packages.example:443", true),
+            ("registry.packages.example:80", false),
+            ("packages.example", false),
+            ("a.com", false),
+        ] {
+            let plan = settle(&[], &rules(&[flag]), &policy(None, &[]));
+            assert_eq!(plan.reaches_npm_registry(), reaches, "{flag}");
         }
     }
 

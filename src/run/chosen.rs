@@ -199,13 +199,15 @@ fn resolve_run(
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
     versions: &NodeVersions,
+    egress: &EgressPlan,
 ) -> Result<ResolvedRun, RunError> {
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let found = host::interpreters(&request.caller, &run, versions);
+    let registry = egress.reaches_npm_registry();
+    let found = host::interpreters(&request.caller, &run, versions, registry);
     let arguments = &request.bundle.arguments;
     let resolved = run_form::resolve(&run, &files, &found, arguments)?;
     let directory = working_directory_of_bundle(request, manifest);
@@ -252,7 +254,8 @@ pub fn of_bundle(
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
     let workspace = crate::run::workspace_of(request);
     let versions = NodeVersions::outside(workspace.as_deref());
-    let resolved = match resolve_run(request, &manifest, bundle, &versions) {
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
+    let resolved = match resolve_run(request, &manifest, bundle, &versions, &egress) {
         Ok(resolved) => Some(resolved),
         Err(error) => {
             refuse(error)?;
@@ -262,7 +265,6 @@ pub fn of_bundle(
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let mut chosen = Chosen {
         runner,
         working_directory: working_directory_of_bundle(request, &manifest),

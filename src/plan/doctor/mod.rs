@@ -1,4 +1,5 @@
 //! What a host can enforce: from facts to a diagnosis.
+#![forbid(unsafe_code)]
 
 mod network;
 

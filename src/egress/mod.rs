@@ -12,6 +12,8 @@ pub mod denials;
 pub mod dns;
 pub mod http_head;
 pub mod names;
+pub mod observed;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
+pub mod socks;

@@ -11,11 +11,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use rustix::io::Errno;
 
 use crate::kernel::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
-use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, QUESTION_PORT, RELAY_PORT};
+use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, DEVICE_V4, QUESTION_PORT, RELAY_PORT};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
 const RT_TABLE_LOCAL: u8 = 255;
 const RTPROT_BOOT: u8 = 3;
 const RT_SCOPE_HOST: u8 = 254;
@@ -95,7 +98,29 @@ pub fn route(family: Family) -> Result<Batch, Errno> {
         &fixed,
         &attributes,
     )?;
+    if family == Family::V4 {
+        address(&mut batch)?;
+    }
     Ok(batch)
+}
+
+/// An address of the loopback device that is no loopback address. The C library asks for no name
+/// where a program wants IPv4 by name (AI_ADDRCONFIG of getaddrinfo(3)) and it sees no such
+/// address; where it sees IPv4 alone it asks for that alone.
+fn address(batch: &mut Batch) -> Result<(), Errno> {
+    let [i0, i1, i2, i3] = LOOPBACK_INDEX.to_ne_bytes();
+    let fixed = [AF_INET, 32, 0, RT_SCOPE_HOST, i0, i1, i2, i3];
+    let own = || DEVICE_V4.octets().to_vec();
+    let attributes = [
+        Attribute::Bytes(IFA_ADDRESS, own()),
+        Attribute::Bytes(IFA_LOCAL, own()),
+    ];
+    batch.push(
+        RTM_NEWADDR,
+        ACKNOWLEDGE | CREATE | EXCLUSIVE,
+        &fixed,
+        &attributes,
+    )
 }
 
 /// The rules, as one batch that is applied whole or not at all.

@@ -7,6 +7,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The same for IPv6: captured connections are led there.
 pub const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x198, 0x18, 0, 0, 0, 0, 1);
+/// The loopback device's own address, beside 127.0.0.1: nothing listens there, and it is no name's
+/// either.
+pub const DEVICE_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// Where captured connections are led. Privileged, as all ports here: the body cannot sit there.
 pub const RELAY_PORT: u16 = 1;
 /// The proxy on the body's own loopback, for programs that want one.

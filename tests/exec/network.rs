@@ -11,7 +11,7 @@ use serde_json::json;
 use super::scripts::text;
 use super::support::{Done, Ground};
 
-/// Everything that the listener may dial and be dialled by.
+/// The address of the listener, and no other that is not public.
 const OPEN: &str = "egress: {private_ranges: [127.0.0.1/32]}\n";
 
 /// Answers one connection: what it was told, behind `got `.
@@ -207,4 +207,17 @@ fn a_published_port_that_is_taken_is_refused_before_anything_runs() {
         .assert_message(&format!("127.0.0.1:{port}"))
         .assert_hint("choose another port")
         .assert_nothing_ran();
+}
+
+/// The C library asks for no IPv4 address by name where it sees no device that has one.
+#[test]
+fn a_program_that_asks_for_ipv4_alone_is_told_of_an_allowed_host() {
+    let ground = Ground::new();
+    let bundle = ground.script("run: body.sh\n", "getent ahostsv4 listed.example\n");
+    for capture in ["auto", "anyip"] {
+        let flags = ["--egress-capture", capture, "--allow-net", "listed.example"];
+        let done = ground.exec(&flags, &bundle);
+        done.assert_exited(0);
+        assert!(done.text().starts_with("198.18."), "{done:#?}");
+    }
 }

@@ -1,4 +1,8 @@
 //! What of the body's network the supervisor holds, and for how long.
+#![expect(
+    clippy::expect_used,
+    reason = "a test that cannot look at its own processes has nothing to say"
+)]
 
 mod support;
 

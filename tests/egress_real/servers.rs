@@ -16,6 +16,9 @@ const NAMES: [&str; 6] = ["web", "other", "denied", "git", "index", "packages"];
 /// Where they all are.
 pub(crate) const ADDRESS: &str = "93.184.216.50";
 
+/// The system's own programs, whatever version switchers the caller has.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 static SERVERS: LazyLock<Option<Servers>> = LazyLock::new(Servers::start);
 
 /// The network beyond the host with its servers. They end with this process.
@@ -61,10 +64,7 @@ impl Servers {
             .arg(&script)
             .arg(ADDRESS)
             .args(NAMES)
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
+            .env("PATH", SYSTEM_PATH)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -101,7 +101,9 @@ impl Servers {
     /// A program on the host, without the runner.
     pub(crate) fn on_the_host(&self, program: &str) -> Command {
         let who = Who::Caller;
-        self.outside.command(who, program.as_ref(), &self.directory)
+        let mut command = self.outside.command(who, program.as_ref(), &self.directory);
+        command.env("PATH", SYSTEM_PATH);
+        command
     }
 }
 

@@ -1,7 +1,7 @@
 //! curl and wget.
 
 use crate::allowlist::{Allowlist, through};
-use crate::packages::has;
+use crate::packages::{has, succeed};
 use crate::published::{LARGE_BYTES, PAGES};
 use crate::servers::{ADDRESS, Servers};
 
@@ -21,6 +21,24 @@ fn the_servers_answer_the_host_without_the_runner() {
         assert_eq!(text, "denied.compat.test was reached\n", "{output:?}");
     }
     assert!(servers.asked().len() >= before + 2);
+}
+
+/// What the host trusts is trusted inside, and nothing else.
+#[test]
+fn the_authorities_of_the_host_are_seen_and_no_other_is_believed() {
+    if !has("curl") || !has("python3") {
+        return;
+    }
+    through(&["web.compat.test"], |list| {
+        let trusted = "import ssl; print(len(ssl.create_default_context().get_ca_certs()))";
+        let mut python = list.servers.on_the_host("python3");
+        let outside = succeed(python.args(["-c", trusted])).expect("counted");
+        let inside = list.run(&["python3", "-c", trusted]);
+        assert_eq!(inside.text(), outside);
+        let done = list.run(&["curl", "-sS", "https://web.compat.test/name"]);
+        assert_eq!(done.code, 60, "{done:#?}");
+        assert_eq!(done.report["denials"].as_array().map(Vec::len), Some(0));
+    });
 }
 
 fn curl(hosts: &[&str], test: impl Fn(Allowlist<'_>)) {

@@ -13,6 +13,8 @@ pub mod denials;
 pub mod dns;
 pub mod http_head;
 pub mod names;
+#[cfg(test)]
+mod own_network;
 pub mod relay;
 pub mod resolver;
 pub mod routes;

@@ -365,41 +365,15 @@ fn log() -> Attribute {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::egress::own_network::{in_a_network_of_its_own, send};
     use crate::kernel::namespace::loopback_up;
     use crate::kernel::netlink::{self, exchange};
     use crate::kernel::socket::{set_transparent_v4, set_transparent_v6};
     use rustix::net::RecvFlags;
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpListener, TcpStream};
-
-    /// Runs this very test again in a user and a network namespace of its own.
-    pub(in crate::egress) fn in_a_network_of_its_own(test: &str) -> bool {
-        if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
-            return true;
-        }
-        let program = std::env::current_exe().expect("our own path");
-        let output = std::process::Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net", "--"])
-            .arg(program)
-            .args(["--exact", test, "--nocapture"])
-            .env("RUNNER_TESTS_INSIDE", "1")
-            .output()
-            .expect("unshare is there");
-        assert!(
-            output.status.success(),
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        false
-    }
-
-    pub(in crate::egress) fn send(protocol: Option<rustix::net::Protocol>, batch: &Batch) {
-        let socket = netlink::open(protocol).expect("made");
-        exchange(&socket, batch.bytes(), batch.acknowledged()).expect("done");
-    }
 
     fn transparent(address: SocketAddr) -> TcpListener {
         let family = match address {

@@ -19,6 +19,7 @@ use crate::sandbox::error::SandboxError;
 use crate::sandbox::prepare::expect_message;
 use crate::sandbox::steps::{ChildStep, StepError, message};
 use crate::spec::bpf::Instruction;
+use crate::spec::network::CaptureChoice;
 
 /// Connections that may wait for the relay; the kernel's own limit for a new namespace is as high.
 const BACKLOG: i32 = 4_096;
@@ -33,18 +34,6 @@ pub enum Capture {
     /// nf_tables leads every connection to one listener.
     Tproxy,
     /// Listeners on every address, at the ports that are known.
-    AnyIp,
-}
-
-/// Which of the two is wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum CaptureChoice {
-    /// The first where the kernel can do it, else the second.
-    #[default]
-    Auto,
-    /// The first or nothing.
-    Tproxy,
-    /// The second.
     AnyIp,
 }
 

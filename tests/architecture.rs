@@ -30,6 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "bundle",
             "compose",
             "secrets",
+            "egress",
             "scratch",
             "sandbox",
             "supervise",

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod advice;
 pub mod allow;
 pub mod client_hello;
 pub mod denials;
@@ -15,3 +16,4 @@ pub mod names;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
+pub mod tap;

@@ -14,6 +14,7 @@ pub mod name_lookup;
 pub mod namespace;
 pub mod netlink;
 pub mod owner_map;
+pub mod packet;
 pub mod privileges;
 pub mod probe;
 pub mod proc;

@@ -17,6 +17,7 @@ pub mod host;
 mod interruptible;
 mod meter;
 mod needs;
+pub mod network_report;
 pub mod node;
 mod planning;
 pub mod program;

@@ -49,6 +49,7 @@ pub(super) fn launch_plan(
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
+        network: None,
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         ruleset: ruleset(held.host.landlock_abi, &all),

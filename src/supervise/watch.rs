@@ -264,6 +264,7 @@ impl Watch<'_> {
                 self.observed.raw_status = Some(raw_status);
                 self.ended_at = Some(Instant::now());
             }
+            Word::Connected(_, _) => (),
             // Init is about to be reaped; its own descriptor says so.
             Word::Gone => self.ended_at = Some(Instant::now()),
         }

@@ -303,7 +303,7 @@ impl Connection {
                     return Next::Closed;
                 };
                 let judged = if self.dialled.port() == HTTPS_PORT {
-                    judge_hello(&received, name, look.settings.refuse_encrypted_hello)
+                    judge_hello(&received, name, look.settings.refuse_ech)
                 } else {
                     judge_head(&received, name)
                 };

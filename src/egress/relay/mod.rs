@@ -10,7 +10,13 @@ mod connection;
 mod flow;
 mod lookup;
 mod questions;
+mod terms;
 
+pub use terms::{
+    Ask, Capture, Outcome, Published, Settings, Sockets, Traffic, UNREACHABLE_MAX, Unreachable,
+};
+
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -20,12 +26,10 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use crate::egress::address::{is_public, shares_prefix};
-use crate::egress::allow::Allowlist;
-use crate::egress::denials::{Attempt, Denials, Protocol, Reason};
+use crate::egress::denials::{Attempt, Protocol, Reason};
 use crate::egress::names::Names;
 use crate::egress::relay::connection::{Connection, Look};
 use crate::egress::relay::questions::Pace;
-use crate::spec::sources_policy::IpRange;
 
 /// Most connections at once.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -34,57 +38,15 @@ const SCRATCH_BYTES: usize = 256 << 10;
 /// Connections that are accepted in one turn.
 const ACCEPTS_A_TURN: usize = 64;
 
-/// The sockets of the body's network namespace.
-#[derive(Debug)]
-pub struct Sockets {
-    /// Listeners that get every connection, non-blocking.
-    pub listeners: Vec<OwnedFd>,
-    /// Datagram sockets that get every question for a name, non-blocking.
-    pub questions: Vec<OwnedFd>,
-}
-
-/// What the relay decides by.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Who may be reached.
-    pub allowed: Allowlist,
-    /// Private addresses that names may nevertheless have.
-    pub private_ranges: Vec<IpRange>,
-    /// The host's own addresses: never dialled.
-    pub own_addresses: Vec<IpAddr>,
-    /// The host's `hosts` file.
-    pub hosts: Vec<u8>,
-    /// The host's name servers, at least one.
-    pub servers: Vec<SocketAddr>,
-    /// Whether a ClientHello with an encrypted one inside is refused.
-    pub refuse_encrypted_hello: bool,
-    /// Where ids of questions come from: 16 unguessable bytes.
-    pub seed: [u8; 16],
-}
-
 impl Settings {
     /// Whether an address may be dialled for a name.
     fn is_dialable(&self, address: IpAddr) -> bool {
-        if self.own_addresses.contains(&address) {
-            return false;
-        }
         is_public(address)
             || self
                 .private_ranges
                 .iter()
                 .any(|range| shares_prefix(address, range.address, range.prefix_bits))
     }
-}
-
-/// What came of a run's connections.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// What was denied.
-    pub denials: Denials,
-    /// Allowed, and nobody answered outside: name, port, how often.
-    pub unreachable: Vec<(String, u16, u64)>,
-    /// Bytes from and to each name.
-    pub traffic: Vec<(String, u64, u64)>,
 }
 
 /// Everything that goes wrong without being a denial is counted here and nowhere else.
@@ -105,21 +67,31 @@ impl Ledger {
         let list = &mut self.outcome.unreachable;
         match list
             .iter_mut()
-            .find(|(known, at, _)| *known == host && *at == port)
+            .find(|known| known.host == host && known.port == port)
         {
-            Some((_, _, count)) => *count += 1,
-            None => list.push((host, port, 1)),
+            Some(known) => known.count += 1,
+            None => list.push(Unreachable {
+                host,
+                port,
+                count: 1,
+            }),
         }
     }
 
     fn traffic(&mut self, host: &str, sent: u64, received: u64) {
         let list = &mut self.outcome.traffic;
-        match list.iter_mut().find(|(known, _, _)| known == host) {
-            Some((_, out, back)) => {
-                *out += sent;
-                *back += received;
+        match list.iter_mut().find(|known| known.host == host) {
+            Some(known) => {
+                known.connections += 1;
+                known.sent_bytes += sent;
+                known.received_bytes += received;
             }
-            None => list.push((host.to_owned(), sent, received)),
+            None => list.push(Traffic {
+                host: host.to_owned(),
+                connections: 1,
+                sent_bytes: sent,
+                received_bytes: received,
+            }),
         }
     }
 }
@@ -157,6 +129,8 @@ impl Token {
 pub struct Relay {
     epoll: OwnedFd,
     sockets: Sockets,
+    published: Vec<Published>,
+    asks: VecDeque<Ask>,
     settings: Settings,
     names: Names,
     ledger: Ledger,
@@ -168,6 +142,7 @@ pub struct Relay {
     accept_again: bool,
     scratch: Vec<u8>,
     ids: u64,
+    ended: Option<Instant>,
 }
 
 impl Relay {
@@ -175,7 +150,19 @@ impl Relay {
     ///
     /// # Errors
     /// The errno of epoll_create1(2) or epoll_ctl(2).
-    pub fn new(sockets: Sockets, settings: Settings, now: Instant) -> Result<Self, Errno> {
+    pub fn new(
+        sockets: Option<Sockets>,
+        published: Vec<Published>,
+        settings: Settings,
+        now: Instant,
+    ) -> Result<Self, Errno> {
+        let sockets = sockets.unwrap_or(Sockets {
+            capture: Capture::Tproxy,
+            listeners: Vec::new(),
+            proxies: Vec::new(),
+            questions: Vec::new(),
+            log: None,
+        });
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (index, socket) in sockets.listeners.iter().enumerate() {
             watch(&epoll, socket.as_fd(), Token::Listener(index), false)?;
@@ -186,6 +173,8 @@ impl Relay {
         Ok(Self {
             epoll,
             sockets,
+            published,
+            asks: VecDeque::new(),
             settings,
             names: Names::default(),
             ledger: Ledger {
@@ -199,6 +188,7 @@ impl Relay {
             accept_again: false,
             scratch: vec![0; SCRATCH_BYTES],
             ids: 0,
+            ended: None,
         })
     }
 
@@ -262,6 +252,28 @@ impl Relay {
             self.accept(now);
         }
         Ok(())
+    }
+
+    /// The next socket of the body's namespace that is needed; to be asked for after each
+    /// [`Relay::turn`] and [`Relay::answered`], until there is none.
+    pub fn next_ask(&mut self) -> Option<Ask> {
+        self.asks.pop_front()
+    }
+
+    /// The answer to an [`Ask`]: the socket, connected or about to be, or why there is none.
+    pub fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
+        drop((id, socket, now, &self.published));
+    }
+
+    /// No process of the body's is left: what it has sent is still forwarded.
+    pub fn body_has_ended(&mut self, now: Instant) {
+        self.ended = Some(now);
+    }
+
+    /// Whether everything is forwarded that the body had sent when it ended.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.ended.is_some() && self.open == 0
     }
 
     /// Closes everything that belongs to the namespace: one descriptor left open would keep it.

@@ -8,13 +8,15 @@ use crate::spec::host_name::HostName;
 
 /// Longest ClientHello, in bytes, over all its records.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
+/// Longest that the records may be which carry it, in bytes, headers included: room for a usual
+/// hello in records of one byte each.
+pub const WIRE_BYTES_MAX: usize = 2 * HELLO_BYTES_MAX;
 /// Longest plaintext record (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 1 << 14;
 const RECORD_HEADER_BYTES: usize = 5;
 const CONTENT_HANDSHAKE: u8 = 22;
 const MESSAGE_CLIENT_HELLO: u8 = 1;
 const EXTENSION_SERVER_NAME: u16 = 0;
-const EXTENSION_ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
 /// What the bytes so far say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,16 @@ pub enum HelloError {
 /// # Errors
 /// [`HelloError`]: no further byte can make it acceptable.
 pub fn parse(bytes: &[u8]) -> Result<Progress, HelloError> {
+    let looked_at = &bytes[..bytes.len().min(WIRE_BYTES_MAX)];
+    let progress = read_records(looked_at)?;
+    if progress == Progress::More && WIRE_BYTES_MAX <= bytes.len() {
+        return Err(HelloError::TooLong);
+    }
+    Ok(progress)
+}
+
+/// Joins what the records carry until the hello is whole.
+fn read_records(bytes: &[u8]) -> Result<Progress, HelloError> {
     let mut message = Vec::new();
     let mut rest = bytes;
     loop {
@@ -65,10 +77,12 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, HelloError> {
             return Ok(Progress::More);
         };
         let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        // An empty fragment of a handshake may not be sent (RFC 8446, 5.1).
         if length == 0 || RECORD_BYTES_MAX < length {
             return Err(HelloError::NotTls);
         }
         let available = length.min(after.len());
+        let before = message.len();
         message.extend_from_slice(&after[..available]);
         if let Some(kind) = message.first()
             && *kind != MESSAGE_CLIENT_HELLO
@@ -76,13 +90,16 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, HelloError> {
             return Err(HelloError::NotTls);
         }
         if let Some([_, high, middle, low]) = message.first_chunk::<4>().copied() {
-            let body_bytes = usize::try_from(u32::from_be_bytes([0, high, middle, low]))
-                .map_err(|_too_big| HelloError::TooLong)?;
-            if HELLO_BYTES_MAX < body_bytes + 4 {
+            let hello_bytes = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+            if HELLO_BYTES_MAX < 4 + hello_bytes {
                 return Err(HelloError::TooLong);
             }
-            if let Some(body) = message.get(4..4 + body_bytes) {
-                return read_hello(body).map(Progress::Hello);
+            // A second message in the record of the first: perhaps another hello.
+            if 4 + hello_bytes < before + length {
+                return Err(HelloError::Malformed);
+            }
+            if let Some(hello) = message.get(4..4 + hello_bytes) {
+                return read_hello(hello).map(Progress::Hello);
             }
         }
         if available < length {
@@ -176,11 +193,16 @@ fn read_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
         seen.push(kind);
         match kind {
             EXTENSION_SERVER_NAME => hello.server_name = Some(read_server_name(content)?),
-            EXTENSION_ENCRYPTED_CLIENT_HELLO => hello.has_encrypted = true,
+            kind if is_encrypted_hello(kind) => hello.has_encrypted = true,
             _ => (),
         }
     }
     Ok(hello)
+}
+
+/// Encrypted Client Hello (RFC 9849), its drafts, and the encrypted server name before them.
+const fn is_encrypted_hello(kind: u16) -> bool {
+    matches!(kind, 0xfe08..=0xfe0d | 0xff02..=0xff04 | 0xffce)
 }
 
 fn read_server_name(mut content: Cursor<'_>) -> Result<HostName, HelloError> {

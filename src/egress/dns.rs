@@ -15,14 +15,21 @@ const HEADER_BYTES: usize = 12;
 pub const TYPE_A: u16 = 1;
 /// Class IN.
 const CLASS_IN: u16 = 1;
+/// Type OPT (RFC 6891).
+const TYPE_OPT: u16 = 41;
+/// Additional records that a query may have: OPT and a signature.
+const ADDITIONAL_MAX: u8 = 2;
+/// Longest name in a message, its length bytes and its end included (RFC 1035, 2.3.4).
+const NAME_BYTES_MAX: usize = 255;
+/// Bytes that we take over UDP, as OPT says.
+const DATAGRAM_BYTES: u16 = 1_232;
 /// Seconds that a synthetic address may be remembered: it holds for the whole run.
 const TTL_S: u32 = 300;
 
 /// A question that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query<'message> {
-    id: [u8; 2],
-    recursion_desired: bool,
+    start: Start,
     /// The question as it came, capitals included: resolvers compare (draft-vixie-dnsext-dns0x20).
     question: &'message [u8],
     /// The name, where it is one that a host may have.
@@ -31,6 +38,22 @@ pub struct Query<'message> {
     pub kind: u16,
     /// Whether the class is IN.
     pub is_internet: bool,
+    extended: Option<Extended>,
+}
+
+/// What an answer repeats of the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Start {
+    id: [u8; 2],
+    opcode: u8,
+    recursion_desired: bool,
+}
+
+/// The OPT record of whoever asks (RFC 6891): an answer then has one too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extended {
+    /// DO, which an answer repeats (RFC 3225).
+    wants_signatures: bool,
 }
 
 /// Why bytes are no query.
@@ -38,7 +61,7 @@ pub struct Query<'message> {
 pub enum Malformed {
     /// Nothing can be answered: not even a header, or it is an answer itself.
     Silent,
-    /// A FORMERR or NOTIMP can be answered, ready to be sent.
+    /// A FORMERR, NOTIMP or BADVERS can be answered, ready to be sent.
     Answerable(Vec<u8>),
 }
 
@@ -55,7 +78,7 @@ pub enum Answer {
     ServerFailure,
 }
 
-/// Reads a query.
+/// Reads a query, all of it: nothing may follow what its counts announce.
 ///
 /// # Errors
 /// [`Malformed`], with what to answer.
@@ -63,49 +86,92 @@ pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
     let Some((header, rest)) = message.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Malformed::Silent);
     };
-    let [
-        id_high,
-        id_low,
-        flags,
-        _,
-        questions_high,
-        questions_low,
-        answers_high,
-        answers_low,
-        ..,
-    ] = *header;
-    let id = [id_high, id_low];
-    let recursion_desired = flags & 0x01 != 0;
+    let [one, two, flags, _, counts @ ..] = *header;
     if flags & 0x80 != 0 {
         return Err(Malformed::Silent);
     }
-    let refuse = |code| {
-        let header = response_header(id, recursion_desired, code, 0, 0);
-        Err(Malformed::Answerable(header.to_vec()))
+    let start = Start {
+        id: [one, two],
+        opcode: flags & 0x78,
+        recursion_desired: flags & 0x01 != 0,
     };
-    if flags & 0x78 != 0 {
-        return refuse(Code::NotImplemented);
+    let refuse = |code| Malformed::Answerable(start.response(code, [0; 3]).to_vec());
+    if start.opcode != 0 {
+        return Err(refuse(Code::NotImplemented));
     }
-    let one_question = (questions_high, questions_low) == (0, 1);
-    if !one_question || (answers_high, answers_low) != (0, 0) || QUERY_BYTES_MAX < message.len() {
-        return refuse(Code::FormatError);
+    // One question, no answer, no authority, a few additional records.
+    let [0, 1, 0, 0, 0, 0, 0, additional] = counts else {
+        return Err(refuse(Code::FormatError));
+    };
+    if ADDITIONAL_MAX < additional || QUERY_BYTES_MAX < message.len() {
+        return Err(refuse(Code::FormatError));
     }
-    let Some((labels, name_bytes)) = read_name(rest) else {
-        return refuse(Code::FormatError);
+    let read = read_question(rest, start)
+        .and_then(|(query, after)| Some((query, read_additional(after, additional)?)));
+    match read {
+        None => Err(refuse(Code::FormatError)),
+        Some((mut query, Versions::Known(extended))) => {
+            query.extended = extended;
+            Ok(query)
+        }
+        Some((_, Versions::Unknown)) => {
+            let mut answer = start.response(Code::NoError, [0, 0, 1]).to_vec();
+            // BADVERS, 16: its low four bits stand in the header.
+            answer.extend_from_slice(&opt_record(1, false));
+            Err(Malformed::Answerable(answer))
+        }
+    }
+}
+
+fn read_question(bytes: &[u8], start: Start) -> Option<(Query<'_>, &[u8])> {
+    let (labels, name_bytes) = read_name(bytes)?;
+    let (question, after) = bytes.split_at_checked(name_bytes + 4)?;
+    let [.., kind_high, kind_low, class_high, class_low] = *question else {
+        return None;
     };
-    let Some([kind_high, kind_low, class_high, class_low]) =
-        rest[name_bytes..].first_chunk::<4>().copied()
-    else {
-        return refuse(Code::FormatError);
-    };
-    Ok(Query {
-        id,
-        recursion_desired,
-        question: &rest[..name_bytes + 4],
+    let query = Query {
+        start,
+        question,
         name: HostName::from_labels(labels).ok(),
         kind: u16::from_be_bytes([kind_high, kind_low]),
         is_internet: u16::from_be_bytes([class_high, class_low]) == CLASS_IN,
-    })
+        extended: None,
+    };
+    Some((query, after))
+}
+
+enum Versions {
+    Known(Option<Extended>),
+    Unknown,
+}
+
+/// The records after the question; `None` where they are not exactly `count`, or OPT is there twice.
+fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
+    let mut extended = None;
+    let mut is_known = true;
+    for _ in 0..count {
+        let (labels, name_bytes) = read_name(bytes)?;
+        let (fixed, after) = bytes.get(name_bytes..)?.split_first_chunk::<10>()?;
+        let [kind_high, kind_low, _, _, _, version, flags, _, high, low] = *fixed;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (_, after) = after.split_at_checked(length)?;
+        bytes = after;
+        if u16::from_be_bytes([kind_high, kind_low]) != TYPE_OPT {
+            continue;
+        }
+        if extended.is_some() || !labels.is_empty() {
+            return None;
+        }
+        is_known = version == 0;
+        extended = Some(Extended {
+            wants_signatures: flags & 0x80 != 0,
+        });
+    }
+    match (bytes, is_known) {
+        ([], true) => Some(Versions::Known(extended)),
+        ([], false) => Some(Versions::Unknown),
+        _ => None,
+    }
 }
 
 /// The labels of a name that is written out, and how many bytes it takes, its end included.
@@ -118,8 +184,8 @@ fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
         if length == 0 {
             return Some((labels, at));
         }
-        // The two high bits: a pointer, or a form that nobody uses.
-        if 63 < length || 255 < at + length {
+        // The two high bits: a pointer, or a form that nobody uses. The name's end takes one byte.
+        if 63 < length || NAME_BYTES_MAX < at + length + 1 {
             return None;
         }
         labels.push(bytes.get(at..at + length)?);
@@ -136,9 +202,12 @@ impl Query<'_> {
             Answer::NoName => Code::NameError,
             Answer::ServerFailure => Code::ServerFailure,
         };
-        let answers = u8::from(matches!(answer, Answer::Address(_)));
-        let mut message =
-            response_header(self.id, self.recursion_desired, code, 1, answers).to_vec();
+        let counts = [
+            1,
+            u8::from(matches!(answer, Answer::Address(_))),
+            u8::from(self.extended.is_some()),
+        ];
+        let mut message = self.start.response(code, counts).to_vec();
         message.extend_from_slice(self.question);
         if let Answer::Address(address) = answer {
             // The name: a pointer to the question.
@@ -148,6 +217,9 @@ impl Query<'_> {
             message.extend_from_slice(&TTL_S.to_be_bytes());
             message.extend_from_slice(&[0, 4]);
             message.extend_from_slice(&address.octets());
+        }
+        if let Some(extended) = self.extended {
+            message.extend_from_slice(&opt_record(0, extended.wants_signatures));
         }
         message
     }
@@ -162,37 +234,34 @@ enum Code {
     NotImplemented,
 }
 
-fn response_header(
-    id: [u8; 2],
-    recursion_desired: bool,
-    code: Code,
-    questions: u8,
-    answers: u8,
-) -> [u8; HEADER_BYTES] {
-    let code = match code {
-        Code::NoError => 0,
-        Code::FormatError => 1,
-        Code::ServerFailure => 2,
-        Code::NameError => 3,
-        Code::NotImplemented => 4,
-    };
-    // QR, AA, RD as asked; RA.
-    let first = 0x84 | u8::from(recursion_desired);
-    let [one, two] = id;
-    [
-        one,
-        two,
-        first,
-        0x80 | code,
-        0,
-        questions,
-        0,
-        answers,
-        0,
-        0,
-        0,
-        0,
-    ]
+impl Start {
+    /// A header with so many questions, answers and additional records.
+    fn response(self, code: Code, counts: [u8; 3]) -> [u8; HEADER_BYTES] {
+        let code = match code {
+            Code::NoError => 0,
+            Code::FormatError => 1,
+            Code::ServerFailure => 2,
+            Code::NameError => 3,
+            Code::NotImplemented => 4,
+        };
+        // QR, the opcode as asked, AA, RD as asked; RA.
+        let first = 0x84 | self.opcode | u8::from(self.recursion_desired);
+        let second = 0x80 | code;
+        let [one, two] = self.id;
+        let [questions, answers, additional] = counts;
+        [
+            one, two, first, second, 0, questions, 0, answers, 0, 0, 0, additional,
+        ]
+    }
+}
+
+/// The root, type 41, how much a datagram may hold, the high bits of the code, version 0, flags, no
+/// options.
+fn opt_record(code_high: u8, wants_signatures: bool) -> [u8; 11] {
+    let [_, kind] = TYPE_OPT.to_be_bytes();
+    let [high, low] = DATAGRAM_BYTES.to_be_bytes();
+    let flags = u8::from(wants_signatures) << 7;
+    [0, 0, kind, high, low, code_high, 0, flags, 0, 0, 0]
 }
 
 #[cfg(test)]

@@ -296,7 +296,7 @@ impl Connection {
         let Wanted::Name(name) = &self.wanted else {
             return self.begin_dial(received, look, Vec::new(), now, watch);
         };
-        let bytes_max = client_hello::HELLO_BYTES_MAX.max(http_head::HEAD_BYTES_MAX) + 1_024;
+        let bytes_max = client_hello::WIRE_BYTES_MAX.max(http_head::HEAD_BYTES_MAX);
         let judged = match self.dialled.port() {
             HTTPS_PORT | HTTP_PORT => {
                 let Ok(ended) = self.read_more(&mut received, bytes_max) else {
@@ -535,7 +535,10 @@ fn judge_hello(received: &[u8], name: &HostName, refuses_encrypted: bool) -> Jud
 fn judge_head(received: &[u8], name: &HostName) -> Judged {
     match http_head::parse(received) {
         Ok(http_head::Progress::More) => Judged::More,
-        Ok(http_head::Progress::Head(head)) if head.host == *name => Judged::Same,
+        Ok(http_head::Progress::Head(http_head::Head {
+            host: http_head::Host::Name(named),
+            ..
+        })) if named == *name => Judged::Same,
         Ok(http_head::Progress::Head(_)) | Err(_) => Judged::Denied(Reason::HostMismatch),
     }
 }

@@ -11,6 +11,10 @@ pub const DATAGRAM_BYTES_MAX: u16 = 1_232;
 const ALIASES_MAX: usize = 16;
 /// Most records of an answer that are looked at.
 const RECORDS_MAX: usize = 256;
+/// Most pointers that one name may lead over: a name has at most 127 labels.
+const POINTERS_MAX: usize = 128;
+/// Longest name in a message, its length bytes and its end included (RFC 1035, 2.3.4).
+const NAME_BYTES_MAX: usize = 255;
 const CLASS_IN: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 
@@ -205,10 +209,12 @@ fn read_two(message: &[u8], at: &mut usize) -> Result<u16, AnswerError> {
 }
 
 /// A name, where it is one that a host may have; `at` stands behind it afterwards. A pointer leads
-/// only backwards, so that none leads in a circle.
+/// only backwards, so that none leads in a circle, and a long chain of them is no name's.
 fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerError> {
     let mut labels: Vec<&[u8]> = Vec::new();
-    let mut bytes = 0;
+    // Its end takes one byte.
+    let mut bytes = 1;
+    let mut pointers = 0;
     let mut cursor = *at;
     let mut earliest = *at;
     let mut end = None;
@@ -218,7 +224,7 @@ fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerE
             0 => break,
             1..=63 => {
                 bytes += usize::from(length) + 1;
-                if 255 < bytes {
+                if NAME_BYTES_MAX < bytes {
                     return Err(AnswerError::Malformed);
                 }
                 labels.push(take(message, &mut cursor, usize::from(length))?);
@@ -227,7 +233,8 @@ fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerE
                 let low = take(message, &mut cursor, 1)?[0];
                 end.get_or_insert(cursor);
                 let target = usize::from(u16::from_be_bytes([length & 0x3f, low]));
-                if earliest <= target {
+                pointers += 1;
+                if earliest <= target || POINTERS_MAX < pointers {
                     return Err(AnswerError::Malformed);
                 }
                 earliest = target;
@@ -312,6 +319,28 @@ mod tests {
         assert_eq!(read(&with(3, 0x83)), Ok(Answer::NoName));
         assert_eq!(read(&with(2, 0x83)), Ok(Answer::Truncated));
         assert_eq!(read(&with(3, 0x82)), Err(AnswerError::Code(2)));
+    }
+
+    #[test]
+    fn a_chain_of_pointers_that_no_name_needs_is_malformed() {
+        // A record of another type whose data is the chain, and one whose owner is its end.
+        let chain = |links: usize| {
+            let mut data = vec![0, 0];
+            let start = answer(&[]).len() + 12;
+            for link in 0..links {
+                let back = u16::try_from(start + 2 * link).expect("short") | 0xc000;
+                data.extend_from_slice(&back.to_be_bytes());
+            }
+            let length = u16::try_from(data.len()).expect("short").to_be_bytes();
+            let mut carrier = vec![0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 9];
+            carrier.extend_from_slice(&[length.as_slice(), &data].concat());
+            let owner = u16::try_from(start + 2 * links).expect("short") | 0xc000;
+            let mut record = owner.to_be_bytes().to_vec();
+            record.extend_from_slice(&ADDRESS[2..]);
+            read(&answer(&[&carrier, &record]))
+        };
+        assert_eq!(chain(POINTERS_MAX - 1), Ok(Answer::Addresses(Vec::new())));
+        assert_eq!(chain(POINTERS_MAX), Err(AnswerError::Malformed));
     }
 
     #[test]

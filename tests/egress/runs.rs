@@ -7,7 +7,7 @@ use crate::support::network::{Outside, PYTHON, network_namespaces};
 use crate::support::{Case, Done, Ground, random};
 
 /// What every body begins with.
-const PRELUDE: &str = include_str!("prelude.py");
+pub const PRELUDE: &str = include_str!("prelude.py");
 
 /// How connections come to the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,17 +31,18 @@ impl Capture {
 /// Declares cases that are run with both ways of capturing: `name::tproxy` and `name::anyip`.
 macro_rules! on_both_captures {
     ($($(#[$about:meta])* fn $name:ident($setting:ident) $body:block)*) => {
-        $($(#[$about])* mod $name {
-            #[allow(unused_imports, reason = "not every case needs everything")]
-            use super::*;
-            fn case($setting: &$crate::runs::Setting) $body
+        $($(#[$about])*
+        fn $name($setting: &$crate::runs::Setting) $body
+
+        // A function and a module may have the same name.
+        mod $name {
             #[test]
             fn tproxy() {
-                $crate::runs::Setting::with($crate::runs::Capture::Tproxy, case);
+                $crate::runs::Setting::with($crate::runs::Capture::Tproxy, super::$name);
             }
             #[test]
             fn anyip() {
-                $crate::runs::Setting::with($crate::runs::Capture::AnyIp, case);
+                $crate::runs::Setting::with($crate::runs::Capture::AnyIp, super::$name);
             }
         })*
     };
@@ -86,14 +87,28 @@ impl Setting {
     /// `runner run --egress-capture … FLAGS -- python3 -c SCRIPT`, not started. The script finds
     /// `unique` of the setting as a variable.
     pub fn case(&self, flags: &[&str], script: &str) -> Case<'_> {
-        let program = format!("{PRELUDE}\nunique = {:?}\n{script}", self.unique);
         let words: Vec<&str> = ["run", "--egress-capture", self.capture.word()]
             .iter()
             .chain(flags)
+            .copied()
+            .collect();
+        self.case_of(&words, script)
+    }
+
+    /// `runner WORDS -- python3 -c SCRIPT`, not started.
+    pub fn case_of(&self, words: &[&str], script: &str) -> Case<'_> {
+        let program = self.program(script);
+        let words: Vec<&str> = words
+            .iter()
             .chain(&["--", PYTHON, "-c", &program])
             .copied()
             .collect();
         self.ground.command(&words).inside(self.outside)
+    }
+
+    /// The whole text of a body.
+    pub fn program(&self, script: &str) -> String {
+        format!("{PRELUDE}\nunique = {:?}\n{script}", self.unique)
     }
 
     /// Runs it to its end, with these hosts allowed.

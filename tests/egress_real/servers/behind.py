@@ -26,7 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.git(sent)
 
-    do_POST = do_GET
+    do_POST = do_PUT = do_GET
 
     def git(self, sent):
         path, _, query = self.path.partition("?")

@@ -1,5 +1,6 @@
 //! Runs of real programs through an allowlist, and what their reports must say.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,8 +16,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 /// An allowlist, and what a body gets beside it.
 pub(crate) struct Allowlist<'servers> {
     pub(crate) servers: &'servers Servers,
-    capture: &'static str,
-    ground: Ground,
+    pub(crate) capture: &'static str,
+    pub(crate) ground: Ground,
     flags: Vec<String>,
 }
 
@@ -53,12 +54,15 @@ impl Allowlist<'_> {
     }
 
     pub(crate) fn run(&self, body: &[&str]) -> Done {
+        self.done("run", &[&["--"], body].concat())
+    }
+
+    fn done(&self, verb: &str, rest: &[&str]) -> Done {
         let flags = self.flags.iter().map(String::as_str);
-        let words: Vec<&str> = ["run"]
+        let words: Vec<&str> = [verb]
             .into_iter()
             .chain(flags)
-            .chain(["--"])
-            .chain(body.iter().copied())
+            .chain(rest.iter().copied())
             .collect();
         let case = self.ground.command(&words).inside(self.servers.outside);
         let done = case.done();
@@ -75,19 +79,16 @@ impl Allowlist<'_> {
     #[track_caller]
     pub(crate) fn reaches(&self, hosts: &[&str], body: &[&str]) -> Done {
         let done = self.run(body);
-        done.assert_exited(0);
-        assert_eq!(denials(&done), [] as [&Value; 0], "{done:#?}");
-        for host in hosts {
-            let said = list(&done.report["egress"]["hosts"]);
-            let said = said.iter().find(|said| said["host"] == *host);
-            let said = said.unwrap_or_else(|| panic!("{host}: {done:#?}"));
-            for count in ["connections", "sent_bytes", "received_bytes"] {
-                assert!(
-                    said[count].as_u64() > Some(0),
-                    "{count} of {host}: {done:#?}"
-                );
-            }
-        }
+        assert_reached(&done, hosts);
+        done
+    }
+
+    /// Runs a bundle that reaches `hosts`, and nothing else is tried.
+    #[track_caller]
+    pub(crate) fn bundle_reaches(&self, hosts: &[&str], bundle: &Path) -> Done {
+        let bundle = bundle.to_str().expect("a plain path");
+        let done = self.done("exec", &[bundle]);
+        assert_reached(&done, hosts);
         done
     }
 
@@ -111,6 +112,21 @@ impl Allowlist<'_> {
         assert!(done.stderr.contains(&line), "{done:#?}");
         assert!(done.stderr.contains(words), "{words}: {done:#?}");
         done
+    }
+}
+
+#[track_caller]
+fn assert_reached(done: &Done, hosts: &[&str]) {
+    done.assert_exited(0);
+    assert_eq!(denials(done), [] as [&Value; 0], "{done:#?}");
+    for host in hosts {
+        let said = list(&done.report["egress"]["hosts"]);
+        let said = said.iter().find(|said| said["host"] == *host);
+        let said = said.unwrap_or_else(|| panic!("{host}: {done:#?}"));
+        for count in ["connections", "sent_bytes", "received_bytes"] {
+            let what = format!("{count} of {host}");
+            assert!(said[count].as_u64() > Some(0), "{what}: {done:#?}");
+        }
     }
 }
 

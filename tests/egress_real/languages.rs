@@ -87,6 +87,38 @@ fn urllib_reaches_what_is_allowed_and_fails_at_once_elsewhere() {
     });
 }
 
+/// The list is the manifest's, as an author writes it.
+#[test]
+fn a_bundle_reaches_what_its_manifest_lists() {
+    if !has("python3") {
+        return;
+    }
+    through(&[], |mut list| {
+        list.trust("SSL_CERT_FILE");
+        let manifest = "name: caller\nrun: main.py\nnetwork: {egress: [web.compat.test]}\n";
+        // What a bundle asks for by itself is the caller's to grant; his own manifest grants it.
+        let granted = list.ground.write("manifest.yaml", manifest);
+        list.flag("--manifest", granted.to_str().expect("a plain path"));
+        let main = format!("import sys\nsys.argv[1:] = {BOTH:?}\n{URLLIB}",);
+        let bundle = list.ground.bundle(&[("main.py", &main)]);
+        let done = list.bundle_reaches(&[WEB], &bundle);
+        assert_eq!(done.text(), "200 web by http\n200 web by https\n");
+    });
+}
+
+#[test]
+fn the_own_host_is_found_without_a_question() {
+    python(|list| {
+        let own = "import socket\n\
+            name, found = socket.gethostname(), socket.getaddrinfo\n\
+            families = [socket.AF_UNSPEC, socket.AF_INET, socket.AF_INET6]\n\
+            print(name, [found(name, 80, family)[0][4][0] for family in families])";
+        let done = list.reaches(&[], &["python3", "-c", own]);
+        let said = "runner ['127.0.0.1', '127.0.0.1', '::1']\n";
+        assert_eq!(done.text(), said, "{done:#?}");
+    });
+}
+
 #[test]
 fn asyncio_reaches_what_is_allowed_and_fails_at_once_elsewhere() {
     python(|list| {

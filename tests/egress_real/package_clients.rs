@@ -33,6 +33,31 @@ fn git_clones_and_pushes_over_http_and_https() {
     });
 }
 
+/// No HTTP and no TLS: the name and the port are all that can be judged.
+#[test]
+fn git_clones_by_its_own_protocol_at_a_port_that_is_listed() {
+    if !has("git") {
+        return;
+    }
+    let url = "git://git.compat.test/greeting.git";
+    through(&["git.compat.test:9418"], |list| {
+        let script = format!("git clone -q {url} /tmp/greeting && cat /tmp/greeting/greeting.txt");
+        let done = list.reaches(&["git.compat.test"], &["sh", "-c", &script]);
+        assert_eq!(done.text(), "two\n");
+    });
+    let clone = ["git", "clone", "-q", url, "/tmp/greeting"];
+    through(&["git.compat.test"], |list| {
+        if list.capture == "tproxy" {
+            list.reaches(&["git.compat.test"], &clone);
+        } else {
+            let object = "git.compat.test:9418";
+            let words = "unable to connect to git.compat.test";
+            let done = list.is_denied(object, "port-not-captured", words, &clone);
+            assert_eq!(done.code, 128);
+        }
+    });
+}
+
 #[test]
 fn git_fails_at_once_where_it_may_not_go() {
     if !has("git") {

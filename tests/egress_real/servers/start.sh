@@ -11,9 +11,10 @@ unshare -n sh -c 'echo $$ >pid; read -r line <lives; ip link set lo up
     ip address add 198.51.100.6/30 dev real1; ip link set real1 up
     ip address add '"$address"'/32 dev lo
     python3 behind.py repositories 8081 & behind=$!
+    git daemon --listen=0.0.0.0 --base-path=repositories --export-all & daemon=$!
     nginx -e stderr -p . -c "$PWD/nginx.conf" & nginx=$!
     cat <lives >/dev/null
-    kill "$nginx" "$behind"; wait' &
+    kill "$nginx" "$behind" "$daemon"; wait' &
 until [ -s pid ]; do sleep 0.01; done
 ip link add real0 type veth peer name real1 netns "$(cat pid)"
 ip address add 198.51.100.5/30 dev real0

@@ -13,7 +13,11 @@ pub mod denials;
 pub mod dns;
 pub mod http_head;
 pub mod names;
+pub mod observed;
+#[cfg(test)]
+mod own_network;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
+pub mod socks;
 pub mod tap;

@@ -35,6 +35,9 @@ const FAMILY_INET: u8 = 1;
 const TABLE: &str = "runner";
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_OUTPUT: u32 = 3;
+/// What a chain does with what no rule of it decides about (`NF_DROP`, `NF_ACCEPT`).
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
 /// Before anything that filters.
 const PRIORITY_MANGLE: i32 = -150;
 const IPPROTO_TCP: u8 = 6;
@@ -103,20 +106,20 @@ pub fn route(family: Family) -> Result<Batch, Errno> {
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
 pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     let mut rules = Rules::begin()?;
-    rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE)?;
-    let later = [is_protocol(IPPROTO_TCP), is_no_first_packet()];
-    rules.accept("prerouting", later.concat())?;
-    rules.accept("prerouting", is_other_protocol(IPPROTO_TCP))?;
-    for own in own_loopback() {
-        rules.accept("prerouting", own)?;
-    }
+    rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE, ACCEPT)?;
     for family in families {
-        rules.accept("prerouting", to_relay(*family))?;
+        let first = [
+            is_protocol(IPPROTO_TCP),
+            is_first_packet(),
+            is_outside(*family),
+        ];
+        let led = [first.concat(), to_relay(*family)].concat();
+        rules.accept("prerouting", led)?;
     }
-    rules.chain("output", HOOK_OUTPUT, 0)?;
+    rules.chain("output", HOOK_OUTPUT, 0, DROP)?;
     rules.accept("output", is_protocol(IPPROTO_TCP))?;
-    for own in own_loopback() {
-        rules.accept("output", own)?;
+    for family in [Family::V4, Family::V6] {
+        rules.accept("output", is_own_loopback(family))?;
     }
     // What is asked, and what is answered: nobody but us can send from that port.
     for offset in [2, 0] {
@@ -124,7 +127,9 @@ pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
         rules.accept("output", udp.concat())?;
     }
     // Nothing else is logged: what the kernel sends by itself is no attempt of the body's.
-    rules.rule("output", [is_protocol(IPPROTO_UDP), vec![log()]].concat())?;
+    let told = [is_protocol(IPPROTO_UDP), vec![log()]].concat();
+    // The only answer that is asked for: a refusal comes unasked.
+    rules.rule("output", told, ACKNOWLEDGE)?;
     rules.end()
 }
 
@@ -157,17 +162,17 @@ impl Rules {
         let mut rules = Self(Batch::default());
         rules.0.push(BATCH_BEGIN, 0, &batch_header(), &[])?;
         let name = Attribute::text(1, TABLE);
-        rules.push(NEW_TABLE, &[name])?;
+        rules.push(NEW_TABLE, 0, &[name])?;
         Ok(rules)
     }
 
-    fn push(&mut self, kind: u16, attributes: &[Attribute]) -> Result<(), Errno> {
-        let flags = ACKNOWLEDGE | CREATE | if kind == NEW_RULE { APPEND } else { EXCLUSIVE };
+    fn push(&mut self, kind: u16, flags: u16, attributes: &[Attribute]) -> Result<(), Errno> {
+        let flags = flags | CREATE | if kind == NEW_RULE { APPEND } else { EXCLUSIVE };
         self.0
             .push(kind, flags, &[FAMILY_INET, 0, 0, 0], attributes)
     }
 
-    fn chain(&mut self, name: &str, hook: u32, priority: i32) -> Result<(), Errno> {
+    fn chain(&mut self, name: &str, hook: u32, priority: i32, policy: u32) -> Result<(), Errno> {
         let hook = vec![
             Attribute::number(1, hook),
             Attribute::Bytes(2, priority.to_be_bytes().to_vec()),
@@ -176,25 +181,24 @@ impl Rules {
             Attribute::text(1, TABLE),
             Attribute::text(3, name),
             Attribute::Nested(4, hook),
-            // The policy: what no rule accepts is dropped.
-            Attribute::number(5, 0),
+            Attribute::number(5, policy),
             Attribute::text(7, "filter"),
         ];
-        self.push(NEW_CHAIN, &attributes)
+        self.push(NEW_CHAIN, 0, &attributes)
     }
 
     fn accept(&mut self, chain: &str, mut matches: Vec<Attribute>) -> Result<(), Errno> {
         matches.push(accept());
-        self.rule(chain, matches)
+        self.rule(chain, matches, 0)
     }
 
-    fn rule(&mut self, chain: &str, expressions: Vec<Attribute>) -> Result<(), Errno> {
+    fn rule(&mut self, chain: &str, expressions: Vec<Attribute>, flags: u16) -> Result<(), Errno> {
         let attributes = [
             Attribute::text(1, TABLE),
             Attribute::text(2, chain),
             Attribute::Nested(4, expressions),
         ];
-        self.push(NEW_RULE, &attributes)
+        self.push(NEW_RULE, flags, &attributes)
     }
 
     fn end(mut self) -> Result<Batch, Errno> {
@@ -208,33 +212,43 @@ fn batch_header() -> [u8; 4] {
     [0, 0, high, low]
 }
 
-/// Matches what goes to the body's own loopback: 127.0.0.0/8 and ::1.
-fn own_loopback() -> [Vec<Attribute>; 2] {
-    let v4 = vec![
+/// Matches what goes to the body's own loopback: 127.0.0.0/8 or ::1.
+fn is_own_loopback(family: Family) -> Vec<Attribute> {
+    destination(family, equals)
+}
+
+/// Matches what of a family goes anywhere else.
+fn is_outside(family: Family) -> Vec<Attribute> {
+    destination(family, differs)
+}
+
+fn destination(family: Family, compare: fn(&[u8]) -> Attribute) -> Vec<Attribute> {
+    let (number, place, loopback) = match family {
+        Family::V4 => (
+            AF_INET,
+            payload(Header::Network, 16, 1),
+            Ipv4Addr::LOCALHOST.octets()[..1].to_vec(),
+        ),
+        Family::V6 => (
+            AF_INET6,
+            payload(Header::Network, 24, 16),
+            Ipv6Addr::LOCALHOST.octets().to_vec(),
+        ),
+    };
+    vec![
         meta(Meta::Family),
-        equals(&[AF_INET]),
-        payload(Header::Network, 16, 1),
-        equals(&Ipv4Addr::LOCALHOST.octets()[..1]),
-    ];
-    let v6 = vec![
-        meta(Meta::Family),
-        equals(&[AF_INET6]),
-        payload(Header::Network, 24, 16),
-        equals(&Ipv6Addr::LOCALHOST.octets()),
-    ];
-    [v4, v6]
+        equals(&[number]),
+        place,
+        compare(&loopback),
+    ]
 }
 
 fn is_protocol(number: u8) -> Vec<Attribute> {
     vec![meta(Meta::Protocol), equals(&[number])]
 }
 
-fn is_other_protocol(number: u8) -> Vec<Attribute> {
-    vec![meta(Meta::Protocol), differs(&[number])]
-}
-
-/// Matches TCP packets that do not ask for a new connection.
-fn is_no_first_packet() -> Vec<Attribute> {
+/// Matches TCP packets that ask for a new connection.
+fn is_first_packet() -> Vec<Attribute> {
     let flags = expression(
         "bitwise",
         vec![
@@ -248,7 +262,7 @@ fn is_no_first_packet() -> Vec<Attribute> {
     vec![
         payload(Header::Transport, TCP_FLAGS_OFFSET, 1),
         flags,
-        differs(&[TCP_SYN]),
+        equals(&[TCP_SYN]),
     ]
 }
 
@@ -267,8 +281,6 @@ fn to_relay(family: Family) -> Vec<Attribute> {
         ],
     );
     vec![
-        meta(Meta::Family),
-        equals(&[number]),
         immediate(1, address),
         immediate(2, RELAY_PORT.to_be_bytes().to_vec()),
         lead,
@@ -365,41 +377,15 @@ fn log() -> Attribute {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::egress::own_network::{in_a_network_of_its_own, send};
     use crate::kernel::namespace::loopback_up;
     use crate::kernel::netlink::{self, exchange};
     use crate::kernel::socket::{set_transparent_v4, set_transparent_v6};
     use rustix::net::RecvFlags;
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpListener, TcpStream};
-
-    /// Runs this very test again in a user and a network namespace of its own.
-    pub(in crate::egress) fn in_a_network_of_its_own(test: &str) -> bool {
-        if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
-            return true;
-        }
-        let program = std::env::current_exe().expect("our own path");
-        let output = std::process::Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net", "--"])
-            .arg(program)
-            .args(["--exact", test, "--nocapture"])
-            .env("RUNNER_TESTS_INSIDE", "1")
-            .output()
-            .expect("unshare is there");
-        assert!(
-            output.status.success(),
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        false
-    }
-
-    pub(in crate::egress) fn send(protocol: Option<rustix::net::Protocol>, batch: &Batch) {
-        let socket = netlink::open(protocol).expect("made");
-        exchange(&socket, batch.bytes(), batch.acknowledged()).expect("done");
-    }
 
     fn transparent(address: SocketAddr) -> TcpListener {
         let family = match address {

@@ -166,7 +166,7 @@ fn transport(program: &mut Program, ports: &[u16]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::routes::tests::{in_a_network_of_its_own, send};
+    use crate::egress::own_network::{in_a_network_of_its_own, send};
     use crate::egress::routes::{Family, route};
     use crate::kernel::namespace::loopback_up;
     use crate::kernel::packet;

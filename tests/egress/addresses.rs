@@ -37,7 +37,7 @@ say('the shell', subprocess.run(['bash', '-c', 'exec 3<>/dev/tcp/93.184.216.60/4
             "tcp ip-literal 93.184.216.60:443 x3",
             "tcp ip-literal 93.184.216.60:80 x1",
         ]);
-        seen.assert_told("runner: denied egress to 93.184.216.60:443 (not in network.egress)");
+        seen.assert_told("93.184.216.60:443", "an address that is not in network.egress");
         let log = setting.outside.log();
         assert_eq!(log.packets_to("93.184.216.60"), [""; 0]);
         assert_eq!(log.questions_for(name), 0);
@@ -162,26 +162,23 @@ for name in {names:?}:
 
     /// Case 14, H-09.
     fn a_port_that_the_list_does_not_name_is_denied(setting) {
-        let name = "v4-93-184-216-63.zone.example";
-        let seen = setting.run(&["v4-93-184-216-63.zone.example:9000"], "
-name = 'v4-93-184-216-63.zone.example'
+        let (name, address) = (setting.name(63), setting.public(63));
+        let seen = setting.run(&[&format!("{name}:9000")], &format!("
+name = {name:?}
 say(9000, dial(name, 9000))
 for port in 80, 443:
     say(port, dial(name, port, hello(name)))
 for port in 1, 22, 9001, 65535:
     say(port, dial(name, port))
-try:
-    socket.create_connection((name, 0), 5)
-except OSError as error:
-    say(0, 'refused')");
-        seen.assert_said("9000: 93.184.216.63 9000
+say(0, dial(name, 0))"));
+        seen.assert_said(&format!("9000: {address} 9000
             80: reset
             443: reset
             1: reset
             22: reset
             9001: reset
             65535: reset
-            0: refused");
+            0: reset"));
         // Without rules of nf_tables the ports that nobody lists are seen, not captured.
         let denied: Vec<&String> = seen
             .denials
@@ -197,7 +194,7 @@ except OSError as error:
         };
         assert_eq!(denied, expected.iter().collect::<Vec<_>>(), "{seen:#?}");
         let log = setting.outside.log();
-        assert_eq!(log.packets_to("93.184.216.63"), ["tcp 9000"]);
+        assert_eq!(log.packets_to(&address), ["tcp 9000"]);
     }
 
     /// Case 15, H-13: the host's loopback and its own addresses, over both protocols.
@@ -318,12 +315,12 @@ try:
     say('mptcp', 'exists')
 except OSError as error:
     say('mptcp', told(error))");
-        seen.assert_said("fast open: reset
+        seen.assert_said("fast open: ENOTSUP
             fast open connect: reset
             connected again: reset
             another own address: reset
             mptcp: EPROTONOSUPPORT");
-        seen.assert_denied(&["tcp ip-literal 8.8.8.8:443 x4"]);
+        seen.assert_denied(&["tcp ip-literal 8.8.8.8:443 x3"]);
         assert_untouched(setting);
     }
 

@@ -1,5 +1,7 @@
 //! The network that a body finds: it cannot be changed, left, or reached around, by nobody inside.
 
+use crate::support::bodies::c_body;
+
 /// What every body of this module begins with.
 const ATTEMPTS: &str = r#"
 import ctypes, subprocess, fcntl
@@ -68,6 +70,9 @@ attempts = (
     ('SO_BINDTODEVICE, none', lambda: socket.socket().setsockopt(socket.SOL_SOCKET, 25, b'in0\0')),
     ('a foreign source', lambda: socket.socket().setsockopt(socket.IPPROTO_IPV6, 75, 1)),
     ('x32', lambda: call(0x40000000 + 41, 2, 1, 0)),
+    ('setuid', lambda: os.setuid(0)),
+    ('setresgid', lambda: os.setresgid(0, 0, 0)),
+    ('CAP_NET_ADMIN', lambda: write('/proc/self/uid_map', '0 0 1')),
 )
 for label, action in attempts:
     attempt(label, action)
@@ -75,34 +80,41 @@ say('others in sight', len(supervisors()))
 say('devices', *sorted(name for _, name in socket.if_nameindex()))
 "#;
 
-const FREE_AMONG_THEM: &[&str] = &[];
-
 on_both_captures! {
     /// Cases 31 to 34.
     fn the_network_of_a_body_is_changed_and_left_by_nobody_inside(setting) {
-        // As its ordinary uid, and as the uid 0 of its own namespace.
-        for flags in [&[][..], &["--fake-root"]] {
-            let flags: Vec<&str> = flags.iter().chain(&["--allow-net", "api.openai.com"]).copied().collect();
-            let seen = setting.run_with(&flags, &format!("{ATTEMPTS}
+        let seen = setting.run(&["api.openai.com"], &format!("{ATTEMPTS}
 say('and still', ask('api.openai.com')[:2], dial('8.8.8.8', 443))"));
-            let wrong: Vec<&String> = seen
-                .said
-                .iter()
-                .filter(|line| line.contains(": succeeded"))
-                .filter(|line| !FREE_AMONG_THEM.iter().any(|free| line.starts_with(free)))
-                .collect();
-            assert!(wrong.is_empty(), "{flags:?}: {seen:#?}");
-            assert_eq!(seen.said.last().map(String::as_str), Some("and still: ok reset"), "{seen:#?}");
-            let devices = seen.said.iter().find(|line| line.starts_with("devices: "));
-            assert_eq!(devices.map(String::as_str), Some("devices: lo"));
-            assert!(seen.denials.contains(&"tcp ip-literal 8.8.8.8:443 x1".to_owned()));
-        }
+        let wrong = seen.said.iter().find(|line| line.contains(": succeeded"));
+        assert_eq!(wrong, None, "{seen:#?}");
+        assert_eq!(seen.said.last().map(String::as_str), Some("and still: ok reset"), "{seen:#?}");
+        let devices = seen.said.iter().find(|line| line.starts_with("devices: "));
+        assert_eq!(devices.map(String::as_str), Some("devices: lo"));
+        assert!(seen.denials.contains(&"tcp ip-literal 8.8.8.8:443 x1".to_owned()));
         assert_eq!(setting.outside.log().packets_to("8.8.8.8"), [""; 0]);
+    }
+
+    /// Case 34: socket(2) and socketcall(2) by the 32-bit table.
+    fn the_32_bit_table_of_system_calls_has_no_sockets(setting) {
+        let text = "int main(int argc, char **argv) {
+    int number = argc == 2 ? 359 : 102, result;
+    __asm__ volatile(\"int $0x80\" : \"=a\"(result) : \"a\"(number), \"b\"(2), \"c\"(1), \"d\"(0) : \"memory\");
+    return 0;
+}";
+        let program = c_body("sockets-of-32-bit", text);
+        let program = program.to_str().expect("plain");
+        for more in [&[][..], &["socketcall"]] {
+            let words = ["run", "--egress-capture", setting.capture.word(), "--allow-net", "api.openai.com",
+                "--", program];
+            let words: Vec<&str> = words.iter().chain(more).copied().collect();
+            let done = setting.ground.command(&words).inside(setting.outside).done();
+            done.assert_outcome("signaled", 128 + 31);
+        }
     }
 
     /// Case 29: the host's unix sockets, by path and by abstract name.
     fn unix_sockets_of_the_host_are_not_reached(setting) {
-        let path = setting.ground.path("canary/socket");
+        let path = setting.ground.path("socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         listener.set_nonblocking(true).expect("set");
         let seen = setting.run(&["api.openai.com"], &format!("

@@ -4,7 +4,7 @@ use super::runs::{Seen, Setting};
 
 /// Runs a script with a host of its own allowed, which the script knows as `name`.
 fn run(setting: &Setting, number: u8, script: &str) -> (String, Seen) {
-    let name = format!("v4-93-184-216-{number}.{}.zone.example", setting.unique);
+    let name = setting.name(number);
     let script = format!("name = {name:?}\n{script}");
     let seen = setting.run(&[&name, "api.openai.com"], &script);
     (name, seen)
@@ -20,7 +20,7 @@ for other in 'api.openai.com', 'evil.example', 'x' + name, name + '.evil.example
             assert!(line.ends_with(": reset"), "{seen:#?}");
         }
         seen.assert_denied(&[&format!("tcp sni-mismatch {name}:443 x5")]);
-        assert_eq!(setting.outside.log().packets_to("93.184.216.70"), [""; 0]);
+        assert_eq!(setting.outside.log().packets_to(&setting.public(70)), [""; 0]);
     }
 
     /// Case 22.
@@ -37,7 +37,7 @@ content = good[5:]
 say_dial('two records', record(content[:3]) + record(content[3:70]) + record(content[70:]) + who)
 say_dial('two records, in pieces', pieces=[record(content[:60]), record(content[60:]), who])
 say_dial('none', hello() + who)
-say_dial('an address', hello('93.184.216.71') + who)
+say_dial('an address', hello('93.184.216.34') + who)
 say_dial('two names', hello(name, 'evil.example') + who)
 say_dial('the same twice', hello(name, name) + who)
 say_dial('a second extension', hello(name, more=server_name(b'evil.example')) + who)
@@ -49,11 +49,12 @@ say_dial('an empty record', record(b'') + good + who)
 say_dial('an alert inside', record(content[:60]) + b'\x15\3\1\0\2\1\0' + record(content[60:]) + who)
 say_dial('too long', record(handshake(extension(21, bytes(16380))))[:17000] + who)
 say_dial('SSL 2', b'\x80\x2e\1\0\2' + bytes(44))");
-        seen.assert_said("plain: 93.184.216.71 443
-            capitals: 93.184.216.71 443
-            single bytes: 93.184.216.71 443
-            two records: 93.184.216.71 443
-            two records, in pieces: 93.184.216.71 443
+        let address = setting.public(71);
+        seen.assert_said(&format!("plain: {address} 443
+            capitals: {address} 443
+            single bytes: {address} 443
+            two records: {address} 443
+            two records, in pieces: {address} 443
             none: reset
             an address: reset
             two names: reset
@@ -66,7 +67,7 @@ say_dial('SSL 2', b'\x80\x2e\1\0\2' + bytes(44))");
             an empty record: reset
             an alert inside: reset
             too long: reset
-            SSL 2: reset");
+            SSL 2: reset"));
         let sum = |reason: &str| -> u64 {
             let of = seen.done.report["denials"].as_array().into_iter().flatten();
             of.filter(|denial| denial["reason"] == reason && denial["host"] == *name)
@@ -75,18 +76,19 @@ say_dial('SSL 2', b'\x80\x2e\1\0\2' + bytes(44))");
         };
         let sums = ["no-sni", "sni-mismatch", "not-tls"].map(sum);
         assert_eq!(sums, [1, 7, 5], "{seen:#?}");
-        assert_eq!(setting.outside.log().packets_to("93.184.216.71").len(), 5);
+        assert_eq!(setting.outside.log().packets_to(&setting.public(71)).len(), 5);
     }
 
     /// Case 23: an encrypted name is refused where the caller is strict.
     fn an_encrypted_hello_passes_by_its_outer_name_unless_refused(setting) {
-        let name = format!("v4-93-184-216-72.{}.zone.example", setting.unique);
+        let name = setting.name(72);
         let script = format!("name = {name:?}
 encrypted = extension(0xfe0d, bytes(300))
 say('encrypted', dial(name, 443, hello(name, more=encrypted) + b'who\\n'))
 say('plain', dial(name, 443, hello(name) + b'who\\n'))");
         let lax = setting.run(&[&name], &script);
-        lax.assert_said("encrypted: 93.184.216.72 443\nplain: 93.184.216.72 443");
+        let address = setting.public(72);
+        lax.assert_said(&format!("encrypted: {address} 443\nplain: {address} 443"));
         lax.assert_denied(&[]);
         let policy = setting.ground.write("policy.yaml", "egress: {refuse_ech: true}\n");
         let policy = policy.to_str().expect("plain");
@@ -98,7 +100,7 @@ say('plain', dial(name, 443, hello(name) + b'who\\n'))");
                 assert!(flags.contains(&"--strict"), "{seen:#?}");
                 continue;
             }
-            seen.assert_said("encrypted: reset\nplain: 93.184.216.72 443");
+            seen.assert_said(&format!("encrypted: reset\nplain: {address} 443"));
             seen.assert_denied(&[&format!("tcp ech {name}:443 x1")]);
         }
     }
@@ -122,7 +124,7 @@ say('which took its time', time.monotonic() - started > 4)");
             silence: reset
             which took its time: True");
         seen.assert_denied(&[&format!("tcp not-tls {name}:443 x6")]);
-        assert_eq!(setting.outside.log().packets_to("93.184.216.73"), [""; 0]);
+        assert_eq!(setting.outside.log().packets_to(&setting.public(73)), [""; 0]);
     }
 
     /// Case 25.
@@ -159,7 +161,7 @@ request('a head without an end', 'GET / HTTP/1.1\r\n' + 'X: y\r\n' * 4000)");
         }
         assert_eq!(seen.said.len(), 20);
         seen.assert_denied(&[&format!("tcp host-mismatch {name}:80 x17")]);
-        assert_eq!(setting.outside.log().packets_to("93.184.216.74").len(), 3);
+        assert_eq!(setting.outside.log().packets_to(&setting.public(74)).len(), 3);
     }
 
     /// H-11: the second request of a redirect is a connection of its own.
@@ -174,13 +176,13 @@ def fetch(to):
 say('allowed', fetch(name))
 say('a name', fetch(unique + '.evil.example'))
 say('an address', fetch('93.184.216.76'))");
-        seen.assert_said("allowed: 93.184.216.75\na name: no such name\nan address: reset");
+        seen.assert_said(&format!("allowed: {}\na name: no such name\nan address: reset", setting.public(75)));
         seen.assert_denied(&[
             &format!("dns name-not-allowed {}.evil.example x2", setting.unique),
             "tcp ip-literal 93.184.216.76:80 x1",
         ]);
         let log = setting.outside.log();
-        assert_eq!(log.packets_to("93.184.216.76"), [""; 0]);
-        assert_eq!(log.packets_to("93.184.216.75").len(), 4, "{name}");
+        assert_eq!(log.packets_to(&setting.public(76)), [""; 0]);
+        assert_eq!(log.packets_to(&setting.public(75)).len(), 4, "{name}");
     }
 }

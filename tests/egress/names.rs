@@ -21,9 +21,7 @@ say('message', ask(unique + '.other.example'))");
             &format!("dns name-not-allowed {unique}.other.example x2"),
         ]);
         for name in ["evil", "other"] {
-            seen.assert_told(&format!(
-                "runner: denied egress to {unique}.{name}.example (not in network.egress)"
-            ));
+            seen.assert_told(&format!("{unique}.{name}.example"), "not in network.egress");
         }
         let log = setting.outside.log();
         assert_eq!(log.questions_for(&format!("{unique}.evil.example")), 0);
@@ -241,8 +239,7 @@ for number in range(8):
         assert_eq!(lines.len(), 6, "{lines:#?}");
         for (number, line) in lines[..5].iter().enumerate() {
             let name = format!("{}x{number}.example", setting.unique);
-            let told = format!("runner: denied egress to {name} (not in network.egress)");
-            assert_eq!(*line, told);
+            assert!(line.starts_with(&format!("runner: denied egress to {name} (")), "{line}");
         }
         assert_eq!(lines[5], "runner: … 3 more: see --json");
         assert_eq!(seen.denials.len(), 8);

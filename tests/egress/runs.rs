@@ -95,6 +95,20 @@ impl Setting {
         self.case_of(&words, script)
     }
 
+    /// A public address that no case has at the same time: both ways of capturing have their own.
+    pub fn public(&self, number: u8) -> String {
+        match self.capture {
+            Capture::Tproxy => format!("93.184.216.{number}"),
+            Capture::AnyIp => format!("93.185.216.{number}"),
+        }
+    }
+
+    /// A name that leads to [`Setting::public`].
+    pub fn name(&self, number: u8) -> String {
+        let address = self.public(number).replace('.', "-");
+        format!("v4-{address}.{}.zone.example", self.unique)
+    }
+
     /// `runner WORDS -- python3 -c SCRIPT`, not started.
     pub fn case_of(&self, words: &[&str], script: &str) -> Case<'_> {
         let program = self.program(script);
@@ -136,8 +150,10 @@ pub fn allow<'host>(hosts: &[&'host str]) -> Vec<&'host str> {
 
 impl Seen {
     /// Reads what came of a run, whose network must be gone.
-    pub fn of(done: Done) -> Self {
+    pub fn of(mut done: Done) -> Self {
         let text = done.text();
+        // It is shown line by line.
+        done.stdout.clear();
         let (namespaces, said): (Vec<&str>, Vec<&str>) =
             text.lines().partition(|line| line.starts_with("# "));
         for namespace in namespaces {
@@ -163,7 +179,7 @@ impl Seen {
             .into_iter()
             .filter(|line| !line.is_empty())
             .collect();
-        assert_eq!(self.said, expected, "{:#?}", self.done);
+        assert_eq!(self.said, expected, "{self:#?}");
         self
     }
 
@@ -172,15 +188,19 @@ impl Seen {
     pub fn assert_denied(&self, expected: &[&str]) -> &Self {
         let mut expected = expected.to_vec();
         expected.sort_unstable();
-        assert_eq!(self.denials, expected, "{:#?}", self.done);
+        assert_eq!(self.denials, expected, "{self:#?}");
         self
     }
 
-    /// Asserts that standard error says so.
+    /// Asserts that standard error says so, once or many times.
     #[track_caller]
-    pub fn assert_told(&self, line: &str) -> &Self {
-        let told = self.done.stderr.lines().any(|found| found == line);
-        assert!(told, "{line:?}: {:#?}", self.done);
+    pub fn assert_told(&self, whom: &str, why: &str) -> &Self {
+        let line = format!("runner: denied egress to {whom} ({why}");
+        let told = self.done.stderr.lines().any(|found| {
+            let rest = found.strip_prefix(&line);
+            rest.is_some_and(|rest| rest == ")" || rest.ends_with(" times)"))
+        });
+        assert!(told, "{line:?}: {self:#?}");
         self
     }
 }

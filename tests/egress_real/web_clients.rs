@@ -66,6 +66,21 @@ fn curl_reaches_allowed_names_over_http_and_https() {
 }
 
 #[test]
+fn names_are_found_however_the_c_library_is_told_to_ask() {
+    for how in ["use-vc", "edns0", "single-request", "trust-ad", "rotate"] {
+        curl(&["web.compat.test"], |mut list| {
+            list.flag("-e", &format!("RES_OPTIONS={how}"));
+            let body = ["curl", "-sS", "https://web.compat.test/name"];
+            let done = list.reaches(&["web.compat.test"], &body);
+            assert_eq!(done.text(), "web by https\n", "{how}");
+            let denied = ("denied.compat.test", "name-not-allowed");
+            let body = ["curl", "-sS", "https://denied.compat.test/"];
+            list.is_denied(denied.0, denied.1, "curl: (6)", &body);
+        });
+    }
+}
+
+#[test]
 fn curl_brings_and_sends_what_is_large() {
     curl(&["web.compat.test"], |list| {
         for scheme in ["http", "https"] {

@@ -119,6 +119,26 @@ fn the_own_host_is_found_without_a_question() {
     });
 }
 
+/// Java, Kerberos and many a log ask for the name of whom they are connected to.
+#[test]
+fn the_address_of_an_allowed_name_leads_back_to_it() {
+    python(|list| {
+        let back = "import socket\n\
+            address = socket.gethostbyname('web.compat.test')\n\
+            print(socket.gethostbyaddr(address)[0], socket.getnameinfo((address, 443), 0)[0])\n\
+            socket.gethostbyaddr('198.18.0.1')";
+        let done = list.run(&["python3", "-c", back]);
+        assert_eq!(
+            done.text(),
+            "web.compat.test web.compat.test\n",
+            "{done:#?}"
+        );
+        // The relay's own has no name, and asking for it is no attempt at anything.
+        assert!(done.stderr.contains("Unknown host"), "{done:#?}");
+        assert!(!done.stderr.contains("denied"), "{done:#?}");
+    });
+}
+
 #[test]
 fn asyncio_reaches_what_is_allowed_and_fails_at_once_elsewhere() {
     python(|list| {

@@ -13,6 +13,8 @@ pub const QUERY_BYTES_MAX: usize = 4_096;
 const HEADER_BYTES: usize = 12;
 /// Type A: an IPv4 address.
 pub const TYPE_A: u16 = 1;
+/// Type PTR: the name of an address (RFC 1035, 3.5).
+pub const TYPE_PTR: u16 = 12;
 /// Class IN.
 const CLASS_IN: u16 = 1;
 /// Type OPT (RFC 6891).
@@ -66,10 +68,12 @@ pub enum Malformed {
 }
 
 /// What a name is answered with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// One address.
     Address(Ipv4Addr),
+    /// The name of the address that was asked for.
+    Name(HostName),
     /// The name is allowed and has nothing of this type.
     NoData,
     /// There is no such name.
@@ -203,26 +207,29 @@ impl Query<'_> {
     /// The message that answers.
     #[must_use]
     pub fn answer(&self, answer: Answer) -> Vec<u8> {
-        let code = match answer {
-            Answer::Address(_) | Answer::NoData => Code::NoError,
-            Answer::NoName => Code::NameError,
-            Answer::ServerFailure => Code::ServerFailure,
+        let (code, record) = match answer {
+            Answer::Address(address) => (Code::NoError, Some((TYPE_A, address.octets().to_vec()))),
+            Answer::Name(name) => (Code::NoError, Some((TYPE_PTR, written_out(&name)))),
+            Answer::NoData => (Code::NoError, None),
+            Answer::NoName => (Code::NameError, None),
+            Answer::ServerFailure => (Code::ServerFailure, None),
         };
         let counts = [
             1,
-            u8::from(matches!(answer, Answer::Address(_))),
+            u8::from(record.is_some()),
             u8::from(self.extended.is_some()),
         ];
         let mut message = self.start.response(code, counts).to_vec();
         message.extend_from_slice(self.question);
-        if let Answer::Address(address) = answer {
+        if let Some((kind, data)) = record {
             // The name: a pointer to the question.
             message.extend_from_slice(&[0xc0, 0x0c]);
-            message.extend_from_slice(&TYPE_A.to_be_bytes());
+            message.extend_from_slice(&kind.to_be_bytes());
             message.extend_from_slice(&CLASS_IN.to_be_bytes());
             message.extend_from_slice(&TTL_S.to_be_bytes());
-            message.extend_from_slice(&[0, 4]);
-            message.extend_from_slice(&address.octets());
+            // An address or a name: 255 bytes at most.
+            message.extend_from_slice(&[0, u8::try_from(data.len()).unwrap_or(u8::MAX)]);
+            message.extend_from_slice(&data);
         }
         if let Some(extended) = self.extended {
             message.extend_from_slice(&opt_record(0, extended.wants_signatures));
@@ -259,6 +266,18 @@ impl Start {
             one, two, first, second, 0, questions, 0, answers, 0, 0, 0, additional,
         ]
     }
+}
+
+/// A name as messages have it: each label after its length, and an end.
+fn written_out(name: &HostName) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(NAME_BYTES_MAX);
+    for label in name.as_str().split('.') {
+        // A label of a host's name has 63 bytes at most.
+        bytes.push(u8::try_from(label.len()).unwrap_or(0));
+        bytes.extend_from_slice(label.as_bytes());
+    }
+    bytes.push(0);
+    bytes
 }
 
 /// The root, type 41, how much a datagram may hold, the high bits of the code, version 0, flags, no
@@ -300,6 +319,23 @@ mod tests {
         assert_eq!(answer[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);
         assert_eq!(answer[12..message.len()], message[12..]);
         assert_eq!(answer[answer.len() - 4..], [198, 18, 0, 1]);
+    }
+
+    #[test]
+    fn a_question_for_the_name_of_an_address_is_answered_with_the_name_written_out() {
+        let message = query(&[b"16", b"0", b"18", b"198", b"in-addr", b"arpa"], TYPE_PTR);
+        let query = parse(&message).expect("a query");
+        let name = HostName::parse(b"api.example.com").expect("a name");
+        let answer = query.answer(Answer::Name(name));
+        assert_eq!(answer[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);
+        let record = &answer[message.len()..];
+        assert_eq!(record[..4], [0xc0, 0x0c, 0, 12]);
+        assert_eq!(record[10..], *b"\0\x11\x03api\x07example\x03com\0");
+        let longest = [&[b'a'; 63][..]; 4].join(&b'.');
+        let longest = HostName::parse(&longest[..253]).expect("a name");
+        let answer = query.answer(Answer::Name(longest));
+        assert_eq!(answer[message.len() + 10..][..2], [0, 255]);
+        assert_eq!(answer.len(), message.len() + 12 + 255);
     }
 
     #[test]

@@ -74,6 +74,17 @@ impl Names {
     }
 }
 
+/// The address that `name` asks the name of, as in `4.3.2.1.in-addr.arpa` for 1.2.3.4 (RFC 1035,
+/// 3.5), where it is one of 198.18.0.0/15.
+#[must_use]
+pub fn own_address_asked_by(name: &HostName) -> Option<Ipv4Addr> {
+    let written = name.as_str().strip_suffix(".in-addr.arpa")?;
+    let address: Ipv4Addr = written.parse().ok()?;
+    let [last, third, second, first] = address.octets();
+    let is_own = first == 198 && second & 0xfe == 18;
+    is_own.then(|| Ipv4Addr::new(first, second, third, last))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +109,23 @@ mod tests {
             "8.8.8.8",
         ] {
             assert_eq!(names.name_of(never.parse().expect(never)), None, "{never}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_an_own_address_is_asked_for_backwards() {
+        for (asked, address) in [
+            ("16.0.18.198.in-addr.arpa", Some("198.18.0.16")),
+            ("1.2.19.198.in-addr.arpa", Some("198.19.2.1")),
+            ("8.8.8.8.in-addr.arpa", None),
+            ("0.18.198.in-addr.arpa", None),
+            ("x.16.0.18.198.in-addr.arpa", None),
+            ("016.0.18.198.in-addr.arpa", None),
+            ("16.0.18.198.in-addr.arpa.evil.com", None),
+            ("16.0.18.198.ip6.arpa", None),
+        ] {
+            let address = address.map(|text| text.parse().expect(text));
+            assert_eq!(own_address_asked_by(&name(asked)), address, "{asked}");
         }
     }
 

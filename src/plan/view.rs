@@ -15,6 +15,8 @@ use crate::spec::request::ViewEntry;
 pub const INSIDE_ID: u32 = 1000;
 /// Home of the body.
 pub const HOME: &str = "/home/runner";
+/// Name of the host inside.
+pub const HOST_NAME: &str = "runner";
 /// Where the bundle lies.
 pub const BUNDLE: &str = "/bundle";
 /// Where declared inputs and outputs lie: `_workflowFsRoot`.
@@ -224,7 +226,9 @@ fn own_files(steps: &mut Vec<ViewStep>) {
         ("/etc/group", format!("runner:x:{id}:\nnogroup:x:65534:\n")),
         (
             "/etc/hosts",
-            "127.0.0.1 localhost\n::1 localhost\n".to_owned(),
+            // Many a program looks its own host up (git for one, and every Java): that is answered
+            // here, and no attempt to reach anything.
+            format!("127.0.0.1 localhost\n127.0.0.1 {HOST_NAME}\n::1 localhost\n::1 {HOST_NAME}\n"),
         ),
         // Ours, and never a name's own address. Where nothing may be reached, it cannot be either,
         // and a question fails at once.

@@ -15,7 +15,7 @@ use crate::kernel::link::{self, Message, Received};
 use crate::kernel::mount::Attributes;
 use crate::kernel::namespace::kind;
 use crate::kernel::{landlock, mount, namespace, privileges, process, terminal};
-use crate::plan::view::FILLED_BY_SUPERVISOR;
+use crate::plan::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
 use crate::sandbox::init;
 use crate::sandbox::network;
 use crate::sandbox::steps::{
@@ -72,7 +72,7 @@ fn follow(
     // is made the supervisor writes maps and makes groups.
     namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
     namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
-    rustix::system::sethostname(b"runner").map_err(at(ChildStep::HostName))?;
+    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
     mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
     take_ids(base, link)?;
     let space = make_space(base)?;

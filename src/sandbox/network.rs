@@ -329,7 +329,12 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     sockopt::set_socket_recv_buffer_size(&questions, BUFFER_BYTES)?;
     match address {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
-        SocketAddr::V6(_) => socket::set_packet_info_v6(&questions)?,
+        SocketAddr::V6(_) => {
+            socket::set_packet_info_v6(&questions)?;
+            // An answer comes from the address that was asked: of IPv6 ones, the kernel takes only
+            // the host's own for a sender, whatever is routed to it.
+            socket::set_transparent_v6(&questions)?;
+        }
     }
     rustix::net::bind(&questions, &address)?;
     Ok(questions)

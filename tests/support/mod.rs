@@ -14,6 +14,7 @@
 pub mod bodies;
 pub mod bundles;
 pub mod invariants;
+pub mod network;
 mod skips;
 
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 use crate::egress::allow::Standing;
 use crate::egress::denials::{Attempt, Protocol, Reason};
-use crate::egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, Query, TYPE_A};
+use crate::egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, Query, TYPE_A, TYPE_PTR};
+use crate::egress::names::own_address_asked_by;
 use crate::egress::relay::Relay;
 use crate::egress::relay::connection::{
     Connection, Next, QUESTIONS_PATIENCE, READS_A_STEP, Read, Stage, Stepped,
@@ -134,6 +135,17 @@ impl Shared {
             self.deny_question(written, Reason::NameNotAllowed, now);
             return Answer::NoName;
         };
+        // Many a program asks for the name of whom it is connected to. Nothing outside is meant.
+        if let Some(address) = own_address_asked_by(name) {
+            let known = self.names.name_of(address);
+            return match known {
+                Some(name) if query.kind == TYPE_PTR && query.is_internet => {
+                    Answer::Name(name.clone())
+                }
+                Some(_) => Answer::NoData,
+                None => Answer::NoName,
+            };
+        }
         let wildcard = match self.settings.allowed.standing(name) {
             Standing::Named => None,
             Standing::Below(parent) => Some(parent),

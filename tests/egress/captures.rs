@@ -1,0 +1,154 @@
+//! How connections come to the relay, where the host lacks a part of what that takes.
+
+use std::path::PathBuf;
+
+use super::runs::{Capture, Seen, Setting};
+use crate::support::Case;
+use crate::support::bodies::c_body;
+
+/// Starts a program under a filter that refuses `socket(FAMILY, *, PROTOCOL)` with an errno, as a
+/// kernel without that part does. A protocol of -1 is any.
+fn without_sockets() -> PathBuf {
+    let text = r#"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    (void)argc;
+    unsigned family = atoi(argv[1]), protocol = atoi(argv[2]), number = atoi(argv[3]);
+    int any = atoi(argv[2]) < 0;
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, family, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[any ? 0 : 2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, any ? family : protocol, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | number),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 1;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 2;
+    execvp(argv[4], argv + 4);
+    return 3;
+}
+"#;
+    c_body("without-sockets", text)
+}
+
+/// AF_NETLINK, NETLINK_NETFILTER, EPROTONOSUPPORT.
+const NO_NETFILTER: [&str; 3] = ["16", "12", "93"];
+/// AF_INET6, EAFNOSUPPORT.
+const NO_IPV6: [&str; 3] = ["10", "-1", "97"];
+
+const BODY: &str = "
+say('allowed', dial('api.openai.com', 443, hello('api.openai.com') + b'who\\n'))
+say('denied', dial('8.8.8.8', 443))
+say('unknown', resolve('evil.example'))";
+const SAID: &str = "allowed: 93.184.216.34 443\ndenied: reset\nunknown: no such name";
+const DENIED: &[&str] = &[
+    "dns name-not-allowed evil.example x2",
+    "tcp ip-literal 8.8.8.8:443 x1",
+];
+
+on_both_captures! {
+    /// What the host has is used, and what is forced is had; the other tests force it.
+    fn the_report_says_how_connections_were_captured(setting) {
+        let seen = setting.run(&["api.openai.com"], BODY);
+        seen.assert_said(SAID);
+        seen.assert_denied(DENIED);
+        let allowed = seen.done.report["egress"]["allowed"].to_string();
+        assert!(allowed.contains("api.openai.com"), "{allowed}");
+    }
+
+    /// A host without IPv6.
+    fn a_host_without_ipv6_enforces_the_list_for_ipv4(setting) {
+        let case = setting.case(&["--allow-net", "api.openai.com"], BODY);
+        let case = case.through(&without_sockets(), &NO_IPV6);
+        let seen = Seen::of(case.done());
+        seen.done.assert_exited(0);
+        assert_eq!(seen.done.report["egress"]["capture"], setting.capture.word());
+        seen.assert_said(SAID);
+        seen.assert_denied(DENIED);
+    }
+}
+
+/// A case with `auto`, or nothing, for the way of capturing.
+fn case_with<'setting>(setting: &'setting Setting, capture: &[&str]) -> Case<'setting> {
+    let words: Vec<&str> = ["run", "--allow-net", "api.openai.com"]
+        .iter()
+        .chain(capture)
+        .copied()
+        .collect();
+    setting.case_of(&words, BODY)
+}
+
+/// Case 43: where the kernel refuses the rules, listeners do it.
+#[test]
+fn without_nf_tables_listeners_enforce_the_same_list() {
+    Setting::with(Capture::AnyIp, |setting| {
+        for capture in [&[][..], &["--egress-capture", "auto"]] {
+            let case = case_with(setting, capture).through(&without_sockets(), &NO_NETFILTER);
+            let seen = Seen::of(case.done());
+            seen.done.assert_exited(0);
+            assert_eq!(seen.done.report["egress"]["capture"], "anyip");
+            seen.assert_said(SAID);
+            seen.assert_denied(DENIED);
+        }
+    });
+}
+
+/// Case 43: where it does not, `auto` has rules; and who forces them is told that there are none.
+#[test]
+fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused() {
+    Setting::with(Capture::Tproxy, |setting| {
+        let seen = Seen::of(case_with(setting, &[]).done());
+        assert_eq!(seen.done.report["egress"]["capture"], "tproxy");
+        seen.assert_said(SAID);
+        let forced = case_with(setting, &["--egress-capture", "tproxy"]);
+        let done = forced.through(&without_sockets(), &NO_NETFILTER).done();
+        assert!(["refused", "failed"].contains(&done.outcome()), "{done:#?}");
+        assert_eq!(done.text(), "");
+        let message = done.report["error"]["message"].to_string();
+        assert!(message.contains("nf_tables"), "{message}");
+    });
+}
+
+/// What no listener gets is seen, and told with what to write.
+#[test]
+fn without_rules_a_port_that_nobody_lists_is_denied_and_the_hint_says_what_to_write() {
+    Setting::with(Capture::AnyIp, |setting| {
+        let name = format!("v4-93-184-216-101.{}.zone.example", setting.unique);
+        let seen = setting.run(
+            &[&name],
+            &format!("say('a bare host', dial({name:?}, 9000))"),
+        );
+        seen.assert_said("a bare host: reset");
+        seen.assert_denied(&[&format!("tcp port-not-captured {name}:9000 x1")]);
+        let hint = seen.done.report["denials"][0]["hint"].to_string();
+        assert!(hint.contains(&format!("{name}:9000")), "{hint}");
+    });
+}
+
+/// With rules every port of a bare host is captured.
+#[test]
+fn with_rules_a_bare_host_is_reached_at_every_port() {
+    Setting::with(Capture::Tproxy, |setting| {
+        let name = format!("v4-93-184-216-100.{}.zone.example", setting.unique);
+        let script = format!(
+            "for port in 22, 853, 5432, 7777, 8443, 9000:
+    say(port, dial({name:?}, port))"
+        );
+        let seen = setting.run(&[&name], &script);
+        let ports = [22, 853, 5432, 7777, 8443, 9000];
+        let said = ports.map(|port| format!("{port}: 93.184.216.100 {port}\n"));
+        seen.assert_said(&said.concat());
+        seen.assert_denied(&[]);
+    });
+}

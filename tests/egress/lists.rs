@@ -1,0 +1,203 @@
+//! The list itself: what it takes for one to allow anybody, and whose list counts.
+
+use super::runs::{Capture, PRELUDE, Seen, Setting};
+
+/// Tries everything, and says how each attempt failed at once.
+const ATTEMPTS: &str = "
+def attempt(label, family, kind, to):
+    with socket.socket(family, kind) as sender:
+        sender.settimeout(20)
+        try:
+            sender.connect(to)
+            sender.send(b'who\\n')
+            say(label, 'sent', sender.recv(99))
+        except OSError as error:
+            say(label, errno.errorcode[error.errno])
+attempt('tcp', socket.AF_INET, socket.SOCK_STREAM, ('93.184.216.34', 443))
+attempt('tcp6', socket.AF_INET6, socket.SOCK_STREAM, ('2606:2800:220:1::34', 443))
+attempt('udp', socket.AF_INET, socket.SOCK_DGRAM, ('8.8.8.8', 53))
+attempt('the name server', socket.AF_INET, socket.SOCK_DGRAM, ('198.18.0.1', 53))
+attempt('the proxy', socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', 3))
+attempt('the host', socket.AF_INET, socket.SOCK_STREAM, ('198.51.100.1', 7777))
+say('name', resolve('api.openai.com') in ('try again', 'no such name'))
+listener = socket.create_server(('127.0.0.1', 8080))
+with socket.create_connection(('127.0.0.1', 8080)) as mine:
+    listener.accept()[0].sendall(b'loopback')
+    say('its own', mine.recv(9))
+say('devices', *sorted(name for _, name in socket.if_nameindex()))
+";
+const NOTHING: &str = "tcp: ENETUNREACH
+    tcp6: ENETUNREACH
+    udp: ENETUNREACH
+    the name server: ENETUNREACH
+    the proxy: ECONNREFUSED
+    the host: ENETUNREACH
+    name: True
+    its own: b'loopback'
+    devices: lo";
+
+/// `runner exec FLAGS BUNDLE` in the bed, with a manifest and a body in Python.
+fn exec(setting: &Setting, manifest: &str, flags: &[&str], script: &str) -> crate::support::Done {
+    let body = format!(
+        "#!/usr/bin/python3\n{PRELUDE}\nunique = {:?}\n{script}",
+        setting.unique
+    );
+    let bundle = setting
+        .ground
+        .bundle(&[("manifest.yaml", manifest), ("body.py", &body)]);
+    let words: Vec<&str> = ["exec"]
+        .iter()
+        .chain(flags)
+        .chain(&[bundle.to_str().expect("plain")])
+        .copied()
+        .collect();
+    setting
+        .ground
+        .command(&words)
+        .inside(setting.outside)
+        .done()
+}
+
+/// Case 40, H-01 (CVE-2025-66479): nothing stated is nobody allowed, however it is written.
+#[test]
+fn a_missing_block_and_an_empty_list_allow_nobody() {
+    Setting::with(Capture::Tproxy, |setting| {
+        let spellings = [
+            "",
+            "network: {}",
+            "network: {egress: []}",
+            "network: {egress: }",
+            "network:",
+            "sandbox: {provider: local, config: {}}",
+            "sandbox: {provider: local, config: {}, network: {}}",
+            "sandbox: {provider: local, config: {}, network: {egress: []}}",
+        ];
+        let mut ran = 0;
+        for spelling in spellings {
+            let manifest = format!("run: body.py\n{spelling}\n");
+            let done = exec(setting, &manifest, &["--grant", "all"], ATTEMPTS);
+            if done.outcome() == "refused" {
+                // No list at all is also an answer, where the manifest may not say so.
+                assert_eq!(done.text(), "", "{spelling}: {done:#?}");
+                continue;
+            }
+            ran += 1;
+            done.assert_exited(0);
+            let seen = Seen::of(done);
+            seen.assert_said(NOTHING).assert_denied(&[]);
+            let capture = &seen.done.report["egress"]["capture"];
+            assert!(
+                capture == "none" || capture.is_null(),
+                "{spelling}: {capture}"
+            );
+        }
+        assert!(6 <= ran, "{ran} of the spellings are manifests");
+        let seen = Seen::of(setting.case(&[], ATTEMPTS).done());
+        seen.assert_said(NOTHING).assert_denied(&[]);
+    });
+}
+
+/// Case 40: the host policy leaves nothing of what was asked for.
+#[test]
+fn a_list_of_which_the_host_policy_leaves_nothing_is_an_empty_one() {
+    Setting::with(Capture::Tproxy, |setting| {
+        for policy in [
+            "egress: {allow: []}\n",
+            "egress: {allow: [other.example]}\n",
+        ] {
+            let policy = setting.ground.write("policy.yaml", policy);
+            let policy = policy.to_str().expect("plain");
+            let flags = ["--policy", policy, "--allow-net", "api.openai.com"];
+            let done = setting.case(&flags, ATTEMPTS).done();
+            if done.outcome() == "refused" {
+                assert_eq!(done.text(), "");
+                continue;
+            }
+            Seen::of(done).assert_said(NOTHING).assert_denied(&[]);
+        }
+    });
+}
+
+on_both_captures! {
+    /// Case 40: who asks for denials gets them, and still nobody is reached.
+    fn an_empty_list_denies_everybody_and_says_whom_where_denials_are_asked_for(setting) {
+        let seen = setting.run_with(&["--report-denials"], "
+say('name', resolve(unique + '.evil.example'))
+say('address', dial('93.184.216.110', 443))
+say('the proxy', dial('127.0.0.1', 3, b'CONNECT api.openai.com:443 HTTP/1.1\\r\\nHost: api.openai.com:443\\r\\n\\r\\n').split('\\r\\n')[0][:12])");
+        seen.assert_said("name: no such name\naddress: reset\nthe proxy: HTTP/1.1 403");
+        seen.assert_denied(&[
+            &format!("dns name-not-allowed {}.evil.example x2", setting.unique),
+            "tcp ip-literal 93.184.216.110:443 x1",
+            "tcp name-not-allowed api.openai.com:443 x1",
+        ]);
+        assert_eq!(setting.outside.log().packets_to("93.184.216.110"), [""; 0]);
+    }
+
+    /// The list that counts: of the manifest and of the flags, within the host policy.
+    fn what_was_granted_within_the_host_policy_is_what_is_allowed(setting) {
+        let unique = &setting.unique;
+        let name = |number: u8| format!("v4-93-184-216-{number}.{unique}.zone.example");
+        let (asked, flagged, beyond) = (name(111), name(112), name(113));
+        let policy = format!("egress: {{allow: ['{asked}:9000', '{flagged}', other.example]}}\n");
+        let policy = setting.ground.write("policy.yaml", policy);
+        let manifest = format!("run: body.py\nnetwork: {{egress: ['{asked}', '{beyond}']}}\n");
+        let flagged_port = format!("{flagged}:9000");
+        let flags = [
+            "--policy", policy.to_str().expect("plain"), "--grant", "egress",
+            "--allow-net", &flagged_port, "--egress-capture", setting.capture.word(),
+        ];
+        let done = exec(setting, &manifest, &flags, &format!("
+say('asked', dial({asked:?}, 9000), dial({asked:?}, 443, hello({asked:?})))
+say('flagged', dial({flagged:?}, 9000))
+say('beyond', dial({beyond:?}, 9000))"));
+        let seen = Seen::of(done);
+        seen.assert_said("asked: 93.184.216.111 9000 reset
+            flagged: 93.184.216.112 9000
+            beyond: no such name");
+        seen.assert_denied(&[
+            &format!("dns name-not-allowed {beyond} x2"),
+            &format!("tcp port-not-allowed {asked}:443 x1"),
+        ]);
+    }
+
+    /// A manifest that asks is refused where nobody grants; the network has no say before.
+    fn a_list_that_nobody_granted_is_refused(setting) {
+        let manifest = "run: body.py\nsandbox: {provider: local, config: {}, network: {egress: [api.openai.com]}}\n";
+        let done = exec(setting, manifest, &[], "say('ran')");
+        done.assert_error("refused", "grant_required");
+        let capture = ["--grant", "egress", "--egress-capture", setting.capture.word()];
+        let done = exec(setting, manifest, &capture, "
+say('granted', dial('api.openai.com', 443, hello('api.openai.com') + b'who\\n'))");
+        Seen::of(done).assert_said("granted: 93.184.216.34 443");
+    }
+
+    /// Case 41, H-17: two runs at once have nothing in common, and no list changes meanwhile.
+    fn two_runs_at_once_have_their_own_lists(setting) {
+        let name = |number: u8| format!("v4-93-184-216-{number}.{}.zone.example", setting.unique);
+        let names = [name(114), name(115)];
+        let script = format!("
+for _ in range(15):
+    answers = [dial(name, 9000) for name in {names:?}]
+    time.sleep(0.05)
+say('last', *answers)
+say('addresses', *[ask(name)[:2] for name in {names:?}])");
+        let rules = names.each_ref().map(|name| format!("{name}:9000"));
+        let grounds = [crate::support::Ground::new(), crate::support::Ground::new()];
+        let program = setting.program(&script);
+        let running: Vec<_> = (0..2)
+            .map(|at| {
+                let words = ["run", "--egress-capture", setting.capture.word(), "--allow-net",
+                    &rules[at], "--", crate::support::network::PYTHON, "-c", &program];
+                grounds[at].command(&words).inside(setting.outside).start()
+            })
+            .collect();
+        let seen: Vec<Seen> = running.into_iter().map(|running| Seen::of(running.done())).collect();
+        seen[0].assert_said("last: 93.184.216.114 9000 no such name\naddresses: ok no");
+        seen[1].assert_said("last: no such name 93.184.216.115 9000\naddresses: no ok");
+        for (at, seen) in seen.iter().enumerate() {
+            let other = &names[1 - at];
+            seen.assert_denied(&[&format!("dns name-not-allowed {other} x31")]);
+        }
+    }
+}

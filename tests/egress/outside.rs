@@ -1,0 +1,59 @@
+//! The outside itself: that it sees what it is asked to see, without any run.
+
+use crate::support::Ground;
+use crate::support::network::{Outside, PYTHON, Who};
+
+/// What the other tests trust: an empty log means that nothing came.
+#[test]
+fn whatever_leaves_the_host_is_seen_outside() {
+    let Some(outside) = Outside::get() else {
+        return;
+    };
+    let ground = Ground::new();
+    let script = "import socket
+assert socket.gethostbyname('v4-93-184-216-1.zone.example') == '93.184.216.1'
+for to in (('93.184.216.1', 9000), ('10.201.2.3', 5432), ('2606:2800:220:9::1', 8443)):
+    with socket.create_connection(to, 20) as connection:
+        connection.sendall(b'who\\n')
+        assert connection.recv(99) == '{} {}\\n'.format(*to).encode()
+with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+    sender.sendto(b'x', ('2606:2800:220:9::1', 123))
+try:
+    socket.create_connection(('93.184.216.1', 9001), 20)
+except ConnectionRefusedError:
+    print('refused')";
+    let mut command = outside.command(Who::Caller, PYTHON.as_ref(), &ground.path(""));
+    let output = command.args(["-c", script]).output().expect("starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert_eq!(output.stdout, b"refused\n");
+    let log = outside.log();
+    assert_eq!(log.packets_to("93.184.216.1"), ["tcp 9000", "tcp 9001"]);
+    assert_eq!(log.packets_to("10.201.2.3"), ["tcp 5432"]);
+    let six = ["tcp 8443", "udp 123"];
+    assert_eq!(log.packets_to("2606:2800:220:9::1"), six);
+    assert_eq!(log.questions_for("v4-93-184-216-1.zone.example"), 1);
+}
+
+/// The runner is whom it would be without the bed: root, or the ordinary uid of the caller.
+#[test]
+fn a_run_in_the_bed_is_a_run_of_the_caller() {
+    let Some(outside) = Outside::get() else {
+        return;
+    };
+    let ground = Ground::new();
+    let done = ground.run(&[], &["/usr/bin/id", "-u"]);
+    let words = ["run", "--", "/usr/bin/id", "-u"];
+    let there = ground.command(&words).inside(outside).done();
+    there.assert_exited(0);
+    assert_eq!(there.text(), done.text());
+    assert_eq!(there.report["host"], done.report["host"]);
+    // Alone in a user namespace, uid 0 is an ordinary user.
+    let runtime = ground.path("runtime");
+    let alone = ground
+        .command(&words)
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.to_string_lossy())
+        .inside_as(outside, Who::AloneAsRoot)
+        .done();
+    alone.assert_exited(0);
+}

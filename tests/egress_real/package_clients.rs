@@ -1,0 +1,151 @@
+//! git, pip and npm.
+
+use crate::allowlist::through;
+use crate::packages::has;
+use crate::support::random;
+
+const REASON: &str = "name-not-allowed";
+
+#[test]
+fn git_clones_and_pushes_over_http_and_https() {
+    if !has("git") {
+        return;
+    }
+    through(&["git.compat.test"], |mut list| {
+        list.trust("GIT_SSL_CAINFO");
+        for person in ["AUTHOR", "COMMITTER"] {
+            list.flag("-e", &format!("GIT_{person}_NAME=somebody"));
+            list.flag("-e", &format!("GIT_{person}_EMAIL=somebody@compat.test"));
+        }
+        for scheme in ["http", "https"] {
+            let branch = random();
+            let script = format!(
+                "set -e; cd /tmp; git clone -q {scheme}://git.compat.test/greeting.git greeting\n\
+                 cd greeting; cat greeting.txt; git rev-list --count HEAD; wc -c <noise.bin\n\
+                 git fsck --strict; head -c 1200000 /dev/urandom >more; git add more\n\
+                 git commit -qm more; git push -q origin HEAD:refs/heads/{branch}\n\
+                 git ls-remote --heads origin {branch} | cut -f 2"
+            );
+            let done = list.reaches(&["git.compat.test"], &["sh", "-c", &script]);
+            let said = format!("two\n2\n1600000\nrefs/heads/{branch}\n");
+            assert_eq!(done.text(), said, "{done:#?}");
+        }
+    });
+}
+
+/// No HTTP and no TLS: the name and the port are all that can be judged.
+#[test]
+fn git_clones_by_its_own_protocol_at_a_port_that_is_listed() {
+    if !has("git") {
+        return;
+    }
+    let url = "git://git.compat.test/greeting.git";
+    through(&["git.compat.test:9418"], |list| {
+        let script = format!("git clone -q {url} /tmp/greeting && cat /tmp/greeting/greeting.txt");
+        let done = list.reaches(&["git.compat.test"], &["sh", "-c", &script]);
+        assert_eq!(done.text(), "two\n");
+    });
+    let clone = ["git", "clone", "-q", url, "/tmp/greeting"];
+    through(&["git.compat.test"], |list| {
+        if list.capture == "tproxy" {
+            list.reaches(&["git.compat.test"], &clone);
+        } else {
+            let object = "git.compat.test:9418";
+            let words = "unable to connect to git.compat.test";
+            let done = list.is_denied(object, "port-not-captured", words, &clone);
+            assert_eq!(done.code, 128);
+        }
+    });
+}
+
+#[test]
+fn git_fails_at_once_where_it_may_not_go() {
+    if !has("git") {
+        return;
+    }
+    through(&["git.compat.test"], |list| {
+        for scheme in ["http", "https"] {
+            let url = format!("{scheme}://denied.compat.test/greeting.git");
+            let done = list.is_denied(
+                "denied.compat.test",
+                REASON,
+                "Could not resolve host: denied.compat.test",
+                &["git", "clone", &url, "/tmp/greeting"],
+            );
+            assert_eq!(done.code, 128);
+        }
+    });
+}
+
+#[test]
+fn pip_downloads_and_installs_from_an_allowed_index() {
+    if !has("python3") {
+        return;
+    }
+    through(&["index.compat.test"], |mut list| {
+        list.trust("PIP_CERT");
+        for scheme in ["http", "https"] {
+            let pip = |verb: &str, place: &str, index: &str| {
+                format!(
+                    "python3 -m pip {verb} -q --disable-pip-version-check --retries 1 \
+                     --trusted-host {} --index-url {scheme}://{index}.compat.test/simple/ \
+                     {place} greeting",
+                    // Without TLS, pip asks for somebody's word; with TLS, for none.
+                    if scheme == "http" {
+                        format!("{index}.compat.test")
+                    } else {
+                        "nobody.compat.test".to_owned()
+                    }
+                )
+            };
+            let script = format!(
+                "set -e; cd /tmp; {}; ls wheels; {}\n\
+                 PYTHONPATH=lib python3 -c 'import greeting; print(greeting.greet(\"pip\"))'",
+                pip("download", "-d wheels", "index"),
+                pip("install", "--target lib", "index")
+            );
+            let done = list.reaches(&["index.compat.test"], &["sh", "-c", &script]);
+            let said = "greeting-1.0-py3-none-any.whl\nhello pip\n";
+            assert_eq!(done.text(), said, "{done:#?}");
+            let script = pip("download", "-d /tmp/wheels", "denied");
+            let done = list.is_denied(
+                "denied.compat.test",
+                REASON,
+                "No matching distribution found for greeting",
+                &["sh", "-c", &script],
+            );
+            let words = "Name or service not known";
+            assert!(done.stderr.contains(words), "{done:#?}");
+        }
+    });
+}
+
+#[test]
+fn npm_installs_from_an_allowed_registry() {
+    if !has("npm") {
+        return;
+    }
+    through(&["packages.compat.test"], |mut list| {
+        list.trust("npm_config_cafile");
+        for scheme in ["http", "https"] {
+            let script = format!(
+                "set -e; mkdir /tmp/program; cd /tmp/program\n\
+                 npm install --registry {scheme}://packages.compat.test/ greeting >&2\n\
+                 node -p 'require(\"greeting\")(\"npm\")'"
+            );
+            let done = list.reaches(&["packages.compat.test"], &["sh", "-c", &script]);
+            assert_eq!(done.text(), "hello npm\n", "{done:#?}");
+            // npm tries again after ten seconds whatever failed, a name that is not there included.
+            let script = format!(
+                "mkdir /tmp/program && cd /tmp/program && npm install --fetch-retries 0 \
+                 --registry {scheme}://denied.compat.test/ greeting"
+            );
+            list.is_denied(
+                "denied.compat.test",
+                REASON,
+                "ENOTFOUND",
+                &["sh", "-c", &script],
+            );
+        }
+    });
+}

@@ -1,0 +1,154 @@
+//! What the outside's servers have to offer: pages, a package index, an npm registry, a repository.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::packages::{succeed, tool};
+
+/// How large the file `large.bin` is: more than every buffer on the way.
+pub(crate) const LARGE_BYTES: usize = 12 << 20;
+
+/// How many small pages `page-N.txt` there are.
+pub(crate) const PAGES: usize = 8;
+
+/// Makes a wheel of a package `greeting` and says where it lies; usage: `WHEELS-DIRECTORY`.
+const WHEEL: &str = r#"
+import hashlib, os, sys, zipfile
+path = os.path.join(sys.argv[1], "greeting-1.0-py3-none-any.whl")
+about = "greeting-1.0.dist-info/"
+files = {
+    "greeting/__init__.py": "def greet(name): return f'hello {name}'\n",
+    about + "METADATA": "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n",
+    about + "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+record = "".join(f"{name},,\n" for name in [*files, about + "RECORD"])
+with zipfile.ZipFile(path, "w") as wheel:
+    for name, text in [*files.items(), (about + "RECORD", record)]:
+        wheel.writestr(name, text)
+print(hashlib.sha256(open(path, "rb").read()).hexdigest())
+"#;
+
+/// Pages of the web server: one that is small, and one that is large.
+pub(crate) fn web(directory: &Path) {
+    let web = directory.join("web");
+    std::fs::create_dir_all(&web).expect("made");
+    // No period that a buffer's size could hide.
+    let bytes: Vec<u8> = (0_u64..)
+        .flat_map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .take(LARGE_BYTES)
+        .collect();
+    std::fs::write(web.join("large.bin"), bytes).expect("written");
+    for number in 0..PAGES {
+        let text = format!("page {number}\n");
+        std::fs::write(web.join(format!("page-{number}.txt")), text).expect("written");
+    }
+}
+
+/// A package index, as PEP 503 has it, of one package.
+pub(crate) fn index(directory: &Path) {
+    let wheels = directory.join("index/wheels");
+    let page = directory.join("index/simple/greeting");
+    std::fs::create_dir_all(&wheels).expect("made");
+    std::fs::create_dir_all(&page).expect("made");
+    let mut make = tool("python3");
+    let digest = succeed(make.args(["-c", WHEEL]).arg(&wheels)).expect("a wheel");
+    let file = "greeting-1.0-py3-none-any.whl";
+    let link = format!(
+        "<!DOCTYPE html><html><body><a href=\"/wheels/{file}#sha256={}\">{file}</a></body></html>\n",
+        digest.trim()
+    );
+    std::fs::write(page.join("index.html"), link).expect("written");
+}
+
+/// An npm registry of two packages, one of which needs the other.
+pub(crate) fn packages(directory: &Path) {
+    let sources = directory.join("sources");
+    let manifests = [
+        json!({ "name": "salutation", "version": "2.1.0", "main": "index.js" }),
+        json!({ "name": "greeting", "version": "1.0.0", "main": "index.js",
+                "dependencies": { "salutation": "^2.0.0" } }),
+    ];
+    let code = [
+        "module.exports = 'hello';\n",
+        "module.exports = name => `${require('salutation')} ${name}`;\n",
+    ];
+    let mut pack = tool("npm");
+    pack.args(["pack", "--json", "--offline"]);
+    for (manifest, code) in manifests.iter().zip(code) {
+        let name = manifest["name"].as_str().expect("a name");
+        let source = sources.join(name);
+        std::fs::create_dir_all(&source).expect("made");
+        std::fs::write(source.join("package.json"), manifest.to_string()).expect("written");
+        std::fs::write(source.join("index.js"), code).expect("written");
+        pack.arg(format!("./{name}"));
+    }
+    pack.env("npm_config_cache", directory.join("npm-cache"))
+        .env("npm_config_update_notifier", "false")
+        .current_dir(&sources);
+    let packed = succeed(&mut pack).expect("packed");
+    let packed: Value = serde_json::from_str(&packed).expect("JSON");
+    for scheme in ["http", "https"] {
+        let folder = directory.join("packages").join(scheme);
+        std::fs::create_dir_all(&folder).expect("made");
+        for (manifest, about) in manifests.iter().zip(packed.as_array().expect("a list")) {
+            publish(manifest, about, scheme, &sources, &folder);
+        }
+    }
+}
+
+/// Writes a package's document and its archive.
+fn publish(manifest: &Value, about: &Value, scheme: &str, sources: &Path, folder: &Path) {
+    let name = manifest["name"].as_str().expect("a name");
+    let version = manifest["version"].as_str().expect("a version");
+    let file = about["filename"].as_str().expect("a file");
+    std::fs::copy(sources.join(file), folder.join(file)).expect("copied");
+    let mut described = manifest.clone();
+    described["dist"] = json!({
+        "tarball": format!("{scheme}://packages.compat.test/{file}"),
+        "integrity": about["integrity"],
+        "shasum": about["shasum"],
+    });
+    let document = json!({
+        "name": name,
+        "dist-tags": { "latest": version },
+        "versions": { version: described },
+    });
+    std::fs::write(folder.join(format!("{name}.json")), document.to_string()).expect("written");
+}
+
+/// A bare repository `greeting.git`, large enough for more than one packet, that takes pushes.
+pub(crate) fn repository(directory: &Path) {
+    let work = directory.join("work");
+    let bare = directory.join("repositories/greeting.git");
+    std::fs::create_dir_all(&work).expect("made");
+    git(&work, &["init", "-q", "-b", "main"]);
+    let noise: Vec<u8> = (0_u64..200_000)
+        .flat_map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect();
+    std::fs::write(work.join("noise.bin"), noise).expect("written");
+    for text in ["one\n", "two\n"] {
+        std::fs::write(work.join("greeting.txt"), text).expect("written");
+        git(&work, &["add", "-A"]);
+        git(&work, &["commit", "-q", "-m", text.trim()]);
+    }
+    let target = bare.to_str().expect("a plain path");
+    git(&work, &["clone", "-q", "--bare", ".", target]);
+    git(&bare, &["config", "http.receivepack", "true"]);
+}
+
+/// Runs git as somebody whom no setting of the host steers; what it printed.
+pub(crate) fn git(place: &Path, words: &[&str]) -> String {
+    let mut command = tool("git");
+    command
+        .args(words)
+        .current_dir(place)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    for person in ["AUTHOR", "COMMITTER"] {
+        command
+            .env(format!("GIT_{person}_NAME"), "somebody")
+            .env(format!("GIT_{person}_EMAIL"), "somebody@compat.test");
+    }
+    succeed(&mut command).expect("git")
+}

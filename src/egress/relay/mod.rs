@@ -184,6 +184,7 @@ impl Relay {
     /// # Errors
     /// The errno of epoll_wait(2). What goes wrong with one connection ends that one only.
     pub fn turn(&mut self, now: Instant) -> Result<(), Errno> {
+        self.shared.buffers.begin_turn();
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_A_ROUND];
         for _ in 0..ROUNDS_A_TURN {
             let at_once = Timespec::default();
@@ -197,13 +198,18 @@ impl Relay {
             for event in events {
                 self.take(event, now);
             }
-            for key in again {
+            let mut again = again.into_iter();
+            while !self.shared.buffers.is_spent()
+                && let Some(key) = again.next()
+            {
                 if let Some(connection) = self.slots.get(key) {
                     connection.is_queued = false;
                 }
                 self.step(key, now);
             }
-            if idle {
+            // Whoever had no turn comes before those that had one.
+            self.again.splice(..0, again);
+            if idle || self.shared.buffers.is_spent() {
                 break;
             }
         }
@@ -225,7 +231,11 @@ impl Relay {
                 if let Some(connection) = self.slots.get(key) {
                     let flags = event.flags;
                     connection.note(side, flags);
-                    self.step(key, now);
+                    if !self.shared.buffers.is_spent() {
+                        self.step(key, now);
+                    } else if !std::mem::replace(&mut connection.is_queued, true) {
+                        self.again.push(key);
+                    }
                 }
             }
         }

@@ -170,15 +170,18 @@ impl Connection {
 
     /// Whether nothing is on its way that the body had sent when it ended.
     pub(super) fn is_settled(&self) -> bool {
-        let body = if self.is_published() {
+        match &self.stage {
+            Stage::Flow(flow) => flow.is_drained(self.side_of_body()),
+            Stage::Over => true,
+            _ => self.is_published(),
+        }
+    }
+
+    fn side_of_body(&self) -> Side {
+        if self.is_published() {
             Side::Far
         } else {
             Side::Near
-        };
-        match &self.stage {
-            Stage::Flow(flow) => flow.is_drained(body),
-            Stage::Over => true,
-            _ => self.is_published(),
         }
     }
 
@@ -190,10 +193,12 @@ impl Connection {
         }
     }
 
-    /// Takes note of what flowed, and closes.
+    /// Takes note of what flowed, and closes. What the body had not sent to its end is cut off
+    /// with a reset, so that nobody takes it for the whole.
     pub(super) fn end(self, shared: &mut Shared) {
+        let body = self.side_of_body();
         if let Stage::Flow(flow) = self.stage {
-            if flow.is_broken() {
+            if flow.is_broken() || !flow.is_drained(body) {
                 reset(&self.near);
                 reset(flow.far());
             }

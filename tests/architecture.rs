@@ -20,7 +20,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("egress", &["spec", "plan", "kernel"]),
     ("scratch", &["spec", "kernel", "bundle"]),
     ("sandbox", &["spec", "plan", "kernel"]),
-    ("supervise", &["spec", "plan", "kernel", "sandbox"]),
+    (
+        "supervise",
+        &["spec", "plan", "kernel", "egress", "sandbox"],
+    ),
     (
         "run",
         &[
@@ -30,6 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "bundle",
             "compose",
             "secrets",
+            "egress",
             "scratch",
             "sandbox",
             "supervise",

@@ -152,13 +152,13 @@ const CASES: &[Case] = &[
         "granted egress",
         "run: x.sh\nnetwork: {egress: [a.example.com]}\n",
         &["--grant", "egress"],
-        "egress_unsupported",
+        "none",
     ),
     case(
         "--allow-net",
         "run: x.sh\n",
         &["--allow-net", "a.example.com"],
-        "egress_unsupported",
+        "none",
     ),
     case(
         "an ungranted secret",

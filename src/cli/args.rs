@@ -13,6 +13,7 @@ use clap::builder::BoolishValueParser;
 
 use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
 use crate::cli::check::{CHECK_HELP, Check};
+use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
@@ -288,18 +289,6 @@ pub struct EnvironmentFlags {
     pub secret: Vec<OsString>,
 }
 
-/// `--allow-net`, `--publish`.
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Network (none by default)")]
-pub struct NetworkFlags {
-    /// Hosts that the body may reach
-    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
-    pub allow_net: Vec<String>,
-    /// A port of the host that reaches a port of the body
-    #[arg(long, value_name = "HOST:BODY", value_delimiter = ',')]
-    pub publish: Vec<String>,
-}
-
 /// The limits.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Limits")]
@@ -497,6 +486,7 @@ impl RunFlags {
             (&mut self.bundle.output_files, "RUNNER_OPT_OUT"),
             (&mut self.network.allow_net, "RUNNER_OPT_ALLOW_NET"),
             (&mut self.network.publish, "RUNNER_OPT_PUBLISH"),
+            (&mut self.network.add_host, "RUNNER_OPT_ADD_HOST"),
             (&mut self.policy.grant, "RUNNER_OPT_GRANT"),
         ] {
             if list.is_empty() {

@@ -18,6 +18,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit_code;
 pub mod gc;
+pub mod network;
 pub mod plan;
 pub mod plan_text;
 pub mod print;

@@ -10,6 +10,7 @@ use crate::cli::args::{
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
+use crate::cli::network::NetworkError;
 use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::did_you_mean::nearest;
@@ -75,6 +76,9 @@ pub enum RequestError {
         /// As `deny_grants` names it.
         grant: &'static str,
     },
+    /// A flag about the network.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// A variable or a secret.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
@@ -96,6 +100,7 @@ impl RequestError {
                     None => format!("known: {}, all", GRANT_NAMES.join(", ")),
                 }),
             ),
+            Self::Network(error) => ("usage", Some(error.hint())),
             Self::Variable { .. } => ("usage", Some("unset it, or use the flag".to_owned())),
             Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
             Self::GrantForbidden { .. } => (
@@ -252,8 +257,7 @@ impl Making<'_> {
             workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
             environment: environment::resolve(&flags.environment, self.surroundings)?,
             secrets: (self.secrets)(&flags.environment, self.surroundings)?,
-            allow_net: flags.network.allow_net,
-            publish: flags.network.publish,
+            network: flags.network.read()?,
             limits: limits(&flags.limits),
             streams: StreamOptions {
                 interactive: flags.process.interactive,
@@ -494,6 +498,8 @@ fn normal(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use crate::cli::args::{CommandLine, Verb};
+    use crate::spec::egress::EgressRule;
+    use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
     use clap::Parser as _;
     use std::time::Duration;
 
@@ -535,8 +541,7 @@ mod tests {
             workdir: None,
             environment: Vec::new(),
             secrets: Vec::new(),
-            allow_net: Vec::new(),
-            publish: Vec::new(),
+            network: NetworkOptions::default(),
             limits: LimitOptions::default(),
             streams: StreamOptions::default(),
             stop_signal: 15,
@@ -686,10 +691,26 @@ mod tests {
             r.grants = grants_named("all").expect("a name");
         });
         assert_changes(&["--allow-net", "a:443,b", "--allow-net", "c"], |r| {
-            r.allow_net = ["a:443", "b", "c"].map(str::to_owned).to_vec();
+            r.network.allow = ["a:443", "b", "c"]
+                .map(|rule| EgressRule::parse(rule).expect(rule))
+                .to_vec();
         });
-        assert_changes(&["--publish", "8080:80"], |r| {
-            r.publish = vec!["8080:80".to_owned()]
+        assert_changes(&["--publish", "8080:80,8081:81"], |r| {
+            r.network.publish = ["8080:80", "8081:81"]
+                .map(|ports| PublishedPort::parse(ports).expect(ports))
+                .to_vec();
+        });
+        assert_changes(&["--add-host", "a:::1", "--add-host", "b:10.0.0.1"], |r| {
+            r.network.added_hosts = ["a:::1", "b:10.0.0.1"]
+                .map(|host| AddedHost::parse(host).expect(host))
+                .to_vec();
+        });
+        assert_changes(&["--report-denials"], |r| r.network.report_denials = true);
+        assert_changes(&["--egress-capture=anyip"], |r| {
+            r.network.capture = CaptureChoice::AnyIp;
+        });
+        assert_changes(&["--egress-capture", "tproxy"], |r| {
+            r.network.capture = CaptureChoice::Tproxy;
         });
         assert_changes(&["-e", "A=1,2", "-e", "B=3"], |r| {
             r.environment = [("A", "1,2"), ("B", "3")]
@@ -723,6 +744,9 @@ mod tests {
             ("RUNNER_OPT_RO", "/a,/b"),
             ("RUNNER_OPT_ENV", "A=1,2\nB"),
             ("RUNNER_OPT_GRANT", "env,secrets"),
+            ("RUNNER_OPT_ALLOW_NET", "a.com,*.b.com:443"),
+            ("RUNNER_OPT_PUBLISH", "8080:80"),
+            ("RUNNER_OPT_ADD_HOST", "a.com:10.0.0.1,b.com:[::1]"),
             ("B", "from here"),
         ];
         let policy = HostPolicy::default();
@@ -739,6 +763,9 @@ mod tests {
             ]
         );
         assert!(read.grants.env && read.grants.secrets);
+        let network = &read.network;
+        assert_eq!((network.allow.len(), network.publish.len()), (2, 1));
+        assert_eq!(network.added_hosts.len(), 2);
         let flags = ["run", "--ro", "/c", "-e", "C=3", "x"];
         let read = request_of(&flags, &variables, &policy).expect("a request");
         assert_eq!(read.view, [bind("/c", "/c", false)]);
@@ -766,6 +793,14 @@ mod tests {
             (&["run", "--inputs", "@", "x"], "usage", "@FILE"),
             (&["run", "--run", "y", "x"], "usage", "needs a bundle"),
             (&["exec", "-", "-i"], "usage", "standard input"),
+            (
+                &["run", "--allow-net", "http://a", "x"],
+                "usage",
+                "--allow-net `http://a`: this is a URL",
+            ),
+            (&["run", "--publish", "1", "x"], "usage", "HOST_PORT:"),
+            (&["run", "--publish", "1:1,1:2", "x"], "usage", "already"),
+            (&["run", "--add-host", "a", "x"], "usage", "HOST:IP"),
             (
                 &["run", "-e", "NOT_SET_HERE", "x"],
                 "env_not_set",
@@ -834,6 +869,7 @@ mod tests {
             &["run", "--stop-signal", "65", "x"],
             &["run", "--grant", "everything", "x"],
             &["run", "--limits=some", "x"],
+            &["run", "--egress-capture", "nft", "x"],
             &["exec"],
             &["exec", "a", "b"],
             &["schema"],

@@ -23,17 +23,16 @@ const PRIVATE_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(168, 63, 129, 16), 32),
 ];
 
-/// Blocks of IPv6 that are not public, besides those that hold an IPv4 address.
-const PRIVATE_V6: [(Ipv6Addr, u32); 9] = [
-    (Ipv6Addr::UNSPECIFIED, 128),
-    (Ipv6Addr::LOCALHOST, 128),
-    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
-    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64),
+/// The one block of IPv6 out of which addresses of the public network are given (RFC 4291, IANA).
+/// Local, link-local, site-local, multicast and discard-only addresses are not in it.
+const GLOBAL_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+
+/// Blocks inside it that are not public, besides those that hold an IPv4 address: special purposes
+/// (Teredo among them) and documentation.
+const PRIVATE_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
-    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
-    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
-    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
 /// Whether an address belongs to the public network. An IPv6 address that holds one of IPv4
@@ -44,9 +43,13 @@ pub fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match embedded(address) {
             Some(inner) => is_public_v4(inner),
-            None => !PRIVATE_V6
-                .iter()
-                .any(|(block, bits)| shares_v6(address, *block, *bits)),
+            None => {
+                let (global, global_bits) = GLOBAL_V6;
+                shares_v6(address, global, global_bits)
+                    && !PRIVATE_V6
+                        .iter()
+                        .any(|(block, bits)| shares_v6(address, *block, *bits))
+            }
         },
     }
 }
@@ -76,7 +79,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
         Some(Ipv4Addr::new(one, two, three, four))
     };
     match [a, b, c, d, e, f] {
-        // `::1` and `::` are in the table of IPv6.
+        // `::1` and `::` are no addresses of IPv4.
         [0, 0, 0, 0, 0, 0] if (high, low) != (0, 0) && (high, low) != (0, 1) => of(high, low),
         [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => of(high, low),
         [0x2002, ..] => of(b, c),
@@ -150,6 +153,22 @@ mod tests {
             ("2001:db8::1", false),
             ("2001::1", false),
             ("100::1", false),
+            ("192.88.99.1", false),
+            ("::ffff:10.0.0.1", false),
+            ("::10.0.0.1", false),
+            ("64:ff9b::169.254.169.254", false),
+            ("64:ff9b:1::8.8.8.8", false),
+            ("64:ff9b:1:ffff::1", false),
+            ("64:ff9b:2::1", false),
+            ("2002:a00:1::1", false),
+            ("2001:0:4136:e378:8000:63bf:3fff:fdd2", false),
+            ("3fff::1", false),
+            ("fec0::1", false),
+            ("5f00::1", false),
+            ("4000::1", false),
+            ("ff0e::1", false),
+            ("2a00:1450:4001:80b::200e", true),
+            ("3ffe::1", true),
         ] {
             let address: IpAddr = text.parse().expect(text);
             assert_eq!(is_public(address), public, "{text}");

@@ -1,6 +1,7 @@
 //! What was denied, merged: the same attempt a thousand times is one entry that counts. Pure.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 
 /// Most entries that are kept apart; what comes after is only counted.
@@ -15,8 +16,30 @@ pub enum Protocol {
     Tcp,
     /// A datagram.
     Udp,
-    /// Anything else.
+    /// An echo request, of either family.
+    Icmp,
+    /// An association.
+    Sctp,
+    /// A datagram of another kind.
+    UdpLite,
+    /// Anything else, by its number.
     Other(u8),
+}
+
+/// As the report has it: `tcp`, or the number.
+impl fmt::Display for Protocol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Dns => "dns",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Sctp => "sctp",
+            Self::UdpLite => "udplite",
+            Self::Other(number) => return write!(formatter, "{number}"),
+        };
+        formatter.write_str(name)
+    }
 }
 
 /// Why it was denied.
@@ -42,6 +65,10 @@ pub enum Reason {
     Limit,
     /// Neither TCP nor a question for a name.
     Protocol,
+    /// Allowed, at a port for which there is no listener.
+    PortNotCaptured,
+    /// An encrypted ClientHello, where those are refused.
+    Ech,
 }
 
 impl Reason {
@@ -59,6 +86,8 @@ impl Reason {
             Self::HostMismatch => "host-mismatch",
             Self::Limit => "limit",
             Self::Protocol => "proto",
+            Self::PortNotCaptured => "port-not-captured",
+            Self::Ech => "ech",
         }
     }
 }

@@ -206,6 +206,12 @@ fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
 }
 
 impl Query<'_> {
+    /// The name as it came, also one that no host may have: labels with dots between them.
+    #[must_use]
+    pub fn written_name(&self) -> Vec<u8> {
+        read_name(self.question).map_or_else(Vec::new, |(labels, _)| labels.join(&b'.'))
+    }
+
     /// The message that answers.
     #[must_use]
     pub fn answer(&self, answer: Answer) -> Vec<u8> {
@@ -464,7 +470,9 @@ mod tests {
     fn a_name_that_no_host_may_have_is_a_question_without_a_name() {
         for label in [&b"a\0b"[..], b"a/b", b"a b", b"-", b"a.b"] {
             let message = query(&[label, b"com"], TYPE_A);
-            assert_eq!(parse(&message).expect("a query").name, None, "{label:?}");
+            let read = parse(&message).expect("a query");
+            assert_eq!(read.name, None, "{label:?}");
+            assert_eq!(read.written_name(), [label, b".com"].concat());
         }
         assert_eq!(parse(&query(&[], TYPE_A)).expect("the root").name, None);
     }

@@ -6,12 +6,18 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod advice;
 pub mod allow;
 pub mod client_hello;
 pub mod denials;
 pub mod dns;
 pub mod http_head;
 pub mod names;
+pub mod observed;
+#[cfg(test)]
+mod own_network;
 pub mod relay;
 pub mod resolver;
 pub mod routes;
+pub mod socks;
+pub mod tap;

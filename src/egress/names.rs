@@ -14,8 +14,8 @@ pub const NAMES_MAX: usize = 4_096;
 /// Most distinct names under one `*.parent`: a body could otherwise tell a server that answers for
 /// all of them whatever fits into names.
 pub const NAMES_UNDER_WILDCARD_MAX: usize = 64;
-/// 198.18.0.0; the first address that is given out is the next but one.
-const FIRST: u32 = 0xc612_0000;
+/// 198.18.0.16: the first address that is given out. Those before it are the relay's own.
+const FIRST: u32 = 0xc612_0010;
 
 /// The names of a run and their addresses.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Names {
             }
             *count += 1;
         }
-        let address = Ipv4Addr::from_bits(FIRST + 1 + offset);
+        let address = Ipv4Addr::from_bits(FIRST + offset);
         self.by_name.insert(name.clone(), address);
         self.in_order.push(name.clone());
         Ok(address)
@@ -69,7 +69,7 @@ impl Names {
     /// The name that was told this address.
     #[must_use]
     pub fn name_of(&self, address: Ipv4Addr) -> Option<&HostName> {
-        let number = address.to_bits().checked_sub(FIRST + 1)?;
+        let number = address.to_bits().checked_sub(FIRST)?;
         self.in_order.get(usize::try_from(number).ok()?)
     }
 }
@@ -90,7 +90,13 @@ mod tests {
         assert_eq!(names.address_of(&name("A.com"), None), Ok(first));
         assert_ne!(first, second);
         assert_eq!(names.name_of(second), Some(&name("b.com")));
-        for never in ["198.18.0.0", "198.18.0.3", "198.17.255.255", "8.8.8.8"] {
+        for never in [
+            "198.18.0.1",
+            "198.18.0.15",
+            "198.18.0.18",
+            "198.17.255.255",
+            "8.8.8.8",
+        ] {
             assert_eq!(names.name_of(never.parse().expect(never)), None, "{never}");
         }
     }
@@ -113,6 +119,6 @@ mod tests {
         }
         assert_eq!(names.address_of(&name("d.com"), None), Err(NamesFull::Run));
         let last = names.address_of(&name("n4095.c.com"), None).expect("known");
-        assert_eq!(last, Ipv4Addr::new(198, 18, 16, 0));
+        assert_eq!(last, Ipv4Addr::new(198, 18, 16, 15));
     }
 }

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use rustix::io::Errno;
 
 use crate::kernel::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
+use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, QUESTION_PORT, RELAY_PORT};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -20,6 +21,7 @@ const RTPROT_BOOT: u8 = 3;
 const RT_SCOPE_HOST: u8 = 254;
 const RTN_LOCAL: u8 = 2;
 const RTA_OIF: u16 = 4;
+const RTA_PREFSRC: u16 = 7;
 /// The loopback device is the first of every network namespace.
 const LOOPBACK_INDEX: u32 = 1;
 
@@ -37,72 +39,115 @@ const HOOK_OUTPUT: u32 = 3;
 const PRIORITY_MANGLE: i32 = -150;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
-const DNS_PORT: u16 = 53;
+/// Place of the flags in a TCP header.
+const TCP_FLAGS_OFFSET: u32 = 13;
+const TCP_SYN: u8 = 0x02;
+const TCP_ACK: u8 = 0x10;
 /// The group of NFLOG that tells of what was dropped.
 pub const LOG_GROUP: u16 = 1;
+/// Bytes of each packet that are told.
+pub const LOG_BYTES: u32 = 128;
 
-/// The routes of both families.
+/// The family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// The route of one family.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
-pub fn routes() -> Result<Batch, Errno> {
+pub fn route(family: Family) -> Result<Batch, Errno> {
     let mut batch = Batch::default();
-    for family in [AF_INET, AF_INET6] {
-        let mut fixed = [0; 12];
-        fixed[..8].copy_from_slice(&[
-            family,
-            0,
-            0,
-            0,
-            RT_TABLE_LOCAL,
-            RTPROT_BOOT,
-            RT_SCOPE_HOST,
-            RTN_LOCAL,
-        ]);
-        let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
-        batch.push(
-            RTM_NEWROUTE,
-            ACKNOWLEDGE | CREATE | EXCLUSIVE,
-            &fixed,
-            &[device],
-        )?;
-    }
+    let mut fixed = [0; 12];
+    fixed[..8].copy_from_slice(&[
+        match family {
+            Family::V4 => AF_INET,
+            Family::V6 => AF_INET6,
+        },
+        0,
+        0,
+        0,
+        RT_TABLE_LOCAL,
+        RTPROT_BOOT,
+        RT_SCOPE_HOST,
+        RTN_LOCAL,
+    ]);
+    let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
+    let attributes = match family {
+        // Else the destination would be the source too, and a connection could meet itself.
+        Family::V4 => {
+            let source = Ipv4Addr::LOCALHOST.octets().to_vec();
+            vec![device, Attribute::Bytes(RTA_PREFSRC, source)]
+        }
+        Family::V6 => vec![device],
+    };
+    batch.push(
+        RTM_NEWROUTE,
+        ACKNOWLEDGE | CREATE | EXCLUSIVE,
+        &fixed,
+        &attributes,
+    )?;
     Ok(batch)
 }
 
 /// The rules, as one batch that is applied whole or not at all.
 ///
+/// Only the first packet of a connection is led: the rest finds its socket by all four ends.
+///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
-pub fn capture_rules(relay_port: u16) -> Result<Batch, Errno> {
+pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     let mut rules = Rules::begin()?;
     rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE)?;
+    let later = [is_protocol(IPPROTO_TCP), is_no_first_packet()];
+    rules.accept("prerouting", later.concat())?;
+    rules.accept("prerouting", is_other_protocol(IPPROTO_TCP))?;
     for own in own_loopback() {
-        rules.rule("prerouting", [own, vec![verdict(true)]].concat())?;
+        rules.accept("prerouting", own)?;
     }
-    let to_relay = vec![
-        immediate_port(relay_port),
-        expression(
-            "tproxy",
-            vec![Attribute::number(1, 0), Attribute::number(3, 1)],
-        ),
-        verdict(true),
-    ];
-    rules.rule("prerouting", [is_protocol(IPPROTO_TCP), to_relay].concat())?;
+    for family in families {
+        rules.accept("prerouting", to_relay(*family))?;
+    }
     rules.chain("output", HOOK_OUTPUT, 0)?;
+    rules.accept("output", is_protocol(IPPROTO_TCP))?;
     for own in own_loopback() {
-        rules.rule("output", [own, vec![verdict(true)]].concat())?;
+        rules.accept("output", own)?;
     }
-    rules.rule(
-        "output",
-        [is_protocol(IPPROTO_TCP), vec![verdict(true)]].concat(),
-    )?;
-    for offset in [0, 2] {
-        let udp = [is_protocol(IPPROTO_UDP), is_port(offset, DNS_PORT)].concat();
-        rules.rule("output", [udp, vec![verdict(true)]].concat())?;
+    // What is asked, and what is answered: nobody but us can send from that port.
+    for offset in [2, 0] {
+        let udp = [is_protocol(IPPROTO_UDP), is_port(offset, QUESTION_PORT)];
+        rules.accept("output", udp.concat())?;
     }
-    rules.rule("output", vec![log(), verdict(false)])?;
+    // Nothing else is logged: what the kernel sends by itself is no attempt of the body's.
+    rules.rule("output", [is_protocol(IPPROTO_UDP), vec![log()]].concat())?;
     rules.end()
+}
+
+/// Asks for what the rules log: [`LOG_BYTES`] of each packet, a message for each at once, numbered.
+///
+/// # Errors
+/// None in practice: EMSGSIZE for a message beyond 64 KiB.
+pub fn log_subscription() -> Result<Batch, Errno> {
+    const CONFIGURE: u16 = 4 << 8 | 1;
+    const BIND: u8 = 1;
+    const COPY_PACKET: u8 = 2;
+    const NUMBERED: u16 = 1;
+    let mut batch = Batch::default();
+    let [high, low] = LOG_GROUP.to_be_bytes();
+    let [b0, b1, b2, b3] = LOG_BYTES.to_be_bytes();
+    let attributes = [
+        Attribute::Bytes(1, vec![BIND]),
+        Attribute::Bytes(2, vec![b0, b1, b2, b3, COPY_PACKET, 0]),
+        Attribute::number(5, 1),
+        Attribute::Bytes(6, NUMBERED.to_be_bytes().to_vec()),
+    ];
+    batch.push(CONFIGURE, ACKNOWLEDGE, &[0, 0, high, low], &attributes)?;
+    Ok(batch)
 }
 
 struct Rules(Batch);
@@ -131,10 +176,16 @@ impl Rules {
             Attribute::text(1, TABLE),
             Attribute::text(3, name),
             Attribute::Nested(4, hook),
-            Attribute::number(5, 1),
+            // The policy: what no rule accepts is dropped.
+            Attribute::number(5, 0),
             Attribute::text(7, "filter"),
         ];
         self.push(NEW_CHAIN, &attributes)
+    }
+
+    fn accept(&mut self, chain: &str, mut matches: Vec<Attribute>) -> Result<(), Errno> {
+        matches.push(accept());
+        self.rule(chain, matches)
     }
 
     fn rule(&mut self, chain: &str, expressions: Vec<Attribute>) -> Result<(), Errno> {
@@ -176,6 +227,52 @@ fn own_loopback() -> [Vec<Attribute>; 2] {
 
 fn is_protocol(number: u8) -> Vec<Attribute> {
     vec![meta(Meta::Protocol), equals(&[number])]
+}
+
+fn is_other_protocol(number: u8) -> Vec<Attribute> {
+    vec![meta(Meta::Protocol), differs(&[number])]
+}
+
+/// Matches TCP packets that do not ask for a new connection.
+fn is_no_first_packet() -> Vec<Attribute> {
+    let flags = expression(
+        "bitwise",
+        vec![
+            Attribute::number(1, 1),
+            Attribute::number(2, 1),
+            Attribute::number(3, 1),
+            Attribute::Nested(4, vec![Attribute::Bytes(1, vec![TCP_SYN | TCP_ACK])]),
+            Attribute::Nested(5, vec![Attribute::Bytes(1, vec![0])]),
+        ],
+    );
+    vec![
+        payload(Header::Transport, TCP_FLAGS_OFFSET, 1),
+        flags,
+        differs(&[TCP_SYN]),
+    ]
+}
+
+/// Leads packets of a family to the relay's listener.
+fn to_relay(family: Family) -> Vec<Attribute> {
+    let (number, address) = match family {
+        Family::V4 => (AF_INET, ADDRESS_V4.octets().to_vec()),
+        Family::V6 => (AF_INET6, ADDRESS_V6.octets().to_vec()),
+    };
+    let lead = expression(
+        "tproxy",
+        vec![
+            Attribute::number(1, number.into()),
+            Attribute::number(2, 1),
+            Attribute::number(3, 2),
+        ],
+    );
+    vec![
+        meta(Meta::Family),
+        equals(&[number]),
+        immediate(1, address),
+        immediate(2, RELAY_PORT.to_be_bytes().to_vec()),
+        lead,
+    ]
 }
 
 /// Matches a port: the source's at offset 0 of the transport header, the destination's at 2.
@@ -228,20 +325,29 @@ fn payload(header: Header, offset: u32, length: u32) -> Attribute {
 
 /// Goes on with the rule where register 1 holds these bytes.
 fn equals(bytes: &[u8]) -> Attribute {
+    compare(0, bytes)
+}
+
+/// Goes on with the rule where it holds others.
+fn differs(bytes: &[u8]) -> Attribute {
+    compare(1, bytes)
+}
+
+fn compare(operation: u32, bytes: &[u8]) -> Attribute {
     let value = Attribute::Nested(3, vec![Attribute::Bytes(1, bytes.to_vec())]);
-    expression(
-        "cmp",
-        vec![Attribute::number(1, 1), Attribute::number(2, 0), value],
-    )
+    let operation = Attribute::number(2, operation);
+    expression("cmp", vec![Attribute::number(1, 1), operation, value])
 }
 
-fn immediate_port(port: u16) -> Attribute {
-    let value = Attribute::Nested(2, vec![Attribute::Bytes(1, port.to_be_bytes().to_vec())]);
-    expression("immediate", vec![Attribute::number(1, 1), value])
+/// Puts bytes into a register.
+fn immediate(register: u32, bytes: Vec<u8>) -> Attribute {
+    let value = Attribute::Nested(2, vec![Attribute::Bytes(1, bytes)]);
+    expression("immediate", vec![Attribute::number(1, register), value])
 }
 
-fn verdict(accept: bool) -> Attribute {
-    let code = Attribute::Nested(2, vec![Attribute::number(1, u32::from(accept))]);
+/// The verdict that ends the chain well: register 0.
+fn accept() -> Attribute {
+    let code = Attribute::Nested(2, vec![Attribute::number(1, 1)]);
     let value = Attribute::Nested(2, vec![code]);
     expression("immediate", vec![Attribute::number(1, 0), value])
 }
@@ -252,7 +358,7 @@ fn log() -> Attribute {
         "log",
         vec![
             Attribute::Bytes(1, LOG_GROUP.to_be_bytes().to_vec()),
-            Attribute::number(3, 128),
+            Attribute::number(3, LOG_BYTES),
             Attribute::Bytes(4, 1_u16.to_be_bytes().to_vec()),
         ],
     )
@@ -261,35 +367,28 @@ fn log() -> Attribute {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::own_network::{in_a_network_of_its_own, send};
     use crate::kernel::namespace::loopback_up;
-    use crate::kernel::netlink::exchange;
+    use crate::kernel::netlink::{self, exchange};
+    use crate::kernel::socket::{set_transparent_v4, set_transparent_v6};
+    use rustix::net::RecvFlags;
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpListener, TcpStream};
 
-    /// Runs this very test again in a user and a network namespace of its own.
-    fn in_a_network_of_its_own(test: &str) -> bool {
-        if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
-            return true;
+    fn transparent(address: SocketAddr) -> TcpListener {
+        let family = match address {
+            SocketAddr::V4(_) => rustix::net::AddressFamily::INET,
+            SocketAddr::V6(_) => rustix::net::AddressFamily::INET6,
+        };
+        let stream = rustix::net::SocketType::STREAM;
+        let relay = rustix::net::socket(family, stream, None).expect("a socket");
+        match address {
+            SocketAddr::V4(_) => set_transparent_v4(&relay).expect("transparent"),
+            SocketAddr::V6(_) => set_transparent_v6(&relay).expect("transparent"),
         }
-        let program = std::env::current_exe().expect("our own path");
-        let output = std::process::Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net", "--"])
-            .arg(program)
-            .args(["--exact", test, "--nocapture"])
-            .env("RUNNER_TESTS_INSIDE", "1")
-            .output()
-            .expect("unshare is there");
-        assert!(
-            output.status.success(),
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        false
-    }
-
-    fn netfilter() -> Option<rustix::net::Protocol> {
-        Some(rustix::net::netlink::NETFILTER)
+        rustix::net::bind(&relay, &address).expect("bound");
+        rustix::net::listen(&relay, 16).expect("listening");
+        relay.into()
     }
 
     #[test]
@@ -300,41 +399,53 @@ mod tests {
             return;
         }
         loopback_up().expect("lo comes up");
-        let routes = routes().expect("laid out");
-        exchange(None, routes.bytes(), routes.acknowledged()).expect("routes");
-        let relay = rustix::net::socket(
-            rustix::net::AddressFamily::INET,
-            rustix::net::SocketType::STREAM,
-            None,
-        )
-        .expect("a socket");
-        crate::kernel::socket::set_transparent_v4(&relay).expect("transparent");
-        let at: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        rustix::net::bind(&relay, &at).expect("bound");
-        rustix::net::listen(&relay, 16).expect("listening");
-        let relay = TcpListener::from(relay);
-        let port = relay.local_addr().expect("bound").port();
-        let rules = capture_rules(port).expect("laid out");
-        exchange(netfilter(), rules.bytes(), rules.acknowledged()).expect("rules");
-        for dialled in ["8.8.8.8:8443", "198.18.0.1:80", "10.0.0.1:1"] {
+        send(None, &route(Family::V4).expect("laid out"));
+        send(None, &route(Family::V6).expect("laid out"));
+        let v4 = transparent(SocketAddr::from((ADDRESS_V4, RELAY_PORT)));
+        let v6 = transparent(SocketAddr::from((ADDRESS_V6, RELAY_PORT)));
+        let netfilter = Some(rustix::net::netlink::NETFILTER);
+        let log = netlink::open(netfilter).expect("made");
+        let subscription = log_subscription().expect("laid out");
+        exchange(&log, subscription.bytes(), subscription.acknowledged()).expect("subscribed");
+        rustix::io::ioctl_fionbio(&log, true).expect("set");
+        let rules = capture_rules(&[Family::V4, Family::V6]).expect("laid out");
+        send(netfilter, &rules);
+        for (dialled, relay) in [
+            ("8.8.8.8:8443", &v4),
+            ("198.18.0.1:80", &v4),
+            ("198.18.0.1:1", &v4),
+            ("10.0.0.1:1", &v4),
+            ("[2001:db8::1]:443", &v6),
+            ("[fd00:198:18::1]:1", &v6),
+        ] {
             let mut body = TcpStream::connect(dialled).expect(dialled);
             let (mut here, _) = relay.accept().expect("accepted");
             assert_eq!(here.local_addr().expect("known").to_string(), dialled);
+            assert!(body.local_addr().expect("known").ip().is_loopback());
             here.write_all(b"x").expect("written");
             let mut byte = [0];
             body.read_exact(&mut byte).expect("read");
         }
+        // The body's own listener gets nothing that was meant for somebody outside.
+        let everywhere = TcpListener::bind("0.0.0.0:0").expect("bound");
+        let port = everywhere.local_addr().expect("bound").port();
+        drop(TcpStream::connect(("8.8.8.8", port)).expect("connected"));
+        v4.accept().expect("it came here");
         // The body's own loopback is its own.
-        let own = TcpListener::bind("127.0.0.1:0").expect("bound");
-        let address = own.local_addr().expect("bound");
-        drop(TcpStream::connect(address).expect("connected"));
-        own.accept().expect("it came here");
+        drop(TcpStream::connect(("127.0.0.1", port)).expect("connected"));
+        everywhere.accept().expect("it came here");
+        let nothing = rustix::net::recv(&log, &mut [0_u8; 4_096], RecvFlags::empty());
+        assert_eq!(nothing.expect_err("nothing was refused"), Errno::AGAIN);
         let dropped = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");
         let refused = dropped.send_to(b"x", "8.8.8.8:443");
         assert_eq!(
             refused.expect_err("dropped").raw_os_error(),
             Some(Errno::PERM.raw_os_error())
         );
+        let mut told = [0_u8; 4_096];
+        let (bytes, _) = rustix::net::recv(&log, &mut told, RecvFlags::empty()).expect("told");
+        let destination = [8, 8, 8, 8];
+        assert!(told[..bytes].windows(4).any(|four| four == destination));
         dropped.send_to(b"x", "8.8.8.8:53").expect("asks for names");
     }
 }

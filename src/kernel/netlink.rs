@@ -1,5 +1,7 @@
 //! Netlink: messages laid out beforehand, and one exchange with the kernel that allocates nothing.
 
+use std::os::fd::OwnedFd;
+
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -128,24 +130,30 @@ impl Batch {
     }
 }
 
+/// A socket to that part of the kernel, close-on-exec; `None` is routing.
+///
+/// # Errors
+/// The errno of socket(2): EPROTONOSUPPORT where the kernel has no such part.
+pub fn open(protocol: Option<Protocol>) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)
+}
+
 /// Sends `batch` and waits for that many acknowledgements. Allocates nothing.
 ///
 /// # Errors
-/// The errno of socket(2), sendto(2) or recvfrom(2); the kernel's own for the first message that
-/// it refused; EPROTO for an answer that is none.
-pub fn exchange(protocol: Option<Protocol>, batch: &[u8], acknowledged: u32) -> Result<(), Errno> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket =
-        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
+/// The errno of sendto(2) or recvfrom(2); the kernel's own for the first message that it refused;
+/// EPROTO for an answer that is none.
+pub fn exchange(socket: &OwnedFd, batch: &[u8], acknowledged: u32) -> Result<(), Errno> {
     let kernel = SocketAddrNetlink::new(0, 0);
-    let sent = rustix::net::sendto(&socket, batch, SendFlags::empty(), &kernel)?;
+    let sent = rustix::net::sendto(socket, batch, SendFlags::empty(), &kernel)?;
     if sent != batch.len() {
         return Err(Errno::MSGSIZE);
     }
     let mut missing = acknowledged;
     let mut buffer = [0_u8; 4_096];
     while 0 < missing {
-        let (received, _) = rustix::net::recv(&socket, &mut buffer, RecvFlags::empty())?;
+        let (received, _) = rustix::net::recv(socket, &mut buffer, RecvFlags::empty())?;
         let mut rest = &buffer[..received];
         if rest.is_empty() {
             return Err(Errno::PROTO);
@@ -205,7 +213,8 @@ mod tests {
         let mut batch = Batch::default();
         // RTM_NEWROUTE with a fixed part that is too short.
         batch.push(24, ACKNOWLEDGE, &[2], &[]).expect("short");
-        let refused = exchange(None, batch.bytes(), batch.acknowledged());
+        let socket = open(None).expect("made");
+        let refused = exchange(&socket, batch.bytes(), batch.acknowledged());
         assert!(
             matches!(refused, Err(Errno::INVAL | Errno::PERM)),
             "{refused:?}"

@@ -32,18 +32,43 @@ pub mod resource {
 /// # Errors
 /// The errno of prlimit(2).
 pub fn set(resource: u32, value: u64) -> Result<(), Errno> {
-    let mut before = libc::rlimit64 {
+    let value = value.min(present(resource)?.rlim_max);
+    change(
+        resource,
+        libc::rlimit64 {
+            rlim_cur: value,
+            rlim_max: value,
+        },
+    )
+}
+
+/// Raises the soft limit to the hard one.
+///
+/// # Errors
+/// The errno of prlimit(2).
+pub fn raise(resource: u32) -> Result<(), Errno> {
+    let libc::rlimit64 { rlim_max, .. } = present(resource)?;
+    change(
+        resource,
+        libc::rlimit64 {
+            rlim_cur: rlim_max,
+            rlim_max,
+        },
+    )
+}
+
+fn present(resource: u32) -> Result<libc::rlimit64, Errno> {
+    let mut present = libc::rlimit64 {
         rlim_cur: 0,
         rlim_max: 0,
     };
     let none = std::ptr::null::<libc::rlimit64>();
     // SAFETY: the out-parameter lives across the call; pid 0 is this process.
-    check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, none, &raw mut before) })?;
-    let value = value.min(before.rlim_max);
-    let limit = libc::rlimit64 {
-        rlim_cur: value,
-        rlim_max: value,
-    };
+    check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, none, &raw mut present) })?;
+    Ok(present)
+}
+
+fn change(resource: u32, limit: libc::rlimit64) -> Result<(), Errno> {
     let no_old = std::ptr::null_mut::<libc::rlimit64>();
     // SAFETY: the structure lives across the call; pid 0 is this process.
     check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, &raw const limit, no_old) })

@@ -1,5 +1,6 @@
 //! Who grants: a manifest asks, the caller and the host policy grant.
 
+use crate::spec::egress::EgressRule;
 use crate::spec::manifest::{Manifest, SecretRequest};
 use crate::spec::request::Grants;
 
@@ -26,8 +27,8 @@ pub struct Ungranted {
 pub struct Given<'run> {
     /// `--grant` and the host policy together.
     pub grants: Grants,
-    /// Hosts of `--allow-net`.
-    pub hosts: &'run [String],
+    /// Entries of `--allow-net`.
+    pub hosts: &'run [EgressRule],
     /// Names that `-e` or `--secret` gave.
     pub variables: Vec<&'run [u8]>,
     /// Whether the caller stated a workspace.
@@ -48,7 +49,8 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
     };
     for request in &manifest.egress {
         let host = request.rule.to_string();
-        let granted = given.grants.egress || given.hosts.contains(&host);
+        let mut named = given.hosts.iter();
+        let granted = given.grants.egress || named.any(|rule| rule.covers(&request.rule));
         ask(
             granted,
             format!("egress to {host} ({})", request.source),
@@ -148,6 +150,28 @@ mod tests {
         let missing = ungranted(&manifest, Origin::Bundle, &Given::default());
         let flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();
         assert_eq!(flags, ["--secret KEY=env:KEY"]);
+    }
+
+    #[test]
+    fn a_host_is_granted_by_whatever_flag_allows_all_of_it() {
+        let text = "run: x.sh\nnetwork: {egress: ['api.a.com:443']}\n";
+        let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+        for (flag, granted) in [
+            ("api.a.com:443", true),
+            ("api.a.com", true),
+            ("*.a.com", true),
+            ("*.a.com:443", true),
+            ("api.a.com:80", false),
+            ("a.com", false),
+        ] {
+            let hosts = [EgressRule::parse(flag).expect(flag)];
+            let given = Given {
+                hosts: &hosts,
+                ..Given::default()
+            };
+            let missing = ungranted(&manifest, Origin::Bundle, &given);
+            assert_eq!(missing.is_empty(), granted, "{flag}");
+        }
     }
 
     #[test]

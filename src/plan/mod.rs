@@ -3,6 +3,7 @@
 
 pub mod demonstration;
 pub mod doctor;
+pub mod egress;
 pub mod environment;
 pub mod filter;
 pub mod grants;
@@ -12,4 +13,5 @@ pub mod node_permission;
 pub mod ruleset;
 pub mod run_form;
 pub mod run_place;
+pub mod service;
 pub mod view;

@@ -5,6 +5,7 @@
 //! size limit covers all of it, the supervisor reaches all of it through one descriptor, and no
 //! further tmpfs has to be made.
 
+use crate::plan::service::ADDRESS_V4;
 use crate::spec::host::{HostEntry, HostSupport};
 use crate::spec::mount_target::MountTarget;
 use crate::spec::path::escape;
@@ -225,8 +226,12 @@ fn own_files(steps: &mut Vec<ViewStep>) {
             "/etc/hosts",
             "127.0.0.1 localhost\n::1 localhost\n".to_owned(),
         ),
-        // No resolver: the sandbox has no network but its own loopback.
-        ("/etc/resolv.conf", String::new()),
+        // Ours, and never a name's own address. Where nothing may be reached, it cannot be either,
+        // and a question fails at once.
+        (
+            "/etc/resolv.conf",
+            format!("nameserver {ADDRESS_V4}\noptions timeout:2 attempts:2\n"),
+        ),
         (
             "/etc/nsswitch.conf",
             "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::egress::address::is_public;
+use crate::plan::egress::{self, EgressPlan};
 use crate::plan::grants::{Given, Origin, ungranted};
 use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::plan::view::{BUNDLE, HOME};
@@ -46,6 +48,8 @@ pub struct Chosen {
     pub bound: Vec<String>,
     /// Named variables.
     pub environment: Vec<EnvironmentEntry>,
+    /// Whom the body may reach.
+    pub egress: EgressPlan,
     /// What was granted by flags and host policy together.
     pub grants: Grants,
     /// Whose word the manifest is.
@@ -70,20 +74,7 @@ pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
             hint: Some("give the bundle as a file, or leave -i off".to_owned()),
         });
     }
-    let asked = request.allow_net.first().map(|host| ("--allow-net", host));
-    let published = request.publish.first().map(|port| ("--publish", port));
-    match asked.or(published) {
-        None => Ok(()),
-        Some((flag, value)) => Err(no_egress(&format!("{flag} {}", escape(value.as_bytes())))),
-    }
-}
-
-fn no_egress(asked: &str) -> RunError {
-    RunError::Unsupported {
-        code: "egress_unsupported",
-        what: format!("a network beyond the sandbox's own loopback ({asked})"),
-        hint: "leave network.egress empty; the sandbox's own loopback works",
-    }
+    Ok(())
 }
 
 /// What a manifest may ask for and this version does not do: never run as something weaker.
@@ -129,8 +120,8 @@ fn permit(
     executable.map_err(RunError::from).or_else(&mut *refuse)?;
     check_strict(request, manifest).or_else(&mut *refuse)?;
     check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
-    refuse_unbuilt(manifest).or_else(&mut *refuse)?;
-    refuse_egress(manifest).or_else(refuse)
+    check_egress_grant(policy, manifest).or_else(&mut *refuse)?;
+    refuse_unbuilt(manifest).or_else(refuse)
 }
 
 fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
@@ -150,14 +141,49 @@ fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> 
     }
 }
 
-fn refuse_egress(manifest: &Manifest) -> Result<(), RunError> {
+/// The caller's own manifest grants what it says, within what the host policy lets anybody grant.
+fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
     match manifest.egress.first() {
-        None => Ok(()),
-        Some(first) => Err(no_egress(&format!(
-            "{} asks for {}",
-            first.source, first.rule
-        ))),
+        Some(first) if policy.deny_grants.egress => Err(RunError::Argument {
+            code: "grant_forbidden",
+            what: "the manifest's egress to",
+            object: first.rule.to_string(),
+            problem: format!(
+                "({}) is denied by the host policy (deny_grants)",
+                first.source
+            ),
+            hint: Some("ask whoever keeps the host's configuration".to_owned()),
+        }),
+        _ => Ok(()),
     }
+}
+
+/// Whom the body may reach, with a warning for each entry that is in vain.
+///
+/// # Errors
+/// What `refuse` makes of such an entry under `--strict`.
+fn settle_egress(
+    request: &Request,
+    policy: &HostPolicy,
+    manifest: &Manifest,
+    warnings: &mut Vec<WarningReport>,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<EgressPlan, RunError> {
+    let mut plan = egress::settle(&manifest.egress, &request.network.allow, &policy.egress);
+    plan.refuse_ech |= request.strict;
+    for warning in plan.vain(&manifest.egress, &policy.egress, &is_public) {
+        if request.strict {
+            refuse(RunError::Argument {
+                code: "strict_refuses",
+                what: "an entry of the egress list is in vain:",
+                object: String::new(),
+                problem: warning.message.clone(),
+                hint: Some("take it out, or leave --strict off".to_owned()),
+            })?;
+        }
+        warnings.push(warning);
+    }
+    Ok(plan)
 }
 
 /// What flags and host policy grant together.
@@ -233,6 +259,7 @@ pub fn of_bundle(
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let mut chosen = Chosen {
         runner,
         working_directory: working_directory_of_bundle(request, &manifest),
@@ -244,6 +271,7 @@ pub fn of_bundle(
         program: None,
         bound: Vec::new(),
         environment: Vec::new(),
+        egress,
         grants: granted(request, policy),
         origin,
         inventory,
@@ -274,8 +302,11 @@ pub fn of_command(
     argv: &[Vec<u8>],
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
+    let manifest = Manifest::default();
+    let mut warnings = Vec::new();
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let mut chosen = Chosen {
-        manifest: Manifest::default(),
+        manifest,
         runner: None,
         form: None,
         interpreter: None,
@@ -286,10 +317,11 @@ pub fn of_command(
         program: None,
         bound: Vec::new(),
         environment: Vec::new(),
+        egress,
         grants: request.grants,
         origin: Origin::Caller,
         inventory: None,
-        warnings: Vec::new(),
+        warnings,
     };
     chosen.name_variables(request);
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
@@ -406,7 +438,7 @@ fn check_grants(
     let secrets = request.secrets.iter().map(|secret| &secret.variable);
     let given = Given {
         grants,
-        hosts: &request.allow_net,
+        hosts: &request.network.allow,
         variables: named.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),
     };

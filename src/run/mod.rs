@@ -17,6 +17,8 @@ pub mod host;
 mod interruptible;
 mod meter;
 mod needs;
+mod network;
+pub mod network_report;
 pub mod node;
 mod planning;
 pub mod program;
@@ -37,6 +39,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::Mode;
 
 use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
+use crate::egress::relay::Published;
 use crate::kernel::credentials::AssumedFileIds;
 use crate::plan::limits::Limits;
 use crate::plan::view::BUNDLE;
@@ -46,6 +49,7 @@ use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
+use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
 use crate::run::subject::UnpackedFiles;
 use crate::sandbox::cgroups::CgroupLimits;
@@ -119,6 +123,7 @@ struct Given {
     manifest: Option<subject::Subject>,
     archive: Option<OpenedArchive>,
     workspace: Option<(PathBuf, Workspace)>,
+    published: Vec<Published>,
 }
 
 /// What runs under which limits.
@@ -134,12 +139,14 @@ struct Ready {
     limits: Limits,
     settled: Settled,
     filled_bytes: u64,
+    outward: Outward,
 }
 
 impl Run<'_> {
     fn tell(&self, report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let given = open_what_was_given(self.request, self.policy, &mut Err)?;
+        let mut given = open_what_was_given(self.request, self.policy, &mut Err)?;
+        given.published = network::publish(&self.request.network.publish)?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         let mut held = Held::take(self.request, self.policy, self.seed, report)?;
@@ -164,6 +171,7 @@ impl Run<'_> {
             mut manifest,
             archive,
             workspace,
+            published,
         } = given;
         // A command is known already: it is settled while the child makes its namespaces.
         let early = match &archive {
@@ -190,10 +198,13 @@ impl Run<'_> {
             &mut self.masks.borrow_mut(),
             report,
         )?;
-        let (ready, mut launched) =
-            self.launch(held, prepared, settlement, settled, report, clock)?;
+        let egress = settlement.chosen.egress.clone();
+        let outward = Outward::prepare(self.request, self.policy, egress, published)?;
+        let (mut launched, mut ready) =
+            self.launch(held, prepared, settlement, (settled, outward), report)?;
+        clock.lap(report, "launch");
         let (observed, captured) =
-            self.watch(held, &mut launched, ours, signals, &ready, report)?;
+            self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
         clock.lap(report, "body");
         reporting::conclude(
             report,
@@ -321,10 +332,9 @@ impl Run<'_> {
         held: &Held,
         prepared: Prepared,
         settlement: Settlement,
-        settled: Settled,
-        report: &mut Report,
-        clock: &mut Stopwatch,
-    ) -> Result<(Ready, Launched), RunError> {
+        (settled, outward): (Settled, Outward),
+        report: &Report,
+    ) -> Result<(Launched, Ready), RunError> {
         let Settlement {
             mut chosen,
             limits,
@@ -337,13 +347,13 @@ impl Run<'_> {
         let launched = launch(prepared, &plan, &trees, &joins);
         secrets::forget(&mut chosen, &mut plan.environment);
         let launched = launched?;
-        clock.lap(report, "launch");
         let ready = Ready {
             limits,
             settled,
             filled_bytes: filled.0,
+            outward,
         };
-        Ok((ready, launched))
+        Ok((launched, ready))
     }
 
     fn choose(
@@ -425,6 +435,7 @@ fn open_what_was_given(
         manifest,
         archive,
         workspace: open_workspace(path, refuse)?,
+        published: Vec::new(),
     })
 }
 

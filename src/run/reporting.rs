@@ -42,6 +42,8 @@ pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.bound_programs.clone_from(&chosen.bound);
     report.downgraded = chosen.manifest.runner.downgraded;
     report.runner.clone_from(&chosen.runner);
+    let allowed = chosen.egress.allowed.iter();
+    report.egress.allowed = allowed.map(ToString::to_string).collect();
 }
 
 /// Bytes as the report shows them.

@@ -6,7 +6,7 @@ use crate::kernel::terminal;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::meter::RunMeter;
-use crate::run::{Ready, Run, contract, host, reporting};
+use crate::run::{Ready, Run, contract, host, network, reporting};
 use crate::sandbox::launch::Launched;
 use crate::spec::report::Report;
 use crate::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
@@ -20,7 +20,7 @@ impl Run<'_> {
         launched: &mut Launched,
         pipes: Pipes,
         signals: OwnedFd,
-        ready: &Ready,
+        ready: &mut Ready,
         report: &mut Report,
     ) -> Result<(Observed, Option<Vec<u8>>), RunError> {
         let failed = || RunError::host("watch the body");
@@ -49,6 +49,9 @@ impl Run<'_> {
             stop_signal: self.request.stop_signal,
             processors: host::processors(),
         };
+        let sockets = launched.network.take();
+        let capture = sockets.as_ref().map(network::capture_of);
+        let mut relay = ready.outward.relay(sockets)?;
         let observed = watch(
             launched,
             &mut streams,
@@ -56,8 +59,12 @@ impl Run<'_> {
             caller_terminal.as_ref(),
             limits,
             &mut meter,
+            relay.as_mut(),
         )
         .map_err(failed())?;
+        if let Some(relay) = relay {
+            ready.outward.conclude(relay, capture, self.policy, report);
+        }
         let Streams { stdout, stderr, .. } = streams;
         let (stdout, captured) = reporting::stream(stdout);
         let (stderr, _) = reporting::stream(stderr);

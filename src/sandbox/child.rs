@@ -17,6 +17,7 @@ use crate::kernel::namespace::kind;
 use crate::kernel::{landlock, mount, namespace, privileges, process, terminal};
 use crate::plan::view::FILLED_BY_SUPERVISOR;
 use crate::sandbox::init;
+use crate::sandbox::network;
 use crate::sandbox::steps::{
     BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, message,
 };
@@ -93,6 +94,9 @@ fn follow(
     assemble(rest, &[], ChildStep::BaseView, cut)?;
     let slave = announce(base, link)?;
     let (launch, received) = await_launch(arena, link)?;
+    if let Some(steps) = launch.network {
+        network::set_up(steps, link)?;
+    }
     let ruleset = enter(&launch, &received)?;
     init::start_and_serve(&mut init::Start {
         launch,

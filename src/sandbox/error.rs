@@ -107,6 +107,14 @@ impl SandboxError {
                 Some("check its mode (chmod +x) and that its interpreter is visible".to_owned())
             }
             Self::Child {
+                step: ChildStep::CaptureRules | ChildStep::Log,
+                ..
+            } => Some(
+                "this kernel has no nf_tables with tproxy and log for a network namespace (Linux \
+                 5.2, CONFIG_NFT_TPROXY, CONFIG_NETFILTER_NETLINK_LOG): use --egress-capture auto"
+                    .to_owned(),
+            ),
+            Self::Child {
                 step: ChildStep::BaseView,
                 errno: Errno::PERM,
                 ..

@@ -5,11 +5,13 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::namespace::kind;
@@ -249,7 +251,7 @@ fn serve(
             reap(body, link)?;
         }
         if spoken {
-            pass_on(body, link)?;
+            obey(body, link)?;
         }
     }
 }
@@ -278,8 +280,9 @@ fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     }
 }
 
-/// Passes a signal to the body's process group; the end of the link is the supervisor's end.
-fn pass_on(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
+/// Does the one thing that the supervisor says, out of two: a signal for the body's process group,
+/// a connection to its loopback. The end of the link is the supervisor's end.
+fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     match link::receive(link).map_err(at(ChildStep::Wait))? {
         None => process::exit_now(3),
         Some((
@@ -295,6 +298,55 @@ fn pass_on(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
                 Err(errno) => Err(at(ChildStep::Wait)(errno)),
             }
         }
+        Some((
+            Message {
+                kind: message::CONNECT,
+                values: [id, is_v6, port],
+            },
+            _,
+        )) => answer(link, id, connect(is_v6 != 0, port)),
         Some(_) => Err(at(ChildStep::Wait)(Errno::BADMSG)),
     }
+}
+
+/// A socket that is connected, or about to be, to a port of the body's own loopback. Never waits.
+fn connect(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
+    let port = u16::try_from(port).map_err(|_range| Errno::INVAL)?;
+    let (family, to) = if is_v6 {
+        (
+            AddressFamily::INET6,
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        )
+    } else {
+        (
+            AddressFamily::INET,
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        )
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn answer(
+    link: BorrowedFd<'_>,
+    id: i32,
+    connected: Result<OwnedFd, Errno>,
+) -> Result<(), StepError> {
+    let errno = match &connected {
+        Ok(_) => 0,
+        Err(errno) => errno.raw_os_error(),
+    };
+    let message = Message {
+        kind: message::CONNECTED,
+        values: [id, errno, 0],
+    };
+    let sent = match &connected {
+        Ok(socket) => link::send(link, message, &[socket.as_fd()]),
+        Err(_) => link::send(link, message, &[]),
+    };
+    sent.map_err(at(ChildStep::Wait))
 }

@@ -9,6 +9,7 @@ use crate::kernel::terminal::copy_size;
 use crate::plan::ruleset::Ruleset;
 use crate::plan::view::ViewStep;
 use crate::sandbox::error::SandboxError;
+use crate::sandbox::network::{self, NetworkPlan, NetworkSockets};
 use crate::sandbox::prepare::{Child, Prepared, describe_view, expect_message};
 use crate::sandbox::steps::{self, ChildStep, LaunchSteps, ResourceLimit, message};
 use crate::spec::bpf::Instruction;
@@ -17,6 +18,8 @@ use crate::spec::path::escape;
 /// What is known once the manifest has been read.
 #[derive(Debug, Clone)]
 pub struct LaunchPlan<'a> {
+    /// What is laid out in the network namespace; `None`: nothing but its own loopback.
+    pub network: Option<NetworkPlan>,
     /// Mounts that were asked for.
     pub view: Vec<ViewStep>,
     /// New limits of the writable space: bytes and inodes.
@@ -54,6 +57,8 @@ pub struct Launched {
     pub terminal: Option<OwnedFd>,
     /// proc of the body's pid namespace, where it was asked for.
     pub proc: Option<OwnedFd>,
+    /// The sockets of the body's network namespace, where something was laid out there.
+    pub network: Option<NetworkSockets>,
 }
 
 impl Launched {
@@ -71,13 +76,33 @@ impl Launched {
             other => other,
         }
     }
+
+    /// Asks init for a connection to `port` of the body's own loopback; [`hear`] answers with the
+    /// same `id`. That init has ended already is an answer too: `false`.
+    ///
+    /// # Errors
+    /// The errno of sendmsg(2).
+    pub fn connect(&self, id: i32, is_v6: bool, port: u16) -> Result<bool, Errno> {
+        let message = Message {
+            kind: message::CONNECT,
+            values: [id, i32::from(is_v6), i32::from(port)],
+        };
+        match link::send(self.link.as_fd(), message, &[]) {
+            Ok(()) => Ok(true),
+            Err(Errno::PIPE | Errno::CONNRESET) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
 }
 
 /// What init says while the body runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Word {
     /// The body's first process ended with this wait status.
     Ended(i32),
+    /// What became of a connection to the body that [`Launched::connect`] asked for: its id, a
+    /// non-blocking socket that is connected or about to be.
+    Connected(i32, Result<OwnedFd, Errno>),
     /// Init itself failed, or is gone.
     Gone,
 }
@@ -101,6 +126,20 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
             },
             _,
         ))) => Ok(Word::Ended(raw_status)),
+        Ok(Some((
+            Message {
+                kind: message::CONNECTED,
+                values: [id, errno, _],
+            },
+            received,
+        ))) => {
+            let socket = received.into_iter().flatten().next();
+            let refused = match errno {
+                0 => Errno::BADF,
+                errno => Errno::from_raw_os_error(errno),
+            };
+            Ok(Word::Connected(id, socket.ok_or(refused)))
+        }
         Ok(_) | Err(Errno::CONNRESET) => Ok(Word::Gone),
         Err(errno) => Err(errno),
     }
@@ -160,6 +199,10 @@ pub fn launch(
         object: "the child".to_owned(),
         errno,
     })?;
+    let network = match &plan.network {
+        Some(_) => Some(network::take_over(link, &describe)?),
+        None => None,
+    };
     match expect_message(link, message::STARTED, "start the body", &describe) {
         Ok(_) => (),
         Err(SandboxError::Child {
@@ -180,6 +223,7 @@ pub fn launch(
         space,
         terminal,
         proc,
+        network,
     })
 }
 
@@ -204,6 +248,10 @@ fn publish(
         programs.push(arena.c_string(program)?);
     }
     let steps = LaunchSteps {
+        network: match &plan.network {
+            Some(plan) => Some(network::lay_out(arena, plan)?),
+            None => None,
+        },
         view: steps::lay_out_view(arena, &plan.view)?,
         resize: match plan.resize {
             Some((bytes, inodes)) => Some((number(bytes)?, number(inodes)?)),
@@ -235,6 +283,12 @@ fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> Stri
             .and_then(|ruleset| ruleset.rules.get(index))
             .map(|rule| escape(&rule.path))
             .unwrap_or_default(),
+        ChildStep::PortListener => plan
+            .network
+            .as_ref()
+            .and_then(|network| network.capture.ports.get(index))
+            .map(|port| format!("port {port}"))
+            .unwrap_or_default(),
         ChildStep::WorkingDirectory => escape(&plan.working_directory),
         ChildStep::ResourceLimit => plan
             .limits
@@ -259,7 +313,7 @@ mod tests {
         say(&ours, message::SIGNAL);
         say(&theirs, message::ENDED);
         drop(theirs);
-        assert_eq!(hear(ours.as_fd()), Ok(Word::Ended(7 << 8)));
-        assert_eq!(hear(ours.as_fd()), Ok(Word::Gone));
+        assert!(matches!(hear(ours.as_fd()), Ok(Word::Ended(status)) if status == 7 << 8));
+        assert!(matches!(hear(ours.as_fd()), Ok(Word::Gone)));
     }
 }

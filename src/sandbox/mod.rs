@@ -5,6 +5,7 @@ mod child;
 pub mod error;
 mod init;
 pub mod launch;
+pub mod network;
 pub mod prepare;
 pub mod registry;
 pub mod steps;

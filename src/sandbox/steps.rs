@@ -12,6 +12,7 @@ use crate::kernel::mount::Attributes;
 use crate::kernel::process::ArgumentArea;
 use crate::plan::ruleset::{Rule, Ruleset};
 use crate::plan::view::{Access, ViewStep};
+use crate::sandbox::network::NetworkSteps;
 use crate::spec::bpf::Instruction;
 
 /// Declares the steps once: the enum, their numbers and what each does, for people.
@@ -44,6 +45,15 @@ child_steps! {
     Terminal: "open the pseudo-terminal",
     ProcDescriptor: "open proc",
     AwaitLaunch: "wait for the launch",
+    Routes: "lay out the routes of the body's network",
+    Proxies: "open the proxy's listeners in the body's network",
+    Questions: "open the sockets for questions for names",
+    Log: "open the log of refused packets",
+    Listeners: "open the listeners for captured connections",
+    CaptureRules: "load the rules that capture connections",
+    Tap: "open the tap on the loopback device",
+    PortListener: "listen for the body's connections at",
+    HandOver: "hand over the sockets of the body's network",
     Resize: "limit the writable space",
     LaunchView: "mount what was asked for",
     Pivot: "enter the new root",
@@ -109,12 +119,18 @@ pub(super) mod message {
     pub(crate) const FAILED: u32 = 4;
     /// Init: the body's first process ended: wait status.
     pub(crate) const ENDED: u32 = 5;
+    /// Init: a part of the network: which, how connections are captured; descriptors.
+    pub(crate) const NETWORK: u32 = 6;
+    /// Init: of a connection that was asked for: its id, errno; a descriptor where there is one.
+    pub(crate) const CONNECTED: u32 = 7;
     /// Supervisor: the id maps are written.
     pub(crate) const MAPPED: u32 = 16;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
     pub(crate) const SIGNAL: u32 = 18;
+    /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
+    pub(crate) const CONNECT: u32 = 19;
 }
 
 /// One step of the view, paths relative to the new root.
@@ -212,6 +228,8 @@ pub struct ResourceLimit {
 /// What the child does once it may launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaunchSteps<'a> {
+    /// What is laid out in the network namespace; `None`: nothing but its own loopback.
+    pub(super) network: Option<&'a NetworkSteps<'a>>,
     pub(super) view: &'a [Step<'a>],
     pub(super) resize: Option<(&'a CStr, &'a CStr)>,
     pub(super) trees: usize,

@@ -3,8 +3,9 @@
 //! All values are looked for at once, with the automaton of Aho and Corasick (1975): the time is
 //! that of reading the text once, however the values and the text repeat themselves.
 
+use crate::spec::egress_report::EgressReport;
 use crate::spec::path::escape;
-use crate::spec::report::Report;
+use crate::spec::report::{Denial, Report};
 use crate::spec::secret::Secret;
 
 /// What stands in place of a value.
@@ -41,6 +42,12 @@ impl Masks {
             .flat_map(|value| patterns(value.bytes()))
             .collect();
         Finder::new(&patterns).mask_report(report);
+        // Names have no capitals: a value that was put into one has lost its own.
+        let lowered: Vec<Secret> = patterns
+            .iter()
+            .map(|one| Secret::new(one.bytes().to_ascii_lowercase()))
+            .collect();
+        Finder::new(&lowered).mask_names(report);
     }
 }
 
@@ -319,6 +326,7 @@ impl Finder {
             outputs,
             output,
             denials,
+            egress,
             argv,
             warnings,
             schema_version: _,
@@ -355,15 +363,48 @@ impl Finder {
             error.hint.iter_mut().for_each(|hint| self.mask_text(hint));
         }
         for denial in denials {
-            self.mask_text(&mut denial.object);
-            denial.hint.iter_mut().for_each(|hint| self.mask_text(hint));
+            self.mask_denial(denial);
         }
+        self.mask_egress(egress);
         for text in argv
             .iter_mut()
             .chain(warnings.iter_mut().map(|warning| &mut warning.message))
         {
             self.mask_text(text);
         }
+    }
+
+    /// Masks what holds names of hosts.
+    fn mask_names(&self, report: &mut Report) {
+        for denial in &mut report.denials {
+            self.mask_denial(denial);
+        }
+        self.mask_egress(&mut report.egress);
+    }
+
+    fn mask_denial(&self, denial: &mut Denial) {
+        self.mask_text(&mut denial.object);
+        for text in [&mut denial.host, &mut denial.ip, &mut denial.hint] {
+            text.iter_mut().for_each(|text| self.mask_text(text));
+        }
+    }
+
+    fn mask_egress(&self, egress: &mut EgressReport) {
+        // What is allowed are the caller's words and the manifest's, and no body's.
+        let EgressReport {
+            hosts,
+            unreachable,
+            capture: _,
+            allowed: _,
+            unreachable_beyond: _,
+            denials_beyond: _,
+            lost_questions: _,
+            lost_datagrams: _,
+            published: _,
+        } = egress;
+        let reached = hosts.iter_mut().map(|one| &mut one.host);
+        let silent = unreachable.iter_mut().map(|one| &mut one.host);
+        reached.chain(silent).for_each(|host| self.mask_text(host));
     }
 }
 
@@ -442,8 +483,9 @@ impl Covered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::egress_report::{HostTraffic, UnreachableHost};
     use crate::spec::outcome::Outcome;
-    use crate::spec::report::{Denial, ErrorReport, StreamReport, WarningReport};
+    use crate::spec::report::{ErrorReport, StreamReport, WarningReport};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -544,8 +586,14 @@ mod tests {
             kind: "file".to_owned(),
             object: escape(secret.as_bytes()),
             rule: "r".to_owned(),
+            reason: None,
+            protocol: None,
+            host: None,
+            ip: None,
+            port: None,
             hint: None,
             count: 1,
+            first_ms: 0,
         });
         report.argv = vec![escape(secret.as_bytes())];
         let mut masks = Masks::default();
@@ -557,6 +605,46 @@ mod tests {
         assert_eq!(document["stdout"]["bytes"], 100);
         let expected = json!({"***": ["***", {"deep": "<***>"}, 1, null, true]});
         assert_eq!(document["output"], expected);
+    }
+
+    #[test]
+    fn a_value_that_was_put_into_a_name_is_masked_in_whatever_case_it_came() {
+        let name = |host: &str| format!("{host}.evil.com");
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        for host in ["S3cretValue", "s3cretvalue"] {
+            report.denials.push(Denial {
+                kind: "net".to_owned(),
+                object: name(host),
+                rule: "network.egress".to_owned(),
+                reason: Some("name-not-allowed".to_owned()),
+                protocol: Some("dns".to_owned()),
+                host: Some(name(host)),
+                ip: None,
+                port: None,
+                hint: Some(format!("--allow-net {}", name(host))),
+                count: 1,
+                first_ms: 0,
+            });
+        }
+        report.egress.hosts.push(HostTraffic {
+            host: name("s3cretvalue"),
+            connections: 1,
+            sent_bytes: 0,
+            received_bytes: 0,
+        });
+        report.egress.unreachable.push(UnreachableHost {
+            host: name("s3cretvalue"),
+            port: 1,
+            count: 1,
+        });
+        let mut masks = Masks::default();
+        assert!(masks.add(b"S3cretValue"));
+        masks.mask_report(&mut report);
+        let document = serde_json::to_value(&report).expect("serialised");
+        let text = document.to_string();
+        assert!(!text.to_ascii_lowercase().contains("cretval"), "{text}");
+        assert_eq!(document["denials"][1]["host"], "***.evil.com");
+        assert_eq!(document["denials"][1]["hint"], "--allow-net ***.evil.com");
     }
 
     #[test]

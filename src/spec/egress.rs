@@ -161,6 +161,22 @@ impl EgressRule {
     }
 }
 
+/// What somebody most likely meant who wrote a text that is no entry: the host of a URL, the name
+/// without its last dot. `None` where that is no entry either.
+#[must_use]
+pub fn meant(text: &str) -> Option<EgressRule> {
+    let text = text.trim();
+    if EgressRule::parse(text) == Err(EgressError::Range) {
+        return None;
+    }
+    let text = text.split_once("://").map_or(text, |(_scheme, rest)| rest);
+    let end = text.find(['/', '?', '#']).unwrap_or(text.len());
+    let text = &text[..end];
+    let text = text.rsplit_once('@').map_or(text, |(_user, host)| host);
+    let text = text.strip_suffix(['.', ':']).unwrap_or(text);
+    EgressRule::parse(text).ok()
+}
+
 /// What both lists allow, in the order of the first and without rules that another one covers.
 #[must_use]
 pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
@@ -267,6 +283,27 @@ mod tests {
             let rule = EgressRule::parse(text).expect(text);
             assert_eq!(rule.to_string(), written);
             assert_eq!(EgressRule::parse(written), Ok(rule), "{text}");
+        }
+    }
+
+    #[test]
+    fn whoever_writes_a_url_is_told_its_host() {
+        for (text, entry) in [
+            ("https://a.com/x", Some("a.com")),
+            ("https://A.com:8443/x?y#z", Some("a.com:8443")),
+            ("u:p@a.com/x", Some("a.com")),
+            ("http://[::1]:80/", Some("[::1]:80")),
+            (" a.com. ", Some("a.com")),
+            ("a.com/", Some("a.com")),
+            ("a.com:", Some("a.com")),
+            ("https://", None),
+            ("https://*/", None),
+            ("*.com", None),
+            ("10.0.0.0/8", None),
+            ("m\u{fc}nchen.de", None),
+        ] {
+            let found = meant(text).map(|rule| rule.to_string());
+            assert_eq!(found.as_deref(), entry, "{text}");
         }
     }
 

@@ -120,6 +120,8 @@ pub struct Statement {
     pub egress_allow: Option<Vec<EgressRule>>,
     /// `egress.private_ranges`; the empty list allows none.
     pub private_ranges: Option<Vec<IpRange>>,
+    /// `egress.refuse_ech`; `false` says nothing.
+    pub refuse_ech: bool,
     /// `secrets.provider`.
     pub secrets_provider: Option<SecretsProvider>,
     /// `secrets.inventory`.
@@ -192,7 +194,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// much, the last counts.
 ///
 /// What files allow of the network is what all files allow that say something about it: see
-/// [`egress::intersect`] and [`intersect_ranges`]. `require_pin` stays once it was stated.
+/// [`egress::intersect`] and [`intersect_ranges`]. `require_pin` and `egress.refuse_ech` stay once
+/// they were stated.
 ///
 /// Of the provider and the inventory of secrets, of each reference, and of the service that
 /// `github` sources come from, the last counts, unless an earlier file denies the grant `secrets`
@@ -274,6 +277,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
                 intersect_ranges,
             )
             .unwrap_or_default(),
+            refuse_ech: statements.iter().any(|file| file.refuse_ech),
         },
         secrets: elsewhere.secrets,
         refs: elsewhere.refs,
@@ -550,6 +554,7 @@ mod tests {
             }),
             stating("user", |file| {
                 file.private_ranges = Some(ranges(&["10.0.0.0/8"]));
+                file.refuse_ech = true;
             }),
             stating("flag", |file| {
                 file.egress_allow = Some(rules(&["x.a.com:443", "c.com"]));
@@ -557,6 +562,7 @@ mod tests {
             }),
         ];
         let (policy, forbidden) = merge(&files);
+        assert!(policy.egress.refuse_ech);
         assert_eq!(policy.egress.allow, Some(rules(&["x.a.com:443"])));
         assert_eq!(policy.egress.private_ranges, ranges(&["10.1.0.0/16"]));
         assert!(forbidden.is_empty());

@@ -113,6 +113,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
                     .map(|range| format!("{}/{}", range.address, range.prefix_bits)),
             ),
         ),
+        ("egress.refuse_ech", policy.egress.refuse_ech.to_string()),
         ("secrets.provider", optional(provider, "none")),
         (
             "secrets.inventory",

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::spec::captured::StreamDocument;
 pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
+use crate::spec::egress_report::EgressReport;
 use crate::spec::outcome::Outcome;
 pub use crate::spec::runner_report::RunnerReport;
 
@@ -53,6 +54,8 @@ pub struct Report {
     pub output: Option<serde_json::Value>,
     /// What the body tried and was refused.
     pub denials: Vec<Denial>,
+    /// The network.
+    pub egress: EgressReport,
     /// The bundle; absent for `runner run`.
     pub bundle: Option<BundleReport>,
     /// `file`, `exec` or `shell`.
@@ -246,10 +249,25 @@ pub struct Denial {
     pub object: String,
     /// Which rule refused it.
     pub rule: String,
+    /// Why, of `net`: `name-not-allowed`, `ip-literal`, `port-not-allowed`,
+    /// `resolves-to-private`, `sni-mismatch`, `no-sni`, `not-tls`, `host-mismatch`, `limit`,
+    /// `proto`, `port-not-captured`, `ech`.
+    pub reason: Option<String>,
+    /// How, of `net`: `dns` for a question, `tcp`, `udp`, `icmp`, `sctp`, `udplite`, or a number
+    /// of IP.
+    pub protocol: Option<String>,
+    /// Whom, of `net`, where a name is known.
+    pub host: Option<String>,
+    /// At which address, of `net`, where one is known.
+    pub ip: Option<String>,
+    /// At which port, of `net`, where one is known.
+    pub port: Option<u16>,
     /// What to change.
     pub hint: Option<String>,
     /// How often.
     pub count: u64,
+    /// When it was first tried: milliseconds since the body was started.
+    pub first_ms: u64,
 }
 
 /// The bundle.
@@ -338,6 +356,7 @@ impl Report {
             outputs: Vec::new(),
             output: None,
             denials: Vec::new(),
+            egress: EgressReport::default(),
             bundle: None,
             run_form: None,
             argv: Vec::new(),

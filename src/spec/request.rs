@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::spec::network::NetworkOptions;
 use crate::spec::secret::Secret;
 
 /// What to run.
@@ -184,10 +185,8 @@ pub struct Request {
     pub environment: Vec<EnvironmentEntry>,
     /// `--secret`, in order; a later entry replaces an earlier one of the same name.
     pub secrets: Vec<GivenSecret>,
-    /// `--allow-net`.
-    pub allow_net: Vec<String>,
-    /// `--publish`.
-    pub publish: Vec<String>,
+    /// The network.
+    pub network: NetworkOptions,
     /// Limits.
     pub limits: LimitOptions,
     /// Standard streams.
@@ -216,8 +215,7 @@ impl Request {
             workdir: None,
             environment: Vec::new(),
             secrets: Vec::new(),
-            allow_net: Vec::new(),
-            publish: Vec::new(),
+            network: NetworkOptions::default(),
             limits: LimitOptions::default(),
             streams: StreamOptions {
                 capture: true,

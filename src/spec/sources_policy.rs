@@ -13,6 +13,8 @@ pub struct EgressPolicy {
     pub allow: Option<Vec<EgressRule>>,
     /// Ranges of private addresses that names may resolve to.
     pub private_ranges: Vec<IpRange>,
+    /// Whether a TLS hello that hides another one inside is refused.
+    pub refuse_ech: bool,
 }
 
 /// A block of addresses.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod judge;
+mod relaying;
 pub mod streams;
 pub mod watch;
 pub mod without_cgroup;

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::egress::relay::Relay;
 use crate::kernel::{process, signal, terminal};
 use crate::sandbox::launch::{self, Launched, Word};
 use crate::spec::request::OnOutputLimit;
 use crate::supervise::judge::Reason;
+use crate::supervise::relaying::Relaying;
 use crate::supervise::streams::{InputPump, OutputPump, Waiting};
 
 /// How long the kernel may take to end a killed tree before it is called unkillable.
@@ -83,6 +85,7 @@ pub struct Observed {
 
 struct Watch<'run> {
     launched: &'run mut Launched,
+    relaying: Relaying<'run>,
     streams: &'run mut Streams,
     signals: BorrowedFd<'run>,
     caller_terminal: Option<&'run OwnedFd>,
@@ -101,7 +104,7 @@ struct Watch<'run> {
 /// Watches until everything has ended and the streams are drained.
 ///
 /// `signals` is a signal descriptor of the signals that cancel a run; `caller_terminal` the
-/// terminal whose size the body's follows.
+/// terminal whose size the body's follows; `relay` what holds the other end of its network.
 ///
 /// # Errors
 /// The errno of poll(2) or of the streams; the caller's guard then ends the tree.
@@ -112,10 +115,12 @@ pub fn watch(
     caller_terminal: Option<&OwnedFd>,
     limits: WatchLimits,
     meter: &mut dyn Meter,
+    relay: Option<&mut Relay>,
 ) -> Result<Observed, Errno> {
     let started = Instant::now();
     let mut watch = Watch {
         launched,
+        relaying: Relaying::new(relay),
         streams,
         signals,
         caller_terminal,
@@ -154,6 +159,7 @@ enum Source {
     Stdin,
     Stdout,
     Stderr,
+    Relay,
 }
 
 impl Watch<'_> {
@@ -161,6 +167,7 @@ impl Watch<'_> {
         self.init_gone
             && self.streams.stdout.waiting().is_none()
             && self.streams.stderr.waiting().is_none()
+            && self.relaying.is_over()
     }
 
     fn turn(&mut self) -> Result<(), Errno> {
@@ -180,7 +187,7 @@ impl Watch<'_> {
         }
         // The end is looked for before any deadline: a body that ends with it has ended.
         if is_ready(Source::Link) {
-            self.hear()?;
+            self.hear(now)?;
         }
         if is_ready(Source::Init) {
             self.end(now)?;
@@ -188,6 +195,8 @@ impl Watch<'_> {
         if is_ready(Source::Signal) {
             self.take_signals(now)?;
         }
+        self.relaying
+            .turn(is_ready(Source::Relay), self.launched, now)?;
         if self.init_gone {
             self.bound_draining(now);
         } else {
@@ -197,8 +206,8 @@ impl Watch<'_> {
     }
 
     fn wait(&self) -> Result<Vec<Source>, Errno> {
-        let mut fds = Vec::with_capacity(6);
-        let mut sources = Vec::with_capacity(6);
+        let mut fds = Vec::with_capacity(7);
+        let mut sources = Vec::with_capacity(7);
         let mut watch = |fd, source| {
             fds.push(fd);
             sources.push(source);
@@ -219,6 +228,9 @@ impl Watch<'_> {
         }
         if let Some(waiting) = self.streams.stderr.waiting() {
             watch(poll_for(waiting), Source::Stderr);
+        }
+        if let Some(relay) = self.relaying.as_fd() {
+            watch(readable(relay), Source::Relay);
         }
         match rustix::event::poll(&mut fds, self.timeout().as_ref()) {
             Ok(_) => (),
@@ -241,6 +253,7 @@ impl Watch<'_> {
                 next = Some(next.map_or(at, |next| next.min(at)));
             }
         };
+        sooner(self.relaying.deadline());
         if self.init_gone {
             sooner(Some(self.last_progress + self.drain_patience()));
         } else if let Some(killed_at) = self.killed_at {
@@ -258,28 +271,35 @@ impl Watch<'_> {
         self.limits.grace.max(Duration::from_secs(1))
     }
 
-    fn hear(&mut self) -> Result<(), Errno> {
+    fn hear(&mut self, now: Instant) -> Result<(), Errno> {
         match launch::hear(self.launched.link.as_fd())? {
             Word::Ended(raw_status) => {
                 self.observed.raw_status = Some(raw_status);
-                self.ended_at = Some(Instant::now());
+                self.ended_at = Some(now);
             }
+            Word::Connected(id, socket) => self.relaying.answered(id, socket, now),
             // Init is about to be reaped; its own descriptor says so.
-            Word::Gone => self.ended_at = Some(Instant::now()),
+            Word::Gone => self.ended_at = Some(now),
         }
         Ok(())
     }
 
     /// Init has ended, and the kernel has ended everything else in its namespace.
     fn end(&mut self, now: Instant) -> Result<(), Errno> {
-        if self.ended_at.is_none() {
-            self.hear()?;
+        // Its last word may stand behind answers.
+        while self.ended_at.is_none() {
+            self.hear(now)?;
         }
         let ended = self.launched.child.reap()?;
         self.observed.waited_cpu_us = Some((ended.user_time_us, ended.system_time_us));
         self.observed.wall_time = now.duration_since(self.started);
         self.init_gone = true;
         self.last_progress = now;
+        self.relaying.body_has_ended(now, self.drain_patience());
+        if self.stopping_since.is_some() || self.killed_at.is_some() {
+            // Whoever had to be stopped keeps nobody waiting.
+            self.relaying.give_up();
+        }
         Ok(())
     }
 
@@ -293,8 +313,7 @@ impl Watch<'_> {
             }
             if self.init_gone {
                 // The body is gone; the reader is not waited for any longer.
-                self.streams.stdout.give_up();
-                self.streams.stderr.give_up();
+                self.give_up();
             } else if self.stopping_since.is_some() {
                 self.kill(now);
             } else {
@@ -310,8 +329,7 @@ impl Watch<'_> {
                 self.observed.unkillable = true;
                 self.observed.wall_time = now.duration_since(self.started);
                 self.init_gone = true;
-                self.streams.stdout.give_up();
-                self.streams.stderr.give_up();
+                self.give_up();
             }
             return;
         }
@@ -410,6 +428,13 @@ impl Watch<'_> {
                 .push(format!("SIGKILL to init: {errno}"));
         }
         self.killed_at = Some(now);
+    }
+
+    /// Whatever is still on its way is not waited for.
+    fn give_up(&mut self) {
+        self.streams.stdout.give_up();
+        self.streams.stderr.give_up();
+        self.relaying.give_up();
     }
 
     /// After the end the reader of the streams is waited for as long as it goes on reading.

@@ -154,22 +154,36 @@ fn a_workspace_mount_can_be_written_only_where_its_mode_says_so() {
 }
 
 #[test]
-fn egress_is_refused_as_not_supported_whoever_asks() {
+fn egress_needs_a_grant_that_the_host_policy_does_not_deny() {
     let ground = Ground::new();
     let manifest = "run: body.sh\nnetwork: {egress: ['example.com:443']}\n";
     let bundle = ground.script(manifest, "echo ran\n");
     let own = ground.write("own.yaml", manifest);
     let plain = ground.script("run: body.sh\n", "echo ran\n");
+    for flags in [&[][..], &["--allow-net", "example.com:80"]] {
+        ground
+            .exec(flags, &bundle)
+            .assert_error("refused", "grant_required")
+            .assert_nothing_ran();
+    }
     for (flags, bundle) in [
         (vec!["--grant", "egress"], &bundle),
         (vec!["--allow-net", "example.com:443"], &bundle),
+        (vec!["--allow-net", "*.com.example,example.com"], &bundle),
         (vec!["--manifest", text(&own)], &plain),
         (vec!["--allow-net", "example.com"], &plain),
     ] {
         let done = ground.exec(&flags, bundle);
-        done.assert_error("refused", "egress_unsupported")
-            .assert_nothing_ran();
+        done.assert_exited(0);
+        assert_eq!(done.text(), "ran\n", "{flags:?}");
     }
+    let denied = ground.write("deny.yaml", "deny_grants: [egress]\n");
+    let done = ground.exec(
+        &["--policy", text(&denied), "--manifest", text(&own)],
+        &plain,
+    );
+    done.assert_error("refused", "grant_forbidden")
+        .assert_nothing_ran();
 }
 
 #[test]

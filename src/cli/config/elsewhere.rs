@@ -24,6 +24,7 @@ pub(super) struct WrittenEgress {
     pub(super) allow: Option<Vec<Rule>>,
     #[serde(deserialize_with = "stated")]
     pub(super) private_ranges: Option<Vec<Range>>,
+    pub(super) refuse_ech: bool,
 }
 
 /// `secrets`.

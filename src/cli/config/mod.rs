@@ -16,6 +16,7 @@
 //! egress:                    # for every run, whoever grants
 //!   allow: [api.example.com:443, "*.example.org"] # at most these; [] is nobody
 //!   private_ranges: [10.0.0.0/8, "fd00::/8"]      # private addresses that names may have
+//!   refuse_ech: true         # no TLS hello that hides another one inside
 //! secrets:
 //!   provider: { directory: /etc/runner/secrets } # one file for each slug; or one of
 //!   # provider: { environment: VAULT_ }          # variables of the caller with this prefix
@@ -319,7 +320,7 @@ mod tests {
               interpreters: [/opt/a, /opt/b]\n\
               unpack: { archive: 1m, unpacked: 512, entries: 7 }\n\
               runtime_directory: /run/r\n\
-              egress: { allow: [A.com:443, '*.b.org'], private_ranges: [10.0.0.0/8, 'fd00::/8'] }\n\
+              egress: { allow: [A.com:443, '*.b.org'], private_ranges: [10.0.0.0/8, 'fd00::/8'], refuse_ech: true }\n\
               secrets: { provider: { directory: /s }, inventory: /s/SECRETS.md }\n\
               refs: { '@o/n': /r/n.yaml, '@o/code/m': /r/m }\n\
               images:\n\
@@ -357,6 +358,7 @@ mod tests {
                     .map(|range| IpRange::parse(range).expect(range))
                     .to_vec(),
             ),
+            refuse_ech: true,
             secrets_provider: Some(SecretsProvider::Directory("/s".into())),
             secrets_inventory: Some("/s/SECRETS.md".into()),
             refs: [

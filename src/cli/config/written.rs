@@ -141,6 +141,7 @@ impl Written {
                 .egress
                 .private_ranges
                 .map(|ranges| ranges.into_iter().map(|range| range.0).collect()),
+            refuse_ech: self.egress.refuse_ech,
             secrets_provider: self.secrets.provider.map(|provider| provider.0),
             secrets_inventory: self.secrets.inventory.map(PathBuf::from),
             refs: self

@@ -1,224 +1,174 @@
-//! The relay: one event loop for everything that the body's network namespace asks of the outside.
+//! The relay: one event loop for everything that the body's network namespace asks of the outside,
+//! and for what is asked of the body at published ports.
 //!
 //! The supervisor holds sockets of that namespace (the child made them and handed them over) and
 //! sockets of its own. A connection goes through stages, each of which can end it with a denial:
 //! its destination is known by name, its port is allowed, its first bytes name the same host
 //! (443 and 80), the name has a public address outside, that address is dialled. Then bytes flow.
-//! Whatever is denied is closed with a reset.
+//! Whatever is denied is closed with a reset; the proxy's clients are told why.
 
 mod connection;
+mod dial;
 mod flow;
+mod guard;
+mod judge;
+mod ledger;
+mod log;
 mod lookup;
+mod proxy;
 mod questions;
+mod shared;
+mod slots;
+mod terms;
 
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+pub use terms::{
+    Ask, Capture, Outcome, Published, Settings, Sockets, Traffic, UNREACHABLE_MAX, Unreachable,
+};
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use crate::egress::address::{is_public, shares_prefix};
-use crate::egress::allow::Allowlist;
-use crate::egress::denials::{Attempt, Denials, Protocol, Reason};
+use crate::egress::denials::{Attempt, Protocol, Reason};
 use crate::egress::names::Names;
-use crate::egress::relay::connection::{Connection, Look};
+use crate::egress::relay::connection::{Connection, Stepped};
+use crate::egress::relay::flow::Buffers;
+use crate::egress::relay::guard::Guard;
+use crate::egress::relay::judge::Wanted;
+use crate::egress::relay::ledger::Ledger;
+use crate::egress::relay::log::Numbers;
 use crate::egress::relay::questions::Pace;
-use crate::spec::sources_policy::IpRange;
+use crate::egress::relay::shared::{QuestionIds, Shared};
+use crate::egress::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
+use crate::kernel::dropped::dropped;
 
-/// Most connections at once.
+/// Most connections of the body's at once; as many again may come to published ports.
 pub const CONNECTIONS_MAX: usize = 256;
-/// Bytes that are copied at once.
-const SCRATCH_BYTES: usize = 256 << 10;
-/// Connections that are accepted in one turn.
-const ACCEPTS_A_TURN: usize = 64;
-
-/// The sockets of the body's network namespace.
-#[derive(Debug)]
-pub struct Sockets {
-    /// Listeners that get every connection, non-blocking.
-    pub listeners: Vec<OwnedFd>,
-    /// Datagram sockets that get every question for a name, non-blocking.
-    pub questions: Vec<OwnedFd>,
-}
-
-/// What the relay decides by.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Who may be reached.
-    pub allowed: Allowlist,
-    /// Private addresses that names may nevertheless have.
-    pub private_ranges: Vec<IpRange>,
-    /// The host's own addresses: never dialled.
-    pub own_addresses: Vec<IpAddr>,
-    /// The host's `hosts` file.
-    pub hosts: Vec<u8>,
-    /// The host's name servers, at least one.
-    pub servers: Vec<SocketAddr>,
-    /// Whether a ClientHello with an encrypted one inside is refused.
-    pub refuse_encrypted_hello: bool,
-    /// Where ids of questions come from: 16 unguessable bytes.
-    pub seed: [u8; 16],
-}
-
-impl Settings {
-    /// Whether an address may be dialled for a name.
-    fn is_dialable(&self, address: IpAddr) -> bool {
-        if self.own_addresses.contains(&address) {
-            return false;
-        }
-        is_public(address)
-            || self
-                .private_ranges
-                .iter()
-                .any(|range| shares_prefix(address, range.address, range.prefix_bits))
-    }
-}
-
-/// What came of a run's connections.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// What was denied.
-    pub denials: Denials,
-    /// Allowed, and nobody answered outside: name, port, how often.
-    pub unreachable: Vec<(String, u16, u64)>,
-    /// Bytes from and to each name.
-    pub traffic: Vec<(String, u64, u64)>,
-}
-
-/// Everything that goes wrong without being a denial is counted here and nowhere else.
-#[derive(Debug)]
-struct Ledger {
-    started: Instant,
-    outcome: Outcome,
-}
-
-impl Ledger {
-    fn deny(&mut self, attempt: Attempt, now: Instant) {
-        let since = now.saturating_duration_since(self.started);
-        let now_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        self.outcome.denials.add(attempt, now_ms);
-    }
-
-    fn unreachable(&mut self, host: String, port: u16) {
-        let list = &mut self.outcome.unreachable;
-        match list
-            .iter_mut()
-            .find(|(known, at, _)| *known == host && *at == port)
-        {
-            Some((_, _, count)) => *count += 1,
-            None => list.push((host, port, 1)),
-        }
-    }
-
-    fn traffic(&mut self, host: &str, sent: u64, received: u64) {
-        let list = &mut self.outcome.traffic;
-        match list.iter_mut().find(|(known, _, _)| known == host) {
-            Some((_, out, back)) => {
-                *out += sent;
-                *back += received;
-            }
-            None => list.push((host.to_owned(), sent, received)),
-        }
-    }
-}
-
-/// What an event is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
-    Listener(usize),
-    Questions(usize),
-    Connection(usize),
-}
-
-impl Token {
-    fn number(self) -> u64 {
-        let (kind, index) = match self {
-            Self::Listener(index) => (0, index),
-            Self::Questions(index) => (1, index),
-            Self::Connection(index) => (2, index),
-        };
-        (index as u64) << 2 | kind
-    }
-
-    fn of(number: u64) -> Self {
-        let index = usize::try_from(number >> 2).unwrap_or(usize::MAX);
-        match number & 3 {
-            0 => Self::Listener(index),
-            1 => Self::Questions(index),
-            _ => Self::Connection(index),
-        }
-    }
-}
+/// Connections that are accepted in one round.
+const ACCEPTS_A_ROUND: usize = 64;
+/// Rounds of one turn, while there is something to do: others wait for the turn's end.
+const ROUNDS_A_TURN: usize = 8;
+/// Events of one round.
+const EVENTS_A_ROUND: usize = 128;
+const DNS_PORT: u16 = 53;
+/// How long nobody is accepted after there was no descriptor for somebody.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The event loop of one run.
 #[derive(Debug)]
 pub struct Relay {
-    epoll: OwnedFd,
+    shared: Shared,
     sockets: Sockets,
-    settings: Settings,
-    names: Names,
-    ledger: Ledger,
-    pace: Pace,
-    connections: Vec<Option<Connection>>,
-    open: usize,
+    doors: Vec<Door>,
+    slots: Slots,
+    /// Connections of the body's, and to published ports.
+    open: [usize; 2],
     /// Connections with more to do although no event will say so.
-    again: Vec<usize>,
-    accept_again: bool,
-    scratch: Vec<u8>,
-    ids: u64,
+    again: Vec<Key>,
+    /// No connection's deadline is before this.
+    earliest: Option<Instant>,
+    /// Nobody is accepted before this.
+    paused_until: Option<Instant>,
+    /// Whether whoever accepts is watched.
+    listens: bool,
+    numbers: Numbers,
+    started: Instant,
+    has_ended: bool,
+}
+
+/// A published port; its listener is closed when the body has ended.
+#[derive(Debug)]
+struct Door {
+    listener: Option<OwnedFd>,
+    host_port: u16,
+    body_port: u16,
+    connections: u64,
 }
 
 impl Relay {
-    /// Takes the sockets over.
+    /// Takes the sockets over. Without sockets of the body's only published ports are served.
     ///
     /// # Errors
-    /// The errno of epoll_create1(2) or epoll_ctl(2).
-    pub fn new(sockets: Sockets, settings: Settings, now: Instant) -> Result<Self, Errno> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (index, socket) in sockets.listeners.iter().enumerate() {
-            watch(&epoll, socket.as_fd(), Token::Listener(index), false)?;
-        }
-        for (index, socket) in sockets.questions.iter().enumerate() {
-            watch(&epoll, socket.as_fd(), Token::Questions(index), false)?;
-        }
-        Ok(Self {
-            epoll,
-            sockets,
+    /// The errno of epoll_create1(2), epoll_ctl(2), or socket(2) for the questions for routes.
+    pub fn new(
+        sockets: Option<Sockets>,
+        published: Vec<Published>,
+        settings: Settings,
+        now: Instant,
+    ) -> Result<Self, Errno> {
+        let guard = match &sockets {
+            Some(_) => Some(Guard::new(settings.private_ranges.clone())?),
+            None => None,
+        };
+        let shared = Shared {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            ids: QuestionIds::new(settings.seed),
             settings,
             names: Names::default(),
-            ledger: Ledger {
-                started: now,
-                outcome: Outcome::default(),
-            },
+            ledger: Ledger::new(now),
             pace: Pace::new(now),
-            connections: Vec::new(),
-            open: 0,
+            guard,
+            buffers: Buffers::new(),
+            asks: VecDeque::new(),
+            last_ask: 0,
+            known: HashMap::new(),
+        };
+        let relay = Self {
+            shared,
+            sockets: sockets.unwrap_or(Sockets {
+                capture: Capture::Tproxy,
+                listeners: Vec::new(),
+                proxies: Vec::new(),
+                questions: Vec::new(),
+                log: None,
+            }),
+            doors: published.into_iter().map(Door::from).collect(),
+            slots: Slots::default(),
+            open: [0, 0],
             again: Vec::new(),
-            accept_again: false,
-            scratch: vec![0; SCRATCH_BYTES],
-            ids: 0,
-        })
+            earliest: None,
+            paused_until: None,
+            listens: true,
+            numbers: Numbers::default(),
+            started: now,
+            has_ended: false,
+        };
+        for (token, socket) in relay.accepting() {
+            relay.shared.watch(token).add(socket.as_fd(), LEVEL)?;
+        }
+        for (socket, place) in relay.sockets.questions.iter().zip(0..) {
+            let watch = relay.shared.watch(Token::Questions(place));
+            watch.add(socket.as_fd(), LEVEL)?;
+        }
+        if let Some(log) = &relay.sockets.log {
+            relay.shared.watch(Token::Log).add(log.as_fd(), LEVEL)?;
+        }
+        Ok(relay)
     }
 
     /// Readable when [`Relay::turn`] has something to do.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.shared.epoll.as_fd()
     }
 
-    /// When to call [`Relay::turn`] though nothing became readable.
+    /// When to call [`Relay::turn`] though nothing became readable; a time that has passed where
+    /// there is something to do at once.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        if !self.again.is_empty() || self.accept_again {
-            return Some(self.ledger.started);
+        if !self.again.is_empty() {
+            return Some(self.started);
         }
-        self.connections
-            .iter()
-            .flatten()
-            .filter_map(Connection::deadline)
-            .min()
+        match (self.earliest, self.paused_until) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Does what there is to do, and never waits.
@@ -226,186 +176,324 @@ impl Relay {
     /// # Errors
     /// The errno of epoll_wait(2). What goes wrong with one connection ends that one only.
     pub fn turn(&mut self, now: Instant) -> Result<(), Errno> {
-        let mut events = Vec::with_capacity(256);
-        let at_once = rustix::event::Timespec::default();
-        match epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(&mut events),
-            Some(&at_once),
-        ) {
-            Ok(_) | Err(Errno::INTR) => (),
-            Err(errno) => return Err(errno),
-        }
-        let mut touched = std::mem::take(&mut self.again);
-        for event in events {
-            match Token::of(event.data.u64()) {
-                Token::Listener(_) => self.accept_again = true,
-                Token::Questions(index) => self.answer_questions(index, now),
-                Token::Connection(index) => touched.push(index),
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_A_ROUND];
+        for _ in 0..ROUNDS_A_TURN {
+            let at_once = Timespec::default();
+            let (events, _) = match epoll::wait(&self.shared.epoll, &mut room, Some(&at_once)) {
+                Ok(events) => events,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+            };
+            let idle = events.is_empty() && self.again.is_empty();
+            let again = std::mem::take(&mut self.again);
+            for event in events {
+                self.take(event, now);
+            }
+            for key in again {
+                if let Some(connection) = self.slots.get(key) {
+                    connection.is_queued = false;
+                }
+                self.step(key, now);
+            }
+            if idle {
+                break;
             }
         }
-        for (index, connection) in self.connections.iter().enumerate() {
-            let due = connection
-                .as_ref()
-                .and_then(Connection::deadline)
-                .is_some_and(|deadline| deadline <= now);
-            if due {
-                touched.push(index);
-            }
-        }
-        touched.sort_unstable();
-        touched.dedup();
-        for index in touched {
-            self.step(index, now);
-        }
-        if std::mem::take(&mut self.accept_again) {
-            self.accept(now);
-        }
+        self.heed_pause(now)?;
+        self.step_those_that_are_late(now);
         Ok(())
+    }
+
+    fn take(&mut self, event: &epoll::Event, now: Instant) {
+        let token = Token::of(event.data.u64());
+        match token {
+            Token::Listener(_) | Token::Proxy(_) | Token::Published(_) => {
+                self.accept(token, now);
+            }
+            // Where there is more the next round tells.
+            Token::Questions(index) => drop(self.answer_questions(index, now)),
+            Token::Log => drop(self.read_log(now)),
+            Token::Connection(key, side) => {
+                if let Some(connection) = self.slots.get(key) {
+                    let flags = event.flags;
+                    connection.note(side, flags);
+                    self.step(key, now);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, key: Key, now: Instant) {
+        let Some(connection) = self.slots.get(key) else {
+            return;
+        };
+        match connection.step(&mut self.shared, key, now) {
+            Stepped::Over => self.close(key),
+            Stepped::Again => {
+                if !std::mem::replace(&mut connection.is_queued, true) {
+                    self.again.push(key);
+                }
+            }
+            Stepped::Waits => {
+                if let Some(deadline) = connection.deadline() {
+                    self.earliest = Some(self.earliest.map_or(deadline, |at| at.min(deadline)));
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        if let Some(connection) = self.slots.remove(key) {
+            let open = &mut self.open[usize::from(connection.is_published())];
+            *open = open.saturating_sub(1);
+            connection.end(&mut self.shared);
+        }
+    }
+
+    /// All connections are looked through only when one of them may be late.
+    fn step_those_that_are_late(&mut self, now: Instant) {
+        if self.earliest.is_none_or(|earliest| now < earliest) {
+            return;
+        }
+        let late: Vec<Key> = self
+            .slots
+            .iter()
+            .filter(|(_, connection)| connection.deadline().is_some_and(|at| at <= now))
+            .map(|(key, _)| key)
+            .collect();
+        for key in late {
+            self.step(key, now);
+        }
+        let deadlines = self.slots.iter();
+        self.earliest = deadlines
+            .filter_map(|(_, connection)| connection.deadline())
+            .min();
+    }
+
+    /// The next socket of the body's namespace that is needed; to be asked for after each
+    /// [`Relay::turn`] and [`Relay::answered`], until there is none.
+    pub fn next_ask(&mut self) -> Option<Ask> {
+        self.shared.asks.pop_front()
+    }
+
+    /// The answer to an [`Ask`]: the socket, connected or about to be, or why there is none.
+    pub fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
+        let waiting = self
+            .slots
+            .iter()
+            .find(|(_, connection)| connection.waits_for() == Some(id))
+            .map(|(key, _)| key);
+        // Nobody: the caller has gone or has waited too long, and the socket is closed.
+        if let Some(key) = waiting
+            && let Some(connection) = self.slots.get(key)
+        {
+            connection.let_in(socket, &mut self.shared, key);
+            self.step(key, now);
+        }
+    }
+
+    /// No process of the body's is left: what it has sent is still forwarded, and nobody is let
+    /// in any longer.
+    pub fn body_has_ended(&mut self, now: Instant) {
+        self.has_ended = true;
+        self.shared.asks.clear();
+        for door in &mut self.doors {
+            door.listener = None;
+        }
+        let waiting: Vec<Key> = self
+            .slots
+            .iter()
+            .filter(|(_, connection)| connection.waits_for().is_some())
+            .map(|(key, _)| key)
+            .collect();
+        for key in waiting {
+            self.close(key);
+        }
+        self.drain(now);
+    }
+
+    /// Takes all that the body has left in queues: nothing is added to them any longer.
+    fn drain(&mut self, now: Instant) {
+        let tokens: Vec<Token> = self.accepting().map(|(token, _)| token).collect();
+        for token in tokens {
+            // A pause ends it: there is no descriptor for whoever is left.
+            while self.paused_until.is_none() && self.accept(token, now) {}
+        }
+        let questions = u32::try_from(self.sockets.questions.len()).unwrap_or(0);
+        for index in 0..questions {
+            while self.answer_questions(index, now) {}
+        }
+        while self.read_log(now) {}
+    }
+
+    /// Whether everything is forwarded that the body had sent when it ended.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let mut connections = self.slots.iter();
+        self.has_ended && connections.all(|(_, connection)| connection.is_settled())
     }
 
     /// Closes everything that belongs to the namespace: one descriptor left open would keep it.
     #[must_use]
     pub fn finish(mut self, now: Instant) -> Outcome {
-        for index in 0..self.connections.len() {
-            if let Some(connection) = self.connections[index].take() {
-                connection.end(&mut self.ledger, now);
-            }
+        self.drain(now);
+        let all: Vec<Key> = self.slots.iter().map(|(key, _)| key).collect();
+        for key in all {
+            self.close(key);
         }
-        self.ledger.outcome
+        let mut outcome = self.shared.ledger.outcome;
+        // A kernel that does not tell has nothing to tell of: the numbers are left.
+        let lost = |socket: &OwnedFd| u64::from(dropped(socket).unwrap_or(0));
+        outcome.lost_questions = self.sockets.questions.iter().map(lost).sum();
+        let logs = self.sockets.log.iter();
+        outcome.lost_datagrams = logs.map(lost).sum::<u64>().max(self.numbers.missing());
+        outcome.published = self
+            .doors
+            .iter()
+            .map(|door| (door.host_port, door.body_port, door.connections))
+            .collect();
+        outcome
     }
 
-    fn accept(&mut self, now: Instant) {
-        for index in 0..self.sockets.listeners.len() {
-            for _ in 0..ACCEPTS_A_TURN {
-                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-                match rustix::net::accept_with(&self.sockets.listeners[index], flags) {
-                    Ok(body) => self.take(body, now),
-                    Err(Errno::AGAIN) => break,
-                    // The connection is gone, or there is no descriptor for it: the next turn.
-                    Err(_) => {
-                        self.accept_again = false;
-                        break;
-                    }
+    /// Every socket that accepts.
+    fn accepting(&self) -> impl Iterator<Item = (Token, &OwnedFd)> {
+        let listeners = self.sockets.listeners.iter().zip(0..);
+        let proxies = self.sockets.proxies.iter().zip(0..);
+        let doors = self.doors.iter().zip(0..);
+        listeners
+            .map(|(socket, place)| (Token::Listener(place), socket))
+            .chain(proxies.map(|(socket, place)| (Token::Proxy(place), socket)))
+            .chain(doors.filter_map(|(door, place)| {
+                Some((Token::Published(place), door.listener.as_ref()?))
+            }))
+    }
+
+    fn listener(&self, token: Token) -> Option<&OwnedFd> {
+        match token {
+            Token::Listener(place) => self.sockets.listeners.get(place as usize),
+            Token::Proxy(place) => self.sockets.proxies.get(place as usize),
+            Token::Published(place) => self.doors.get(place as usize)?.listener.as_ref(),
+            Token::Questions(_) | Token::Log | Token::Connection(..) => None,
+        }
+    }
+
+    /// Whether there may be more.
+    fn accept(&mut self, token: Token, now: Instant) -> bool {
+        for _ in 0..ACCEPTS_A_ROUND {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Some(listener) = self.listener(token) else {
+                return false;
+            };
+            match rustix::net::accept_with(listener, flags) {
+                Ok(near) => self.admit(token, near, now),
+                Err(Errno::AGAIN) => return false,
+                // That one has gone already.
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => (),
+                // No descriptor, no memory: whoever waits would be told of again at once.
+                Err(_) => {
+                    self.paused_until = Some(now + PAUSE);
+                    return false;
                 }
             }
         }
+        true
     }
 
-    /// A new connection of the body's.
-    fn take(&mut self, body: OwnedFd, now: Instant) {
-        let dialled = rustix::net::getsockname(&body).and_then(SocketAddr::try_from);
-        let Ok(dialled) = dialled else {
-            connection::reset(&body);
-            return;
-        };
-        if CONNECTIONS_MAX <= self.open {
-            self.deny(dialled, None, Reason::Limit, now);
-            connection::reset(&body);
-            return;
+    /// Stops and starts watching whoever accepts.
+    fn heed_pause(&mut self, now: Instant) -> Result<(), Errno> {
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.paused_until = None;
         }
-        let look = Look {
-            settings: &self.settings,
-            names: &mut self.names,
-            ledger: &mut self.ledger,
-            pace: &mut self.pace,
-        };
-        let Some(connection) = Connection::begin(body, dialled, look, now) else {
-            return;
-        };
-        let index = match self.connections.iter().position(Option::is_none) {
-            Some(index) => index,
-            None => {
-                self.connections.push(None);
-                self.connections.len() - 1
-            }
-        };
-        if watch(
-            &self.epoll,
-            connection.body(),
-            Token::Connection(index),
-            true,
-        )
-        .is_err()
-        {
-            connection.end(&mut self.ledger, now);
-            return;
-        }
-        self.connections[index] = Some(connection);
-        self.open += 1;
-        self.step(index, now);
-    }
-
-    fn step(&mut self, index: usize, now: Instant) {
-        let Some(Some(connection)) = self.connections.get_mut(index) else {
-            return;
-        };
-        self.ids += 1;
-        let ids = question_ids(&self.settings.seed, self.ids);
-        let look = Look {
-            settings: &self.settings,
-            names: &mut self.names,
-            ledger: &mut self.ledger,
-            pace: &mut self.pace,
-        };
-        let token = Token::Connection(index);
-        let stepped = connection.step(look, &mut self.scratch, ids, now, &mut |socket| {
-            watch(&self.epoll, socket, token, true)
-        });
-        match stepped {
-            connection::Stepped::Waits => (),
-            connection::Stepped::Again => self.again.push(index),
-            connection::Stepped::Over => {
-                if let Some(connection) = self.connections[index].take() {
-                    connection.end(&mut self.ledger, now);
-                }
-                self.open -= 1;
+        let listens = self.paused_until.is_none();
+        if listens != std::mem::replace(&mut self.listens, listens) {
+            let when = if listens {
+                LEVEL
+            } else {
+                epoll::EventFlags::empty()
+            };
+            for (token, socket) in self.accepting() {
+                self.shared.watch(token).change(socket.as_fd(), when)?;
             }
         }
+        Ok(())
     }
 
-    fn deny(&mut self, dialled: SocketAddr, host: Option<String>, reason: Reason, now: Instant) {
-        self.ledger.deny(
-            Attempt {
-                protocol: Protocol::Tcp,
-                host,
-                address: Some(dialled.ip()),
-                port: Some(dialled.port()),
-                reason,
+    /// A new connection.
+    fn admit(&mut self, token: Token, near: OwnedFd, now: Instant) {
+        let own_end = rustix::net::getsockname(&near).and_then(SocketAddr::try_from);
+        let Ok(own_end) = own_end else {
+            connection::reset(&near);
+            return;
+        };
+        let is_published = matches!(token, Token::Published(_));
+        let is_full = CONNECTIONS_MAX <= self.open[usize::from(is_published)];
+        if is_full {
+            connection::reset(&near);
+            if !is_published {
+                self.deny_for_want_of_room(own_end, now);
+            }
+            return;
+        }
+        let connection = match token {
+            Token::Proxy(_) => Connection::of_proxy(near, own_end, now),
+            Token::Published(place) => {
+                let Some(door) = self.doors.get_mut(place as usize) else {
+                    return;
+                };
+                door.connections += 1;
+                Connection::published(near, own_end, door.body_port, &mut self.shared, now)
+            }
+            _ => match Connection::dialled(near, own_end, &mut self.shared, now) {
+                Some(connection) => connection,
+                None => return,
             },
-            now,
-        );
+        };
+        self.open[usize::from(is_published)] += 1;
+        let key = self.slots.insert(connection);
+        let watched = self.slots.get(key).map(|connection| {
+            let near = Token::Connection(key, Side::Near);
+            self.shared.watch(near).add(connection.near(), EDGE)
+        });
+        match watched {
+            Some(Ok(())) => self.step(key, now),
+            Some(Err(_)) | None => self.close(key),
+        }
+    }
+
+    fn deny_for_want_of_room(&mut self, dialled: SocketAddr, now: Instant) {
+        let wanted = Wanted::at(dialled.ip(), &self.shared.names);
+        let port = dialled.port();
+        // What is denied anyway is denied for the same reason as ever.
+        let refusal = wanted
+            .refusal(port, &self.shared.settings.allowed)
+            .filter(|_| port != DNS_PORT && !dialled.ip().is_loopback());
+        let (host, address) = match wanted {
+            Wanted::Name(name) => (Some(name.to_string()), None),
+            Wanted::Address(address) => (None, Some(address)),
+        };
+        let attempt = Attempt {
+            protocol: Protocol::Tcp,
+            host,
+            address,
+            port: Some(port),
+            reason: refusal.unwrap_or(Reason::Limit),
+        };
+        self.shared.deny(attempt, now);
     }
 }
 
-/// Two ids that nobody outside can guess: from the seed and a number that is used once.
-fn question_ids(seed: &[u8; 16], number: u64) -> [u16; 2] {
-    use sha2::Digest as _;
-    let digest = sha2::Sha256::new()
-        .chain_update(seed)
-        .chain_update(number.to_be_bytes())
-        .finalize();
-    [
-        u16::from_be_bytes([digest[0], digest[1]]),
-        u16::from_be_bytes([digest[2], digest[3]]),
-    ]
+impl From<Published> for Door {
+    fn from(published: Published) -> Self {
+        let Published {
+            listener,
+            host_port,
+            body_port,
+        } = published;
+        Self {
+            listener: Some(listener),
+            host_port,
+            body_port,
+            connections: 0,
+        }
+    }
 }
-
-/// Edge-triggered where the socket is always drained until it would block.
-fn watch(epoll: &OwnedFd, socket: BorrowedFd<'_>, token: Token, both: bool) -> Result<(), Errno> {
-    let flags = if both {
-        epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET
-    } else {
-        epoll::EventFlags::IN
-    };
-    let data = epoll::EventData::new_u64(token.number());
-    epoll::add(epoll, socket, data, flags)
-}
-
-/// How long the first bytes of a connection may take.
-const FIRST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
-/// How long dialling may take, all addresses together.
-const DIAL_PATIENCE: Duration = Duration::from_secs(10);

@@ -8,11 +8,11 @@ use crate::egress::allow::Standing;
 use crate::egress::denials::{Attempt, Protocol, Reason};
 use crate::egress::dns::{self, Answer, Malformed, Query, TYPE_A};
 use crate::egress::relay::Relay;
-use crate::egress::relay::connection::Look;
+use crate::egress::relay::proxy::shown;
+use crate::egress::relay::shared::{Shared, merged_name};
 use crate::kernel::datagram;
-use crate::spec::path::escape;
 
-/// Most questions in one second.
+/// Most questions for allowed names in one second.
 const QUESTIONS_A_SECOND: u32 = 200;
 /// Datagrams that are answered in one turn.
 const DATAGRAMS_A_TURN: usize = 256;
@@ -37,44 +37,41 @@ impl Pace {
         if Duration::from_secs(1) <= now.saturating_duration_since(self.second) {
             *self = Self::new(now);
         }
-        self.asked += 1;
+        self.asked = self.asked.saturating_add(1);
         self.asked <= QUESTIONS_A_SECOND
     }
 }
 
 impl Relay {
-    pub(super) fn answer_questions(&mut self, index: usize, now: Instant) {
+    /// Whether there may be more.
+    pub(super) fn answer_questions(&mut self, index: u32, now: Instant) -> bool {
         let mut buffer = [0; dns::QUERY_BYTES_MAX];
+        let Some(socket) = self.sockets.questions.get(index as usize) else {
+            return false;
+        };
         for _ in 0..DATAGRAMS_A_TURN {
-            let socket = &self.sockets.questions[index];
             let (bytes, ends) = match datagram::receive(socket, &mut buffer) {
                 Ok(received) => received,
-                Err(Errno::INTR) => continue,
-                Err(_) => return,
+                Err(Errno::AGAIN) => return false,
+                // That one is gone; the next may be there.
+                Err(_) => continue,
             };
-            let mut look = Look {
-                settings: &self.settings,
-                names: &mut self.names,
-                ledger: &mut self.ledger,
-                pace: &mut self.pace,
-            };
-            let Some(answer) = look.answer(&buffer[..bytes], now) else {
-                continue;
-            };
-            // A full buffer: the body asks again, as after any lost datagram.
-            if datagram::answer(socket, &answer, ends).is_err() {
-                return;
+            let message = buffer.get(..bytes).unwrap_or(&buffer);
+            if let Some(answer) = self.shared.answer(message, now) {
+                // No room, or nobody there any longer: as any datagram that is lost on its way.
+                datagram::answer(socket, &answer, ends).unwrap_or_default();
             }
         }
+        true
     }
 }
 
-impl Look<'_> {
+impl Shared {
     /// What is answered to these bytes; `None`: nothing.
     pub(super) fn answer(&mut self, message: &[u8], now: Instant) -> Option<Vec<u8>> {
         match dns::parse(message) {
             Ok(query) => {
-                let answer = self.judge(&query, now);
+                let answer = self.judge_question(&query, now);
                 Some(query.answer(answer))
             }
             Err(Malformed::Answerable(answer)) => Some(answer),
@@ -82,51 +79,46 @@ impl Look<'_> {
         }
     }
 
-    fn judge(&mut self, query: &Query<'_>, now: Instant) -> Answer {
-        let shown = || {
-            query
-                .name
-                .as_ref()
-                .map(|name| escape(name.as_str().as_bytes()))
-        };
-        if !self.pace.allows(now) {
-            self.deny_question(shown(), Reason::Limit, now);
-            return Answer::ServerFailure;
-        }
+    fn judge_question(&mut self, query: &Query<'_>, now: Instant) -> Answer {
         let Some(name) = &query.name else {
-            self.deny_question(None, Reason::NameNotAllowed, now);
+            let written = shown(&query.written_name());
+            self.deny_question(written, Reason::NameNotAllowed, now);
             return Answer::NoName;
         };
         let wildcard = match self.settings.allowed.standing(name) {
             Standing::Named => None,
             Standing::Below(parent) => Some(parent),
             Standing::Absent => {
-                self.deny_question(shown(), Reason::NameNotAllowed, now);
+                self.deny_question(name.to_string(), Reason::NameNotAllowed, now);
                 return Answer::NoName;
             }
         };
+        if !self.pace.allows(now) {
+            let merged = merged_name(name, wildcard);
+            self.deny_question(merged, Reason::Limit, now);
+            return Answer::ServerFailure;
+        }
         if query.kind != TYPE_A || !query.is_internet {
             return Answer::NoData;
         }
         match self.names.address_of(name, wildcard) {
             Ok(address) => Answer::Address(address),
             Err(_full) => {
-                // One entry for all of them: names beyond a cap are what a body would tell with.
-                let merged = wildcard.map(|parent| format!("*.{parent}"));
+                let merged = merged_name(name, wildcard);
                 self.deny_question(merged, Reason::Limit, now);
                 Answer::NoName
             }
         }
     }
 
-    fn deny_question(&mut self, host: Option<String>, reason: Reason, now: Instant) {
+    fn deny_question(&mut self, host: String, reason: Reason, now: Instant) {
         let attempt = Attempt {
             protocol: Protocol::Dns,
-            host,
+            host: Some(host),
             address: None,
             port: None,
             reason,
         };
-        self.ledger.deny(attempt, now);
+        self.deny(attempt, now);
     }
 }

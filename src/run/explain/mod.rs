@@ -176,6 +176,7 @@ impl Planner<'_> {
             manifest,
             archive,
             workspace,
+            ..
         } = open_what_was_given(self.request, self.policy, refuse)?;
         let limits = unpack_limits(self.policy);
         let named = subject::manifest_names();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::plan::egress::{ALLOW_NET, AskedHost};
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::{GRACE_DEFAULT, Limits, axis_of};
@@ -17,7 +18,6 @@ use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
 use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
-use crate::spec::egress::{EgressRule, intersect};
 use crate::spec::host_policy::{HostPolicy, names};
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
@@ -293,43 +293,30 @@ impl<'plan> Rows<'plan> {
     }
 
     fn egress(&self, chosen: &Chosen) -> Vec<PlannedHost> {
-        let mut rows: Vec<PlannedHost> = Vec::new();
-        let flags = &self.request.allow_net;
-        let mut ask = |host: String, asked_by: String, granted_by: Option<String>| match rows
-            .iter_mut()
-            .find(|row| row.host == host)
-        {
-            Some(row) => row.asked_by.push(asked_by),
-            None => rows.push(PlannedHost {
-                host_policy_leaves: self.left_of(&host),
-                host,
-                asked_by: vec![asked_by],
+        let manifest = &chosen.manifest.egress;
+        let row = |asked: &AskedHost| {
+            let keys = asked.entries.iter().filter_map(|index| {
+                let entry = manifest.get(*index)?;
+                let before = manifest[..*index].iter();
+                let place = before.filter(|other| other.source == entry.source).count();
+                let pointer = format!("/{}/{place}", entry.source.replace('.', "/"));
+                Some(self.key_at(&entry.source, &pointer))
+            });
+            let of_flag = asked.by_flag.then(|| ALLOW_NET.to_owned());
+            let mut flags = self.request.network.allow.iter();
+            let granted_by = match flags.find(|rule| rule.covers(&asked.rule)) {
+                Some(rule) if *rule == asked.rule => Some(ALLOW_NET.to_owned()),
+                Some(rule) => Some(format!("{ALLOW_NET} {rule}")),
+                None => self.granted_by("egress"),
+            };
+            PlannedHost {
+                host: asked.rule.to_string(),
+                asked_by: keys.chain(of_flag).collect(),
                 granted_by,
-            }),
+                host_policy_leaves: asked.left.iter().map(ToString::to_string).collect(),
+            }
         };
-        for (index, asked) in chosen.manifest.egress.iter().enumerate() {
-            let host = asked.rule.to_string();
-            let pointer = format!("/{}/{index}", asked.source.replace('.', "/"));
-            let by_flag = flags.contains(&host).then(|| "--allow-net".to_owned());
-            let granted_by = by_flag.or_else(|| self.granted_by("egress"));
-            ask(host, self.key_at(&asked.source, &pointer), granted_by);
-        }
-        for host in flags {
-            let by = "--allow-net".to_owned();
-            ask(escape(host.as_bytes()), by.clone(), Some(by));
-        }
-        rows
-    }
-
-    /// What the host policy's own list leaves of one entry.
-    fn left_of(&self, host: &str) -> Vec<String> {
-        match (&self.policy.egress.allow, EgressRule::parse(host)) {
-            (Some(allowed), Ok(rule)) => intersect(&[rule], allowed)
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-            _ => vec![host.to_owned()],
-        }
+        chosen.egress.asked.iter().map(row).collect()
     }
 
     fn secrets(&self, settling: &Settling) -> Vec<PlannedSecret> {

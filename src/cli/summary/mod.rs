@@ -1,5 +1,7 @@
 //! What a person reads on standard error after a run. Nothing after a success without `-v`.
 
+mod network;
+
 use crate::cli::print::{Printer, Tone};
 use crate::cli::signal::signal_name;
 use crate::spec::outcome::Outcome;
@@ -20,22 +22,7 @@ fn lines(report: &Report) -> Vec<(Tone, String)> {
             format!("warning: {} ({})", warning.message, warning.code),
         ));
     }
-    for denial in &report.denials {
-        let times = match denial.count {
-            0 | 1 => String::new(),
-            count => format!(", {count} times"),
-        };
-        lines.push((
-            Tone::Warning,
-            format!(
-                "denied: {} {} ({}{times})",
-                denial.kind, denial.object, denial.rule
-            ),
-        ));
-        if let Some(hint) = &denial.hint {
-            lines.push((Tone::Warning, format!("hint: {hint}")));
-        }
-    }
+    lines.extend(network::lines(report));
     if let Some(kept) = &report.kept {
         lines.push((Tone::Warning, format!("kept the scratch root: {kept}")));
     }

@@ -1,0 +1,206 @@
+//! What a person reads about the network after a run: what was denied, in a few lines.
+
+use crate::cli::print::Tone;
+use crate::spec::egress_report::{UnreachableHost, reason_in_words};
+use crate::spec::outcome::Outcome;
+use crate::spec::report::{Denial, Report};
+
+/// Most lines about denials; a last one counts the rest.
+const DENIALS_SHOWN: usize = 5;
+
+/// The lines, the most frequent denials first.
+pub(super) fn lines(report: &Report) -> Vec<(Tone, String)> {
+    let mut lines = Vec::new();
+    let mut denials: Vec<&Denial> = report.denials.iter().collect();
+    // Stable: what is as frequent stays in the order in which it was first tried.
+    denials.sort_by_key(|denial| std::cmp::Reverse(denial.count));
+    for denial in denials.iter().take(DENIALS_SHOWN) {
+        lines.push((Tone::Warning, denied(denial)));
+        if let Some(hint) = &denial.hint {
+            lines.push((Tone::Detail, format!("hint: {hint}")));
+        }
+    }
+    let beyond = report.egress.denials_beyond;
+    let more = denials.len().saturating_sub(DENIALS_SHOWN);
+    let more = u64::try_from(more)
+        .unwrap_or(u64::MAX)
+        .saturating_add(beyond);
+    if 0 < more {
+        lines.push((Tone::Warning, format!("… {more} more: see --json")));
+    }
+    lines.extend(lost(report).map(|text| (Tone::Warning, text)));
+    let succeeded =
+        report.outcome == Outcome::Exited && report.exit.is_some_and(|exit| exit.code == Some(0));
+    if !succeeded {
+        lines.extend(unreachable(report).map(|text| (Tone::Warning, text)));
+    }
+    lines
+}
+
+fn denied(denial: &Denial) -> String {
+    let times = times(denial.count);
+    match &denial.reason {
+        Some(reason) if denial.kind == "net" => format!(
+            "denied egress to {} ({}{times})",
+            denial.object,
+            reason_in_words(reason)
+        ),
+        _ => format!(
+            "denied: {} {} ({}{times})",
+            denial.kind, denial.object, denial.rule
+        ),
+    }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        0 | 1 => String::new(),
+        count => format!(", {count} times"),
+    }
+}
+
+/// What was denied and could not be told of one by one.
+fn lost(report: &Report) -> Option<String> {
+    let questions = report.egress.lost_questions;
+    let datagrams = report.egress.lost_datagrams;
+    let what = match (questions, datagrams) {
+        (0, 0) => return None,
+        (_, 0) => format!("{questions} questions for names were"),
+        (0, _) => format!("{datagrams} denied packets were"),
+        (_, _) => format!("{questions} questions for names and {datagrams} denied packets were"),
+    };
+    Some(format!(
+        "warning: {what} too many to be told of; nothing of them went out"
+    ))
+}
+
+fn unreachable(report: &Report) -> Option<String> {
+    let (first, rest) = report.egress.unreachable.split_first()?;
+    let UnreachableHost { host, port, count } = first;
+    let beyond = report.egress.unreachable_beyond;
+    let rest = u64::try_from(rest.len())
+        .unwrap_or(u64::MAX)
+        .saturating_add(beyond);
+    let more = match rest {
+        0 => String::new(),
+        rest => format!("; and {rest} more: see --json"),
+    };
+    let times = match count {
+        0 | 1 => String::new(),
+        count => format!(" ({count} times)"),
+    };
+    Some(format!(
+        "warning: allowed, and nobody answered: {host}:{port}{times}{more}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::report::Exit;
+
+    fn denial(object: &str, reason: &str, count: u64) -> Denial {
+        Denial {
+            kind: "net".to_owned(),
+            object: object.to_owned(),
+            rule: "network.egress".to_owned(),
+            reason: Some(reason.to_owned()),
+            protocol: Some("tcp".to_owned()),
+            host: None,
+            ip: None,
+            port: None,
+            hint: Some("--allow-net it".to_owned()),
+            count,
+            first_ms: 0,
+        }
+    }
+
+    fn report(denials: Vec<Denial>, code: i32) -> Report {
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        report.denials = denials;
+        report.exit = Some(Exit {
+            code: Some(code),
+            signal: None,
+            core_dump: false,
+            raw_status: code << 8,
+        });
+        report
+    }
+
+    fn warnings(report: &Report) -> Vec<String> {
+        let loud = |(tone, text): (Tone, String)| (tone == Tone::Warning).then_some(text);
+        lines(report).into_iter().filter_map(loud).collect()
+    }
+
+    #[test]
+    fn a_denial_is_one_line_and_its_hint_is_a_detail() {
+        let report = report(vec![denial("evil.com:443", "name-not-allowed", 1)], 0);
+        assert_eq!(
+            lines(&report),
+            [
+                (
+                    Tone::Warning,
+                    "denied egress to evil.com:443 (not in network.egress)".to_owned()
+                ),
+                (Tone::Detail, "hint: --allow-net it".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_most_frequent_five_are_shown_and_the_rest_is_counted() {
+        let denials = [1, 1, 9, 1, 3, 1, 1]
+            .iter()
+            .zip('a'..)
+            .map(|(count, name)| denial(&name.to_string(), "limit", *count));
+        let mut report = report(denials.collect(), 0);
+        assert_eq!(
+            warnings(&report),
+            [
+                "denied egress to c (a limit of the relay, 9 times)",
+                "denied egress to e (a limit of the relay, 3 times)",
+                "denied egress to a (a limit of the relay)",
+                "denied egress to b (a limit of the relay)",
+                "denied egress to d (a limit of the relay)",
+                "… 2 more: see --json",
+            ]
+        );
+        report.egress.denials_beyond = 40;
+        let last = warnings(&report).pop();
+        assert_eq!(last.as_deref(), Some("… 42 more: see --json"));
+    }
+
+    #[test]
+    fn nothing_is_said_where_nothing_was_denied_or_lost() {
+        let mut quiet = report(Vec::new(), 0);
+        assert_eq!(lines(&quiet), []);
+        quiet.egress.lost_datagrams = 3;
+        assert_eq!(
+            warnings(&quiet),
+            ["warning: 3 denied packets were too many to be told of; nothing of them went out"]
+        );
+    }
+
+    #[test]
+    fn who_did_not_answer_is_told_only_where_the_body_failed() {
+        let unreachable = |code| {
+            let mut report = report(Vec::new(), code);
+            for host in ["a.com", "b.com"] {
+                report.egress.unreachable.push(UnreachableHost {
+                    host: host.to_owned(),
+                    port: 443,
+                    count: 3,
+                });
+            }
+            warnings(&report)
+        };
+        assert!(unreachable(0).is_empty());
+        assert_eq!(
+            unreachable(1),
+            [
+                "warning: allowed, and nobody answered: a.com:443 (3 times); and 1 more: see \
+                 --json"
+            ]
+        );
+    }
+}

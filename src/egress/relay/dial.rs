@@ -1,0 +1,237 @@
+//! The way outside: the addresses of a name, one look-up for each connection, and then a
+//! connection to one of exactly these addresses, each judged before it is dialled.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::egress::denials::Reason;
+use crate::egress::relay::guard::Verdict;
+use crate::egress::relay::judge::Wanted;
+use crate::egress::relay::lookup::{Found, Lookup};
+use crate::egress::relay::shared::Shared;
+use crate::egress::relay::slots::{EDGE, Token};
+
+/// How long a look-up and all its addresses together may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 16;
+
+/// An attempt to reach whom the body wants.
+#[derive(Debug)]
+pub(super) struct Reach {
+    port: u16,
+    far: Token,
+    state: State,
+    until: Instant,
+    /// An address was dialled, or no route led to it.
+    tried: bool,
+    /// An address was not dialled.
+    refused: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    LookUp(Lookup),
+    /// Addresses that have not been tried, the next one last.
+    Dial(Vec<IpAddr>),
+    Connecting {
+        socket: OwnedFd,
+        until: Instant,
+        rest: Vec<IpAddr>,
+    },
+    Over,
+}
+
+/// What came of it so far.
+#[derive(Debug)]
+pub(super) enum Reached {
+    /// Nothing yet.
+    Waits,
+    /// A connection, watched already.
+    Connected(OwnedFd),
+    /// No address may be dialled, or there is no descriptor to be had.
+    Denied(Reason),
+    /// Nobody answers.
+    Nobody,
+}
+
+impl Reach {
+    /// Starts; [`Reach::turn`] goes on. `far`: what events of its sockets are told as.
+    pub(super) fn begin(
+        wanted: &Wanted,
+        port: u16,
+        far: Token,
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Self {
+        let state = match wanted {
+            Wanted::Address(address) => State::Dial(vec![*address]),
+            Wanted::Name(name) => {
+                let known = shared.known_addresses(name);
+                if known.is_empty() {
+                    let ids = shared.ids.next();
+                    let watch = shared.watch(far);
+                    let servers = &shared.settings.servers;
+                    State::LookUp(Lookup::begin(name.clone(), servers, ids, watch, now))
+                } else {
+                    in_order(known)
+                }
+            }
+        };
+        Self {
+            port,
+            far,
+            state,
+            until: now + PATIENCE,
+            tried: false,
+            refused: false,
+        }
+    }
+
+    /// When to call [`Reach::turn`] though nothing happened.
+    pub(super) fn deadline(&self) -> Instant {
+        match &self.state {
+            State::LookUp(lookup) => lookup.deadline().min(self.until),
+            State::Connecting { until, .. } => *until,
+            State::Dial(_) | State::Over => self.until,
+        }
+    }
+
+    /// Goes on as far as it can.
+    pub(super) fn turn(&mut self, shared: &mut Shared, now: Instant) -> Reached {
+        loop {
+            if self.until <= now {
+                return Reached::Nobody;
+            }
+            match std::mem::replace(&mut self.state, State::Over) {
+                State::Over => return Reached::Nobody,
+                State::LookUp(mut lookup) => {
+                    let watch = shared.watch(self.far);
+                    match lookup.turn(&shared.settings.servers, watch, now) {
+                        Found::Waits => {
+                            self.state = State::LookUp(lookup);
+                            return Reached::Waits;
+                        }
+                        Found::Addresses(addresses) if addresses.is_empty() => {
+                            return Reached::Nobody;
+                        }
+                        Found::Addresses(addresses) => self.state = in_order(addresses),
+                        Found::Nobody => return Reached::Nobody,
+                    }
+                }
+                State::Dial(rest) => match self.dial(rest, shared, now) {
+                    Ok(state) => self.state = state,
+                    Err(reached) => return reached,
+                },
+                State::Connecting {
+                    socket,
+                    until,
+                    rest,
+                } => match is_connected(&socket) {
+                    Ok(true) => return Reached::Connected(socket),
+                    Ok(false) if now < until => {
+                        self.state = State::Connecting {
+                            socket,
+                            until,
+                            rest,
+                        };
+                        return Reached::Waits;
+                    }
+                    Ok(false) | Err(_) => self.state = State::Dial(rest),
+                },
+            }
+        }
+    }
+
+    /// Judges and dials the next address, whatever the others are.
+    fn dial(
+        &mut self,
+        mut rest: Vec<IpAddr>,
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Result<State, Reached> {
+        while let Some(address) = rest.pop() {
+            match shared.judge_address(address) {
+                Verdict::Private => {
+                    self.refused = true;
+                    continue;
+                }
+                Verdict::NoRoute => {
+                    self.tried = true;
+                    continue;
+                }
+                Verdict::Dial => self.tried = true,
+            }
+            let watch = shared.watch(self.far);
+            let dialled = connect(SocketAddr::new(address, self.port))
+                .and_then(|socket| watch.add(socket.as_fd(), EDGE).map(|()| socket));
+            match dialled {
+                Ok(socket) => {
+                    let addresses_left = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+                    let left = self.until.saturating_duration_since(now);
+                    let until = now + left / addresses_left.saturating_add(1);
+                    return Ok(State::Connecting {
+                        socket,
+                        until,
+                        rest,
+                    });
+                }
+                Err(Errno::MFILE | Errno::NFILE) => return Err(Reached::Denied(Reason::Limit)),
+                Err(_) => (),
+            }
+        }
+        if self.refused && !self.tried {
+            return Err(Reached::Denied(Reason::ResolvesToPrivate));
+        }
+        Err(Reached::Nobody)
+    }
+}
+
+/// Each once and in its one form, the first one last.
+fn in_order(addresses: Vec<IpAddr>) -> State {
+    let mut rest: Vec<IpAddr> = Vec::new();
+    for address in addresses {
+        let address = address.to_canonical();
+        if !rest.contains(&address) && rest.len() < ADDRESSES_MAX {
+            rest.push(address);
+        }
+    }
+    rest.reverse();
+    State::Dial(rest)
+}
+
+/// Whether a socket that was told to connect has done so.
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn is_connected(socket: &OwnedFd) -> Result<bool, Errno> {
+    rustix::net::sockopt::socket_error(socket)??;
+    match rustix::net::getpeername(socket) {
+        Ok(peer) => Ok(peer.is_some()),
+        Err(Errno::NOTCONN) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn connect(to: SocketAddr) -> Result<OwnedFd, Errno> {
+    let socket = socket_for(to, SocketType::STREAM)?;
+    rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    match rustix::net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A socket that never blocks, of the family that `to` is of.
+pub(super) fn socket_for(to: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(family, kind, flags, None)
+}

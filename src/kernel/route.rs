@@ -1,0 +1,157 @@
+//! Where the kernel would send a packet for an address: `RTM_GETROUTE` of rtnetlink(7).
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::netlink::{Attribute, Batch};
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const NLMSG_ERROR: u16 = 2;
+const RTA_DST: u16 = 1;
+/// Bytes of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// Where `rtm_type` stands in `struct rtmsg`.
+const KIND_AT: usize = HEADER_BYTES + 7;
+/// Answers that are not ours: as many as there could be left of questions that failed.
+const FOREIGN_MAX: usize = 16;
+
+/// What kind of route leads to an address (`RTN_…` of linux/rtnetlink.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteKind {
+    /// To another host.
+    Unicast,
+    /// The address is one of this host's own, in this network namespace.
+    Local,
+    /// To all hosts of a network.
+    Broadcast,
+    /// Anything else, by its number.
+    Other(u8),
+}
+
+/// A socket for such questions.
+#[derive(Debug)]
+pub struct Routes {
+    socket: OwnedFd,
+    asked: u32,
+}
+
+impl Routes {
+    /// Opens it, for the network namespace of the calling process.
+    ///
+    /// # Errors
+    /// The errno of socket(2).
+    pub fn open() -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        Ok(Self { socket, asked: 0 })
+    }
+
+    /// What kind of route leads to `address` now. The kernel answers at once.
+    ///
+    /// # Errors
+    /// ENETUNREACH, EHOSTUNREACH, EACCES or EINVAL where there is none or one that forbids; EPROTO
+    /// for an answer that is none; the errno of sendto(2) or recvfrom(2).
+    pub fn kind(&mut self, address: IpAddr) -> Result<RouteKind, Errno> {
+        self.asked = self.asked.wrapping_add(1);
+        let question = question(address, self.asked)?;
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&self.socket, &question, SendFlags::empty(), &kernel)?;
+        let mut buffer = [0; 1_024];
+        for _ in 0..FOREIGN_MAX {
+            let (received, _) = rustix::net::recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT)?;
+            let answer = buffer.get(..received).unwrap_or(&buffer);
+            if let Some(kind) = read_answer(answer, self.asked)? {
+                return Ok(kind);
+            }
+        }
+        Err(Errno::PROTO)
+    }
+}
+
+fn question(address: IpAddr, number: u32) -> Result<Vec<u8>, Errno> {
+    let (family, bits, octets) = match address {
+        IpAddr::V4(address) => (AF_INET, 32, address.octets().to_vec()),
+        IpAddr::V6(address) => (AF_INET6, 128, address.octets().to_vec()),
+    };
+    let mut fixed = [0; 12];
+    fixed[..2].copy_from_slice(&[family, bits]);
+    let mut batch = Batch::default();
+    batch.push(
+        RTM_GETROUTE,
+        0,
+        &fixed,
+        &[Attribute::Bytes(RTA_DST, octets)],
+    )?;
+    let mut message = batch.bytes().to_vec();
+    // `nlmsg_seq`: which question an answer belongs to.
+    message[8..12].copy_from_slice(&number.to_ne_bytes());
+    Ok(message)
+}
+
+/// The kind that the answer to question `number` tells; `None` for another question's.
+fn read_answer(answer: &[u8], number: u32) -> Result<Option<RouteKind>, Errno> {
+    let header = answer.first_chunk::<HEADER_BYTES>().ok_or(Errno::PROTO)?;
+    let [_, _, _, _, k0, k1, _, _, n0, n1, n2, n3, ..] = *header;
+    if u32::from_ne_bytes([n0, n1, n2, n3]) != number {
+        return Ok(None);
+    }
+    match u16::from_ne_bytes([k0, k1]) {
+        RTM_NEWROUTE => match answer.get(KIND_AT) {
+            Some(1) => Ok(Some(RouteKind::Unicast)),
+            Some(2) => Ok(Some(RouteKind::Local)),
+            Some(3) => Ok(Some(RouteKind::Broadcast)),
+            Some(other) => Ok(Some(RouteKind::Other(*other))),
+            None => Err(Errno::PROTO),
+        },
+        NLMSG_ERROR => {
+            let code = answer[HEADER_BYTES..].first_chunk::<4>();
+            match code.map(|code| i32::from_ne_bytes(*code)) {
+                Some(code) if code < 0 && code != i32::MIN => Err(Errno::from_raw_os_error(-code)),
+                _ => Err(Errno::PROTO),
+            }
+        }
+        _ => Err(Errno::PROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_local_and_a_later_question_gets_its_own_answer() {
+        let mut routes = Routes::open().expect("opened");
+        for address in ["127.0.0.1", "127.1.2.3"] {
+            let kind = routes.kind(address.parse().expect("one"));
+            assert_eq!(kind, Ok(RouteKind::Local), "{address}");
+        }
+        let broadcast = routes.kind("255.255.255.255".parse().expect("one"));
+        assert_ne!(broadcast, Ok(RouteKind::Unicast));
+        let again = routes.kind("127.0.0.1".parse().expect("one"));
+        assert_eq!(again, Ok(RouteKind::Local));
+    }
+
+    #[test]
+    fn an_answer_is_read_whatever_it_is() {
+        let mut answer = vec![0; 28];
+        answer[4..6].copy_from_slice(&RTM_NEWROUTE.to_ne_bytes());
+        answer[8..12].copy_from_slice(&7_u32.to_ne_bytes());
+        answer[KIND_AT] = 1;
+        assert_eq!(read_answer(&answer, 7), Ok(Some(RouteKind::Unicast)));
+        assert_eq!(read_answer(&answer, 8), Ok(None));
+        assert_eq!(read_answer(&answer[..KIND_AT], 7), Err(Errno::PROTO));
+        assert_eq!(read_answer(&answer[..3], 7), Err(Errno::PROTO));
+        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        answer[16..20].copy_from_slice(&(-101_i32).to_ne_bytes());
+        assert_eq!(read_answer(&answer, 7), Err(Errno::NETUNREACH));
+        assert_eq!(read_answer(&answer[..18], 7), Err(Errno::PROTO));
+    }
+}

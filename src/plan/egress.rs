@@ -1,0 +1,364 @@
+//! The egress list that counts: what manifest and caller ask for, and what the host policy leaves.
+//!
+//! The keys of the manifest (`network`, `sandbox.network`, the legacy `runtime.network`, and what
+//! was inherited) and `--allow-net` add up; the host policy's own list cuts. A missing list, an
+//! empty one and one of which nothing is left are the same: nothing can be reached.
+
+use core::net::IpAddr;
+
+use crate::spec::egress::{EgressHost, EgressRule, intersect};
+use crate::spec::manifest::EgressRequest;
+use crate::spec::report::WarningReport;
+use crate::spec::sources_policy::EgressPolicy;
+
+/// The flag.
+pub const ALLOW_NET: &str = "--allow-net";
+
+/// One entry that somebody asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedHost {
+    /// What was asked.
+    pub rule: EgressRule,
+    /// Indexes into the manifest's list, of every entry that is this rule.
+    pub entries: Vec<usize>,
+    /// Whether `--allow-net` names it too.
+    pub by_flag: bool,
+    /// What the host policy leaves of it.
+    pub left: Vec<EgressRule>,
+}
+
+/// Whom the body may reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EgressPlan {
+    /// Every entry that somebody asks for, each once, the manifest's first.
+    pub asked: Vec<AskedHost>,
+    /// The list that counts.
+    pub allowed: Vec<EgressRule>,
+    /// Whether a TLS hello that hides another one inside is refused.
+    pub refuse_ech: bool,
+}
+
+/// Settles whom the body may reach.
+#[must_use]
+pub fn settle(
+    manifest: &[EgressRequest],
+    flags: &[EgressRule],
+    policy: &EgressPolicy,
+) -> EgressPlan {
+    let mut asked: Vec<AskedHost> = Vec::new();
+    let of_manifest = manifest
+        .iter()
+        .enumerate()
+        .map(|(index, request)| (&request.rule, Some(index)));
+    for (rule, entry) in of_manifest.chain(flags.iter().map(|rule| (rule, None))) {
+        let known = asked.iter().position(|one| one.rule == *rule);
+        let at = known.unwrap_or_else(|| {
+            asked.push(AskedHost {
+                rule: rule.clone(),
+                entries: Vec::new(),
+                by_flag: false,
+                left: match &policy.allow {
+                    Some(allowed) => intersect(std::slice::from_ref(rule), allowed),
+                    None => vec![rule.clone()],
+                },
+            });
+            asked.len() - 1
+        });
+        match entry {
+            Some(index) => asked[at].entries.push(index),
+            None => asked[at].by_flag = true,
+        }
+    }
+    let mut allowed: Vec<EgressRule> = Vec::new();
+    for rule in asked.iter().flat_map(|one| &one.left) {
+        // A name below an allowed `*.` stays: it does not count against the names below that.
+        let known = |kept: &EgressRule| kept.host == rule.host && kept.covers(rule);
+        if !allowed.iter().any(known) {
+            allowed.retain(|kept| kept.host != rule.host || !rule.covers(kept));
+            allowed.push(rule.clone());
+        }
+    }
+    EgressPlan {
+        asked,
+        allowed,
+        refuse_ech: policy.refuse_ech,
+    }
+}
+
+/// Why an entry of the list can never be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vain {
+    /// The host policy's list leaves nothing of it.
+    Policy,
+    /// It is the body's own loopback.
+    Loopback,
+    /// The address is not public.
+    Private(IpAddr),
+}
+
+impl EgressPlan {
+    /// A warning for each entry by which nothing can be reached: a run goes on without it, and
+    /// `--strict` refuses.
+    ///
+    /// `is_public` says which addresses belong to the public network.
+    #[must_use]
+    pub fn vain(
+        &self,
+        manifest: &[EgressRequest],
+        policy: &EgressPolicy,
+        is_public: &dyn Fn(IpAddr) -> bool,
+    ) -> Vec<WarningReport> {
+        let mut warnings = Vec::new();
+        for asked in &self.asked {
+            let Some(vain) = judge(asked, policy, is_public) else {
+                continue;
+            };
+            let rule = &asked.rule;
+            let by = asked.asked_by(manifest).join(", ");
+            warnings.push(match vain {
+                Vain::Policy => WarningReport::new(
+                    "egress_policy_forbids",
+                    format!(
+                        "{rule} (asked by {by}): the host policy leaves nothing of it; it has to \
+                         stand in egress.allow"
+                    ),
+                ),
+                Vain::Loopback => WarningReport::new(
+                    "egress_loopback",
+                    format!(
+                        "{rule} (asked by {by}): inside, this is the body's own loopback, which \
+                         needs no entry; for a service of the host give it a name with --add-host, \
+                         allow that name, and its address in egress.private_ranges"
+                    ),
+                ),
+                Vain::Private(address) => WarningReport::new(
+                    "egress_address_private",
+                    format!(
+                        "{rule} (asked by {by}): the address is not public and will not be \
+                         dialled; the host policy has to say `egress: {{private_ranges: \
+                         [{}]}}`",
+                        exactly(address)
+                    ),
+                ),
+            });
+        }
+        warnings
+    }
+}
+
+impl AskedHost {
+    /// The keys and flags that ask, each once.
+    #[must_use]
+    pub fn asked_by<'asked>(&self, manifest: &'asked [EgressRequest]) -> Vec<&'asked str> {
+        let mut names: Vec<&str> = Vec::new();
+        let keys = self.entries.iter().filter_map(|index| manifest.get(*index));
+        let keys = keys.map(|request| request.source.as_str());
+        for name in keys.chain(self.by_flag.then_some(ALLOW_NET)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+/// An address as a block of the host policy that holds no other: `10.1.2.3/32`.
+#[must_use]
+pub fn exactly(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => format!("{address}/32"),
+        // YAML gives a colon meanings of its own.
+        IpAddr::V6(address) => format!("'{address}/128'"),
+    }
+}
+
+fn judge(
+    asked: &AskedHost,
+    policy: &EgressPolicy,
+    is_public: &dyn Fn(IpAddr) -> bool,
+) -> Option<Vain> {
+    let own = match &asked.rule.host {
+        EgressHost::Address(address) => address.is_loopback(),
+        EgressHost::Name(name) => name.as_str() == "localhost",
+        EgressHost::Below(_) => false,
+    };
+    if own {
+        return Some(Vain::Loopback);
+    }
+    if asked.left.is_empty() {
+        return Some(Vain::Policy);
+    }
+    match asked.rule.host {
+        EgressHost::Address(address) if !is_public(address) => {
+            let mut ranges = policy.private_ranges.iter();
+            let opened = ranges.any(|range| range.contains(address));
+            (!opened).then_some(Vain::Private(address))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::sources_policy::IpRange;
+
+    fn rules(texts: &[&str]) -> Vec<EgressRule> {
+        texts
+            .iter()
+            .map(|text| EgressRule::parse(text).expect(text))
+            .collect()
+    }
+
+    fn manifest(entries: &[(&str, &str)]) -> Vec<EgressRequest> {
+        entries
+            .iter()
+            .map(|(source, text)| EgressRequest {
+                rule: EgressRule::parse(text).expect(text),
+                source: (*source).to_owned(),
+            })
+            .collect()
+    }
+
+    fn policy(allow: Option<&[&str]>, private_ranges: &[&str]) -> EgressPolicy {
+        EgressPolicy {
+            allow: allow.map(rules),
+            private_ranges: private_ranges
+                .iter()
+                .map(|text| IpRange::parse(text).expect(text))
+                .collect(),
+            ..EgressPolicy::default()
+        }
+    }
+
+    fn texts(rules: &[EgressRule]) -> Vec<String> {
+        rules.iter().map(ToString::to_string).collect()
+    }
+
+    const BOTH: [(&str, &str); 3] = [
+        ("network.egress", "a.com"),
+        ("sandbox.network.egress", "a.com"),
+        ("network.egress", "*.b.com:443"),
+    ];
+
+    #[test]
+    fn everybody_s_entries_add_up_and_the_host_policy_cuts() {
+        for (keys, flags, allow, allowed) in [
+            (&BOTH[..0], &[][..], None, &[][..]),
+            (&BOTH[..0], &[], Some(&["*.com", "c.org"][1..]), &[]),
+            (&BOTH, &[], None, &["a.com", "*.b.com:443"]),
+            (
+                &BOTH,
+                &["a.com", "c.org"],
+                None,
+                &["a.com", "*.b.com:443", "c.org"],
+            ),
+            // The wider of two entries for one host is kept, whoever asks for it.
+            (&BOTH, &["*.b.com"], None, &["a.com", "*.b.com"]),
+            (&BOTH[..1], &["a.com:443"], None, &["a.com"]),
+            // A name keeps its place beside the star above it.
+            (
+                &BOTH,
+                &["x.b.com:443"],
+                None,
+                &["a.com", "*.b.com:443", "x.b.com:443"],
+            ),
+            (&BOTH, &["c.org"], Some(&[]), &[]),
+            (&BOTH, &["c.org"], Some(&["c.org:80"]), &["c.org:80"]),
+            (
+                &BOTH,
+                &["c.org"],
+                Some(&["x.b.com", "*.y.b.com", "a.com:443"]),
+                &["a.com:443", "x.b.com:443", "*.y.b.com:443"],
+            ),
+        ] {
+            let plan = settle(&manifest(keys), &rules(flags), &policy(allow, &[]));
+            assert_eq!(
+                texts(&plan.allowed),
+                allowed,
+                "{keys:?} {flags:?} {allow:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_entry_stands_once_with_everybody_who_asks_for_it() {
+        let keys = manifest(&BOTH);
+        let plan = settle(&keys, &rules(&["a.com"]), &policy(None, &[]));
+        let asked: Vec<(String, Vec<&str>)> = plan
+            .asked
+            .iter()
+            .map(|one| (one.rule.to_string(), one.asked_by(&keys)))
+            .collect();
+        assert_eq!(
+            asked,
+            [
+                (
+                    "a.com".to_owned(),
+                    vec!["network.egress", "sandbox.network.egress", "--allow-net"]
+                ),
+                ("*.b.com:443".to_owned(), vec!["network.egress"]),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_entry_by_which_nothing_can_be_reached_is_told_with_what_to_change() {
+        let public = |address: IpAddr| address.to_string().starts_with("93.");
+        for (flag, allow, ranges, told) in [
+            ("a.com", None, &[][..], None),
+            ("a.com", Some(&["a.com:443"][..]), &[], None),
+            (
+                "a.com",
+                Some(&["b.com"]),
+                &[],
+                Some(("egress_policy_forbids", "stand in egress.allow")),
+            ),
+            ("93.184.216.34", None, &[], None),
+            (
+                "10.1.2.3:80",
+                None,
+                &[],
+                Some(("egress_address_private", "private_ranges: [10.1.2.3/32]")),
+            ),
+            (
+                "10.1.2.3:80",
+                None,
+                &["10.2.0.0/16"],
+                Some(("egress_address_private", "10.1.2.3/32")),
+            ),
+            ("10.1.2.3:80", None, &["10.1.0.0/16"], None),
+            (
+                "[fd00::1]:80",
+                None,
+                &[],
+                Some(("egress_address_private", "['fd00::1/128']")),
+            ),
+            (
+                "127.0.0.1:80",
+                None,
+                &["127.0.0.1/32"],
+                Some(("egress_loopback", "--add-host")),
+            ),
+            ("::1", None, &[], Some(("egress_loopback", "--add-host"))),
+            (
+                "localhost:80",
+                None,
+                &[],
+                Some(("egress_loopback", "own loopback")),
+            ),
+        ] {
+            let policy = policy(allow, ranges);
+            let plan = settle(&[], &rules(&[flag]), &policy);
+            let found = plan.vain(&[], &policy, &public);
+            let Some((code, says)) = told else {
+                assert_eq!(found, [], "{flag}");
+                continue;
+            };
+            assert_eq!(found.len(), 1, "{flag}");
+            assert_eq!(found[0].code, code, "{flag}");
+            assert!(found[0].message.contains(says), "{}", found[0].message);
+            assert!(found[0].message.contains("--allow-net"), "{flag}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Where the supervisor answers inside the body's network: addresses and ports that nothing of
+//! the body's can have.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// Answers questions for names, and is never a name's own address.
+pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// The same for IPv6: captured connections are led there.
+pub const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x198, 0x18, 0, 0, 0, 0, 1);
+/// Where captured connections are led. Privileged, as all ports here: the body cannot sit there.
+pub const RELAY_PORT: u16 = 1;
+/// The proxy on the body's own loopback, for programs that want one.
+pub const PROXY_PORT: u16 = 3;
+/// Questions for names, whatever server the body asks.
+pub const QUESTION_PORT: u16 = 53;

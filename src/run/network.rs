@@ -1,0 +1,226 @@
+//! The body's network: what is laid out inside, and the relay that holds the other end.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::egress::advice::Circumstances;
+use crate::egress::allow::Allowlist;
+use crate::egress::relay::{Capture, Published, Relay, Settings, Sockets};
+use crate::egress::resolver::servers::name_servers;
+use crate::egress::routes::{Family, capture_rules, log_subscription, route};
+use crate::egress::tap;
+use crate::kernel::file::{Unread, read_regular};
+use crate::kernel::process;
+use crate::kernel::rlimit;
+use crate::plan::egress::EgressPlan;
+use crate::plan::service::QUESTION_PORT;
+use crate::run::error::RunError;
+use crate::run::network_report;
+use crate::sandbox::network::{self, CapturePlan, NetworkPlan, NetworkSockets};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::network::PublishedPort;
+use crate::spec::report::Report;
+use crate::spec::request::Request;
+
+/// Largest `hosts` or `resolv.conf` that is read.
+const HOST_FILE_BYTES_MAX: usize = 16 << 20;
+
+/// What the relay of a run will need.
+#[derive(Debug)]
+pub(super) struct Outward {
+    egress: EgressPlan,
+    published: Vec<Published>,
+    settings: Option<Settings>,
+}
+
+/// Listens at the ports of the host that lead to the body, before anything else is made.
+///
+/// # Errors
+/// [`RunError::Argument`] for a port that cannot be had.
+pub(super) fn publish(ports: &[PublishedPort]) -> Result<Vec<Published>, RunError> {
+    ports.iter().map(|port| listen(*port)).collect()
+}
+
+fn listen(port: PublishedPort) -> Result<Published, RunError> {
+    let refused = |errno| RunError::Argument {
+        code: "port_unavailable",
+        what: "--publish",
+        object: port.to_string(),
+        problem: format!("cannot listen at 127.0.0.1:{}: {errno}", port.host_port),
+        hint: Some(match errno {
+            Errno::ADDRINUSE => "something listens there already: choose another port".to_owned(),
+            Errno::ACCESS => "choose a port from 1024 on".to_owned(),
+            _ => "choose another port".to_owned(),
+        }),
+    };
+    let failed = |error: std::io::Error| refused(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.host_port)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(Published {
+        listener: listener.into(),
+        host_port: port.host_port,
+        body_port: port.body_port,
+    })
+}
+
+/// What is laid out inside; `None`: nothing but the body's own loopback.
+///
+/// # Errors
+/// [`RunError::Host`] where messages for the kernel cannot be laid out.
+pub(super) fn plan(
+    request: &Request,
+    egress: &EgressPlan,
+) -> Result<Option<NetworkPlan>, RunError> {
+    if egress.allowed.is_empty() && !request.network.report_denials {
+        return Ok(None);
+    }
+    let failed = || RunError::host("lay out the body's network");
+    let mut ports: Vec<u16> = Allowlist::new(egress.allowed.clone()).ports().collect();
+    // Long answers are asked for again over a connection.
+    ports.push(QUESTION_PORT);
+    ports.sort_unstable();
+    ports.dedup();
+    let both = [Family::V4, Family::V6];
+    Ok(Some(NetworkPlan {
+        routes_v4: route(Family::V4).map_err(failed())?,
+        routes_v6: route(Family::V6).map_err(failed())?,
+        capture: CapturePlan {
+            wanted: request.network.capture,
+            rules: capture_rules(&both).map_err(failed())?,
+            rules_v4_only: capture_rules(&both[..1]).map_err(failed())?,
+            log: log_subscription().map_err(failed())?,
+            tap: tap::filter(&ports),
+            ports,
+        },
+    }))
+}
+
+impl Outward {
+    /// What the relay will need, read before the body runs.
+    ///
+    /// # Errors
+    /// [`RunError::Host`] where a file of the host cannot be read.
+    pub(super) fn prepare(
+        request: &Request,
+        policy: &HostPolicy,
+        egress: EgressPlan,
+        published: Vec<Published>,
+    ) -> Result<Self, RunError> {
+        let reaches_out = !egress.allowed.is_empty() || request.network.report_denials;
+        let settings = if reaches_out || !published.is_empty() {
+            Some(settings(request, policy, &egress, reaches_out)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            egress,
+            published,
+            settings,
+        })
+    }
+
+    /// The relay; `None` where there is nothing to relay.
+    ///
+    /// # Errors
+    /// [`RunError::Host`] with the errno of epoll_create1(2) or epoll_ctl(2).
+    pub(super) fn relay(
+        &mut self,
+        sockets: Option<NetworkSockets>,
+    ) -> Result<Option<Relay>, RunError> {
+        let Some(settings) = self.settings.take() else {
+            return Ok(None);
+        };
+        let failed = || RunError::host("relay the body's connections");
+        rlimit::raise(rlimit::resource::OPEN_FILES).map_err(failed())?;
+        let published = std::mem::take(&mut self.published);
+        let sockets = sockets.map(of_namespace);
+        Relay::new(sockets, published, settings, Instant::now())
+            .map(Some)
+            .map_err(failed())
+    }
+
+    /// Closes everything that belongs to the body's namespace, and tells what came of it.
+    pub(super) fn conclude(
+        &self,
+        relay: Relay,
+        capture: Option<Capture>,
+        policy: &HostPolicy,
+        report: &mut Report,
+    ) {
+        let around = Circumstances {
+            plan: &self.egress,
+            policy: &policy.egress,
+        };
+        network_report::tell(report, capture, relay.finish(Instant::now()), around);
+    }
+}
+
+/// How connections are captured, as the relay calls it.
+pub(super) fn capture_of(sockets: &NetworkSockets) -> Capture {
+    match sockets.capture {
+        network::Capture::Tproxy => Capture::Tproxy,
+        network::Capture::AnyIp => Capture::AnyIp,
+    }
+}
+
+fn of_namespace(sockets: NetworkSockets) -> Sockets {
+    Sockets {
+        capture: capture_of(&sockets),
+        listeners: sockets.listeners,
+        proxies: sockets.proxies,
+        questions: sockets.questions,
+        log: Some(sockets.log),
+    }
+}
+
+fn settings(
+    request: &Request,
+    policy: &HostPolicy,
+    egress: &EgressPlan,
+    reaches_out: bool,
+) -> Result<Settings, RunError> {
+    let (hosts, servers) = if reaches_out {
+        (
+            read("/etc/hosts")?,
+            name_servers(&read("/etc/resolv.conf")?),
+        )
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    let added = request.network.added_hosts.iter();
+    let mut seed = [0; 16];
+    process::random(&mut seed).map_err(RunError::host("read random bytes"))?;
+    Ok(Settings {
+        allowed: Allowlist::new(egress.allowed.clone()),
+        private_ranges: policy.egress.private_ranges.clone(),
+        added_hosts: added
+            .map(|host| (host.name.clone(), host.address))
+            .collect(),
+        hosts,
+        servers,
+        refuse_ech: egress.refuse_ech,
+        seed,
+    })
+}
+
+/// A file of the host; one that is not there is empty.
+fn read(path: &str) -> Result<Vec<u8>, RunError> {
+    let failed = |errno| RunError::host(format!("read {path}"))(errno);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file: OwnedFd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(Vec::new()),
+        Err(errno) => return Err(failed(errno)),
+    };
+    read_regular(file, HOST_FILE_BYTES_MAX).map_err(|unread| {
+        failed(match unread {
+            Unread::Stat(errno) | Unread::Read(errno) => errno,
+            Unread::NotRegular => Errno::INVAL,
+            Unread::TooLarge => Errno::FBIG,
+        })
+    })
+}

@@ -1,0 +1,155 @@
+//! What the report says about the network: who was reached, and what was denied and why.
+
+use crate::egress::advice::{Circumstances, hint, object};
+use crate::egress::denials::{Attempt, Seen};
+use crate::egress::relay::{Capture, Outcome};
+use crate::spec::egress_report::{EgressCapture, HostTraffic, PublishedReport, UnreachableHost};
+use crate::spec::report::{Denial, Report};
+
+/// The rule that denies whatever leaves by the network.
+const RULE: &str = "network.egress";
+
+/// Writes into the report what came of the run's connections. `capture`: how they were caught,
+/// `None` where nothing was laid out.
+pub fn tell(
+    report: &mut Report,
+    capture: Option<Capture>,
+    outcome: Outcome,
+    around: Circumstances<'_>,
+) {
+    let egress = &mut report.egress;
+    egress.capture = match capture {
+        Some(Capture::Tproxy) => EgressCapture::Tproxy,
+        Some(Capture::AnyIp) => EgressCapture::AnyIp,
+        None => EgressCapture::None,
+    };
+    egress.denials_beyond = outcome.denials.others();
+    egress.lost_questions = outcome.lost_questions;
+    egress.lost_datagrams = outcome.lost_datagrams;
+    egress.unreachable_beyond = outcome.unreachable_beyond;
+    let denials = outcome.denials.kinds();
+    report
+        .denials
+        .extend(denials.map(|(attempt, seen)| denial(attempt, *seen, around)));
+    let reached = outcome.traffic.into_iter().map(|host| HostTraffic {
+        host: host.host,
+        connections: host.connections,
+        sent_bytes: host.sent_bytes,
+        received_bytes: host.received_bytes,
+    });
+    egress.hosts.extend(reached);
+    let silent = outcome.unreachable.into_iter().map(|host| UnreachableHost {
+        host: host.host,
+        port: host.port,
+        count: host.count,
+    });
+    egress.unreachable.extend(silent);
+    let published = outcome.published.into_iter();
+    egress.published.extend(
+        published.map(|(host_port, body_port, connections)| PublishedReport {
+            host_port,
+            body_port,
+            connections,
+        }),
+    );
+}
+
+fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
+    Denial {
+        kind: "net".to_owned(),
+        object: object(attempt),
+        rule: RULE.to_owned(),
+        reason: Some(attempt.reason.code().to_owned()),
+        protocol: Some(attempt.protocol.to_string()),
+        host: attempt.host.clone(),
+        ip: attempt.address.map(|address| address.to_string()),
+        port: attempt.port,
+        hint: Some(hint(attempt, around)),
+        count: seen.count,
+        first_ms: seen.first_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::denials::{Denials, Protocol, Reason};
+    use crate::egress::relay::{Traffic, Unreachable};
+    use crate::plan::egress::EgressPlan;
+    use crate::spec::outcome::Outcome as RunOutcome;
+    use crate::spec::sources_policy::EgressPolicy;
+
+    #[test]
+    fn everything_that_the_relay_tells_is_in_the_report() {
+        let mut denials = Denials::default();
+        for (port, now_ms) in [(443, 5), (80, 7), (443, 9)] {
+            let attempt = Attempt {
+                protocol: Protocol::Tcp,
+                host: Some("evil.com".to_owned()),
+                address: None,
+                port: Some(port),
+                reason: Reason::NameNotAllowed,
+            };
+            denials.add(attempt, now_ms);
+        }
+        let outcome = Outcome {
+            denials,
+            unreachable: vec![Unreachable {
+                host: "down.com".to_owned(),
+                port: 443,
+                count: 3,
+            }],
+            unreachable_beyond: 1,
+            traffic: vec![Traffic {
+                host: "a.com".to_owned(),
+                connections: 2,
+                sent_bytes: 10,
+                received_bytes: 20,
+            }],
+            lost_questions: 4,
+            lost_datagrams: 5,
+            published: vec![(8080, 80, 6)],
+        };
+        let mut report = Report::new("id".to_owned(), RunOutcome::Exited);
+        let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
+        let around = Circumstances {
+            plan: &plan,
+            policy: &policy,
+        };
+        tell(&mut report, Some(Capture::AnyIp), outcome, around);
+        let told = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(
+            told["egress"],
+            serde_json::json!({
+                "capture": "anyip",
+                "allowed": [],
+                "hosts": [
+                    {"host": "a.com", "connections": 2, "sent_bytes": 10, "received_bytes": 20},
+                ],
+                "unreachable": [{"host": "down.com", "port": 443, "count": 3}],
+                "unreachable_beyond": 1,
+                "denials_beyond": 0,
+                "lost_questions": 4,
+                "lost_datagrams": 5,
+                "published": [{"host_port": 8080, "body_port": 80, "connections": 6}],
+            })
+        );
+        assert_eq!(
+            told["denials"][0],
+            serde_json::json!({
+                "kind": "net",
+                "object": "evil.com:443",
+                "rule": "network.egress",
+                "reason": "name-not-allowed",
+                "protocol": "tcp",
+                "host": "evil.com",
+                "ip": null,
+                "port": 443,
+                "hint": "--allow-net evil.com:443, or evil.com:443 in network.egress",
+                "count": 2,
+                "first_ms": 5,
+            })
+        );
+        assert_eq!(told["denials"][1]["object"], "evil.com:80");
+    }
+}

@@ -1,0 +1,100 @@
+//! What the report says about the network of a run.
+
+use serde::Serialize;
+
+/// The network of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EgressReport {
+    /// How connections were caught.
+    pub capture: EgressCapture,
+    /// The list that counted: manifest and `--allow-net` together, as the host policy left it.
+    pub allowed: Vec<String>,
+    /// Hosts that were reached, in the order in which each was first reached.
+    pub hosts: Vec<HostTraffic>,
+    /// Allowed, and nobody answered outside: no denial.
+    pub unreachable: Vec<UnreachableHost>,
+    /// How often beyond those that are listed.
+    pub unreachable_beyond: u64,
+    /// Denials beyond the kinds that `denials` lists.
+    pub denials_beyond: u64,
+    /// Questions for names that were dropped for want of room. Nothing answered them.
+    pub lost_questions: u64,
+    /// Datagrams that were denied and could not be told of for want of room.
+    pub lost_datagrams: u64,
+    /// `--publish`.
+    pub published: Vec<PublishedReport>,
+}
+
+/// How connections of the body came to the relay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum EgressCapture {
+    /// By nf_tables: every port.
+    Tproxy,
+    /// By listeners: ports 80 and 443 and those that the list states.
+    AnyIp,
+    /// Not at all: there is nothing but the body's own loopback.
+    #[default]
+    None,
+}
+
+/// What was exchanged with one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HostTraffic {
+    /// The name, or the address where that is in the list.
+    pub host: String,
+    /// Connections that reached it.
+    pub connections: u64,
+    /// Bytes that it took.
+    pub sent_bytes: u64,
+    /// Bytes that the body took from it.
+    pub received_bytes: u64,
+}
+
+/// A host at which nobody answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UnreachableHost {
+    /// The name, or the address where that is in the list.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How often.
+    pub count: u64,
+}
+
+/// A published port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PublishedReport {
+    /// On 127.0.0.1 of the host.
+    pub host_port: u16,
+    /// On the body's loopback.
+    pub body_port: u16,
+    /// Connections that the body took.
+    pub connections: u64,
+}
+
+/// Why an attempt was denied, in words, by the `reason` of a denial; the code itself where it is
+/// not known here.
+#[must_use]
+pub fn reason_in_words(code: &str) -> &str {
+    match code {
+        "name-not-allowed" => "not in network.egress",
+        "ip-literal" => "an address that is not in network.egress",
+        "port-not-allowed" => "not in network.egress at this port",
+        "resolves-to-private" => "its address is not public",
+        "sni-mismatch" => "TLS for another name",
+        "no-sni" => "TLS without a name",
+        "not-tls" => "no TLS on port 443",
+        "host-mismatch" => "HTTP for another host",
+        "limit" => "a limit of the relay",
+        "proto" => "only TCP leaves the sandbox",
+        "port-not-captured" => "without nf_tables only 80, 443 and listed ports are reached",
+        "ech" => "an encrypted TLS hello",
+        other => other,
+    }
+}

@@ -7,7 +7,7 @@
 
 // Where the program has them: the files say `crate::egress::…` and `crate::spec::…`.
 mod egress {
-    pub(crate) use crate::{client_hello, dns, http_head};
+    pub(crate) use crate::{client_hello, denials, dns, http_head, observed, socks};
     pub(crate) mod resolver {
         pub(crate) use crate::answer;
     }
@@ -20,14 +20,20 @@ mod spec {
 mod answer;
 #[path = "../../src/egress/client_hello.rs"]
 mod client_hello;
+#[path = "../../src/egress/denials.rs"]
+mod denials;
 #[path = "../../src/egress/dns.rs"]
 mod dns;
 #[path = "../../src/spec/host_name.rs"]
 mod host_name;
 #[path = "../../src/egress/http_head.rs"]
 mod http_head;
+#[path = "../../src/egress/observed.rs"]
+mod observed;
 #[path = "../../tests/parsers/properties/mod.rs"]
 mod properties;
+#[path = "../../src/egress/socks.rs"]
+mod socks;
 
 /// The first message of a TLS connection.
 pub fn check_client_hello(bytes: &[u8]) {
@@ -47,4 +53,14 @@ pub fn check_dns_query(bytes: &[u8]) {
 /// The head of an HTTP request.
 pub fn check_http_head(bytes: &[u8]) {
     properties::http_head::check(bytes);
+}
+
+/// What the kernel shows of packets that no listener gets.
+pub fn check_observed(bytes: &[u8]) {
+    properties::observed::check(bytes);
+}
+
+/// What a client of the compatibility proxy says.
+pub fn check_socks(bytes: &[u8]) {
+    properties::socks::check(bytes);
 }

@@ -278,7 +278,8 @@ mod tests {
             let _read = packet(&bytes);
             prop_assert!(logged(&bytes).count() <= bytes.len());
             let inside = message(LOG_PACKET, &[(9, &bytes)]);
-            prop_assert!(logged(&inside).eq([Logged { sequence: None, packet: &bytes }]));
+            let whole = Logged { sequence: None, packet: &bytes };
+            prop_assert!(logged(&inside).eq([whole]));
         }
     }
 }

@@ -163,6 +163,8 @@ proptest! {
         answer in damaged_corpus("dns_answer"),
         hello in damaged_corpus("client_hello"),
         head in damaged_corpus("http_head"),
+        packet in damaged_corpus("observed"),
+        word in damaged_corpus("socks"),
         any in vec(any::<u8>(), 0..80),
     ) {
         for bytes in [&query, &any] {
@@ -176,6 +178,12 @@ proptest! {
         }
         for bytes in [&head, &any] {
             properties::http_head::check(bytes);
+        }
+        for bytes in [&packet, &any] {
+            properties::observed::check(bytes);
+        }
+        for bytes in [&word, &any] {
+            properties::socks::check(bytes);
         }
     }
 

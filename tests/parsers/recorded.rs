@@ -53,6 +53,16 @@ fn every_recorded_head_is_read_as_others_read_it() {
 }
 
 #[test]
+fn every_recorded_packet_is_read_as_its_header_says() {
+    check_all("observed", properties::observed::check);
+}
+
+#[test]
+fn every_recorded_word_of_socks_is_read_as_it_is_written() {
+    check_all("socks", properties::socks::check);
+}
+
+#[test]
 fn what_resolver_libraries_ask_is_understood_and_made_questions_are_refused() {
     let refused = [
         "compressed-question",

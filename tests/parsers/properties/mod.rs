@@ -8,6 +8,8 @@ pub(crate) mod client_hello;
 pub(crate) mod dns_answer;
 pub(crate) mod dns_query;
 pub(crate) mod http_head;
+pub(crate) mod observed;
+pub(crate) mod socks;
 
 use std::fmt::Debug;
 

@@ -1,7 +1,7 @@
 // Measures its own network, and prints "name value" lines. The same program is run directly and
 // as a body.
 //
-//   body nothing
+//   body begun                           the time of day, in ns
 //   body HOW connect PORT COUNT          connect(), and until one byte has come back, in ns: p50 min p90
 //   body HOW roundtrip PORT COUNT        one byte there and back on one connection, in ns
 //   body HOW up PORT STREAMS MIB         bytes out until the other side has them all, in bytes a second
@@ -263,7 +263,13 @@ static void deny(const char *kind, const char *host, int port, size_t count) {
 }
 
 int main(int count, char **words) {
-    if (count < 4) return 0;
+    if (count < 4) {
+        // The monotonic clock of a body may begin elsewhere.
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        printf("begun %lu%09lu\n", (unsigned long)now.tv_sec, (unsigned long)now.tv_nsec);
+        return 0;
+    }
     char **word = words + 1;
     int proxy_port = 0;
     if (!strcmp(*word++, "through")) proxy_port = atoi(*word++);

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use servers::Servers;
 
@@ -98,8 +98,14 @@ const MEASURES: [Measure; 6] = [
 /// Each figure of each way, one a round.
 pub(crate) type Figures = BTreeMap<(&'static str, Way), Vec<f64>>;
 
-/// Launch to exit in microseconds, one a round: no network, tproxy, anyip.
-pub(crate) type Launches = [Vec<f64>; 3];
+/// From the start of the program, in microseconds, one a round.
+#[derive(Default)]
+pub(crate) struct Launches {
+    /// To the body's first line: no network, tproxy, anyip.
+    pub(crate) begun_us: [Vec<f64>; 3],
+    /// To the end of the program: the same.
+    pub(crate) ended_us: [Vec<f64>; 3],
+}
 
 pub(crate) struct Ground {
     folder: PathBuf,
@@ -255,8 +261,8 @@ fn measure(ground: &Ground, rounds: usize) -> Figures {
 fn measure_launches(ground: &Ground, launches: usize) -> Launches {
     let mut times = Launches::default();
     for round in 0..launches + 5 {
-        for place in 0..times.len() {
-            let place = (place + round) % times.len();
+        for place in 0..3 {
+            let place = (place + round) % 3;
             let mut command = match place {
                 0 => {
                     let mut command = Command::new(&ground.runner);
@@ -266,16 +272,24 @@ fn measure_launches(ground: &Ground, launches: usize) -> Launches {
                 1 => ground.runner("tproxy"),
                 _ => ground.runner("anyip"),
             };
-            command.arg("--").arg(&ground.body).arg("nothing");
-            let start = Instant::now();
-            output(&mut command);
+            command.arg("--").arg(&ground.body).arg("begun");
+            let (start, started_at) = (Instant::now(), SystemTime::now());
+            let printed = output(&mut command);
             // The first launches fill caches.
             if 5 <= round {
-                times[place].push(start.elapsed().div_duration_f64(Duration::from_micros(1)));
+                let began_ns = value(&printed, "begun") - epoch_ns(started_at);
+                times.begun_us[place].push(began_ns / 1e3);
+                let took = start.elapsed();
+                times.ended_us[place].push(took.div_duration_f64(Duration::from_micros(1)));
             }
         }
     }
     times
+}
+
+fn epoch_ns(time: SystemTime) -> f64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    since.div_duration_f64(Duration::from_nanos(1))
 }
 
 /// What a command prints, which must succeed.

@@ -14,7 +14,7 @@ pub(crate) mod socks;
 use std::fmt::Debug;
 
 /// Bytes that are judged in all, over the prefixes: every one of short bytes, some of long ones.
-const BYTES_JUDGED: usize = 200_000;
+const BYTES_JUDGED: usize = 60_000;
 
 /// What was said of a part of the bytes is said of all of them: `is_open` tells a verdict that waits
 /// for more. Gives the verdict of the whole.

@@ -39,12 +39,14 @@
 //!   ending it, and one pure function that judges which of several causes it was that ended it.
 //! - [`sandbox`] is what happens before: preparing and launching the child, its checklist between
 //!   clone and exec, init (pid 1 inside), the groups that limit, the records of what a run holds.
+//! - [`egress`] is the world outside as a body sees it: the relay that answers its questions for
+//!   names and takes its connections, the parsers of what it sends, and what is denied and why.
 //! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
 //! - [`secrets`] decides who may have a value, asks the host's provider for it, and masks it in
 //!   what is told of a run.
 //! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
-//!   written as one archive. [`compose::github`] in it is the one place that speaks to a network
+//!   written as one archive. [`compose::github`] in it is the one place that speaks to a service
 //!   and has the token.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
@@ -74,6 +76,9 @@
 //!   the manifest: what a manifest names elsewhere stands in the host's configuration.
 //! - What is fetched, listed or read for a bundle is bounded before it is done: bytes, entries,
 //!   depth, sources, answers, time.
+//! - A body reaches nobody but through the relay, and the relay decides on a name before it looks
+//!   it up, looks it up once, and dials the very address that it judged.
+//! - No descriptor of the body's network namespace stays open after the run: one would keep it.
 //! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
 //!   bundle or argument vector; a token is in a header to its own service.
 //! - There is no global state, and no program is found through /proc/self/exe.

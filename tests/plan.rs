@@ -161,6 +161,24 @@ const CASES: &[Case] = &[
         "none",
     ),
     case(
+        "--allow-net in vain under --strict",
+        "run: x.sh\n",
+        &["--strict", "--allow-net", "10.1.2.3"],
+        "strict_refuses",
+    ),
+    case(
+        "--allow-net with a URL",
+        "run: x.sh\n",
+        &["--allow-net", "https://a.example.com/x"],
+        "usage",
+    ),
+    case(
+        "one host port twice",
+        "run: x.sh\n",
+        &["--publish", "8080:80,8080:81"],
+        "usage",
+    ),
+    case(
         "an ungranted secret",
         "run: x.sh\nsecrets: {K: {vault: k}}\n",
         &[],
@@ -869,4 +887,73 @@ fn a_file_takes_the_document_and_the_text_stays_on_standard_output() {
     let plan: Value =
         serde_json::from_str(&std::fs::read_to_string(file).expect("written")).expect("JSON");
     assert_eq!(plan["verdict"], "would_start");
+}
+
+/// Keys, inheritance, flags and the host policy all have a word in it.
+#[test]
+fn every_host_is_planned_with_who_asks_for_it_and_what_the_host_policy_leaves() {
+    let ground = Ground::new();
+    ground.write(
+        "work/tools/CODE.yaml",
+        "run: main.py\ncode: ./w\nnetwork: {egress: [own.example]}\n\
+         sandbox: {provider: local, config: {}, network: {egress: [s.example, 'own.example']}}\n",
+    );
+    ground.write(
+        "work/w/manifest.yaml",
+        "kind: code-workspace\ncode: {sources: [{inline: {path: main.py, content: ''}}]}\n\
+         network: {egress: ['*.theirs.example:443']}\n",
+    );
+    let policy = ground.write(
+        "policy.yaml",
+        "egress: {allow: [own.example, '*.x.theirs.example', flag.example], \
+         private_ranges: [10.0.0.0/8], refuse_ech: true}\n",
+    );
+    let policy = policy.to_str().expect("a plain path");
+    let told = planned(
+        &ground,
+        &[
+            "--policy",
+            policy,
+            "--grant",
+            "egress",
+            "--allow-net",
+            "flag.example:8443",
+            "--add-host",
+            "flag.example:10.1.2.3",
+            "--publish",
+            "8080:80",
+            "tools/CODE.yaml",
+        ],
+    );
+    assert_eq!(told.verdict(), "would_start", "{told:#?}");
+    let row = |host: &str| {
+        let rows = told.plan["egress"].as_array().expect("a list");
+        let found = rows.iter().find(|row| row["host"] == host);
+        found.expect("a row").clone()
+    };
+    let own = row("own.example");
+    let asked = own["asked_by"].to_string();
+    assert!(asked.contains("network.egress"), "{asked}");
+    assert!(asked.contains("sandbox.network.egress"), "{asked}");
+    assert_eq!(own["granted_by"], "--grant egress");
+    assert_eq!(row("flag.example:8443")["granted_by"], "--allow-net");
+    assert_eq!(
+        row("s.example")["host_policy_leaves"],
+        serde_json::json!([])
+    );
+    let theirs = row("*.theirs.example:443");
+    let asked = theirs["asked_by"].to_string();
+    assert!(asked.contains("(from w/manifest.yaml)"), "{asked}");
+    let network = &told.plan["network"];
+    assert_eq!(
+        network["allowed"],
+        serde_json::json!(["*.x.theirs.example:443", "own.example", "flag.example:8443"])
+    );
+    assert_eq!(network["capture"], "auto");
+    assert_eq!(network["refuse_ech_by"], "host-policy");
+    assert_eq!(network["published"][0]["host_port"], 8080);
+    assert_eq!(network["added_hosts"][0]["address"], "10.1.2.3");
+    let warnings = told.plan["warnings"].to_string();
+    assert!(warnings.contains("egress_policy_forbids"), "{warnings}");
+    assert!(warnings.contains("s.example"), "{warnings}");
 }

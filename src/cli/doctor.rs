@@ -73,7 +73,7 @@ fn row(item: &Item, printer: &Printer) -> String {
     let (state, tone) = match (item.state, item.needed_for) {
         (EnforcementState::Enforced, Need::Convenience) => ("found", Tone::Detail),
         (EnforcementState::Enforced, _) => ("enforced", Tone::Detail),
-        (_, Need::Convenience) => ("missing", Tone::Detail),
+        (EnforcementState::Absent, Need::Convenience) => ("missing", Tone::Detail),
         (EnforcementState::Weaker, _) => ("weaker", Tone::Warning),
         (EnforcementState::Absent, Need::Strength) => ("absent", Tone::Warning),
         (EnforcementState::Absent, Need::Running) => ("absent", Tone::Error),

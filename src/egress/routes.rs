@@ -11,11 +11,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use rustix::io::Errno;
 
 use crate::kernel::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
-use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, QUESTION_PORT, RELAY_PORT};
+use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, BODY_V4, QUESTION_PORT, RELAY_PORT};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
+const IFA_LOCAL: u16 = 2;
 const RT_TABLE_LOCAL: u8 = 255;
 const RTPROT_BOOT: u8 = 3;
 const RT_SCOPE_HOST: u8 = 254;
@@ -24,6 +26,9 @@ const RTA_OIF: u16 = 4;
 const RTA_PREFSRC: u16 = 7;
 /// The loopback device is the first of every network namespace.
 const LOOPBACK_INDEX: u32 = 1;
+
+/// Something new, and an answer to having made it.
+const NEW: u16 = ACKNOWLEDGE | CREATE | EXCLUSIVE;
 
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
@@ -35,6 +40,9 @@ const FAMILY_INET: u8 = 1;
 const TABLE: &str = "runner";
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_OUTPUT: u32 = 3;
+/// What a chain does with what no rule of it decides about (`NF_DROP`, `NF_ACCEPT`).
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
 /// Before anything that filters.
 const PRIORITY_MANGLE: i32 = -150;
 const IPPROTO_TCP: u8 = 6;
@@ -57,42 +65,36 @@ pub enum Family {
     V6,
 }
 
-/// The route of one family.
+/// The route of one family; with that of IPv4, an address for the body.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
 pub fn route(family: Family) -> Result<Batch, Errno> {
     let mut batch = Batch::default();
-    let mut fixed = [0; 12];
-    fixed[..8].copy_from_slice(&[
-        match family {
-            Family::V4 => AF_INET,
-            Family::V6 => AF_INET6,
-        },
-        0,
-        0,
-        0,
-        RT_TABLE_LOCAL,
-        RTPROT_BOOT,
-        RT_SCOPE_HOST,
-        RTN_LOCAL,
-    ]);
     let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
-    let attributes = match family {
-        // Else the destination would be the source too, and a connection could meet itself.
+    let (number, attributes) = match family {
         Family::V4 => {
+            own_address(&mut batch)?;
+            // Else the destination would be the source too, and a connection could meet itself.
             let source = Ipv4Addr::LOCALHOST.octets().to_vec();
-            vec![device, Attribute::Bytes(RTA_PREFSRC, source)]
+            let source = Attribute::Bytes(RTA_PREFSRC, source);
+            (AF_INET, vec![device, source])
         }
-        Family::V6 => vec![device],
+        Family::V6 => (AF_INET6, vec![device]),
     };
-    batch.push(
-        RTM_NEWROUTE,
-        ACKNOWLEDGE | CREATE | EXCLUSIVE,
-        &fixed,
-        &attributes,
-    )?;
+    let mut fixed = [0; 12];
+    fixed[0] = number;
+    fixed[4..8].copy_from_slice(&[RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL]);
+    batch.push(RTM_NEWROUTE, NEW, &fixed, &attributes)?;
     Ok(batch)
+}
+
+fn own_address(batch: &mut Batch) -> Result<(), Errno> {
+    const WHOLE: u8 = 32;
+    let [i0, i1, i2, i3] = LOOPBACK_INDEX.to_ne_bytes();
+    let fixed = [AF_INET, WHOLE, 0, RT_SCOPE_HOST, i0, i1, i2, i3];
+    let address = Attribute::Bytes(IFA_LOCAL, BODY_V4.octets().to_vec());
+    batch.push(RTM_NEWADDR, NEW, &fixed, &[address])
 }
 
 /// The rules, as one batch that is applied whole or not at all.
@@ -103,20 +105,20 @@ pub fn route(family: Family) -> Result<Batch, Errno> {
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
 pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     let mut rules = Rules::begin()?;
-    rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE)?;
-    let later = [is_protocol(IPPROTO_TCP), is_no_first_packet()];
-    rules.accept("prerouting", later.concat())?;
-    rules.accept("prerouting", is_other_protocol(IPPROTO_TCP))?;
-    for own in own_loopback() {
-        rules.accept("prerouting", own)?;
-    }
+    rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE, ACCEPT)?;
     for family in families {
-        rules.accept("prerouting", to_relay(*family))?;
+        let first = [
+            is_protocol(IPPROTO_TCP),
+            is_first_packet(),
+            is_outside(*family),
+        ];
+        let led = [first.concat(), to_relay(*family)].concat();
+        rules.accept("prerouting", led)?;
     }
-    rules.chain("output", HOOK_OUTPUT, 0)?;
+    rules.chain("output", HOOK_OUTPUT, 0, DROP)?;
     rules.accept("output", is_protocol(IPPROTO_TCP))?;
-    for own in own_loopback() {
-        rules.accept("output", own)?;
+    for own in OWN {
+        rules.accept("output", is_to(own))?;
     }
     // What is asked, and what is answered: nobody but us can send from that port.
     for offset in [2, 0] {
@@ -124,7 +126,9 @@ pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
         rules.accept("output", udp.concat())?;
     }
     // Nothing else is logged: what the kernel sends by itself is no attempt of the body's.
-    rules.rule("output", [is_protocol(IPPROTO_UDP), vec![log()]].concat())?;
+    let told = [is_protocol(IPPROTO_UDP), vec![log()]].concat();
+    // The only answer that is asked for: a refusal comes unasked.
+    rules.rule("output", told, ACKNOWLEDGE)?;
     rules.end()
 }
 
@@ -157,17 +161,17 @@ impl Rules {
         let mut rules = Self(Batch::default());
         rules.0.push(BATCH_BEGIN, 0, &batch_header(), &[])?;
         let name = Attribute::text(1, TABLE);
-        rules.push(NEW_TABLE, &[name])?;
+        rules.push(NEW_TABLE, 0, &[name])?;
         Ok(rules)
     }
 
-    fn push(&mut self, kind: u16, attributes: &[Attribute]) -> Result<(), Errno> {
-        let flags = ACKNOWLEDGE | CREATE | if kind == NEW_RULE { APPEND } else { EXCLUSIVE };
+    fn push(&mut self, kind: u16, flags: u16, attributes: &[Attribute]) -> Result<(), Errno> {
+        let flags = flags | CREATE | if kind == NEW_RULE { APPEND } else { EXCLUSIVE };
         self.0
             .push(kind, flags, &[FAMILY_INET, 0, 0, 0], attributes)
     }
 
-    fn chain(&mut self, name: &str, hook: u32, priority: i32) -> Result<(), Errno> {
+    fn chain(&mut self, name: &str, hook: u32, priority: i32, policy: u32) -> Result<(), Errno> {
         let hook = vec![
             Attribute::number(1, hook),
             Attribute::Bytes(2, priority.to_be_bytes().to_vec()),
@@ -176,25 +180,24 @@ impl Rules {
             Attribute::text(1, TABLE),
             Attribute::text(3, name),
             Attribute::Nested(4, hook),
-            // The policy: what no rule accepts is dropped.
-            Attribute::number(5, 0),
+            Attribute::number(5, policy),
             Attribute::text(7, "filter"),
         ];
-        self.push(NEW_CHAIN, &attributes)
+        self.push(NEW_CHAIN, 0, &attributes)
     }
 
     fn accept(&mut self, chain: &str, mut matches: Vec<Attribute>) -> Result<(), Errno> {
         matches.push(accept());
-        self.rule(chain, matches)
+        self.rule(chain, matches, 0)
     }
 
-    fn rule(&mut self, chain: &str, expressions: Vec<Attribute>) -> Result<(), Errno> {
+    fn rule(&mut self, chain: &str, expressions: Vec<Attribute>, flags: u16) -> Result<(), Errno> {
         let attributes = [
             Attribute::text(1, TABLE),
             Attribute::text(2, chain),
             Attribute::Nested(4, expressions),
         ];
-        self.push(NEW_RULE, &attributes)
+        self.push(NEW_RULE, flags, &attributes)
     }
 
     fn end(mut self) -> Result<Batch, Errno> {
@@ -208,33 +211,70 @@ fn batch_header() -> [u8; 4] {
     [0, 0, high, low]
 }
 
-/// Matches what goes to the body's own loopback: 127.0.0.0/8 and ::1.
-fn own_loopback() -> [Vec<Attribute>; 2] {
-    let v4 = vec![
-        meta(Meta::Family),
-        equals(&[AF_INET]),
-        payload(Header::Network, 16, 1),
-        equals(&Ipv4Addr::LOCALHOST.octets()[..1]),
-    ];
-    let v6 = vec![
-        meta(Meta::Family),
-        equals(&[AF_INET6]),
-        payload(Header::Network, 24, 16),
-        equals(&Ipv6Addr::LOCALHOST.octets()),
-    ];
-    [v4, v6]
+/// What is the body's own: 127.0.0.0/8, its address, ::1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    LoopbackV4,
+    Address,
+    LoopbackV6,
+}
+
+const OWN: [Own; 3] = [Own::LoopbackV4, Own::Address, Own::LoopbackV6];
+
+impl Own {
+    const fn family(self) -> Family {
+        match self {
+            Self::LoopbackV4 | Self::Address => Family::V4,
+            Self::LoopbackV6 => Family::V6,
+        }
+    }
+
+    /// Loads of a packet's destination what tells, and what it then is.
+    fn destination(self) -> (Attribute, Vec<u8>) {
+        match self {
+            Self::LoopbackV4 => (
+                payload(Header::Network, 16, 1),
+                Ipv4Addr::LOCALHOST.octets()[..1].to_vec(),
+            ),
+            Self::Address => (payload(Header::Network, 16, 4), BODY_V4.octets().to_vec()),
+            Self::LoopbackV6 => (
+                payload(Header::Network, 24, 16),
+                Ipv6Addr::LOCALHOST.octets().to_vec(),
+            ),
+        }
+    }
+}
+
+/// Matches what goes there and is of its family.
+fn is_to(own: Own) -> Vec<Attribute> {
+    let (load, bytes) = own.destination();
+    [is_family(own.family()), vec![load, equals(&bytes)]].concat()
+}
+
+/// Matches what of a family goes to nothing of the body's own.
+fn is_outside(family: Family) -> Vec<Attribute> {
+    let mut matches = is_family(family);
+    for own in OWN.into_iter().filter(|own| own.family() == family) {
+        let (load, bytes) = own.destination();
+        matches.extend([load, differs(&bytes)]);
+    }
+    matches
+}
+
+fn is_family(family: Family) -> Vec<Attribute> {
+    let number = match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
+    };
+    vec![meta(Meta::Family), equals(&[number])]
 }
 
 fn is_protocol(number: u8) -> Vec<Attribute> {
     vec![meta(Meta::Protocol), equals(&[number])]
 }
 
-fn is_other_protocol(number: u8) -> Vec<Attribute> {
-    vec![meta(Meta::Protocol), differs(&[number])]
-}
-
-/// Matches TCP packets that do not ask for a new connection.
-fn is_no_first_packet() -> Vec<Attribute> {
+/// Matches TCP packets that ask for a new connection.
+fn is_first_packet() -> Vec<Attribute> {
     let flags = expression(
         "bitwise",
         vec![
@@ -248,7 +288,7 @@ fn is_no_first_packet() -> Vec<Attribute> {
     vec![
         payload(Header::Transport, TCP_FLAGS_OFFSET, 1),
         flags,
-        differs(&[TCP_SYN]),
+        equals(&[TCP_SYN]),
     ]
 }
 
@@ -267,8 +307,6 @@ fn to_relay(family: Family) -> Vec<Attribute> {
         ],
     );
     vec![
-        meta(Meta::Family),
-        equals(&[number]),
         immediate(1, address),
         immediate(2, RELAY_PORT.to_be_bytes().to_vec()),
         lead,
@@ -432,8 +470,10 @@ mod tests {
         drop(TcpStream::connect(("8.8.8.8", port)).expect("connected"));
         v4.accept().expect("it came here");
         // The body's own loopback is its own.
-        drop(TcpStream::connect(("127.0.0.1", port)).expect("connected"));
-        everywhere.accept().expect("it came here");
+        for own in ["127.0.0.1", "127.1.2.3", "198.18.0.2"] {
+            drop(TcpStream::connect((own, port)).expect(own));
+            everywhere.accept().expect("it came here");
+        }
         let nothing = rustix::net::recv(&log, &mut [0_u8; 4_096], RecvFlags::empty());
         assert_eq!(nothing.expect_err("nothing was refused"), Errno::AGAIN);
         let dropped = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");

@@ -7,12 +7,17 @@
 use core::net::IpAddr;
 
 use crate::spec::egress::{EgressHost, EgressRule, intersect};
+use crate::spec::host_name::HostName;
 use crate::spec::manifest::EgressRequest;
+use crate::spec::network::AddedHost;
 use crate::spec::report::WarningReport;
-use crate::spec::sources_policy::EgressPolicy;
+use crate::spec::sources_policy::{EgressPolicy, IpRange};
 
 /// The flag.
 pub const ALLOW_NET: &str = "--allow-net";
+
+/// Where npm fetches packages from (`npm config get registry`, npm 10).
+const NPM_REGISTRY: &str = "registry.packages.example";
 
 /// One entry that somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +102,17 @@ enum Vain {
 }
 
 impl EgressPlan {
+    /// Whether `npx` could fetch a package: whether the registry that it asks where nobody says
+    /// otherwise is allowed.
+    #[must_use]
+    pub fn reaches_npm_registry(&self) -> bool {
+        let allows = |rule: &EgressRule| {
+            HostName::parse(NPM_REGISTRY.as_bytes()).is_ok_and(|name| rule.names(&name))
+                && rule.port.is_none_or(|port| port == 443)
+        };
+        self.allowed.iter().any(allows)
+    }
+
     /// A warning for each entry by which nothing can be reached: a run goes on without it, and
     /// `--strict` refuses.
     ///
@@ -133,14 +149,39 @@ impl EgressPlan {
                 ),
                 Vain::Private(address) => WarningReport::new(
                     "egress_address_private",
-                    format!(
-                        "{rule} (asked by {by}): the address is not public and will not be \
-                         dialled; the host policy has to say `egress: {{private_ranges: \
-                         [{}]}}`",
-                        exactly(address)
-                    ),
+                    format!("{rule} (asked by {by}): {}", closed(address)),
                 ),
             });
+        }
+        warnings
+    }
+}
+
+impl EgressPlan {
+    /// The same for what `--add-host` says.
+    #[must_use]
+    pub fn vain_hosts(
+        &self,
+        added: &[AddedHost],
+        policy: &EgressPolicy,
+        is_public: &dyn Fn(IpAddr) -> bool,
+    ) -> Vec<WarningReport> {
+        let mut warnings = Vec::new();
+        for one in added {
+            if !self.allowed.iter().any(|rule| rule.names(&one.name)) {
+                warnings.push(WarningReport::new(
+                    "add_host_not_allowed",
+                    format!(
+                        "--add-host {one}: the name is not allowed; it needs an entry as well,                          such as --allow-net {}",
+                        one.name
+                    ),
+                ));
+            } else if !is_open(one.address, policy, is_public) {
+                warnings.push(WarningReport::new(
+                    "egress_address_private",
+                    format!("--add-host {one}: {}", closed(one.address)),
+                ));
+            }
         }
         warnings
     }
@@ -159,6 +200,16 @@ impl AskedHost {
             }
         }
         names
+    }
+}
+
+/// The flag that would allow `rule`, as a shell takes it.
+#[must_use]
+pub fn flag(rule: &EgressRule) -> String {
+    let text = rule.to_string();
+    match text.contains(['*', '[']) {
+        true => format!("{ALLOW_NET} '{text}'"),
+        false => format!("{ALLOW_NET} {text}"),
     }
 }
 
@@ -189,19 +240,40 @@ fn judge(
         return Some(Vain::Policy);
     }
     match asked.rule.host {
-        EgressHost::Address(address) if !is_public(address) => {
-            let mut ranges = policy.private_ranges.iter();
-            let opened = ranges.any(|range| range.contains(address));
-            (!opened).then_some(Vain::Private(address))
+        EgressHost::Address(address) if !is_open(address, policy, is_public) => {
+            Some(Vain::Private(address))
         }
         _ => None,
     }
 }
 
+/// Whether an address may be dialled, as far as is known before: whether it is the host's own is
+/// asked of the kernel for each dial.
+fn is_open(address: IpAddr, policy: &EgressPolicy, is_public: &dyn Fn(IpAddr) -> bool) -> bool {
+    let opens = |range: &IpRange| match address.is_loopback() {
+        // The host's own: only what names it alone opens it.
+        true => exactly_is(range, address),
+        false => range.contains(address),
+    };
+    is_public(address) || policy.private_ranges.iter().any(opens)
+}
+
+fn exactly_is(range: &IpRange, address: IpAddr) -> bool {
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    range.address == address && range.prefix_bits == bits
+}
+
+fn closed(address: IpAddr) -> String {
+    format!(
+        "the address is not public and will not be dialled; the host policy has to say `egress: \
+         {{private_ranges: [{}]}}`",
+        exactly(address)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::sources_policy::IpRange;
 
     fn rules(texts: &[&str]) -> Vec<EgressRule> {
         texts
@@ -282,6 +354,31 @@ mod tests {
     }
 
     #[test]
+    fn a_flag_to_paste_is_quoted_where_a_shell_would_read_it_otherwise() {
+        for (entry, pasted) in [
+            ("a.com:443", "--allow-net a.com:443"),
+            ("*.a.com", "--allow-net '*.a.com'"),
+            ("[::1]:80", "--allow-net '[::1]:80'"),
+        ] {
+            assert_eq!(flag(&rules(&[entry])[0]), pasted);
+        }
+    }
+
+    #[test]
+    fn npx_can_fetch_only_where_its_registry_is_allowed() {
+        for (flag, reaches) in [
+            ("registry.packages.example", true),
+            ("*.packages.example:443", true),
+            ("registry.packages.example:80", false),
+            ("packages.example", false),
+            ("a.com", false),
+        ] {
+            let plan = settle(&[], &rules(&[flag]), &policy(None, &[]));
+            assert_eq!(plan.reaches_npm_registry(), reaches, "{flag}");
+        }
+    }
+
+    #[test]
     fn each_entry_stands_once_with_everybody_who_asks_for_it() {
         let keys = manifest(&BOTH);
         let plan = settle(&keys, &rules(&["a.com"]), &policy(None, &[]));
@@ -300,6 +397,50 @@ mod tests {
                 ("*.b.com:443".to_owned(), vec!["network.egress"]),
             ]
         );
+    }
+
+    #[test]
+    fn an_added_host_needs_an_entry_and_an_address_that_may_be_dialled() {
+        let public = |address: IpAddr| address.to_string().starts_with("93.");
+        let none = &[][..];
+        for (added, flags, ranges, code) in [
+            ("a.com:93.184.216.34", &["a.com:443"][..], none, None),
+            ("x.a.com:93.184.216.34", &["*.a.com"], none, None),
+            (
+                "a.com:93.184.216.34",
+                &["*.a.com"],
+                none,
+                Some("add_host_not_allowed"),
+            ),
+            (
+                "a.com:93.184.216.34",
+                &[],
+                none,
+                Some("add_host_not_allowed"),
+            ),
+            (
+                "a.com:10.1.2.3",
+                &["a.com"],
+                none,
+                Some("egress_address_private"),
+            ),
+            ("a.com:10.1.2.3", &["a.com"], &["10.0.0.0/8"], None),
+            (
+                "a.com:127.0.0.1",
+                &["a.com"],
+                &["127.0.0.0/8"],
+                Some("egress_address_private"),
+            ),
+            ("a.com:127.0.0.1", &["a.com"], &["127.0.0.1/32"], None),
+            ("a.com:::1", &["a.com"], &["::1/128"], None),
+        ] {
+            let policy = policy(None, ranges);
+            let plan = settle(&[], &rules(flags), &policy);
+            let added = AddedHost::parse(added).expect(added);
+            let found = plan.vain_hosts(std::slice::from_ref(&added), &policy, &public);
+            let codes: Vec<&str> = found.iter().map(|one| one.code.as_str()).collect();
+            assert_eq!(codes, code.into_iter().collect::<Vec<_>>(), "{added}");
+        }
     }
 
     #[test]

@@ -171,11 +171,14 @@ fn settle_egress(
 ) -> Result<EgressPlan, RunError> {
     let mut plan = egress::settle(&manifest.egress, &request.network.allow, &policy.egress);
     plan.refuse_ech |= request.strict;
-    for warning in plan.vain(&manifest.egress, &policy.egress, &is_public) {
+    let added = &request.network.added_hosts;
+    let of_flag = plan.vain_hosts(added, &policy.egress, &is_public);
+    let vain = plan.vain(&manifest.egress, &policy.egress, &is_public);
+    for warning in vain.into_iter().chain(of_flag) {
         if request.strict {
             refuse(RunError::Argument {
                 code: "strict_refuses",
-                what: "an entry of the egress list is in vain:",
+                what: "the egress list is in vain in part:",
                 object: String::new(),
                 problem: warning.message.clone(),
                 hint: Some("take it out, or leave --strict off".to_owned()),
@@ -196,13 +199,15 @@ fn resolve_run(
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
     versions: &NodeVersions,
+    egress: &EgressPlan,
 ) -> Result<ResolvedRun, RunError> {
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let found = host::interpreters(&request.caller, &run, versions);
+    let registry = egress.reaches_npm_registry();
+    let found = host::interpreters(&request.caller, &run, versions, registry);
     let arguments = &request.bundle.arguments;
     let resolved = run_form::resolve(&run, &files, &found, arguments)?;
     let directory = working_directory_of_bundle(request, manifest);
@@ -249,7 +254,8 @@ pub fn of_bundle(
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
     let workspace = crate::run::workspace_of(request);
     let versions = NodeVersions::outside(workspace.as_deref());
-    let resolved = match resolve_run(request, &manifest, bundle, &versions) {
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
+    let resolved = match resolve_run(request, &manifest, bundle, &versions, &egress) {
         Ok(resolved) => Some(resolved),
         Err(error) => {
             refuse(error)?;
@@ -259,7 +265,6 @@ pub fn of_bundle(
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let mut chosen = Chosen {
         runner,
         working_directory: working_directory_of_bundle(request, &manifest),

@@ -1,22 +1,27 @@
 //! The facts about this host that `runner doctor` judges. Everything is really tried.
 
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::egress::resolver::servers::name_servers;
 use crate::kernel::credentials::HostIds;
 use crate::kernel::landlock;
 use crate::kernel::mount;
 use crate::kernel::namespace::kind;
 use crate::kernel::owner_map::OwnerMap;
 use crate::kernel::probe::{self, Call};
-use crate::plan::doctor::{Facts, NamespaceKind};
+use crate::plan::doctor::{Facts, NamespaceKind, NetworkFacts};
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
 use crate::run::{execute, hold, host, program};
 use crate::sandbox::cgroups;
 use crate::spec::host_policy::{HostPolicy, UidRange};
+use crate::spec::network::CaptureChoice;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, Report};
@@ -24,6 +29,8 @@ use crate::spec::request::{Caller, LimitOptions, LimitsMode, Request, Subject};
 
 /// Programs that bundles usually ask for.
 const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];
+/// Where the host's name servers stand (resolv.conf(5)).
+const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// A program that every Linux system has, and that does nothing.
 const NOTHING: &[u8] = b"/bin/true";
 
@@ -79,6 +86,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
             (is_mapped(first, last), format!("{first}-{last}"))
         }),
         runtime_directory,
+        network: look_at_network(caller, policy),
         programs: PROGRAMS
             .map(|name| {
                 let found = program::locate(name.as_ref(), caller, &policy.interpreters);
@@ -100,6 +108,56 @@ fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
         ..LimitOptions::default()
     };
     execute(&request, policy)
+}
+
+/// Runs nothing again, with a network laid out for it.
+fn look_at_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
+    let tproxy = run_caught(caller, policy, CaptureChoice::Tproxy);
+    let any_ip = match &tproxy {
+        Ok(()) => None,
+        Err(_) => Some(run_caught(caller, policy, CaptureChoice::AnyIp)),
+    };
+    let servers = std::fs::read(RESOLV_CONF).unwrap_or_default();
+    let named = servers
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.trim_ascii_start().starts_with(b"nameserver"));
+    NetworkFacts {
+        tproxy,
+        any_ip,
+        ipv6: has_ipv6(),
+        name_servers: match named {
+            true => name_servers(&servers)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            false => Vec::new(),
+        },
+    }
+}
+
+fn run_caught(
+    caller: &Caller,
+    policy: &HostPolicy,
+    capture: CaptureChoice,
+) -> Result<(), ErrorReport> {
+    let subject = Subject::Command(vec![NOTHING.to_vec()]);
+    let mut request = Request::captured(subject, caller.clone());
+    request.limits = LimitOptions {
+        wall_time: Some(Duration::from_secs(30)),
+        mode: LimitsMode::BestEffort,
+        ..LimitOptions::default()
+    };
+    request.network.report_denials = true;
+    request.network.capture = capture;
+    succeeded(&execute(&request, policy))
+}
+
+/// Whether this host has an IPv6 loopback address: a socket takes it, and is closed again.
+fn has_ipv6() -> bool {
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
+        .and_then(|socket| rustix::net::bind(&socket, &address))
+        .is_ok()
 }
 
 fn succeeded(report: &Report) -> Result<(), ErrorReport> {

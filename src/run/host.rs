@@ -123,7 +123,12 @@ pub fn random_bytes() -> Result<[u8; 10], RunError> {
 ///
 /// Node is asked for its version, with an empty environment, where TypeScript is to be run.
 #[must_use]
-pub fn interpreters(caller: &Caller, run: &Run, versions: &NodeVersions) -> Interpreters {
+pub fn interpreters(
+    caller: &Caller,
+    run: &Run,
+    versions: &NodeVersions,
+    npm_registry: bool,
+) -> Interpreters {
     let wanted = wanted_by(run);
     let locate = |name: &str| {
         wanted
@@ -146,7 +151,7 @@ pub fn interpreters(caller: &Caller, run: &Run, versions: &NodeVersions) -> Inte
         bash: has("bash"),
         tsx: has("tsx"),
         npx: has("npx"),
-        npm_registry: false,
+        npm_registry,
     }
 }
 

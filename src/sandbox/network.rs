@@ -23,8 +23,9 @@ use crate::spec::network::CaptureChoice;
 
 /// Connections that may wait for the relay; the kernel's own limit for a new namespace is as high.
 const BACKLOG: i32 = 4_096;
-/// Bytes of notices that may wait for the relay, as far as the host allows.
-const LOG_BUFFER_BYTES: usize = 4 << 20;
+/// Bytes of questions or notices that may wait for the relay. A host that allows less
+/// (`net.core.rmem_max`) is no reason to stop: what is lost is counted.
+const BUFFER_BYTES: usize = 4 << 20;
 /// The loopback device is the first of every network namespace.
 const LOOPBACK_INDEX: u32 = 1;
 
@@ -140,15 +141,47 @@ pub(super) fn lay_out<'a>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 enum Part {
-    Proxies = 1,
-    Questions = 2,
-    Listeners = 3,
-    /// Ends the hand-over, and says how connections come.
-    Log = 4,
+    /// The listeners of one port of [`Capture::AnyIp`].
+    Port = 1,
+    /// Everything else, and the end, where connections are captured by [`Capture::AnyIp`].
+    AnyIp = 2,
+    /// The same with [`Capture::Tproxy`].
+    Tproxy = 3,
 }
 
-const TPROXY: i32 = 1;
-const ANY_IP: i32 = 2;
+/// A socket for each family that the host has.
+struct Pair {
+    v4: OwnedFd,
+    v6: Option<OwnedFd>,
+}
+
+impl Pair {
+    fn make(
+        has_v6: bool,
+        [v4, v6]: [SocketAddr; 2],
+        make: impl Fn(SocketAddr) -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            v4: make(v4)?,
+            v6: match has_v6 {
+                true => Some(make(v6)?),
+                false => None,
+            },
+        })
+    }
+}
+
+/// What both ways of capturing need.
+struct Common {
+    proxies: Pair,
+    questions: Pair,
+}
+
+impl Common {
+    fn has_v6(&self) -> bool {
+        self.proxies.v6.is_some()
+    }
+}
 
 fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     move |errno| StepError {
@@ -161,106 +194,94 @@ fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
 /// Lays everything out, hands it over and keeps nothing. In the child, which has all capabilities
 /// over its namespaces still.
 pub(super) fn set_up(steps: &NetworkSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
-    let routing = netlink::open(None).map_err(at(ChildStep::Routes))?;
-    steps
-        .routes_v4
-        .send(&routing)
-        .map_err(at(ChildStep::Routes))?;
-    let own_v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY_PORT));
-    let proxy_v4 = listener(own_v4, false).map_err(at(ChildStep::Proxies))?;
-    let own_v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, PROXY_PORT));
-    // IPv6 is there where its loopback address is.
-    let proxy_v6 = match listener(own_v6, false) {
-        Ok(proxy) => Some(proxy),
-        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => None,
-        Err(errno) => return Err(at(ChildStep::Proxies)(errno)),
-    };
-    let has_v6 = proxy_v6.is_some();
-    hand_over(link, Part::Proxies, 0, &proxy_v4, proxy_v6.as_ref())?;
-    drop((proxy_v4, proxy_v6));
-    if has_v6 {
-        steps
-            .routes_v6
-            .send(&routing)
-            .map_err(at(ChildStep::Routes))?;
-    }
-    drop(routing);
-    let [any_v4, any_v6] = at_any_address(QUESTION_PORT);
-    let v4 = questions(any_v4).map_err(at(ChildStep::Questions))?;
-    let v6 = match has_v6 {
-        true => Some(questions(any_v6).map_err(at(ChildStep::Questions))?),
-        false => None,
-    };
-    hand_over(link, Part::Questions, 0, &v4, v6.as_ref())?;
-    drop((v4, v6));
+    let common = open_common(steps)?;
     match steps.wanted {
-        CaptureChoice::Tproxy => capture_all(steps, has_v6, link),
-        CaptureChoice::AnyIp => capture_ports(steps, has_v6, link),
-        // Only the kernel can say: a missing module is loaded for whoever asks for it.
-        CaptureChoice::Auto => match capture_all(steps, has_v6, link) {
+        CaptureChoice::Tproxy => capture_all(steps, &common, link),
+        CaptureChoice::AnyIp => capture_ports(steps, &common, link),
+        // Only trying tells: a missing module is loaded for whoever asks for it.
+        CaptureChoice::Auto => match capture_all(steps, &common, link) {
             Err(StepError {
                 step: ChildStep::Log | ChildStep::CaptureRules,
                 ..
-            }) => capture_ports(steps, has_v6, link),
+            }) => capture_ports(steps, &common, link),
             other => other,
         },
     }
 }
 
+fn open_common(steps: &NetworkSteps<'_>) -> Result<Common, StepError> {
+    let proxy_v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY_PORT));
+    let proxy_v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, PROXY_PORT));
+    let v4 = listener(proxy_v4).map_err(at(ChildStep::Proxies))?;
+    // IPv6 is there where its loopback address is.
+    let v6 = match listener(proxy_v6) {
+        Ok(proxy) => Some(proxy),
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => None,
+        Err(errno) => return Err(at(ChildStep::Proxies)(errno)),
+    };
+    let routing = netlink::open(None).map_err(at(ChildStep::Routes))?;
+    let route = |messages: Messages<'_>| messages.send(&routing).map_err(at(ChildStep::Routes));
+    route(steps.routes_v4)?;
+    if v6.is_some() {
+        route(steps.routes_v6)?;
+    }
+    let any = at_any_address(QUESTION_PORT);
+    let questions = Pair::make(v6.is_some(), any, questions).map_err(at(ChildStep::Questions))?;
+    Ok(Common {
+        proxies: Pair { v4, v6 },
+        questions,
+    })
+}
+
 /// One listener for each family, to which the rules lead every connection.
 fn capture_all(
     steps: &NetworkSteps<'_>,
-    has_v6: bool,
+    common: &Common,
     link: BorrowedFd<'_>,
 ) -> Result<(), StepError> {
     let protocol = Some(rustix::net::netlink::NETFILTER);
     let log = netlink::open(protocol).map_err(at(ChildStep::Log))?;
-    // A host that allows less is no reason to stop: what is lost is counted.
-    sockopt::set_socket_recv_buffer_size(&log, LOG_BUFFER_BYTES).map_err(at(ChildStep::Log))?;
+    sockopt::set_socket_recv_buffer_size(&log, BUFFER_BYTES).map_err(at(ChildStep::Log))?;
     // Before the rules: nothing is refused without being told.
     steps.log.send(&log).map_err(at(ChildStep::Log))?;
     rustix::io::ioctl_fionbio(&log, true).map_err(at(ChildStep::Log))?;
-    let relay_v4 = SocketAddr::from((ADDRESS_V4, RELAY_PORT));
-    let v4 = listener(relay_v4, true).map_err(at(ChildStep::Listeners))?;
-    let relay_v6 = SocketAddr::from((ADDRESS_V6, RELAY_PORT));
-    let v6 = match has_v6 {
-        true => Some(listener(relay_v6, true).map_err(at(ChildStep::Listeners))?),
-        false => None,
+    let relay = [
+        SocketAddr::from((ADDRESS_V4, RELAY_PORT)),
+        SocketAddr::from((ADDRESS_V6, RELAY_PORT)),
+    ];
+    let listeners = Pair::make(common.has_v6(), relay, transparent_listener)
+        .map_err(at(ChildStep::Listeners))?;
+    let rules = match common.has_v6() {
+        true => steps.rules,
+        false => steps.rules_v4_only,
     };
     let tables = netlink::open(protocol).map_err(at(ChildStep::CaptureRules))?;
-    let rules = if has_v6 {
-        steps.rules
-    } else {
-        steps.rules_v4_only
-    };
     rules.send(&tables).map_err(at(ChildStep::CaptureRules))?;
-    hand_over(link, Part::Listeners, 0, &v4, v6.as_ref())?;
-    hand_over(link, Part::Log, TPROXY, &log, None)
+    let Common { proxies, questions } = common;
+    let pairs = [Some(proxies), Some(questions), Some(&listeners)];
+    hand_over(link, Part::Tproxy, pairs, Some(&log))
 }
 
 /// A listener for each port that is known, and a tap for what goes to others.
 fn capture_ports(
     steps: &NetworkSteps<'_>,
-    has_v6: bool,
+    common: &Common,
     link: BorrowedFd<'_>,
 ) -> Result<(), StepError> {
     let tap = packet::tap(LOOPBACK_INDEX, steps.tap).map_err(at(ChildStep::Tap))?;
-    sockopt::set_socket_recv_buffer_size(&tap, LOG_BUFFER_BYTES).map_err(at(ChildStep::Tap))?;
+    sockopt::set_socket_recv_buffer_size(&tap, BUFFER_BYTES).map_err(at(ChildStep::Tap))?;
     for (index, port) in (0..).zip(steps.ports) {
-        let failed = |errno| StepError {
+        let any = at_any_address(*port);
+        let listeners = Pair::make(common.has_v6(), any, listener).map_err(|errno| StepError {
             step: ChildStep::PortListener,
             index,
             errno,
-        };
-        let [any_v4, any_v6] = at_any_address(*port);
-        let v4 = listener(any_v4, false).map_err(failed)?;
-        let v6 = match has_v6 {
-            true => Some(listener(any_v6, false).map_err(failed)?),
-            false => None,
-        };
-        hand_over(link, Part::Listeners, 0, &v4, v6.as_ref())?;
+        })?;
+        hand_over(link, Part::Port, [Some(&listeners), None, None], None)?;
     }
-    hand_over(link, Part::Log, ANY_IP, &tap, None)
+    let Common { proxies, questions } = common;
+    let pairs = [Some(proxies), Some(questions), None];
+    hand_over(link, Part::AnyIp, pairs, Some(&tap))
 }
 
 fn at_any_address(port: u16) -> [SocketAddr; 2] {
@@ -284,13 +305,20 @@ fn new_socket(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn listener(address: SocketAddr, is_transparent: bool) -> Result<OwnedFd, Errno> {
+fn listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    listen(new_socket(address, SocketType::STREAM)?, address)
+}
+
+fn transparent_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let listener = new_socket(address, SocketType::STREAM)?;
     match address {
-        SocketAddr::V4(_) if is_transparent => socket::set_transparent_v4(&listener)?,
-        SocketAddr::V6(_) if is_transparent => socket::set_transparent_v6(&listener)?,
-        _ => (),
+        SocketAddr::V4(_) => socket::set_transparent_v4(&listener)?,
+        SocketAddr::V6(_) => socket::set_transparent_v6(&listener)?,
     }
+    listen(listener, address)
+}
+
+fn listen(listener: OwnedFd, address: SocketAddr) -> Result<OwnedFd, Errno> {
     rustix::net::bind(&listener, &address)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener)
@@ -298,6 +326,7 @@ fn listener(address: SocketAddr, is_transparent: bool) -> Result<OwnedFd, Errno>
 
 fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let questions = new_socket(address, SocketType::DGRAM)?;
+    sockopt::set_socket_recv_buffer_size(&questions, BUFFER_BYTES)?;
     match address {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
         SocketAddr::V6(_) => socket::set_packet_info_v6(&questions)?,
@@ -306,22 +335,33 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(questions)
 }
 
+/// Sends the sockets of all pairs, then `log`.
 fn hand_over(
     link: BorrowedFd<'_>,
     part: Part,
-    capture: i32,
-    v4: &OwnedFd,
-    v6: Option<&OwnedFd>,
+    pairs: [Option<&Pair>; 3],
+    log: Option<&OwnedFd>,
 ) -> Result<(), StepError> {
+    let mut descriptors = [link; 7];
+    let mut count = 0;
+    let sockets = pairs.iter().flatten().flat_map(|pair| {
+        let Pair { v4, v6 } = pair;
+        [Some(v4), v6.as_ref()]
+    });
+    for (place, socket) in descriptors.iter_mut().zip(sockets.chain([log]).flatten()) {
+        *place = socket.as_fd();
+        count += 1;
+    }
+    let each = pairs
+        .iter()
+        .flatten()
+        .next()
+        .map_or(0, |pair| 1 + i32::from(pair.v6.is_some()));
     let message = Message {
         kind: message::NETWORK,
-        values: [part as i32, capture, 0],
+        values: [part as i32, each, 0],
     };
-    let sent = match v6 {
-        Some(v6) => link::send(link, message, &[v4.as_fd(), v6.as_fd()]),
-        None => link::send(link, message, &[v4.as_fd()]),
-    };
-    sent.map_err(at(ChildStep::HandOver))
+    link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::HandOver))
 }
 
 /// Takes what [`set_up`] hands over.
@@ -333,31 +373,32 @@ pub(super) fn take_over(
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<NetworkSockets, SandboxError> {
     let act = "lay out the network";
-    let (mut listeners, mut proxies, mut questions) = (Vec::new(), Vec::new(), Vec::new());
+    let mut listeners = Vec::new();
     loop {
         let (Message { values, .. }, received) =
             expect_message(link, message::NETWORK, act, describe)?;
-        let [part, capture, _] = values;
+        let [part, each, _] = values;
+        let each = usize::try_from(each).unwrap_or(0);
         let mut sockets = received.into_iter().flatten();
-        if part == Part::Proxies as i32 {
-            proxies.extend(sockets);
-        } else if part == Part::Questions as i32 {
-            questions.extend(sockets);
-        } else if part == Part::Listeners as i32 {
+        if part == Part::Port as i32 {
             listeners.extend(sockets);
-        } else {
-            let log = sockets.next().ok_or(SandboxError::ChildGone { act })?;
-            let capture = match capture {
-                TPROXY => Capture::Tproxy,
-                _ => Capture::AnyIp,
-            };
-            return Ok(NetworkSockets {
-                capture,
-                listeners,
-                proxies,
-                questions,
-                log,
-            });
+            continue;
         }
+        let proxies = sockets.by_ref().take(each).collect();
+        let questions = sockets.by_ref().take(each).collect();
+        let capture = if part == Part::Tproxy as i32 {
+            listeners.extend(sockets.by_ref().take(each));
+            Capture::Tproxy
+        } else {
+            Capture::AnyIp
+        };
+        let log = sockets.next().ok_or(SandboxError::ChildGone { act })?;
+        return Ok(NetworkSockets {
+            capture,
+            listeners,
+            proxies,
+            questions,
+            log,
+        });
     }
 }

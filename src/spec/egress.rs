@@ -154,6 +154,16 @@ impl EgressRule {
         Some(Self { host, port })
     }
 
+    /// Whether `name` is one of those that this rule allows, at whichever port.
+    #[must_use]
+    pub fn names(&self, name: &HostName) -> bool {
+        match &self.host {
+            EgressHost::Name(allowed) => allowed == name,
+            EgressHost::Below(parent) => name.is_below(parent),
+            EgressHost::Address(_) => false,
+        }
+    }
+
     /// Whether everything that `other` allows is allowed by this rule.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {

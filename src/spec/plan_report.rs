@@ -63,6 +63,8 @@ pub struct PlanReport {
     pub outputs: Vec<PlannedFile>,
     /// Hosts that the body could reach, or that somebody asks for.
     pub egress: Vec<PlannedHost>,
+    /// How the body would be connected to them, and what else there would be of a network.
+    pub network: PlannedNetwork,
     /// Variables whose values are secrets.
     pub secrets: Vec<PlannedSecret>,
     /// Each limit.
@@ -286,6 +288,63 @@ pub struct PlannedHost {
     pub host_policy_leaves: Vec<String>,
 }
 
+/// The network of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedNetwork {
+    /// The list that counts: what is asked for, as the host policy leaves it.
+    pub allowed: Vec<String>,
+    /// `none` where nothing is laid out, else `auto`, `tproxy` or `anyip`.
+    pub capture: String,
+    /// `default`, `--egress-capture`, `--report-denials`.
+    pub capture_by: String,
+    /// `--publish`.
+    pub published: Vec<PlannedPort>,
+    /// `--add-host`.
+    pub added_hosts: Vec<PlannedAddress>,
+    /// Addresses that are not public and may nevertheless be dialled: `egress.private_ranges`.
+    pub private_ranges: Vec<String>,
+    /// Whether a TLS hello that hides another one inside is refused.
+    pub refuse_ech: bool,
+    /// `default`, `--strict` or `host-policy`.
+    pub refuse_ech_by: String,
+}
+
+impl Default for PlannedNetwork {
+    fn default() -> Self {
+        Self {
+            allowed: Vec::new(),
+            capture: "none".to_owned(),
+            capture_by: DEFAULT.to_owned(),
+            published: Vec::new(),
+            added_hosts: Vec::new(),
+            private_ranges: Vec::new(),
+            refuse_ech: false,
+            refuse_ech_by: DEFAULT.to_owned(),
+        }
+    }
+}
+
+/// A port of the host that would lead to one of the body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedPort {
+    /// On 127.0.0.1 of the host.
+    pub host_port: u16,
+    /// On the body's loopback.
+    pub body_port: u16,
+}
+
+/// Where a name would be dialled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedAddress {
+    /// The name.
+    pub host: String,
+    /// Its address.
+    pub address: String,
+}
+
 /// One variable whose value is a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -375,6 +434,7 @@ impl PlanReport {
             inputs: Vec::new(),
             outputs: Vec::new(),
             egress: Vec::new(),
+            network: PlannedNetwork::default(),
             secrets: Vec::new(),
             limits: Vec::new(),
             enforcement: Vec::new(),

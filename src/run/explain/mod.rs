@@ -6,6 +6,7 @@
 //! TypeScript is to be run. No value of a variable or a secret goes into the document.
 
 mod inside;
+mod network;
 mod paths;
 mod rows;
 mod unbundled;
@@ -279,6 +280,9 @@ impl Planner<'_> {
         plan.warnings = report.warnings;
         plan.enforcement = report.enforcement;
         rows.tell(plan, &settling, read.workspace.as_ref());
+        plan.network = network::of(self.request, self.policy, &settling.chosen.egress);
+        plan.unchecked
+            .extend(network::unchecked(self.request, &plan.network));
         self.tell_unchecked(&settling, facts, plan);
         Ok(())
     }

@@ -1,5 +1,9 @@
 //! What a host can enforce: from facts to a diagnosis.
+#![forbid(unsafe_code)]
 
+mod network;
+
+pub use crate::plan::doctor::network::NetworkFacts;
 use crate::plan::limits::Coverage;
 use crate::spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
 use crate::spec::report::{EnforcementState, ErrorReport};
@@ -38,6 +42,8 @@ pub struct Facts {
     pub uid_range: Option<(bool, String)>,
     /// Where records of runs lie, else why they cannot.
     pub runtime_directory: Result<String, ErrorReport>,
+    /// The network beyond the sandbox.
+    pub network: NetworkFacts,
     /// Programs that bundles ask for, and where they lie.
     pub programs: Vec<(&'static str, Option<String>)>,
 }
@@ -114,6 +120,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         limits(facts),
         of_root(facts),
         vec![runtime_directory(facts)],
+        network::items(&facts.network),
         programs(facts),
     ]
     .concat();
@@ -444,6 +451,7 @@ mod tests {
             idmapped_mounts: Some(Ok(())),
             uid_range: Some((true, "7-9".to_owned())),
             runtime_directory: Ok("/run/runner".to_owned()),
+            network: network::tests::full(),
             programs: vec![("node", None)],
         }
     }

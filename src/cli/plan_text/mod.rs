@@ -1,5 +1,7 @@
 //! The plan for a person: nothing wider than a terminal, what is everywhere the same in short.
 
+mod reach;
+
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry, PlannedLimit, PlannedPath,
@@ -226,54 +228,6 @@ impl Page<'_> {
                 let size = size.unwrap_or_default();
                 self.row(what, &format!("{from} to {to}{size} ({})", file.decided_by));
             }
-        }
-    }
-
-    fn reaches(&mut self, plan: &PlanReport) {
-        if plan.program.is_none() && plan.egress.is_empty() && plan.secrets.is_empty() {
-            return;
-        }
-        self.title("What it may reach");
-        if plan.egress.is_empty() {
-            self.row("network", "its own loopback only");
-        }
-        for host in &plan.egress {
-            let asked = host.asked_by.join(", ");
-            let granted = match &host.granted_by {
-                Some(by) => format!("granted by {by}"),
-                None => "granted by nobody".to_owned(),
-            };
-            let left = match host.host_policy_leaves.as_slice() {
-                [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
-                [only] if *only == host.host => String::new(),
-                some => format!("; the host policy leaves {}", some.join(", ")),
-            };
-            let told = format!("asked by {asked}; {granted}{left}");
-            self.row(&host.host, &told);
-        }
-        for secret in &plan.secrets {
-            let mut told = vec![];
-            if let Some(by) = &secret.asked_by {
-                let reference = secret.reference.as_deref();
-                let reference = reference.map(|reference| format!(": {reference}"));
-                told.push(format!("asked by {by}{}", reference.unwrap_or_default()));
-            }
-            told.push(match &secret.granted_by {
-                Some(by) => format!("granted by {by}"),
-                None => "granted by nobody".to_owned(),
-            });
-            told.push(match &secret.provider {
-                Some(provider) => format!("value from {provider}"),
-                None => "nobody knows its value".to_owned(),
-            });
-            self.row(&format!("${}", secret.variable), &told.join("; "));
-        }
-        if !plan.grants.is_empty() {
-            let grants = plan.grants.iter();
-            let grants: Vec<String> = grants
-                .map(|grant| format!("{} ({})", grant.grant, grant.granted_by))
-                .collect();
-            self.row("grants", &grants.join(", "));
         }
     }
 

@@ -1,0 +1,106 @@
+//! Whom the body may reach, and what it may know.
+
+use crate::cli::plan_text::Page;
+use crate::spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
+
+impl Page<'_> {
+    pub(super) fn reaches(&mut self, plan: &PlanReport) {
+        let network = &plan.network;
+        let says_nothing =
+            plan.egress.is_empty() && plan.secrets.is_empty() && network.published.is_empty();
+        if plan.program.is_none() && says_nothing {
+            return;
+        }
+        self.title("What it may reach");
+        if network.allowed.is_empty() {
+            self.row("network", "its own loopback only");
+        }
+        for host in &plan.egress {
+            self.row(&host.host, &asked(host));
+        }
+        self.network(network);
+        for secret in &plan.secrets {
+            let mut told = vec![];
+            if let Some(by) = &secret.asked_by {
+                let reference = secret.reference.as_deref();
+                let reference = reference.map(|reference| format!(": {reference}"));
+                told.push(format!("asked by {by}{}", reference.unwrap_or_default()));
+            }
+            told.push(match &secret.granted_by {
+                Some(by) => format!("granted by {by}"),
+                None => "granted by nobody".to_owned(),
+            });
+            told.push(match &secret.provider {
+                Some(provider) => format!("value from {provider}"),
+                None => "nobody knows its value".to_owned(),
+            });
+            self.row(&format!("${}", secret.variable), &told.join("; "));
+        }
+        if !plan.grants.is_empty() {
+            let grants = plan.grants.iter();
+            let grants: Vec<String> = grants
+                .map(|grant| format!("{} ({})", grant.grant, grant.granted_by))
+                .collect();
+            self.row("grants", &grants.join(", "));
+        }
+    }
+
+    fn network(&mut self, network: &PlannedNetwork) {
+        for added in &network.added_hosts {
+            let told = format!("is dialled at {} (--add-host)", added.address);
+            self.row(&added.host, &told);
+        }
+        if network.capture != "none" {
+            self.row("capture", &captured(network));
+            self.row("guard", &guard(network));
+        }
+        for ports in &network.published {
+            let told = format!(
+                "127.0.0.1:{} of this host leads to port {} of the body (--publish)",
+                ports.host_port, ports.body_port
+            );
+            self.row("published", &told);
+        }
+    }
+}
+
+fn asked(host: &PlannedHost) -> String {
+    let asked = host.asked_by.join(", ");
+    let granted = match &host.granted_by {
+        Some(by) => format!("granted by {by}"),
+        None => "granted by nobody".to_owned(),
+    };
+    let left = match host.host_policy_leaves.as_slice() {
+        [] => "; the host policy (egress.allow) leaves nothing of it".to_owned(),
+        [only] if *only == host.host => String::new(),
+        some => format!("; the host policy leaves {}", some.join(", ")),
+    };
+    format!("asked by {asked}; {granted}{left}")
+}
+
+fn captured(network: &PlannedNetwork) -> String {
+    let how = match network.capture.as_str() {
+        "tproxy" => "every TCP port, by nf_tables",
+        "anyip" => "TCP ports 80, 443 and those that are listed, by listeners",
+        _ => "every TCP port where nf_tables works, else 80, 443 and those that are listed",
+    };
+    match network.capture_by.as_str() {
+        DEFAULT => how.to_owned(),
+        by => format!("{how} ({by})"),
+    }
+}
+
+fn guard(network: &PlannedNetwork) -> String {
+    let mut told = "names only as they stand above; TLS on 443 and the first HTTP head on 80 have \
+                    to name the same host; only public addresses are dialled"
+        .to_owned();
+    if !network.private_ranges.is_empty() {
+        let ranges = network.private_ranges.join(", ");
+        told.push_str(&format!(", and {ranges} (egress.private_ranges)"));
+    }
+    if network.refuse_ech {
+        let by = &network.refuse_ech_by;
+        told.push_str(&format!("; encrypted TLS hellos are refused ({by})"));
+    }
+    told
+}

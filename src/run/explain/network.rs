@@ -1,0 +1,151 @@
+//! The network of a run that was not started.
+
+use crate::plan::egress::EgressPlan;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::network::CaptureChoice;
+use crate::spec::plan_report::{DEFAULT, HOST_POLICY, PlannedAddress, PlannedNetwork, PlannedPort};
+use crate::spec::request::Request;
+
+/// What would be laid out, and what would guard it.
+pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) -> PlannedNetwork {
+    let options = &request.network;
+    let allows = !egress.allowed.is_empty();
+    let laid_out = allows || options.report_denials;
+    let by = match (options.capture, allows) {
+        (CaptureChoice::Tproxy | CaptureChoice::AnyIp, _) => "--egress-capture",
+        (CaptureChoice::Auto, false) if options.report_denials => "--report-denials",
+        (CaptureChoice::Auto, _) => DEFAULT,
+    };
+    PlannedNetwork {
+        allowed: egress.allowed.iter().map(ToString::to_string).collect(),
+        capture: match laid_out {
+            true => options.capture.name().to_owned(),
+            false => "none".to_owned(),
+        },
+        capture_by: match laid_out {
+            true => by.to_owned(),
+            false => DEFAULT.to_owned(),
+        },
+        published: options
+            .publish
+            .iter()
+            .map(|ports| PlannedPort {
+                host_port: ports.host_port,
+                body_port: ports.body_port,
+            })
+            .collect(),
+        added_hosts: options
+            .added_hosts
+            .iter()
+            .map(|added| PlannedAddress {
+                host: added.name.to_string(),
+                address: added.address.to_string(),
+            })
+            .collect(),
+        private_ranges: policy
+            .egress
+            .private_ranges
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        refuse_ech: egress.refuse_ech,
+        refuse_ech_by: match (policy.egress.refuse_ech, egress.refuse_ech) {
+            (true, _) => HOST_POLICY,
+            (false, true) => "--strict",
+            (false, false) => DEFAULT,
+        }
+        .to_owned(),
+    }
+}
+
+/// What only a run tells.
+pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<String> {
+    let mut list: Vec<String> = network
+        .published
+        .iter()
+        .map(|ports| format!("port {} of 127.0.0.1: whether it is free", ports.host_port))
+        .collect();
+    if network.capture != "none" && request.network.capture == CaptureChoice::Tproxy {
+        list.push("whether the kernel takes rules of nf_tables".to_owned());
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::egress::settle;
+    use crate::spec::egress::EgressRule;
+    use crate::spec::network::{AddedHost, PublishedPort};
+    use crate::spec::request::{Caller, Subject};
+
+    fn planned(change: impl Fn(&mut Request, &mut HostPolicy)) -> (PlannedNetwork, Vec<String>) {
+        let subject = Subject::Command(vec![b"true".to_vec()]);
+        let mut request = Request::captured(subject, Caller::default());
+        let mut policy = HostPolicy::default();
+        change(&mut request, &mut policy);
+        let mut egress = settle(&[], &request.network.allow, &policy.egress);
+        egress.refuse_ech |= request.strict;
+        let network = of(&request, &policy, &egress);
+        let unchecked = unchecked(&request, &network);
+        (network, unchecked)
+    }
+
+    #[test]
+    fn nothing_is_laid_out_where_nothing_is_allowed_and_nobody_asks_for_denials() {
+        let allow = || vec![EgressRule::parse("a.com").expect("an entry")];
+        assert_eq!(planned(|_, _| ()), (PlannedNetwork::default(), Vec::new()));
+        for (denials, allows, forbidden, capture, by) in [
+            (false, false, false, "none", "default"),
+            (true, false, false, "auto", "--report-denials"),
+            (false, true, false, "auto", "default"),
+            (true, true, false, "auto", "default"),
+            // The host policy leaves nothing: as if nothing had been asked for.
+            (false, true, true, "none", "default"),
+        ] {
+            let (network, _) = planned(|request, policy| {
+                request.network.report_denials = denials;
+                if allows {
+                    request.network.allow = allow();
+                }
+                policy.egress.allow = forbidden.then(Vec::new);
+            });
+            let found = (network.capture.as_str(), network.capture_by.as_str());
+            assert_eq!(found, (capture, by), "{denials} {allows} {forbidden}");
+            assert_eq!(network.allowed.is_empty(), !allows || forbidden);
+        }
+    }
+
+    #[test]
+    fn everything_that_was_said_about_the_network_is_told_with_who_said_it() {
+        let (network, unchecked) = planned(|request, _| {
+            request.strict = true;
+            request.network.report_denials = true;
+            request.network.capture = CaptureChoice::Tproxy;
+            request.network.publish = vec![PublishedPort::parse("8080:80").expect("ports")];
+            request.network.added_hosts = vec![AddedHost::parse("a.com:::1").expect("a host")];
+        });
+        assert_eq!(
+            (network.capture.as_str(), network.capture_by.as_str()),
+            ("tproxy", "--egress-capture")
+        );
+        assert_eq!(network.published[0].body_port, 80);
+        assert_eq!(network.added_hosts[0].address, "::1");
+        assert_eq!(
+            (network.refuse_ech, network.refuse_ech_by.as_str()),
+            (true, "--strict")
+        );
+        assert_eq!(
+            unchecked,
+            [
+                "port 8080 of 127.0.0.1: whether it is free",
+                "whether the kernel takes rules of nf_tables"
+            ]
+        );
+        let (network, _) = planned(|request, policy| {
+            request.strict = true;
+            policy.egress.refuse_ech = true;
+        });
+        assert_eq!(network.refuse_ech_by, HOST_POLICY);
+    }
+}

@@ -1,0 +1,17 @@
+//! The relay over real sockets: a network of the body's, one of the host's where the relay runs,
+//! and one outside, all three of the test's own.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "test code: a failure is a panic, a skip is printed"
+)]
+
+mod decisions;
+mod floods;
+mod flows;
+mod ground;
+mod lookups;
+mod outside;
+mod proxy;
+mod published;

@@ -298,6 +298,45 @@ mod tests {
     }
 
     #[test]
+    fn drafts_of_the_encrypted_hello_are_told_from_other_extensions() {
+        for (kind, is_encrypted) in [
+            (0xfe0d, true),
+            (0xfe0a, true),
+            (0xff03, true),
+            (0xffce, true),
+            (0x0a0a, false),
+            (0xff01, false),
+            (35, false),
+        ] {
+            let both = [server_name(&[b"a.com"]), extension(kind, b"x")].concat();
+            match parse(&record(&handshake(&both))) {
+                Ok(Progress::Hello(hello)) => {
+                    assert_eq!(hello.has_encrypted, is_encrypted, "{kind:x}");
+                }
+                other => panic!("{kind:x}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn records_may_be_many_and_are_bounded_on_the_wire() {
+        let of_one_byte =
+            |message: &[u8]| -> Vec<u8> { message.chunks(1).flat_map(record).collect() };
+        let padded = |bytes: usize| {
+            let padding = extension(21, &vec![0; bytes]);
+            handshake(&[server_name(&[b"a.com"]), padding].concat())
+        };
+        assert_eq!(
+            name_of(&of_one_byte(&padded(5_000))).as_deref(),
+            Some("a.com")
+        );
+        let long = of_one_byte(&padded(6_000));
+        assert_eq!(parse(&long), Err(HelloError::TooLong));
+        assert_eq!(parse(&long[..WIRE_BYTES_MAX - 1]), Ok(Progress::More));
+        assert_eq!(parse(&long[..WIRE_BYTES_MAX]), Err(HelloError::TooLong));
+    }
+
+    #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         let twice = [server_name(&[b"a.com"]), server_name(&[b"b.com"])].concat();
         let mut long_inside = server_name(&[b"a.com"]);
@@ -332,6 +371,24 @@ mod tests {
             (
                 "an empty list",
                 record(&handshake(&empty)),
+                HelloError::Malformed,
+            ),
+            (
+                "another type of name",
+                record(&handshake(&extension(0, &vector(&[1, 0, 1, b'a'])))),
+                HelloError::BadName,
+            ),
+            (
+                "another type of name behind it",
+                record(&handshake(&extension(
+                    0,
+                    &vector(&[0, 0, 1, b'a', 1, 0, 1, b'b']),
+                ))),
+                HelloError::BadName,
+            ),
+            (
+                "another hello in the record",
+                record(&[handshake(&[]), handshake(&[])].concat()),
                 HelloError::Malformed,
             ),
             ("an empty record", zero_record, HelloError::NotTls),

@@ -158,12 +158,12 @@ fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
         let (fixed, after) = bytes.get(name_bytes..)?.split_first_chunk::<10>()?;
         let [kind_high, kind_low, _, _, _, version, flags, _, high, low] = *fixed;
         let length = usize::from(u16::from_be_bytes([high, low]));
-        let (_, after) = after.split_at_checked(length)?;
+        let (data, after) = after.split_at_checked(length)?;
         bytes = after;
         if u16::from_be_bytes([kind_high, kind_low]) != TYPE_OPT {
             continue;
         }
-        if extended.is_some() || !labels.is_empty() {
+        if extended.is_some() || !labels.is_empty() || !are_options(data) {
             return None;
         }
         is_known = version == 0;
@@ -176,6 +176,18 @@ fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
         ([], false) => Some(Versions::Unknown),
         _ => None,
     }
+}
+
+/// Whether these are options: code, length, and so many bytes, each.
+fn are_options(mut data: &[u8]) -> bool {
+    while let Some(([_, _, high, low], after)) = data.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some((_, after)) = after.split_at_checked(length) else {
+            return false;
+        };
+        data = after;
+    }
+    data.is_empty()
 }
 
 /// The labels of a name that is written out, and how many bytes it takes, its end included.
@@ -389,6 +401,105 @@ mod tests {
         }
         assert_eq!(parse(&with(2, 0x81)), Err(Malformed::Silent));
         assert_eq!(parse(&good[..11]), Err(Malformed::Silent));
+    }
+
+    /// The query with these additional records, whose count is given.
+    fn with_additional(records: &[u8], count: u8) -> Vec<u8> {
+        let mut message = query(&[b"a", b"com"], TYPE_A);
+        message[11] = count;
+        message.extend_from_slice(records);
+        message
+    }
+
+    const OPT: &[u8] = &[0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
+
+    #[test]
+    fn an_extended_query_has_an_extended_answer_that_repeats_the_wish_for_signatures() {
+        let message = with_additional(OPT, 1);
+        let query = parse(&message).expect("a query");
+        let address = Answer::Address(Ipv4Addr::new(198, 18, 0, 16));
+        for answer in [address, Answer::NoData, Answer::NoName] {
+            let answer = query.answer(answer);
+            assert_eq!(answer[10..12], [0, 1]);
+            assert_eq!(
+                answer[answer.len() - 11..],
+                [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]
+            );
+        }
+        let plain = with_additional(&[], 0);
+        let answer = parse(&plain).expect("a query").answer(Answer::NoData);
+        assert_eq!(answer[10..12], [0, 0]);
+        assert_eq!(answer.len(), plain.len());
+    }
+
+    #[test]
+    fn every_byte_behind_the_question_is_accounted_for() {
+        let mut unknown = OPT.to_vec();
+        unknown[6] = 1;
+        match parse(&with_additional(&unknown, 1)) {
+            // BADVERS is 16: 0 in the header and 1 in OPT.
+            Err(Malformed::Answerable(answer)) => {
+                assert_eq!((answer[3] & 0x0f, answer[12 + 5]), (0, 1));
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut with_option = OPT.to_vec();
+        with_option[10] = 5;
+        let cut = with_option.clone();
+        with_option.extend_from_slice(&[0, 10, 0, 1, 7]);
+        let mut short = with_option.clone();
+        short[14] = 2;
+        let signature = [
+            &[3, b'k', b'e', b'y', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 1][..],
+            &[7],
+        ]
+        .concat();
+        let signed = [OPT, &signature].concat();
+        let twice = [OPT, OPT].concat();
+        let thrice = [&signature[..], &signature, &signature].concat();
+        let named = [&[1, b'a'][..], OPT].concat();
+        for (what, message, is_query) in [
+            ("an option", with_additional(&with_option, 1), true),
+            ("a signature behind it", with_additional(&signed, 2), true),
+            ("an option cut short", with_additional(&short, 1), false),
+            ("OPT twice", with_additional(&twice, 2), false),
+            ("OPT with a name", with_additional(&named, 1), false),
+            ("an option beyond the end", with_additional(&cut, 1), false),
+            ("three records", with_additional(&thrice, 3), false),
+            ("fewer than announced", with_additional(OPT, 2), false),
+            ("more than announced", with_additional(OPT, 0), false),
+            ("one byte more", with_additional(&[0], 0), false),
+        ] {
+            assert_eq!(parse(&message).is_ok(), is_query, "{what}");
+        }
+        let mut authority = with_additional(&[], 0);
+        authority[9] = 1;
+        assert!(parse(&authority).is_err());
+    }
+
+    #[test]
+    fn a_name_may_take_255_bytes_and_a_label_63() {
+        let labels = |last: usize| {
+            let long = [b'a'; 63];
+            let message = query(&[&long, &long, &long, &long[..last]], TYPE_A);
+            parse(&message).map(|query| query.name.map(|name| name.as_str().len()))
+        };
+        assert_eq!(labels(61), Ok(Some(253)));
+        assert!(labels(62).is_err());
+        let mut label = query(&[&[b'a'; 63]], TYPE_A);
+        label[12] = 64;
+        label.insert(13, b'a');
+        assert!(parse(&label).is_err());
+    }
+
+    #[test]
+    fn a_refusal_repeats_the_kind_of_message() {
+        let mut message = query(&[b"a"], TYPE_A);
+        message[2] = 0x29;
+        match parse(&message) {
+            Err(Malformed::Answerable(answer)) => assert_eq!(answer[2..4], [0xad, 0x84]),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

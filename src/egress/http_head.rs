@@ -363,6 +363,123 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_port_may_be_written_or_not() {
+        for (text, port) in [
+            ("GET http://a.com:80/ HTTP/1.1\r\nHost: a.com\r\n\r\n", 80),
+            ("GET http://a.com/ HTTP/1.1\r\nHost: a.com:80\r\n\r\n", 80),
+            ("GET HTTPS://a.com HTTP/1.1\r\nHost: a.com:443\r\n\r\n", 443),
+            ("CONNECT a.com:99 HTTP/1.1\r\nHost: a.com\r\n\r\n", 99),
+        ] {
+            assert_eq!(head(text).expect(text).port, Some(port), "{text:?}");
+        }
+        let other = "GET https://a.com/ HTTP/1.1\r\nHost: a.com:80\r\n\r\n";
+        assert_eq!(head(other), Err(HeadError::TwoHosts));
+    }
+
+    #[test]
+    fn a_target_alone_names_the_host_where_there_is_no_host_header_to_expect() {
+        for text in [
+            "CONNECT a.com:443 HTTP/1.0\r\n\r\n",
+            "CONNECT a.com:443 HTTP/1.1\r\n\r\n",
+            "GET http://a.com/ HTTP/1.0\r\n\r\n",
+        ] {
+            assert_eq!(head(text).expect(text).host, named("a.com"), "{text:?}");
+        }
+        for text in [
+            "GET http://a.com/ HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.0\r\n\r\n",
+            "CONNECT a.com HTTP/1.1\r\nHost: a.com:443\r\n\r\n",
+        ] {
+            assert_eq!(head(text), Err(HeadError::BadHost), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_told_from_a_name() {
+        let text = "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
+        let host = head(text).expect("a head").host;
+        assert_eq!(host, Host::Address([10, 0, 0, 1].into()));
+        let text = "CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:DB8:0::1]:443\r\n\r\n";
+        let head_read = head(text).expect("a head");
+        assert_eq!(
+            head_read.host,
+            Host::Address("2001:db8::1".parse().expect("v6"))
+        );
+        assert_eq!(head_read.port, Some(443));
+        for host in [
+            "[::1",
+            "::1",
+            "[::1]x",
+            "[::1]:",
+            "[a.com]",
+            "0x7f000001",
+            "127.1",
+            "a.com:",
+            "a.com:+1",
+            "a.com:65536",
+            "a.com:1:2",
+            "a.com/",
+            "[fe80::1%25eth0]",
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            assert_eq!(head(&text), Err(HeadError::BadHost), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_the_body_is_read_or_refused() {
+        let with = |fields: &str| {
+            head(&format!(
+                "POST / HTTP/1.1\r\nHost: a.com\r\n{fields}\r\n\r\n"
+            ))
+        };
+        let plain = with("Content-Length: 3").expect("a head");
+        assert_eq!(
+            (plain.content_bytes, plain.has_transfer_encoding),
+            (Some(3), false)
+        );
+        let chunked = with("Transfer-Encoding: chunked").expect("a head");
+        assert_eq!(
+            (chunked.content_bytes, chunked.has_transfer_encoding),
+            (None, true)
+        );
+        for fields in [
+            "Content-Length: +3",
+            "Content-Length: -3",
+            "Content-Length: 3, 3",
+            "Content-Length:",
+            "Content-Length: 0x3",
+            "Content-Length: 99999999999999999999",
+        ] {
+            assert_eq!(with(fields), Err(HeadError::Malformed), "{fields}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_become_a_head_is_refused_before_it_is_whole() {
+        for text in [
+            &b"GET / HTTP/1.1\n"[..],
+            b"GET / HTTP/1.1\rX",
+            b"GET / HTTP/1.1\r\r",
+            b"GET /\0",
+            b"GET / HTTP/1.1\r\nHost: a.com\x7f",
+        ] {
+            assert_eq!(parse(text), Err(HeadError::Malformed), "{text:?}");
+        }
+        assert_eq!(parse(b"GET / HTTP/1.1\r"), Ok(Progress::More));
+        assert_eq!(parse(b"\r"), Err(HeadError::NotHttp));
+        assert_eq!(parse(&[b'A'; 33]), Err(HeadError::NotHttp));
+    }
+
+    #[test]
+    fn a_value_may_hold_bytes_beyond_ascii_and_a_host_may_not() {
+        let latin = b"GET /\xc3\xbc HTTP/1.1\r\nHost: a.com\r\nX: \xfc\r\n\r\n";
+        assert!(matches!(parse(latin), Ok(Progress::Head(_))));
+        let host = b"GET / HTTP/1.1\r\nHost: a\xfc.com\r\n\r\n";
+        assert_eq!(parse(host), Err(HeadError::BadHost));
+    }
+
+    #[test]
     fn what_readers_read_differently_is_refused() {
         use HeadError::{BadHost, Malformed, NotHttp};
         for (text, error) in [
@@ -386,8 +503,24 @@ mod tests {
                 "GET / HTTP/1.1\r\nHost: a.com\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\n",
                 Malformed,
             ),
+            ("GET evil.com HTTP/1.1\r\nHost: a.com\r\n\r\n", Malformed),
+            ("GET a.com HTTP/1.1\r\nHost: a.com\r\n\r\n", Malformed),
+            (
+                "GET x/y://a.com/ HTTP/1.1\r\nHost: a.com\r\n\r\n",
+                Malformed,
+            ),
+            (
+                "GET ftp://a.com/ HTTP/1.1\r\nHost: a.com\r\n\r\n",
+                Malformed,
+            ),
+            ("GET * HTTP/1.1\r\nHost: a.com\r\n\r\n", Malformed),
+            (
+                "GET / HTTP/1.0\r\nHost: a.com\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Malformed,
+            ),
             ("GET  / HTTP/1.1\r\nHost: a.com\r\n\r\n", NotHttp),
             ("GET / HTTP/2.0\r\nHost: a.com\r\n\r\n", NotHttp),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NotHttp),
             ("GET /\r\nHost: a.com\r\n\r\n", NotHttp),
             ("\r\n\r\n", NotHttp),
             ("get / HTTP/1.1\r\nHost: a.com\r\n\r\n", NotHttp),

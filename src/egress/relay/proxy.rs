@@ -270,6 +270,7 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::host_name::HostName;
     use proptest::prelude::*;
 
     fn wish(bytes: &[u8]) -> Wish {
@@ -340,6 +341,42 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_request_that_is_passed_on_names_the_same_host_and_is_the_only_one(
+            method in prop::sample::select(vec!["GET", "POST", "OPTIONS"]),
+            path in prop::sample::select(vec!["", "/", "/a?b", "?b", "#c", "//b.com/", "/http://b.com/"]),
+            port in prop::sample::select(vec!["", ":80", ":8080"]),
+            fields in prop::collection::vec(prop::sample::select(vec![
+                "Content-Length: 4", "Connection: content-length, host", "Connection: x", "X: y",
+                "Proxy-Connection: keep-alive", "TE: trailers", "X-Host: b.com", "connection:",
+            ]), 0..4),
+            tail in "[a-z\r\n]{0,8}",
+        ) {
+            let mut text = format!("{method} http://A.com{port}{path} HTTP/1.1\r\nHost: a.com{port}\r\n");
+            for field in fields {
+                text.push_str(field);
+                text.push_str("\r\n");
+            }
+            text.push_str("\r\n");
+            let head_bytes = text.len();
+            text.push_str(&tail);
+            if let Heard::Wish(wish) = hear(text.as_bytes(), false) {
+                let read = http_head::parse(&wish.first);
+                let Ok(http_head::Progress::Head(head)) = read else {
+                    return Err(TestCaseError::fail(format!("{read:?}")));
+                };
+                prop_assert_eq!(Ok(Wanted::Name(HostName::parse(b"a.com").expect("a name"))), wish.wanted);
+                prop_assert_eq!(head.host, Host::Name(HostName::parse(b"a.com").expect("a name")));
+                prop_assert_eq!(head.port.unwrap_or(80), wish.port);
+                prop_assert!(head.target.starts_with('/'));
+                let body_bytes = (wish.first.len() - head.bytes) as u64 + wish.limit.unwrap_or(0);
+                prop_assert_eq!(head.content_bytes.unwrap_or(0), body_bytes);
+                prop_assert!(wish.first.len() - head.bytes <= text.len() - head_bytes);
+            } else {
+                prop_assert!(text.matches("Content-Length").count() > 1, "{}", text);
+            }
+        }
+
         #[test]
         fn any_bytes_are_heard_without_a_panic(bytes: Vec<u8>, greeted: bool, start in 0..4_usize) {
             let start = [

@@ -1,0 +1,51 @@
+//! What the kernel shows of packets that no listener gets: NFLOG messages, and packets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::egress::observed::{self, Observed};
+
+/// The bytes as messages of NFLOG, the packets in them, and the bytes as a packet.
+pub(crate) fn check(bytes: &[u8]) {
+    let mut shown = 0;
+    for logged in observed::logged(bytes) {
+        shown += logged.packet.len() + 24;
+        // A header, a family, an attribute: messages do not overlap.
+        assert!(shown <= bytes.len() + 3);
+        check_packet(logged.packet);
+    }
+    check_packet(bytes);
+}
+
+/// The fields at their places in the header (RFC 791, RFC 8200).
+fn check_packet(packet: &[u8]) {
+    let Some(Observed {
+        destination, port, ..
+    }) = observed::packet(packet)
+    else {
+        return;
+    };
+    let (theirs, header_bytes) = match packet[0] >> 4 {
+        4 => {
+            let octets: [u8; 4] = packet[16..20].try_into().expect("four");
+            let header_bytes = usize::from(packet[0] & 0x0f) * 4;
+            (IpAddr::from(Ipv4Addr::from(octets)), header_bytes)
+        }
+        version => {
+            assert_eq!(version, 6);
+            let octets: [u8; 16] = packet[24..40].try_into().expect("sixteen");
+            (IpAddr::from(Ipv6Addr::from(octets)), 40)
+        }
+    };
+    assert_eq!(destination, theirs.to_canonical());
+    assert!(
+        20 <= header_bytes,
+        "a header that is shorter than the shortest"
+    );
+    if let Some(port) = port {
+        let places = packet.get(header_bytes + 2..).unwrap_or_default();
+        assert!(
+            places.windows(2).any(|two| two == port.to_be_bytes()),
+            "{port} out of nowhere"
+        );
+    }
+}

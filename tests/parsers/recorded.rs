@@ -1,0 +1,165 @@
+//! The corpus: every file holds the properties, and what real programs sent is understood.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::egress::http_head::{self, Host};
+use crate::egress::{client_hello, dns};
+use crate::properties;
+
+/// The files of one folder of the corpus, and what is in them.
+pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let source = std::env::var_os("RUNNER_TESTS_SOURCE")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let folder = source.join("tests/parsers/corpus").join(folder);
+    let files = fs::read_dir(&folder).expect("the corpus is part of the source");
+    let mut files: Vec<(String, Vec<u8>)> = files
+        .map(|entry| entry.expect("an entry"))
+        .map(|entry| {
+            let name = entry.file_name().into_string().expect("a plain name");
+            (name, fs::read(entry.path()).expect("readable"))
+        })
+        .collect();
+    files.sort();
+    assert!(5 < files.len(), "{} is nearly empty", folder.display());
+    files
+}
+
+fn check_all(folder: &str, check: impl Fn(&[u8])) {
+    for (name, bytes) in corpus(folder) {
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&bytes)));
+        assert!(checked.is_ok(), "{folder}/{name}");
+    }
+}
+
+#[test]
+fn every_recorded_query_is_read_as_others_read_it() {
+    check_all("dns_query", properties::dns_query::check);
+}
+
+#[test]
+fn every_recorded_answer_is_read_as_others_read_it() {
+    check_all("dns_answer", properties::dns_answer::check);
+}
+
+#[test]
+fn every_recorded_hello_is_read_as_others_read_it() {
+    check_all("client_hello", properties::client_hello::check);
+}
+
+#[test]
+fn every_recorded_head_is_read_as_others_read_it() {
+    check_all("http_head", properties::http_head::check);
+}
+
+#[test]
+fn every_recorded_packet_is_read_as_its_header_says() {
+    check_all("observed", properties::observed::check);
+}
+
+#[test]
+fn every_recorded_word_of_socks_is_read_as_it_is_written() {
+    check_all("socks", properties::socks::check);
+}
+
+#[test]
+fn what_resolver_libraries_ask_is_understood_and_made_questions_are_refused() {
+    let refused = [
+        "compressed-question",
+        "notify",
+        "option-cut-short",
+        "two-questions",
+        "unknown-version-of-edns",
+    ];
+    for (file, bytes) in corpus("dns_query") {
+        match dns::parse(&bytes) {
+            Ok(query) => {
+                assert!(!refused.contains(&file.as_str()), "{file}");
+                let name = query.name.map(|name| name.to_string());
+                match file.as_str() {
+                    "label-with-nul" => assert_eq!(name, None),
+                    "longest-name" => assert_eq!(name.map(|name| name.len()), Some(253)),
+                    _ => assert_eq!(name.as_deref(), Some("api.example.com"), "{file}"),
+                }
+            }
+            Err(why) => assert!(refused.contains(&file.as_str()), "{file}: {why:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_name_in_what_tls_libraries_send_is_found() {
+    let named = [
+        "curl-7.88-openssl-3.0",
+        "git",
+        "go",
+        "grease-and-encrypted-hello",
+        "java",
+        "node",
+        "openssl-3.0-tls12-only",
+        "post-quantum-key-share",
+        "python",
+        "records-of-one-byte",
+        "two-records",
+    ];
+    for (file, bytes) in corpus("client_hello") {
+        let read = client_hello::parse(&bytes);
+        let Ok(client_hello::Progress::Hello(hello)) = read else {
+            assert!(!named.contains(&file.as_str()), "{file}: {read:?}");
+            continue;
+        };
+        let name = hello.server_name.map(|name| name.to_string());
+        if file == "openssl-3.0-without-a-name" {
+            assert_eq!(name, None);
+        } else {
+            assert!(named.contains(&file.as_str()), "{file} was to be refused");
+            assert_eq!(name.as_deref(), Some("api.example.com"), "{file}");
+        }
+        assert_eq!(
+            hello.has_encrypted,
+            file == "grease-and-encrypted-hello",
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn the_host_in_what_http_libraries_send_is_found() {
+    let made_and_refused = [
+        "bare-line-feeds",
+        "folded",
+        "http-2-preface",
+        "length-twice",
+        "two-hosts",
+        "user-in-the-target",
+    ];
+    let made_and_taken = [
+        "absolute-with-the-usual-port",
+        "host-in-brackets",
+        "latin-1-value",
+        "options-of-the-server",
+        "upgrade-to-http-2",
+    ];
+    for (file, bytes) in corpus("http_head") {
+        let read = http_head::parse(&bytes);
+        let Ok(http_head::Progress::Head(head)) = read else {
+            assert!(
+                made_and_refused.contains(&file.as_str()),
+                "{file}: {read:?}"
+            );
+            continue;
+        };
+        assert!(!made_and_refused.contains(&file.as_str()), "{file}");
+        if made_and_taken.contains(&file.as_str()) {
+            continue;
+        }
+        match head.host {
+            Host::Name(name) => assert_eq!(name.as_str(), "api.example.com", "{file}"),
+            // It was given an address.
+            Host::Address(address) => assert!(address.is_loopback() && file == "node-fetch"),
+        }
+        let is_connect = file.ends_with("-connect");
+        assert_eq!(head.method == "CONNECT", is_connect, "{file}");
+        assert!(!is_connect || head.port == Some(443), "{file}");
+    }
+}

@@ -328,7 +328,12 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let questions = new_socket(address, SocketType::DGRAM)?;
     match address {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
-        SocketAddr::V6(_) => socket::set_packet_info_v6(&questions)?,
+        SocketAddr::V6(_) => {
+            socket::set_packet_info_v6(&questions)?;
+            // IPv6 takes no foreign address for a source otherwise, and a question is answered by
+            // whomever it was sent to.
+            socket::set_transparent_v6(&questions)?;
+        }
     }
     rustix::net::bind(&questions, &address)?;
     Ok(questions)

@@ -115,8 +115,11 @@ fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused
         let done = forced.through(&without_sockets(), &NO_NETFILTER).done();
         assert!(["refused", "failed"].contains(&done.outcome()), "{done:#?}");
         assert_eq!(done.text(), "");
-        let message = done.report["error"]["message"].to_string();
-        assert!(message.contains("nf_tables"), "{message}");
+        let hint = done.report["error"]["hint"].to_string();
+        assert!(
+            hint.contains("nf_tables") && hint.contains("--egress-capture auto"),
+            "{hint}"
+        );
     });
 }
 

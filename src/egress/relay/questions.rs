@@ -8,7 +8,6 @@ use crate::egress::allow::Standing;
 use crate::egress::denials::{Attempt, Protocol, Reason};
 use crate::egress::dns::{self, Answer, Malformed, Query, TYPE_A};
 use crate::egress::relay::Relay;
-use crate::egress::relay::proxy::shown;
 use crate::egress::relay::shared::{Shared, merged_name};
 use crate::kernel::datagram;
 
@@ -81,8 +80,7 @@ impl Shared {
 
     fn judge_question(&mut self, query: &Query<'_>, now: Instant) -> Answer {
         let Some(name) = &query.name else {
-            let written = shown(&query.written_name());
-            self.deny_question(written, Reason::NameNotAllowed, now);
+            self.deny_question(query.written_name(), Reason::NameNotAllowed, now);
             return Answer::NoName;
         };
         let wildcard = match self.settings.allowed.standing(name) {

@@ -11,11 +11,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use rustix::io::Errno;
 
 use crate::kernel::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
-use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, QUESTION_PORT, RELAY_PORT};
+use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, BODY_V4, QUESTION_PORT, RELAY_PORT};
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
+const IFA_LOCAL: u16 = 2;
 const RT_TABLE_LOCAL: u8 = 255;
 const RTPROT_BOOT: u8 = 3;
 const RT_SCOPE_HOST: u8 = 254;
@@ -24,6 +26,9 @@ const RTA_OIF: u16 = 4;
 const RTA_PREFSRC: u16 = 7;
 /// The loopback device is the first of every network namespace.
 const LOOPBACK_INDEX: u32 = 1;
+
+/// Something new, and an answer to having made it.
+const NEW: u16 = ACKNOWLEDGE | CREATE | EXCLUSIVE;
 
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
@@ -60,42 +65,36 @@ pub enum Family {
     V6,
 }
 
-/// The route of one family.
+/// The route of one family; with that of IPv4, an address for the body.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
 pub fn route(family: Family) -> Result<Batch, Errno> {
     let mut batch = Batch::default();
-    let mut fixed = [0; 12];
-    fixed[..8].copy_from_slice(&[
-        match family {
-            Family::V4 => AF_INET,
-            Family::V6 => AF_INET6,
-        },
-        0,
-        0,
-        0,
-        RT_TABLE_LOCAL,
-        RTPROT_BOOT,
-        RT_SCOPE_HOST,
-        RTN_LOCAL,
-    ]);
     let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
-    let attributes = match family {
-        // Else the destination would be the source too, and a connection could meet itself.
+    let (number, attributes) = match family {
         Family::V4 => {
+            own_address(&mut batch)?;
+            // Else the destination would be the source too, and a connection could meet itself.
             let source = Ipv4Addr::LOCALHOST.octets().to_vec();
-            vec![device, Attribute::Bytes(RTA_PREFSRC, source)]
+            let source = Attribute::Bytes(RTA_PREFSRC, source);
+            (AF_INET, vec![device, source])
         }
-        Family::V6 => vec![device],
+        Family::V6 => (AF_INET6, vec![device]),
     };
-    batch.push(
-        RTM_NEWROUTE,
-        ACKNOWLEDGE | CREATE | EXCLUSIVE,
-        &fixed,
-        &attributes,
-    )?;
+    let mut fixed = [0; 12];
+    fixed[0] = number;
+    fixed[4..8].copy_from_slice(&[RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL]);
+    batch.push(RTM_NEWROUTE, NEW, &fixed, &attributes)?;
     Ok(batch)
+}
+
+fn own_address(batch: &mut Batch) -> Result<(), Errno> {
+    const WHOLE: u8 = 32;
+    let [i0, i1, i2, i3] = LOOPBACK_INDEX.to_ne_bytes();
+    let fixed = [AF_INET, WHOLE, 0, RT_SCOPE_HOST, i0, i1, i2, i3];
+    let address = Attribute::Bytes(IFA_LOCAL, BODY_V4.octets().to_vec());
+    batch.push(RTM_NEWADDR, NEW, &fixed, &[address])
 }
 
 /// The rules, as one batch that is applied whole or not at all.
@@ -118,8 +117,8 @@ pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     }
     rules.chain("output", HOOK_OUTPUT, 0, DROP)?;
     rules.accept("output", is_protocol(IPPROTO_TCP))?;
-    for family in [Family::V4, Family::V6] {
-        rules.accept("output", is_own_loopback(family))?;
+    for own in OWN {
+        rules.accept("output", is_to(own))?;
     }
     // What is asked, and what is answered: nobody but us can send from that port.
     for offset in [2, 0] {
@@ -212,35 +211,62 @@ fn batch_header() -> [u8; 4] {
     [0, 0, high, low]
 }
 
-/// Matches what goes to the body's own loopback: 127.0.0.0/8 or ::1.
-fn is_own_loopback(family: Family) -> Vec<Attribute> {
-    destination(family, equals)
+/// What is the body's own: 127.0.0.0/8, its address, ::1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    LoopbackV4,
+    Address,
+    LoopbackV6,
 }
 
-/// Matches what of a family goes anywhere else.
+const OWN: [Own; 3] = [Own::LoopbackV4, Own::Address, Own::LoopbackV6];
+
+impl Own {
+    const fn family(self) -> Family {
+        match self {
+            Self::LoopbackV4 | Self::Address => Family::V4,
+            Self::LoopbackV6 => Family::V6,
+        }
+    }
+
+    /// Loads of a packet's destination what tells, and what it then is.
+    fn destination(self) -> (Attribute, Vec<u8>) {
+        match self {
+            Self::LoopbackV4 => (
+                payload(Header::Network, 16, 1),
+                Ipv4Addr::LOCALHOST.octets()[..1].to_vec(),
+            ),
+            Self::Address => (payload(Header::Network, 16, 4), BODY_V4.octets().to_vec()),
+            Self::LoopbackV6 => (
+                payload(Header::Network, 24, 16),
+                Ipv6Addr::LOCALHOST.octets().to_vec(),
+            ),
+        }
+    }
+}
+
+/// Matches what goes there and is of its family.
+fn is_to(own: Own) -> Vec<Attribute> {
+    let (load, bytes) = own.destination();
+    [is_family(own.family()), vec![load, equals(&bytes)]].concat()
+}
+
+/// Matches what of a family goes to nothing of the body's own.
 fn is_outside(family: Family) -> Vec<Attribute> {
-    destination(family, differs)
+    let mut matches = is_family(family);
+    for own in OWN.into_iter().filter(|own| own.family() == family) {
+        let (load, bytes) = own.destination();
+        matches.extend([load, differs(&bytes)]);
+    }
+    matches
 }
 
-fn destination(family: Family, compare: fn(&[u8]) -> Attribute) -> Vec<Attribute> {
-    let (number, place, loopback) = match family {
-        Family::V4 => (
-            AF_INET,
-            payload(Header::Network, 16, 1),
-            Ipv4Addr::LOCALHOST.octets()[..1].to_vec(),
-        ),
-        Family::V6 => (
-            AF_INET6,
-            payload(Header::Network, 24, 16),
-            Ipv6Addr::LOCALHOST.octets().to_vec(),
-        ),
+fn is_family(family: Family) -> Vec<Attribute> {
+    let number = match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
     };
-    vec![
-        meta(Meta::Family),
-        equals(&[number]),
-        place,
-        compare(&loopback),
-    ]
+    vec![meta(Meta::Family), equals(&[number])]
 }
 
 fn is_protocol(number: u8) -> Vec<Attribute> {
@@ -444,8 +470,10 @@ mod tests {
         drop(TcpStream::connect(("8.8.8.8", port)).expect("connected"));
         v4.accept().expect("it came here");
         // The body's own loopback is its own.
-        drop(TcpStream::connect(("127.0.0.1", port)).expect("connected"));
-        everywhere.accept().expect("it came here");
+        for own in ["127.0.0.1", "127.1.2.3", "198.18.0.2"] {
+            drop(TcpStream::connect((own, port)).expect(own));
+            everywhere.accept().expect("it came here");
+        }
         let nothing = rustix::net::recv(&log, &mut [0_u8; 4_096], RecvFlags::empty());
         assert_eq!(nothing.expect_err("nothing was refused"), Errno::AGAIN);
         let dropped = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");

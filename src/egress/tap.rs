@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::plan::service::QUESTION_PORT;
+use crate::plan::service::{BODY_V4, QUESTION_PORT};
 use crate::spec::bpf::{AND, Instruction, JUMP, JUMP_EQUAL, LOAD, RETURN};
 
 /// A = 16 bits at `k` (`BPF_LD | BPF_H | BPF_ABS`).
@@ -111,6 +111,8 @@ fn of_ipv4(ports: &[u16]) -> Vec<Instruction> {
     let mut program = Program::default();
     program.push(LOAD_BYTE, 16);
     program.never(Ipv4Addr::LOCALHOST.octets()[0].into());
+    program.push(LOAD, 16);
+    program.never(BODY_V4.to_bits());
     // Only the first fragment has ports.
     program.push(LOAD_HALF, 6);
     program.push(AND, 0x1fff);
@@ -198,7 +200,7 @@ mod tests {
         let from_v6 = UdpSocket::bind("[::]:0").expect("bound");
         drop(TcpStream::connect("8.8.8.8:443").expect("connected"));
         drop(listener.accept().expect("accepted"));
-        for own in ["127.0.0.1:8443", "[::1]:8443", "8.8.8.8:80"] {
+        for own in ["127.0.0.1:8443", "198.18.0.2:1", "[::1]:8443", "8.8.8.8:80"] {
             TcpStream::connect(own).expect_err("nobody listens");
         }
         from.send_to(b"x", "8.8.8.8:53").expect("sent");

@@ -1,5 +1,5 @@
-//! Where the supervisor answers inside the body's network: addresses and ports that nothing of
-//! the body's can have.
+//! Addresses and ports inside the body's network: where the supervisor answers, which nothing of
+//! the body's can have, and what is the body's own. Names get others, from 198.18.0.16 on.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,6 +7,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 pub const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The same for IPv6: captured connections are led there.
 pub const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x198, 0x18, 0, 0, 0, 0, 1);
+/// The body's own, beside its loopback addresses: without one that is no loopback address, a C
+/// library that is asked for what this host can use (AI_ADDRCONFIG) takes IPv4 for missing.
+pub const BODY_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// Where captured connections are led. Privileged, as all ports here: the body cannot sit there.
 pub const RELAY_PORT: u16 = 1;
 /// The proxy on the body's own loopback, for programs that want one.

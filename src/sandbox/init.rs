@@ -350,3 +350,72 @@ fn answer(
     };
     sent.map_err(at(ChildStep::Wait))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::launch::{Word, hear};
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    /// What init answers when it is asked for a connection.
+    fn asked(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
+        let (supervisor, init) = link::pair().expect("a pair");
+        let values = [7, i32::from(is_v6), port];
+        let kind = message::CONNECT;
+        link::send(supervisor.as_fd(), Message { kind, values }, &[]).expect("sent");
+        assert!(obey(1, init.as_fd()).is_ok());
+        match hear(supervisor.as_fd()) {
+            Ok(Word::Connected(7, socket)) => socket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn init_connects_to_a_port_of_its_own_loopback_and_hands_the_socket_over() {
+        for (address, is_v6) in [("127.0.0.1:0", false), ("[::1]:0", true)] {
+            let listener = TcpListener::bind(address).expect("bound");
+            let port = listener.local_addr().expect("bound").port();
+            let socket = asked(is_v6, port.into()).expect("connected or about to be");
+            let flags = rustix::fs::fcntl_getfl(&socket).expect("known");
+            assert!(flags.contains(OFlags::NONBLOCK));
+            let (mut body, from) = listener.accept().expect("accepted");
+            assert!(from.ip().is_loopback());
+            body.write_all(b"x").expect("written");
+            rustix::io::ioctl_fionbio(&socket, false).expect("set");
+            let mut byte = [0];
+            TcpStream::from(socket).read_exact(&mut byte).expect("read");
+        }
+    }
+
+    #[test]
+    fn where_nobody_listens_init_says_so_and_goes_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        drop(listener);
+        match asked(false, port.into()) {
+            Err(errno) => assert_eq!(errno, Errno::CONNREFUSED),
+            Ok(socket) => {
+                let told = rustix::net::sockopt::socket_error(&socket).expect("told");
+                assert_eq!(told, Err(Errno::CONNREFUSED));
+            }
+        }
+        for port in [-1, 1 << 16, i32::MAX] {
+            assert_eq!(asked(false, port).expect_err("no port"), Errno::INVAL);
+        }
+    }
+
+    #[test]
+    fn init_knows_two_verbs_and_no_other() {
+        let (supervisor, init) = link::pair().expect("a pair");
+        for kind in [0, message::LAUNCH, message::ENDED, message::CONNECTED, 99] {
+            let said = Message {
+                kind,
+                values: [0; 3],
+            };
+            link::send(supervisor.as_fd(), said, &[]).expect("sent");
+            let refused = obey(1, init.as_fd()).expect_err("no verb of its own");
+            assert_eq!(refused, at(ChildStep::Wait)(Errno::BADMSG), "{kind}");
+        }
+    }
+}

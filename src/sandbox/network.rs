@@ -23,8 +23,9 @@ use crate::spec::network::CaptureChoice;
 
 /// Connections that may wait for the relay; the kernel's own limit for a new namespace is as high.
 const BACKLOG: i32 = 4_096;
-/// Bytes of notices that may wait for the relay, as far as the host allows.
-const LOG_BUFFER_BYTES: usize = 4 << 20;
+/// Bytes of questions or notices that may wait for the relay. A host that allows less
+/// (`net.core.rmem_max`) is no reason to stop: what is lost is counted.
+const BUFFER_BYTES: usize = 4 << 20;
 /// The loopback device is the first of every network namespace.
 const LOOPBACK_INDEX: u32 = 1;
 
@@ -240,8 +241,7 @@ fn capture_all(
 ) -> Result<(), StepError> {
     let protocol = Some(rustix::net::netlink::NETFILTER);
     let log = netlink::open(protocol).map_err(at(ChildStep::Log))?;
-    // A host that allows less is no reason to stop: what is lost is counted.
-    sockopt::set_socket_recv_buffer_size(&log, LOG_BUFFER_BYTES).map_err(at(ChildStep::Log))?;
+    sockopt::set_socket_recv_buffer_size(&log, BUFFER_BYTES).map_err(at(ChildStep::Log))?;
     // Before the rules: nothing is refused without being told.
     steps.log.send(&log).map_err(at(ChildStep::Log))?;
     rustix::io::ioctl_fionbio(&log, true).map_err(at(ChildStep::Log))?;
@@ -269,7 +269,7 @@ fn capture_ports(
     link: BorrowedFd<'_>,
 ) -> Result<(), StepError> {
     let tap = packet::tap(LOOPBACK_INDEX, steps.tap).map_err(at(ChildStep::Tap))?;
-    sockopt::set_socket_recv_buffer_size(&tap, LOG_BUFFER_BYTES).map_err(at(ChildStep::Tap))?;
+    sockopt::set_socket_recv_buffer_size(&tap, BUFFER_BYTES).map_err(at(ChildStep::Tap))?;
     for (index, port) in (0..).zip(steps.ports) {
         let any = at_any_address(*port);
         let listeners = Pair::make(common.has_v6(), any, listener).map_err(|errno| StepError {
@@ -326,6 +326,7 @@ fn listen(listener: OwnedFd, address: SocketAddr) -> Result<OwnedFd, Errno> {
 
 fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let questions = new_socket(address, SocketType::DGRAM)?;
+    sockopt::set_socket_recv_buffer_size(&questions, BUFFER_BYTES)?;
     match address {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
         SocketAddr::V6(_) => {

@@ -333,7 +333,7 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
             socket::set_packet_info_v6(&questions)?;
             // IPv6 takes no foreign address for a source otherwise, and a question is answered by
             // whomever it was sent to.
-            socket::set_transparent_v6(&questions)?;
+            socket::set_free_source_v6(&questions)?;
         }
     }
     rustix::net::bind(&questions, &address)?;

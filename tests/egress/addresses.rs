@@ -245,13 +245,13 @@ for name in 'outside-of-the-egress-tests', 'runner':
 name = resolve('api.openai.com')
 say('the name', name.startswith(SYNTHETIC))
 for address, port in (('198.18.0.1', 1), ('fd00:198:18::1', 1), ('198.18.0.1', 443), ('198.18.77.77', 443),
-                      ('198.19.255.255', 443), ('198.18.0.0', 80), ('198.18.0.15', 80)):
+                      ('198.19.255.255', 443), ('198.18.0.0', 80), ('198.18.0.15', 80), ('198.18.0.2', 443)):
     say(address, port, dial(address, port, hello('api.openai.com')))");
         for line in &seen.said[1..] {
             assert!(line.ends_with("reset"), "{seen:#?}");
         }
-        assert_eq!(seen.said.len(), 8);
-        for to in ["198.18.0.1:443", "198.18.77.77:443", "198.19.255.255:443", "198.18.0.15:80"] {
+        assert_eq!(seen.said.len(), 9);
+        for to in ["198.18.0.1:443", "198.18.77.77:443", "198.19.255.255:443", "198.18.0.15:80", "198.18.0.2:443"] {
             let denied = format!("tcp ip-literal {to} x1");
             assert!(seen.denials.contains(&denied), "{denied}: {seen:#?}");
         }

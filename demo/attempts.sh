@@ -147,7 +147,22 @@ processes_and_disk() {
     fi
 }
 
+# greet HOST PORT: whoever is not on the list may take the connection, and resets it.
+greet() { timeout 10 bash -c "exec 3<>/dev/tcp/$1/$2 && echo hello >&3 && $3"; }
+
+# find HOST: whether its name has an address.
+find_host() { getent ahosts "$1" || { echo "no such host" >&2; return 1; }; }
+
+network() {
+    local port=$1
+    attempt listed_host greet listed.example "$port" :
+    attempt other_host find_host other.example
+    attempt by_address greet 203.0.113.7 80 "cat <&3"
+    attempt other_port greet listed.example 81 "cat <&3"
+}
+
 case $1 in
+    network) network "$3" ;;
     tour) tour "$2" ;;
     processes_and_disk) processes_and_disk ;;
     memory) head -c 320m /dev/zero | tail -c 320m >/dev/null ;;

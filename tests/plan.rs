@@ -947,7 +947,7 @@ fn every_host_is_planned_with_who_asks_for_it_and_what_the_host_policy_leaves() 
     let network = &told.plan["network"];
     assert_eq!(
         network["allowed"],
-        serde_json::json!(["own.example", "*.x.theirs.example:443", "flag.example:8443"])
+        serde_json::json!(["*.x.theirs.example:443", "own.example", "flag.example:8443"])
     );
     assert_eq!(network["capture"], "auto");
     assert_eq!(network["refuse_ech_by"], "host-policy");

@@ -264,7 +264,7 @@ fn everything_in_the_demonstration_is_as_promised_and_nothing_of_it_stays() {
                 .any(|mark| line.starts_with(mark))
         })
         .collect();
-    assert_eq!(rows.len(), 29, "{text}");
+    assert_eq!(rows.len(), 33, "{text}");
     assert!(!text.contains("FAIL"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");

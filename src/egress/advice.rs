@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::egress::address::is_public;
 use crate::egress::denials::{Attempt, Protocol, Reason};
-use crate::plan::egress::{EgressPlan, exactly};
+use crate::plan::egress::{EgressPlan, exactly, flag};
 use crate::spec::egress::{EgressHost, EgressRule};
 use crate::spec::host_name::HostName;
 use crate::spec::sources_policy::EgressPolicy;
@@ -88,7 +88,8 @@ fn listing(attempt: &Attempt, around: Circumstances<'_>) -> String {
         return format!("host policy: egress.allow has to list {}", quoted(&wanted));
     }
     let mut hint = format!(
-        "--allow-net {wanted}, or {} in network.egress",
+        "{}, or {} in network.egress",
+        flag(&wanted),
         quoted(&wanted)
     );
     if let Some(allowed) = &around.policy.allow
@@ -164,7 +165,7 @@ fn uncaught(attempt: &Attempt) -> String {
     let doctor = "`runner doctor` says how to have nf_tables";
     match rule(attempt) {
         Some(rule) if rule.port.is_some() => {
-            format!("--allow-net {rule} adds a listener for that port; {doctor}")
+            format!("{} adds a listener for that port; {doctor}", flag(&rule))
         }
         _ => format!("write HOST:PORT in network.egress; {doctor}"),
     }

@@ -9,6 +9,8 @@ use super::process::check;
 
 /// `IPV6_TRANSPARENT` (linux/in6.h).
 const IPV6_TRANSPARENT: c_int = 75;
+/// `IPV6_FREEBIND` (linux/in6.h).
+const IPV6_FREEBIND: c_int = 78;
 
 /// Lets an IPv4 socket accept what was sent to addresses that are not its host's (ip(7)).
 ///
@@ -40,6 +42,15 @@ pub fn set_packet_info_v4(socket: impl AsFd) -> Result<(), Errno> {
 /// The errno of setsockopt(2).
 pub fn set_packet_info_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+}
+
+/// Lets an IPv6 socket send from addresses that are its host's only by a route (IPV6_FREEBIND,
+/// Linux 4.15). An IPv4 socket may do so without.
+///
+/// # Errors
+/// The errno of setsockopt(2).
+pub fn set_free_source_v6(socket: impl AsFd) -> Result<(), Errno> {
+    set(socket, libc::IPPROTO_IPV6, IPV6_FREEBIND)
 }
 
 fn set(socket: impl AsFd, level: c_int, option: c_int) -> Result<(), Errno> {

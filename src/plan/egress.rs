@@ -203,6 +203,16 @@ impl AskedHost {
     }
 }
 
+/// The flag that would allow `rule`, as a shell takes it.
+#[must_use]
+pub fn flag(rule: &EgressRule) -> String {
+    let text = rule.to_string();
+    match text.contains(['*', '[']) {
+        true => format!("{ALLOW_NET} '{text}'"),
+        false => format!("{ALLOW_NET} {text}"),
+    }
+}
+
 /// An address as a block of the host policy that holds no other: `10.1.2.3/32`.
 #[must_use]
 pub fn exactly(address: IpAddr) -> String {
@@ -340,6 +350,17 @@ mod tests {
                 allowed,
                 "{keys:?} {flags:?} {allow:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_flag_to_paste_is_quoted_where_a_shell_would_read_it_otherwise() {
+        for (entry, pasted) in [
+            ("a.com:443", "--allow-net a.com:443"),
+            ("*.a.com", "--allow-net '*.a.com'"),
+            ("[::1]:80", "--allow-net '[::1]:80'"),
+        ] {
+            assert_eq!(flag(&rules(&[entry])[0]), pasted);
         }
     }
 

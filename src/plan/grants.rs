@@ -1,5 +1,6 @@
 //! Who grants: a manifest asks, the caller and the host policy grant.
 
+use crate::plan::egress::flag;
 use crate::spec::egress::EgressRule;
 use crate::spec::manifest::{Manifest, SecretRequest};
 use crate::spec::request::Grants;
@@ -54,7 +55,7 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
         ask(
             granted,
             format!("egress to {host} ({})", request.source),
-            format!("--allow-net {host}"),
+            flag(&request.rule),
         );
     }
     // A literal gives the body nothing of the host's: it could set the variable itself.

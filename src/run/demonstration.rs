@@ -1,9 +1,12 @@
 //! Runs the demonstration: the built-in bundle, once for each scene, in this process.
 
+use std::io::Read as _;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use crate::plan::demonstration::{ATTEMPTS, MANIFEST, Scene};
+use crate::plan::demonstration::{ATTEMPTS, MANIFEST, Scene, Seen, network};
 use crate::run::error::RunError;
 use crate::run::{execute, host};
 use crate::spec::demonstration::Demonstration;
@@ -11,6 +14,9 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
 use crate::spec::report::EnforcementState;
 use crate::spec::request::Caller;
+
+/// How long a connection that was closed long ago is read.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs every scene; stops at the first that is refused, that fails, or that a signal to this
 /// process ends.
@@ -27,19 +33,39 @@ pub fn demonstrate(caller: &Caller, policy: &HostPolicy) -> Result<Demonstration
     let directory = std::env::temp_dir().join(name);
     let written = write_bundle(&directory);
     let demonstration = match &written {
-        Ok(()) => scenes(&directory, caller, policy),
-        Err(_) => Demonstration::default(),
+        Ok(()) => listen().and_then(|listener| scenes(&directory, caller, policy, &listener)),
+        Err(_) => Ok(Demonstration::default()),
     };
     let removed = std::fs::remove_dir_all(&directory);
     written.map_err(in_directory("write", &directory))?;
     removed.map_err(in_directory("remove", &directory))?;
-    Ok(demonstration)
+    demonstration.map_err(|error| {
+        let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+        RunError::host("listen for the demonstration on 127.0.0.1")(errno)
+    })
 }
 
-fn scenes(directory: &Path, caller: &Caller, policy: &HostPolicy) -> Demonstration {
+/// The host on the list of the scene of the network.
+fn listen() -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn scenes(
+    directory: &Path,
+    caller: &Caller,
+    policy: &HostPolicy,
+    listener: &TcpListener,
+) -> std::io::Result<Demonstration> {
     let mut demonstration = Demonstration::default();
+    let port = listener.local_addr()?.port();
     for scene in Scene::ALL {
-        let report = execute(&scene.request(directory.to_path_buf(), caller), policy);
+        let request = scene.request(directory.to_path_buf(), caller, port);
+        let report = match scene {
+            Scene::Network => execute(&request, &network::policy(policy)),
+            _ => execute(&request, policy),
+        };
         demonstration.runs += 1;
         if report.outcome == Outcome::Cancelled {
             demonstration.cancelled_by = report.cancelled_by;
@@ -49,9 +75,14 @@ fn scenes(directory: &Path, caller: &Caller, policy: &HostPolicy) -> Demonstrati
             demonstration.error = report.error;
             break;
         }
-        demonstration
-            .rows
-            .extend(scene.rows(&report, survivors(&report.run_id)));
+        let seen = Seen {
+            survivors: survivors(&report.run_id),
+            heard: match scene {
+                Scene::Network => hear(listener)?,
+                _ => Vec::new(),
+            },
+        };
+        demonstration.rows.extend(scene.rows(&report, &seen));
         for axis in report.enforcement {
             let known = |known: &crate::spec::report::Enforcement| known.axis == axis.axis;
             if axis.state != EnforcementState::Enforced
@@ -61,7 +92,24 @@ fn scenes(directory: &Path, caller: &Caller, policy: &HostPolicy) -> Demonstrati
             }
         }
     }
-    demonstration
+    Ok(demonstration)
+}
+
+/// What the run's one connection said: it waits where the kernel has taken it, and was closed when
+/// the run ended.
+fn hear(listener: &TcpListener) -> std::io::Result<Vec<u8>> {
+    let mut heard = Vec::new();
+    match listener.accept() {
+        Ok((connection, _)) => {
+            connection.set_nonblocking(false)?;
+            connection.set_read_timeout(Some(PATIENCE))?;
+            let bytes_max = u64::try_from(network::GREETING.len()).unwrap_or(u64::MAX);
+            connection.take(bytes_max + 1).read_to_end(&mut heard)?;
+            Ok(heard)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(heard),
+        Err(error) => Err(error),
+    }
 }
 
 /// How many processes of the host carry the run's id in their environment.

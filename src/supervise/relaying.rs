@@ -16,7 +16,8 @@ const UNANSWERED_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Relaying<'run> {
     relay: Option<&'run mut Relay>,
-    unanswered: usize,
+    /// Ids of questions to init.
+    unanswered: Vec<i32>,
     init_listens: bool,
     /// When what is left is not waited for any longer.
     over_at: Option<Instant>,
@@ -26,7 +27,7 @@ impl<'run> Relaying<'run> {
     pub(super) fn new(relay: Option<&'run mut Relay>) -> Self {
         Self {
             relay,
-            unanswered: 0,
+            unanswered: Vec::new(),
             init_listens: true,
             over_at: None,
         }
@@ -70,12 +71,12 @@ impl<'run> Relaying<'run> {
         let Some(relay) = &mut self.relay else {
             return Ok(());
         };
-        while self.unanswered < UNANSWERED_MAX
+        while self.unanswered.len() < UNANSWERED_MAX
             && let Some(ask) = relay.next_ask()
         {
             let asked = self.init_listens && launched.connect(ask.id, ask.is_v6, ask.port)?;
             if asked {
-                self.unanswered += 1;
+                self.unanswered.push(ask.id);
             } else {
                 relay.answered(ask.id, Err(Errno::CONNREFUSED), now);
             }
@@ -85,7 +86,7 @@ impl<'run> Relaying<'run> {
 
     /// Init's answer to one of the questions.
     pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
-        self.unanswered = self.unanswered.saturating_sub(1);
+        self.unanswered.retain(|known| *known != id);
         if let Some(relay) = &mut self.relay {
             relay.answered(id, socket, now);
         }
@@ -94,10 +95,11 @@ impl<'run> Relaying<'run> {
     /// Nothing of the body runs any longer: what it has sent is forwarded for at most `patience`.
     pub(super) fn body_has_ended(&mut self, now: Instant, patience: Duration) {
         self.init_listens = false;
-        // Questions that init never answered have no other end.
-        self.unanswered = 0;
         self.over_at = Some(now + patience);
         if let Some(relay) = &mut self.relay {
+            for id in self.unanswered.drain(..) {
+                relay.answered(id, Err(Errno::CONNREFUSED), now);
+            }
             relay.body_has_ended(now);
         }
     }

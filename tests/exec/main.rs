@@ -21,6 +21,7 @@ mod grants;
 mod inputs;
 mod keeping;
 mod manifests;
+mod network;
 mod outputs;
 mod places;
 mod scripts;

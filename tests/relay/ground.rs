@@ -21,17 +21,13 @@ use crate::outside::Outside;
 const HANG_AFTER: Duration = Duration::from_secs(60);
 const INSIDE: &str = "RUNNER_RELAY_TESTS_INSIDE";
 /// Ports that listeners of the body's network have, besides 53.
-pub const PORTS: [u16; 5] = [80, 443, 8080, 8443, 9000];
-/// The host, as the outside reaches it.
-pub const HOST: &str = "198.51.100.1";
-/// The outside's end of the link, where its name server is.
-pub const GATEWAY: &str = "198.51.100.2";
+pub(crate) const PORTS: [u16; 5] = [80, 443, 8080, 8443, 9000];
 
 type Act = Box<dyn FnOnce() + Send>;
 
 /// A network namespace, and a thread that lives in it.
 #[derive(Clone)]
-pub struct Place(mpsc::Sender<Act>);
+pub(crate) struct Place(mpsc::Sender<Act>);
 
 impl Place {
     /// A new network; the commands are run in it.
@@ -53,12 +49,12 @@ impl Place {
     }
 
     /// Runs it there and waits for what comes of it. Threads that it starts are there too.
-    pub fn run<R: Send + 'static>(&self, act: impl FnOnce() -> R + Send + 'static) -> R {
+    pub(crate) fn run<R: Send + 'static>(&self, act: impl FnOnce() -> R + Send + 'static) -> R {
         self.start(act).recv().expect("it has come to its end")
     }
 
     /// Runs it there, in a thread of its own.
-    pub fn start<R: Send + 'static>(
+    pub(crate) fn start<R: Send + 'static>(
         &self,
         act: impl FnOnce() -> R + Send + 'static,
     ) -> mpsc::Receiver<R> {
@@ -73,7 +69,7 @@ impl Place {
     /// The thread whose network it is.
     fn thread(&self) -> rustix::thread::Pid {
         let (sender, receiver) = mpsc::channel();
-        let act = move || drop(sender.send(rustix::thread::gettid()));
+        let act = move || sender.send(rustix::thread::gettid()).expect("waited for");
         self.0.send(Box::new(act)).expect("the place is there");
         receiver.recv().expect("told")
     }
@@ -92,7 +88,7 @@ fn shell(commands: &str) {
 }
 
 /// Runs this very test again where it may make networks. `false`: that has been done.
-pub fn enter(test: &str) -> bool {
+pub(crate) fn enter(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -113,6 +109,8 @@ pub fn enter(test: &str) -> bool {
         .output()
         .expect("unshare is there");
     let text = [output.stdout, output.stderr].concat();
+        println!("{}", String::from_utf8_lossy(&text));
+    }
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");
@@ -120,16 +118,16 @@ pub fn enter(test: &str) -> bool {
 }
 
 /// What a test decides about its ground.
-pub struct Plan {
-    pub allowed: Vec<&'static str>,
-    pub private: Vec<&'static str>,
-    pub added: Vec<(&'static str, &'static str)>,
-    pub hosts: &'static str,
-    pub refuse_ech: bool,
-    pub servers: Vec<&'static str>,
-    pub publishes: Option<u16>,
-    pub log: Option<OwnedFd>,
-    pub capture: Capture,
+pub(crate) struct Plan {
+    pub(crate) allowed: Vec<&'static str>,
+    pub(crate) private: Vec<&'static str>,
+    pub(crate) added: Vec<(&'static str, &'static str)>,
+    pub(crate) hosts: &'static str,
+    pub(crate) refuse_ech: bool,
+    pub(crate) servers: Vec<&'static str>,
+    pub(crate) publishes: Option<u16>,
+    pub(crate) log: Option<OwnedFd>,
+    pub(crate) capture: Capture,
 }
 
 impl Default for Plan {
@@ -149,9 +147,9 @@ impl Default for Plan {
 }
 
 /// The three networks and the relay.
-pub struct Ground {
-    pub body: Place,
-    pub outside: Outside,
+pub(crate) struct Ground {
+    pub(crate) body: Place,
+    pub(crate) outside: Outside,
     relay: Relay,
     /// How far the relay's clock is ahead.
     ahead: Duration,
@@ -160,7 +158,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan) -> Self {
         shell(
             "ip link set lo up; ip link add v0 type veth peer name v1; ip link set v0 up; \
              ip addr add 198.51.100.1/30 dev v0; ip route add default via 198.51.100.2; \
@@ -294,7 +292,7 @@ impl Ground {
     }
 
     /// Turns the relay until the other side is done.
-    pub fn wait<R>(&mut self, done: &mpsc::Receiver<R>) -> R {
+    pub(crate) fn wait<R>(&mut self, done: &mpsc::Receiver<R>) -> R {
         let start = Instant::now();
         loop {
             match done.try_recv() {
@@ -307,18 +305,18 @@ impl Ground {
     }
 
     /// Lets the body act, and turns the relay until it has.
-    pub fn act<R: Send + 'static>(&mut self, act: impl FnOnce() -> R + Send + 'static) -> R {
+    pub(crate) fn act<R: Send + 'static>(&mut self, act: impl FnOnce() -> R + Send + 'static) -> R {
         let done = self.body.start(act);
         self.wait(&done)
     }
 
     /// The relay's clock goes ahead of every other.
-    pub fn skip(&mut self, time: Duration) {
+    pub(crate) fn skip(&mut self, time: Duration) {
         self.ahead += time;
     }
 
     /// Turns the relay until `is_so`.
-    pub fn until(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn until(&mut self, mut is_so: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !is_so(self) {
             self.turn();
@@ -326,27 +324,27 @@ impl Ground {
         }
     }
 
-    pub fn relay(&mut self) -> &mut Relay {
+    pub(crate) fn relay(&mut self) -> &mut Relay {
         &mut self.relay
     }
 
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::now() + self.ahead
     }
 
     /// What came of all of it.
-    pub fn finish(self) -> Outcome {
+    pub(crate) fn finish(self) -> Outcome {
         self.relay.finish(Instant::now() + self.ahead)
     }
 
     /// The denials as `proto object reason xN`, and nothing else was told.
-    pub fn denials(self) -> Vec<String> {
+    pub(crate) fn denials(self) -> Vec<String> {
         shown(&self.finish())
     }
 }
 
 /// The denials as `proto object reason xN`.
-pub fn shown(outcome: &Outcome) -> Vec<String> {
+pub(crate) fn shown(outcome: &Outcome) -> Vec<String> {
     let kinds = outcome.denials.kinds();
     kinds
         .map(|(attempt, seen)| {
@@ -403,7 +401,7 @@ fn questions(address: &str) -> OwnedFd {
 }
 
 /// The question for one name, as a resolver asks.
-pub fn question(name: &str, kind: u16) -> Vec<u8> {
+pub(crate) fn question(name: &str, kind: u16) -> Vec<u8> {
     let mut message = vec![0xab, 0xcd, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         message.push(u8::try_from(label.len()).expect("short"));
@@ -416,7 +414,7 @@ pub fn question(name: &str, kind: u16) -> Vec<u8> {
 }
 
 /// Asks any address at all; the code, and the address where there is one.
-pub fn ask(name: &str) -> (u8, Option<Ipv4Addr>) {
+pub(crate) fn ask(name: &str) -> (u8, Option<Ipv4Addr>) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
     socket.connect("8.8.8.8:53").expect("connected");
     socket.send(&question(name, 1)).expect("sent");
@@ -427,7 +425,7 @@ pub fn ask(name: &str) -> (u8, Option<Ipv4Addr>) {
 }
 
 /// What an answer says.
-pub fn answer(message: &[u8]) -> (u8, Option<Ipv4Addr>) {
+pub(crate) fn answer(message: &[u8]) -> (u8, Option<Ipv4Addr>) {
     let address = (message[7] == 1).then(|| {
         let octets: [u8; 4] = *message.last_chunk().expect("an address");
         Ipv4Addr::from(octets)
@@ -436,13 +434,13 @@ pub fn answer(message: &[u8]) -> (u8, Option<Ipv4Addr>) {
 }
 
 /// Asks for the name and dials what is answered.
-pub fn dial(name: &str, port: u16) -> TcpStream {
+pub(crate) fn dial(name: &str, port: u16) -> TcpStream {
     let (_, address) = ask(name);
     let address = address.unwrap_or_else(|| panic!("{name} has no address"));
     connect(&SocketAddr::from((address, port)).to_string())
 }
 
-pub fn connect(to: &str) -> TcpStream {
+pub(crate) fn connect(to: &str) -> TcpStream {
     let stream = TcpStream::connect(to).expect(to);
     stream.set_read_timeout(Some(HANG_AFTER)).expect("set");
     stream.set_write_timeout(Some(HANG_AFTER)).expect("set");
@@ -450,7 +448,7 @@ pub fn connect(to: &str) -> TcpStream {
 }
 
 /// Sends, and reads until as many bytes came back or the other side ended.
-pub fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     if stream.write_all(bytes).is_err() {
         return Vec::new();
     }
@@ -467,15 +465,13 @@ pub fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Whether the stream was reset, with nothing before it.
-pub fn is_reset(stream: &mut TcpStream) -> bool {
-    match stream.read(&mut [0; 1]) {
-        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
-        Ok(_) => false,
-    }
+pub(crate) fn is_reset(stream: &mut TcpStream) -> bool {
+    let read = stream.read_exact(&mut [0; 1]);
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
 /// A ClientHello with these names, and an encrypted one inside where that is wanted.
-pub fn hello(names: &[&str], has_encrypted: bool) -> Vec<u8> {
+pub(crate) fn hello(names: &[&str], has_encrypted: bool) -> Vec<u8> {
     let sized = |bytes: &[u8]| {
         let length = u16::try_from(bytes.len()).expect("short");
         [&length.to_be_bytes(), bytes].concat()

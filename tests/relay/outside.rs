@@ -9,17 +9,17 @@ use crate::ground::{PORTS, Place};
 
 /// What the name server says of a name.
 #[derive(Clone, Default)]
-pub struct Zone {
+pub(crate) struct Zone {
     /// The addresses of each answer in turn; the last is said again and again.
-    pub answers: Vec<Vec<&'static str>>,
+    pub(crate) answers: Vec<Vec<&'static str>>,
     /// The name that stands for it.
-    pub alias: Option<&'static str>,
+    pub(crate) alias: Option<&'static str>,
     /// Answers do not fit into datagrams.
-    pub truncates: bool,
+    pub(crate) truncates: bool,
 }
 
 impl Zone {
-    pub fn of(addresses: &[&'static str]) -> Self {
+    pub(crate) fn of(addresses: &[&'static str]) -> Self {
         Self {
             answers: vec![addresses.to_vec()],
             ..Self::default()
@@ -38,13 +38,13 @@ struct Known {
 
 /// See the module.
 #[derive(Clone)]
-pub struct Outside {
+pub(crate) struct Outside {
     place: Place,
     known: Arc<Mutex<Known>>,
 }
 
 impl Outside {
-    pub fn start(place: Place) -> Self {
+    pub(crate) fn start(place: Place) -> Self {
         let outside = Self {
             place: place.clone(),
             known: Arc::default(),
@@ -85,13 +85,13 @@ impl Outside {
         outside
     }
 
-    pub fn name(&self, name: &str, zone: Zone) {
+    pub(crate) fn name(&self, name: &str, zone: Zone) {
         let mut known = self.known.lock().expect("whole");
         known.zones.insert(name.to_owned(), zone);
     }
 
     /// How often a name was asked for: over datagrams, over connections.
-    pub fn asked(&self, name: &str) -> (usize, usize) {
+    pub(crate) fn asked(&self, name: &str) -> (usize, usize) {
         let known = self.known.lock().expect("whole");
         let count = |over_stream| {
             let asked = known.asked.iter();
@@ -102,12 +102,12 @@ impl Outside {
         (count(false), count(true))
     }
 
-    pub fn all_asked(&self) -> usize {
+    pub(crate) fn all_asked(&self) -> usize {
         self.known.lock().expect("whole").asked.len()
     }
 
     /// Whom the relay dialled, in order.
-    pub fn dialled(&self) -> Vec<String> {
+    pub(crate) fn dialled(&self) -> Vec<String> {
         let known = self.known.lock().expect("whole");
         known.dialled.iter().map(ToString::to_string).collect()
     }
@@ -132,7 +132,7 @@ impl Outside {
     }
 
     /// Serves connections to a port in its own way.
-    pub fn serve_with(&self, port: u16, act: impl Fn(TcpStream) + Send + Sync + 'static) {
+    pub(crate) fn serve_with(&self, port: u16, act: impl Fn(TcpStream) + Send + Sync + 'static) {
         self.place.run(move || {
             let door = TcpListener::bind(("0.0.0.0", port)).expect("bound");
             let act = Arc::new(act);

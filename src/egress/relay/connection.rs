@@ -6,28 +6,22 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::SendFlags;
 
 use crate::egress::denials::{Attempt, Protocol, Reason};
-use crate::egress::dns::QUERY_BYTES_MAX;
-use crate::egress::http_head::HEAD_BYTES_MAX;
-use crate::egress::relay::dial::{Reach, Reached, is_connected};
+use crate::egress::relay::dial::{Reach, Reached};
 use crate::egress::relay::flow::Flow;
-use crate::egress::relay::judge::{self, FIRST_BYTES_MAX, HTTPS_PORT, Judged, Wanted};
-use crate::egress::relay::proxy::{self, Heard, Speech, Wish};
+use crate::egress::relay::judge::{self, FIRST_BYTES_MAX, Judged, Wanted};
+use crate::egress::relay::proxy::{self, Speech};
 use crate::egress::relay::shared::Shared;
-use crate::egress::relay::slots::{EDGE, Key, Side, Token};
+use crate::egress::relay::slots::{Key, Side, Token};
 
 /// How long the first bytes of a connection may take.
-const FIRST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const FIRST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
 /// A connection for questions that nobody asks is closed after this.
-const QUESTIONS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a port inside may take to answer.
-const INSIDE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client may take to read why it was refused.
-const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const QUESTIONS_PATIENCE: Duration = Duration::from_secs(10);
 /// Reads of one step where what is read is answered or thrown away.
-const READS_A_STEP: usize = 16;
+pub(super) const READS_A_STEP: usize = 16;
 const DNS_PORT: u16 = 53;
 
 /// What is to be done about a connection after a step.
@@ -43,7 +37,7 @@ pub(super) enum Stepped {
 
 /// How a connection came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// The body dialled whom it wants.
     Dialled,
     /// The body dialled the proxy and has not said yet what it wants.
@@ -57,7 +51,7 @@ enum Way {
 }
 
 #[derive(Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// Questions for names.
     Questions {
         received: Vec<u8>,
@@ -98,18 +92,18 @@ enum Stage {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    near: OwnedFd,
-    way: Way,
-    wanted: Wanted,
-    port: u16,
-    stage: Stage,
-    deadline: Option<Instant>,
+    pub(super) near: OwnedFd,
+    pub(super) way: Way,
+    pub(super) wanted: Wanted,
+    pub(super) port: u16,
+    pub(super) stage: Stage,
+    pub(super) deadline: Option<Instant>,
     /// Whether it waits to be stepped again.
     pub(super) is_queued: bool,
 }
 
 /// Where a stage leads.
-enum Next {
+pub(super) enum Next {
     /// This stage, until something happens.
     Stay(Stage, Stepped),
     /// Another stage, at once.
@@ -160,50 +154,8 @@ impl Connection {
         Some(connection)
     }
 
-    /// A client of the proxy.
-    pub(super) fn of_proxy(near: OwnedFd, dialled: SocketAddr, now: Instant) -> Self {
-        Self {
-            near,
-            way: Way::Proxy,
-            wanted: Wanted::Address(dialled.ip()),
-            port: dialled.port(),
-            stage: Stage::Greeting {
-                received: Vec::new(),
-                greeted: false,
-            },
-            deadline: Some(now + FIRST_BYTES_PATIENCE),
-            is_queued: false,
-        }
-    }
-
-    /// A connection from outside to `port` of the body's.
-    pub(super) fn published(
-        near: OwnedFd,
-        caller: SocketAddr,
-        port: u16,
-        shared: &mut Shared,
-        now: Instant,
-    ) -> Self {
-        Self {
-            near,
-            way: Way::Published(port),
-            wanted: Wanted::Address(caller.ip()),
-            port,
-            stage: Stage::Inside {
-                id: shared.ask(port, false),
-                is_v6: false,
-            },
-            deadline: Some(now + INSIDE_PATIENCE),
-            is_queued: false,
-        }
-    }
-
     pub(super) fn near(&self) -> BorrowedFd<'_> {
         self.near.as_fd()
-    }
-
-    pub(super) fn is_published(&self) -> bool {
-        matches!(self.way, Way::Published(_))
     }
 
     /// When to step it though nothing happened.
@@ -258,7 +210,7 @@ impl Connection {
         self.deny_as(host, address, shared, reason, now);
     }
 
-    fn deny_as(
+    pub(super) fn deny_as(
         &self,
         host: Option<String>,
         address: Option<std::net::IpAddr>,
@@ -354,121 +306,11 @@ impl Connection {
         }
     }
 
-    fn is_late(&self, now: Instant) -> bool {
+    pub(super) fn is_late(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Messages with their length in two bytes before each (RFC 7766).
-    fn questions(&mut self, mut received: Vec<u8>, shared: &mut Shared, now: Instant) -> Next {
-        for _ in 0..READS_A_STEP {
-            let Ok(read) = self.read_more(&mut received, 2 + QUERY_BYTES_MAX) else {
-                return Next::Closed;
-            };
-            let mut rest = received.as_slice();
-            while let Some((length, after)) = rest.split_first_chunk::<2>() {
-                let length = usize::from(u16::from_be_bytes(*length));
-                if QUERY_BYTES_MAX < length {
-                    return Next::Reset;
-                }
-                let Some((message, after)) = after.split_at_checked(length) else {
-                    break;
-                };
-                if let Some(answer) = shared.answer(message, now) {
-                    let length = u16::try_from(answer.len()).unwrap_or(0);
-                    let framed = [&length.to_be_bytes(), answer.as_slice()].concat();
-                    // Answers are short and the body asked: a full buffer is its own doing.
-                    if !self.say(&framed) {
-                        return Next::Reset;
-                    }
-                }
-                rest = after;
-                self.deadline = Some(now + QUESTIONS_PATIENCE);
-            }
-            received.drain(..received.len() - rest.len());
-            match read {
-                Read::Ended => return Next::Closed,
-                Read::Blocked if self.is_late(now) => return Next::Closed,
-                Read::Blocked => {
-                    return Next::Stay(Stage::Questions { received }, Stepped::Waits);
-                }
-                Read::Full => (),
-            }
-        }
-        Next::Stay(Stage::Questions { received }, Stepped::Again)
-    }
-
-    /// What a client of the proxy wants.
-    fn greeting(
-        &mut self,
-        mut received: Vec<u8>,
-        mut greeted: bool,
-        shared: &mut Shared,
-        key: Key,
-        now: Instant,
-    ) -> Next {
-        let Ok(read) = self.read_more(&mut received, HEAD_BYTES_MAX) else {
-            return Next::Closed;
-        };
-        loop {
-            match proxy::hear(&received, greeted) {
-                Heard::More if read != Read::Blocked || self.is_late(now) => return Next::Reset,
-                Heard::More => {
-                    return Next::Stay(Stage::Greeting { received, greeted }, Stepped::Waits);
-                }
-                Heard::Greeting(used) => {
-                    received.drain(..used);
-                    greeted = true;
-                    if !self.say(&proxy::SOCKS_METHOD) {
-                        return Next::Reset;
-                    }
-                }
-                Heard::Refused(answer) => return Next::Go(self.say_farewell(&answer, now)),
-                Heard::Wish(wish) => return self.wish(wish, shared, key, now),
-            }
-        }
-    }
-
-    fn wish(&mut self, wish: Wish, shared: &mut Shared, key: Key, now: Instant) -> Next {
-        let Wish {
-            speech,
-            wanted,
-            port,
-            first,
-            limit,
-        } = wish;
-        self.way = Way::Asked(speech);
-        self.port = port;
-        let refused = match wanted {
-            Ok(Wanted::Address(address)) => {
-                self.wanted = Wanted::at(address, &shared.names);
-                None
-            }
-            Ok(wanted) => {
-                self.wanted = wanted;
-                None
-            }
-            Err(bytes) => Some((proxy::shown(&bytes), Reason::NameNotAllowed)),
-        };
-        let refused = match refused {
-            Some(refused) => Some(refused),
-            None => match self.wanted.refusal(port, &shared.settings.allowed) {
-                Some(reason) => return Next::Denied(reason),
-                // As a transparent connection to 443 that does not speak TLS.
-                None if speech == Speech::Request && port == HTTPS_PORT => {
-                    return Next::Denied(Reason::NotTls);
-                }
-                None => shared.admit(&self.wanted).err(),
-            },
-        };
-        if let Some((host, reason)) = refused {
-            let answer = proxy::denied(speech, &host, port, reason);
-            self.deny_as(Some(host), None, shared, reason, now);
-            return Next::Go(self.say_farewell(&answer, now));
-        }
-        self.begin_reach(first, limit, shared, key, now)
-    }
-
-    fn begin_reach(
+    pub(super) fn begin_reach(
         &mut self,
         received: Vec<u8>,
         limit: Option<u64>,
@@ -555,7 +397,7 @@ impl Connection {
         }
     }
 
-    fn begin_flow(&mut self, far: OwnedFd, first: Vec<u8>, limit: Option<u64>) -> Next {
+    pub(super) fn begin_flow(&mut self, far: OwnedFd, first: Vec<u8>, limit: Option<u64>) -> Next {
         self.deadline = None;
         // What one side wrote at once is not held back here.
         if rustix::net::sockopt::set_tcp_nodelay(&self.near, true).is_err() {
@@ -564,94 +406,18 @@ impl Connection {
         Next::Go(Stage::Flow(Box::new(Flow::new(far, first, limit))))
     }
 
-    /// The id of the socket inside that is waited for.
-    pub(super) fn waits_for(&self) -> Option<i32> {
-        match self.stage {
-            Stage::Inside { id, .. } => Some(id),
-            _ => None,
-        }
-    }
-
-    /// The socket inside, or why there is none; the connection is stepped afterwards.
-    pub(super) fn let_in(&mut self, socket: Result<OwnedFd, Errno>, shared: &mut Shared, key: Key) {
-        let Stage::Inside { is_v6, .. } = self.stage else {
-            return;
-        };
-        let far = Token::Connection(key, Side::Far);
-        let watched = socket.and_then(|socket| {
-            rustix::io::ioctl_fionbio(&socket, true)?;
-            rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
-            shared.watch(far).add(socket.as_fd(), EDGE)?;
-            Ok(socket)
-        });
-        self.stage = match watched {
-            Ok(socket) => Stage::Entering { socket, is_v6 },
-            Err(_) => self.other_family(is_v6, shared),
-        };
-    }
-
-    /// The body may listen on ::1 alone.
-    fn other_family(&mut self, is_v6: bool, shared: &mut Shared) -> Stage {
-        match self.way {
-            Way::Published(port) if !is_v6 => Stage::Inside {
-                id: shared.ask(port, true),
-                is_v6: true,
-            },
-            _ => {
-                reset(&self.near);
-                Stage::Over
-            }
-        }
-    }
-
-    fn enter(&mut self, socket: OwnedFd, is_v6: bool, shared: &mut Shared, now: Instant) -> Next {
-        match is_connected(&socket) {
-            Ok(true) => self.begin_flow(socket, Vec::new(), None),
-            Ok(false) if self.is_late(now) => Next::Reset,
-            Ok(false) => Next::Stay(Stage::Entering { socket, is_v6 }, Stepped::Waits),
-            Err(_) => Next::Go(self.other_family(is_v6, shared)),
-        }
-    }
-
-    /// Says the last word. What the client still sends is read, since closing before that would
-    /// take the word back.
-    fn say_farewell(&mut self, answer: &[u8], now: Instant) -> Stage {
-        let said = self.say(answer)
-            && matches!(
-                rustix::net::shutdown(&self.near, Shutdown::Write),
-                Ok(()) | Err(Errno::NOTCONN)
-            );
-        if !said {
-            reset(&self.near);
-            return Stage::Over;
-        }
-        self.deadline = Some(now + FAREWELL_PATIENCE);
-        Stage::Farewell
-    }
-
-    fn farewell(&mut self, shared: &mut Shared, now: Instant) -> Next {
-        if self.is_late(now) {
-            return Next::Closed;
-        }
-        for _ in 0..READS_A_STEP {
-            match rustix::io::read(&self.near, &mut *shared.buffers.scratch) {
-                Ok(0) => return Next::Closed,
-                Ok(_) | Err(Errno::INTR) => (),
-                Err(Errno::AGAIN) => return Next::Stay(Stage::Farewell, Stepped::Waits),
-                Err(_) => return Next::Closed,
-            }
-        }
-        Next::Stay(Stage::Farewell, Stepped::Again)
-    }
-
     /// Whether all of it was taken. Only for what is short and expected.
-    fn say(&self, bytes: &[u8]) -> bool {
+    pub(super) fn say(&self, bytes: &[u8]) -> bool {
         bytes.is_empty()
             || rustix::net::send(&self.near, bytes, SendFlags::NOSIGNAL) == Ok(bytes.len())
     }
 
     /// Reads until it would block or `bytes_max` are there.
-    fn read_more(&self, received: &mut Vec<u8>, bytes_max: usize) -> Result<Read, Errno> {
+    pub(super) fn read_more(
+        &self,
+        received: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<Read, Errno> {
         let mut buffer = [0; 4_096];
         while received.len() < bytes_max {
             let room = buffer.len().min(bytes_max - received.len());
@@ -669,7 +435,7 @@ impl Connection {
 
 /// Why no more was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Read {
+pub(super) enum Read {
     Ended,
     Blocked,
     Full,

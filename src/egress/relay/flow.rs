@@ -19,14 +19,18 @@ pub(super) const SCRATCH_BYTES: usize = 256 << 10;
 const KEPT_FLOOR_BYTES: usize = 16 << 10;
 /// What all directions together may keep beyond that.
 const KEPT_SHARED_BYTES: usize = 6 << 20;
-/// Reads of one turn: a fast stream does not keep the others waiting.
-const READS_A_TURN: usize = 4;
+/// Reads of one step: a fast stream does not keep the others waiting.
+const READS_A_STEP: usize = 4;
+/// Bytes that all streams together move in one turn: streams do not keep the run waiting.
+const TURN_BYTES: usize = 16 << 20;
 
 /// Memory that all connections share.
 #[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) scratch: Vec<u8>,
     left: usize,
+    /// Bytes that were moved in this turn.
+    moved: usize,
 }
 
 impl Buffers {
@@ -34,7 +38,18 @@ impl Buffers {
         Self {
             scratch: vec![0; SCRATCH_BYTES],
             left: KEPT_SHARED_BYTES,
+            moved: 0,
         }
+    }
+
+    /// A new turn.
+    pub(super) fn begin_turn(&mut self) {
+        self.moved = 0;
+    }
+
+    /// Whether what is left to do is left to the next turn.
+    pub(super) fn is_spent(&self) -> bool {
+        TURN_BYTES <= self.moved
     }
 }
 
@@ -119,7 +134,7 @@ impl Direction {
         (sink, sink_ready): (&OwnedFd, &mut Ready),
         buffers: &mut Buffers,
     ) -> Result<Progress, Broken> {
-        for _ in 0..READS_A_TURN {
+        for _ in 0..READS_A_STEP {
             if !self.flush(sink, sink_ready, buffers)? {
                 // The end of a source is told in its order; that it broke is told at once.
                 return if source_ready.health == Health::Broken {
@@ -143,6 +158,7 @@ impl Direction {
                 Ok(0) => self.source_ended = true,
                 Ok(read) => {
                     source_ready.readable = read == room || source_ready.health != Health::Whole;
+                    buffers.moved += read;
                     let passed = self.pass(read);
                     // Nothing is kept, so the sink has not said that it is full.
                     let sent = send(sink, &scratch[..passed])?;

@@ -7,8 +7,10 @@
 //! (443 and 80), the name has a public address outside, that address is dialled. Then bytes flow.
 //! Whatever is denied is closed with a reset; the proxy's clients are told why.
 
+mod client;
 mod connection;
 mod dial;
+mod entering;
 mod flow;
 mod guard;
 mod judge;
@@ -47,6 +49,7 @@ use crate::egress::relay::questions::Pace;
 use crate::egress::relay::shared::{QuestionIds, Shared};
 use crate::egress::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
 use crate::kernel::dropped::dropped;
+use crate::kernel::socket::set_free_source_v6;
 
 /// Most connections of the body's at once; as many again may come to published ports.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -145,6 +148,11 @@ impl Relay {
         for (socket, place) in relay.sockets.questions.iter().zip(0..) {
             let watch = relay.shared.watch(Token::Questions(place));
             watch.add(socket.as_fd(), LEVEL)?;
+            // Answers come from the address that was asked, whichever that was.
+            let own = rustix::net::getsockname(socket).and_then(SocketAddr::try_from)?;
+            if own.is_ipv6() {
+                set_free_source_v6(socket)?;
+            }
         }
         if let Some(log) = &relay.sockets.log {
             relay.shared.watch(Token::Log).add(log.as_fd(), LEVEL)?;
@@ -176,6 +184,7 @@ impl Relay {
     /// # Errors
     /// The errno of epoll_wait(2). What goes wrong with one connection ends that one only.
     pub fn turn(&mut self, now: Instant) -> Result<(), Errno> {
+        self.shared.buffers.begin_turn();
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_A_ROUND];
         for _ in 0..ROUNDS_A_TURN {
             let at_once = Timespec::default();
@@ -190,12 +199,16 @@ impl Relay {
                 self.take(event, now);
             }
             for key in again {
+                if self.shared.buffers.is_spent() {
+                    self.again.push(key);
+                    continue;
+                }
                 if let Some(connection) = self.slots.get(key) {
                     connection.is_queued = false;
                 }
                 self.step(key, now);
             }
-            if idle {
+            if idle || self.shared.buffers.is_spent() {
                 break;
             }
         }
@@ -217,7 +230,11 @@ impl Relay {
                 if let Some(connection) = self.slots.get(key) {
                     let flags = event.flags;
                     connection.note(side, flags);
-                    self.step(key, now);
+                    if !self.shared.buffers.is_spent() {
+                        self.step(key, now);
+                    } else if !std::mem::replace(&mut connection.is_queued, true) {
+                        self.again.push(key);
+                    }
                 }
             }
         }

@@ -6,8 +6,11 @@ use rustix::io::Errno;
 
 use crate::egress::allow::Standing;
 use crate::egress::denials::{Attempt, Protocol, Reason};
-use crate::egress::dns::{self, Answer, Malformed, Query, TYPE_A};
+use crate::egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, Query, TYPE_A};
 use crate::egress::relay::Relay;
+use crate::egress::relay::connection::{
+    Connection, Next, QUESTIONS_PATIENCE, READS_A_STEP, Read, Stage, Stepped,
+};
 use crate::egress::relay::shared::{Shared, merged_name};
 use crate::kernel::datagram;
 
@@ -62,6 +65,52 @@ impl Relay {
             }
         }
         true
+    }
+}
+
+impl Connection {
+    /// Messages with their length in two bytes before each (RFC 7766).
+    pub(super) fn questions(
+        &mut self,
+        mut received: Vec<u8>,
+        shared: &mut Shared,
+        now: Instant,
+    ) -> Next {
+        for _ in 0..READS_A_STEP {
+            let Ok(read) = self.read_more(&mut received, 2 + QUERY_BYTES_MAX) else {
+                return Next::Closed;
+            };
+            let mut rest = received.as_slice();
+            while let Some((length, after)) = rest.split_first_chunk::<2>() {
+                let length = usize::from(u16::from_be_bytes(*length));
+                if QUERY_BYTES_MAX < length {
+                    return Next::Reset;
+                }
+                let Some((message, after)) = after.split_at_checked(length) else {
+                    break;
+                };
+                if let Some(answer) = shared.answer(message, now) {
+                    let length = u16::try_from(answer.len()).unwrap_or(0);
+                    let framed = [&length.to_be_bytes(), answer.as_slice()].concat();
+                    // Answers are short and the body asked: a full buffer is its own doing.
+                    if !self.say(&framed) {
+                        return Next::Reset;
+                    }
+                }
+                rest = after;
+                self.deadline = Some(now + QUESTIONS_PATIENCE);
+            }
+            received.drain(..received.len() - rest.len());
+            match read {
+                Read::Ended => return Next::Closed,
+                Read::Blocked if self.is_late(now) => return Next::Closed,
+                Read::Blocked => {
+                    return Next::Stay(Stage::Questions { received }, Stepped::Waits);
+                }
+                Read::Full => (),
+            }
+        }
+        Next::Stay(Stage::Questions { received }, Stepped::Again)
     }
 }
 

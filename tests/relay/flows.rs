@@ -234,3 +234,28 @@ fn what_the_body_had_sent_when_it_ended_is_still_forwarded() {
         ]
     );
 }
+
+#[test]
+fn what_is_cut_off_by_the_end_of_a_run_is_not_taken_for_the_whole() {
+    if !enter("flows::what_is_cut_off_by_the_end_of_a_run_is_not_taken_for_the_whole") {
+        return;
+    }
+    let mut ground = Ground::new(Plan::default());
+    let (told, is_told) = std::sync::mpsc::channel();
+    ground.outside.serve_with(9000, move |mut stream| {
+        let mut first = [0; 5];
+        stream.read_exact(&mut first).expect("read");
+        stream.write_all(b"x").expect("written");
+        told.send(is_reset(&mut stream)).expect("told");
+    });
+    let kept = ground.act(|| {
+        let mut stream = dial("db.example", 9000);
+        stream.write_all(b"a par").expect("written");
+        stream.read_exact(&mut [0]).expect("a byte");
+        stream
+    });
+    let outcome = ground.finish();
+    assert_eq!(outcome.traffic[0].sent_bytes, 5);
+    assert!(is_told.recv().expect("it saw an end"));
+    drop(kept);
+}

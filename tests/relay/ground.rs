@@ -109,8 +109,6 @@ pub(crate) fn enter(test: &str) -> bool {
         .output()
         .expect("unshare is there");
     let text = [output.stdout, output.stderr].concat();
-        println!("{}", String::from_utf8_lossy(&text));
-    }
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");

@@ -1,6 +1,6 @@
 //! One connection, from its first packet to its last: stages, each of which can end it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,8 @@ pub(super) enum Next {
     /// Another stage, at once.
     Go(Stage),
     Denied(Reason),
+    /// Its first address, which must not be dialled.
+    Private(IpAddr),
     /// Allowed, and nobody answers outside.
     Unreachable,
     /// Closed as it stands.
@@ -143,7 +145,7 @@ impl Connection {
         }
         let refusal = connection.wanted.refusal(port, &shared.settings.allowed);
         if let Some(reason) = refusal {
-            connection.deny(shared, reason, now);
+            connection.deny(None, shared, reason, now);
             reset(&connection.near);
             return None;
         }
@@ -168,15 +170,18 @@ impl Connection {
 
     /// Whether nothing is on its way that the body had sent when it ended.
     pub(super) fn is_settled(&self) -> bool {
-        let body = if self.is_published() {
+        match &self.stage {
+            Stage::Flow(flow) => flow.is_drained(self.side_of_body()),
+            Stage::Over => true,
+            _ => self.is_published(),
+        }
+    }
+
+    fn side_of_body(&self) -> Side {
+        if self.is_published() {
             Side::Far
         } else {
             Side::Near
-        };
-        match &self.stage {
-            Stage::Flow(flow) => flow.is_drained(body),
-            Stage::Over => true,
-            _ => self.is_published(),
         }
     }
 
@@ -188,10 +193,12 @@ impl Connection {
         }
     }
 
-    /// Takes note of what flowed, and closes.
+    /// Takes note of what flowed, and closes. What the body had not sent to its end is cut off
+    /// with a reset, so that nobody takes it for the whole.
     pub(super) fn end(self, shared: &mut Shared) {
+        let body = self.side_of_body();
         if let Stage::Flow(flow) = self.stage {
-            if flow.is_broken() {
+            if flow.is_broken() || !flow.is_drained(body) {
                 reset(&self.near);
                 reset(flow.far());
             }
@@ -202,9 +209,22 @@ impl Connection {
         }
     }
 
-    fn deny(&self, shared: &mut Shared, reason: Reason, now: Instant) {
+    /// Denies; what a client of the proxy is told. `found`: an address of the name's.
+    fn deny_next(
+        &self,
+        found: Option<IpAddr>,
+        shared: &mut Shared,
+        reason: Reason,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
+        self.deny(found, shared, reason, now);
+        self.asked()
+            .map(|speech| proxy::denied(speech, &self.wanted.shown(), self.port, reason))
+    }
+
+    fn deny(&self, found: Option<IpAddr>, shared: &mut Shared, reason: Reason, now: Instant) {
         let (host, address) = match &self.wanted {
-            Wanted::Name(name) => (Some(name.to_string()), None),
+            Wanted::Name(name) => (Some(name.to_string()), found),
             Wanted::Address(address) => (None, Some(*address)),
         };
         self.deny_as(host, address, shared, reason, now);
@@ -213,7 +233,7 @@ impl Connection {
     pub(super) fn deny_as(
         &self,
         host: Option<String>,
-        address: Option<std::net::IpAddr>,
+        address: Option<IpAddr>,
         shared: &mut Shared,
         reason: Reason,
         now: Instant,
@@ -273,10 +293,9 @@ impl Connection {
             }
             Next::Closed => return Some(Stepped::Over),
             Next::Reset => None,
-            Next::Denied(reason) => {
-                self.deny(shared, reason, now);
-                self.asked()
-                    .map(|speech| proxy::denied(speech, &self.wanted.shown(), self.port, reason))
+            Next::Denied(reason) => self.deny_next(None, shared, reason, now),
+            Next::Private(address) => {
+                self.deny_next(Some(address), shared, Reason::ResolvesToPrivate, now)
             }
             Next::Unreachable => {
                 let host = self.wanted.shown();
@@ -376,6 +395,7 @@ impl Connection {
                 Stepped::Waits,
             ),
             Reached::Denied(reason) => Next::Denied(reason),
+            Reached::Private(address) => Next::Private(address),
             Reached::Nobody => Next::Unreachable,
             Reached::Connected(far) => {
                 let Way::Asked(speech) = self.way else {

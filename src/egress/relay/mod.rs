@@ -198,16 +198,17 @@ impl Relay {
             for event in events {
                 self.take(event, now);
             }
-            for key in again {
-                if self.shared.buffers.is_spent() {
-                    self.again.push(key);
-                    continue;
-                }
+            let mut again = again.into_iter();
+            while !self.shared.buffers.is_spent()
+                && let Some(key) = again.next()
+            {
                 if let Some(connection) = self.slots.get(key) {
                     connection.is_queued = false;
                 }
                 self.step(key, now);
             }
+            // Whoever had no turn comes before those that had one.
+            self.again.splice(..0, again);
             if idle || self.shared.buffers.is_spent() {
                 break;
             }

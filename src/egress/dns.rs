@@ -210,10 +210,29 @@ fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
 }
 
 impl Query<'_> {
-    /// The name as it came, also one that no host may have: labels with dots between them.
+    /// The name as it came, also one that no host may have: labels with dots between them. What is
+    /// no plain character stands as `\x..`, and so does a dot inside a label: it is none between two.
     #[must_use]
-    pub fn written_name(&self) -> Vec<u8> {
-        read_name(self.question).map_or_else(Vec::new, |(labels, _)| labels.join(&b'.'))
+    pub fn written_name(&self) -> String {
+        use std::fmt::Write as _;
+        let (labels, _) = read_name(self.question).unwrap_or_default();
+        let mut text = String::new();
+        for label in labels {
+            if !text.is_empty() {
+                text.push('.');
+            }
+            for byte in label {
+                if byte.is_ascii_graphic() && !matches!(byte, b'.' | b'\\') {
+                    text.push(char::from(*byte));
+                } else {
+                    let _written = write!(text, "\\x{byte:02x}");
+                }
+            }
+        }
+        if text.is_empty() {
+            text.push('.');
+        }
+        text
     }
 
     /// The message that answers.
@@ -504,13 +523,26 @@ mod tests {
 
     #[test]
     fn a_name_that_no_host_may_have_is_a_question_without_a_name() {
-        for label in [&b"a\0b"[..], b"a/b", b"a b", b"-", b"a.b"] {
+        for (label, written) in [
+            (&b"a\0b"[..], "a\\x00b.com"),
+            (b"a/b", "a/b.com"),
+            (b"a b", "a\\x20b.com"),
+            (b"-", "-.com"),
+            (b"a.b", "a\\x2eb.com"),
+            (b"a\\b", "a\\x5cb.com"),
+            ("\u{430}".as_bytes(), "\\xd0\\xb0.com"),
+        ] {
             let message = query(&[label, b"com"], TYPE_A);
             let read = parse(&message).expect("a query");
             assert_eq!(read.name, None, "{label:?}");
-            assert_eq!(read.written_name(), [label, b".com"].concat());
+            assert_eq!(read.written_name(), written);
         }
-        assert_eq!(parse(&query(&[], TYPE_A)).expect("the root").name, None);
+        let message = query(&[], TYPE_A);
+        let root = parse(&message).expect("the root");
+        assert_eq!(
+            (root.name.as_ref(), root.written_name().as_str()),
+            (None, ".")
+        );
     }
 
     proptest! {

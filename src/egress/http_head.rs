@@ -309,11 +309,9 @@ fn read_authority(text: &[u8]) -> Result<(Host, Option<u16>), HeadError> {
         return Ok((host, None));
     }
     let digits = after.strip_prefix(':').ok_or(HeadError::BadHost)?;
-    // `parse` alone would take a sign.
-    let port = digits
-        .parse()
-        .ok()
-        .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    // `parse` alone would take a sign, and zeros that make another number of it elsewhere.
+    let is_plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let port = digits.parse().ok().filter(|_| is_plain);
     Ok((host, Some(port.ok_or(HeadError::BadHost)?)))
 }
 

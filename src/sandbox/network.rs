@@ -331,9 +331,9 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
         SocketAddr::V6(_) => {
             socket::set_packet_info_v6(&questions)?;
-            // An answer comes from the address that was asked: of IPv6 ones, the kernel takes only
-            // the host's own for a sender, whatever is routed to it.
-            socket::set_transparent_v6(&questions)?;
+            // IPv6 takes no foreign address for a source otherwise, and a question is answered by
+            // whomever it was sent to.
+            socket::set_free_source_v6(&questions)?;
         }
     }
     rustix::net::bind(&questions, &address)?;

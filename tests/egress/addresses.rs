@@ -129,6 +129,23 @@ for name in {names:?}:
         }
     }
 
+    /// A private range is opened by the host policy alone, and never for the host's own addresses.
+    fn a_private_range_is_opened_by_the_host_policy_and_not_for_the_host_itself(setting) {
+        let policy = "egress: {private_ranges: [10.77.0.0/16, 198.51.100.0/24, 127.0.0.0/8]}\n";
+        let policy = setting.ground.write("policy.yaml", policy);
+        let labels = ["v4-10-77-0-1", "v4-10-78-0-1", "v4-198-51-100-1", "v4-127-0-0-1"];
+        let names = labels.map(|label| format!("{label}.{}.zone.example", setting.unique));
+        let rules = names.each_ref().map(|name| format!("{name}:7777"));
+        let mut flags = vec!["--policy", policy.to_str().expect("plain")];
+        flags.extend(rules.iter().flat_map(|rule| ["--allow-net", rule.as_str()]));
+        let seen = setting.run_with(&flags, &format!("say('all', *[dial(name, 7777) for name in {names:?}])"));
+        seen.assert_said("all: 10.77.0.1 7777 reset reset reset");
+        let denied = names[1..].iter().map(|name| format!("tcp resolves-to-private {name}:7777 x1"));
+        let denied: Vec<String> = denied.collect();
+        seen.assert_denied(&denied.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_untouched(setting);
+    }
+
     /// Case 12, H-06: what was checked is what is dialled, each time.
     fn a_name_that_changes_its_mind_is_checked_at_every_connection(setting) {
         let name = format!("v4-93-184-216-61.then.v4-10-1-2-3.{}.zone.example", setting.unique);
@@ -245,12 +262,12 @@ for name in 'outside-of-the-egress-tests', 'runner':
 name = resolve('api.openai.com')
 say('the name', name.startswith(SYNTHETIC))
 for address, port in (('198.18.0.1', 1), ('fd00:198:18::1', 1), ('198.18.0.1', 443), ('198.18.77.77', 443),
-                      ('198.19.255.255', 443), ('198.18.0.0', 80), ('198.18.0.15', 80)):
+                      ('198.19.255.255', 443), ('198.18.0.0', 80), ('198.18.0.15', 80), ('198.18.0.2', 443)):
     say(address, port, dial(address, port, hello('api.openai.com')))");
         for line in &seen.said[1..] {
             assert!(line.ends_with("reset"), "{seen:#?}");
         }
-        assert_eq!(seen.said.len(), 8);
+        assert_eq!(seen.said.len(), 9);
         for to in ["198.18.0.1:443", "198.18.77.77:443", "198.19.255.255:443", "198.18.0.15:80"] {
             let denied = format!("tcp ip-literal {to} x1");
             assert!(seen.denials.contains(&denied), "{denied}: {seen:#?}");

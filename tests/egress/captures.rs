@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::runs::{Capture, Seen, Setting};
 use crate::support::Case;
 use crate::support::bodies::c_body;
+use crate::support::network::{PYTHON, Who};
 
 /// Starts a program under a filter that refuses `socket(FAMILY, *, PROTOCOL)` with an errno, as a
 /// kernel without that part does. A protocol of -1 is any.
@@ -89,6 +90,34 @@ fn case_with<'setting>(setting: &'setting Setting, capture: &[&str]) -> Case<'se
     setting.case_of(&words, BODY)
 }
 
+/// Uid 0 of a user namespace that has no other uid is an ordinary user, whatever its number.
+#[test]
+fn a_root_alone_in_its_namespace_enforces_the_list_as_an_ordinary_user() {
+    for capture in [Capture::Tproxy, Capture::AnyIp] {
+        Setting::with(capture, |setting| {
+            let words = [
+                "run",
+                "--egress-capture",
+                setting.capture.word(),
+                "--allow-net",
+                "api.openai.com",
+                "--",
+                PYTHON,
+                "-c",
+                &setting.program(BODY),
+            ];
+            let runtime = setting.ground.path("runtime");
+            let case = setting
+                .ground
+                .command(&words)
+                .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.to_string_lossy())
+                .inside_as(setting.outside, Who::AloneAsRoot);
+            let seen = Seen::of(case.done());
+            seen.assert_said(SAID).assert_denied(DENIED);
+        });
+    }
+}
+
 /// Case 43: where the kernel refuses the rules, listeners do it.
 #[test]
 fn without_nf_tables_listeners_enforce_the_same_list() {
@@ -115,8 +144,11 @@ fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused
         let done = forced.through(&without_sockets(), &NO_NETFILTER).done();
         assert!(["refused", "failed"].contains(&done.outcome()), "{done:#?}");
         assert_eq!(done.text(), "");
-        let message = done.report["error"]["message"].to_string();
-        assert!(message.contains("nf_tables"), "{message}");
+        let hint = done.report["error"]["hint"].to_string();
+        assert!(
+            hint.contains("nf_tables") && hint.contains("--egress-capture auto"),
+            "{hint}"
+        );
     });
 }
 

@@ -174,7 +174,15 @@ say('a good one', send_question(good)[:2])");
             eleven bytes: silence
             an answer: silence
             a good one: ok");
-        seen.assert_denied(&["dns name-not-allowed - x7"]);
+        seen.assert_denied(&[
+            "dns name-not-allowed . x1",
+            r"dns name-not-allowed a\x20b.anthropic.com x1",
+            "dns name-not-allowed a/b.anthropic.com x1",
+            r"dns name-not-allowed api\x2eopenai\x2ecom x1",
+            r"dns name-not-allowed api\x2eopenai\x2ecom\x00.evil.example x1",
+            r"dns name-not-allowed api.openai.com\x00.evil.example x1",
+            r"dns name-not-allowed \xd0\xb0pi.openai.com x1",
+        ]);
     }
 
     /// Case 7, H-08.

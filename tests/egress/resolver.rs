@@ -22,7 +22,7 @@ for path in ('/etc/resolv.conf', '/etc/hosts', '/etc/nsswitch.conf'):
 for line in open('/etc/resolv.conf'):
     if line.startswith('nameserver'):
         say('server', line.split()[1])
-say('hosts', sorted({word for line in open('/etc/hosts') for word in line.split('#')[0].split()[1:]}))
+say('hosts', {word for line in open('/etc/hosts') for word in line.split('#')[0].split()[:1]} <= {'127.0.0.1', '::1'})
 os.environ['LOCALDOMAIN'] = unique + '.example'
 os.environ['RES_OPTIONS'] = 'ndots:9 rotate'
 os.environ['HOSTALIASES'] = '/tmp/aliases'
@@ -36,7 +36,7 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
         let said: Vec<&String> = seen.said.iter().filter(|line| !line.starts_with("alias")).collect();
         assert_eq!(said, [
             "server: 198.18.0.1",
-            "hosts: ['localhost']",
+            "hosts: True",
             "another server: no such name",
             "its own hosts file: reset",
             "the name: 93.184.216.44 9000",

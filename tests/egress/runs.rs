@@ -179,7 +179,8 @@ impl Seen {
             .into_iter()
             .filter(|line| !line.is_empty())
             .collect();
-        assert_eq!(self.said, expected, "{self:#?}");
+        let said: Vec<&str> = self.said.iter().map(|line| line.trim()).collect();
+        assert_eq!(said, expected, "{self:#?}");
         self
     }
 

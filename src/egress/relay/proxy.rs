@@ -7,7 +7,6 @@ use crate::egress::denials::Reason;
 use crate::egress::http_head::{self, Head, HeadError, Host};
 use crate::egress::relay::judge::Wanted;
 use crate::egress::socks::{self, Part, Target};
-use crate::spec::path::escape;
 
 /// How a client asked, and so how it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,10 +260,12 @@ pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: Reason) -> V
     page("403 Forbidden", &why)
 }
 
-/// Bytes that are no name, as they are shown: escaped, and at most this many of them.
+/// Bytes that are no name, as they are shown: at most this many of them, and none beyond ASCII as
+/// it is, for a letter of another alphabet looks like one of a name.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 128;
-    escape(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)])
+    let bytes = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
+    bytes.escape_ascii().to_string()
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use crate::egress::relay::Relay;
 use crate::egress::relay::connection::{
     Connection, Next, QUESTIONS_PATIENCE, READS_A_STEP, Read, Stage, Stepped,
 };
-use crate::egress::relay::proxy::shown;
 use crate::egress::relay::shared::{Shared, merged_name};
 use crate::kernel::datagram;
 
@@ -131,8 +130,7 @@ impl Shared {
 
     fn judge_question(&mut self, query: &Query<'_>, now: Instant) -> Answer {
         let Some(name) = &query.name else {
-            let written = shown(&query.written_name());
-            self.deny_question(written, Reason::NameNotAllowed, now);
+            self.deny_question(query.written_name(), Reason::NameNotAllowed, now);
             return Answer::NoName;
         };
         // Many a program asks for the name of whom it is connected to. Nothing outside is meant.

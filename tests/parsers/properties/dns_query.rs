@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use domain::base::Message;
 use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
-use domain::rdata::A;
+use domain::rdata::{A, Ptr};
 
 use crate::egress::dns::{self, Answer, Malformed, Query, TYPE_A};
 use crate::egress::resolver::answer::{self, Family};
@@ -13,6 +13,8 @@ use crate::spec::host_name::HostName;
 
 /// What an answer has at most besides the question: the header, an address record, OPT.
 const ANSWER_BYTES_BESIDES: usize = 12 + 16 + 11;
+/// The host of an address, as it is asked for by the address.
+const HOST: &str = "a.example";
 
 /// A query that is taken is that very question for an established parser; whatever is answered
 /// answers it.
@@ -23,11 +25,12 @@ pub(crate) fn check(bytes: &[u8]) {
             let address = Answer::Address(Ipv4Addr::new(198, 18, 0, 16));
             for answer in [
                 address,
+                Answer::Name(HostName::parse(HOST.as_bytes()).expect("a name")),
                 Answer::NoData,
                 Answer::NoName,
                 Answer::ServerFailure,
             ] {
-                check_answer(bytes, &query, answer);
+                check_answer(bytes, &query, &answer);
             }
         }
         Err(Malformed::Silent) => {
@@ -57,8 +60,8 @@ fn check_query(bytes: &[u8], query: &Query<'_>) {
     }
 }
 
-fn check_answer(bytes: &[u8], query: &Query<'_>, answer: Answer) {
-    let answered = query.answer(answer);
+fn check_answer(bytes: &[u8], query: &Query<'_>, answer: &Answer) {
+    let answered = query.answer(answer.clone());
     let asked = Message::from_octets(bytes).expect("a message");
     let message = Message::from_octets(answered.as_slice()).expect("a message");
     // The same id and question, and an answer to it.
@@ -72,7 +75,7 @@ fn check_answer(bytes: &[u8], query: &Query<'_>, answer: Answer) {
     assert_eq!(answered[12..question_end], bytes[12..question_end]);
     assert!(answered.len() <= question_end + ANSWER_BYTES_BESIDES - 12);
     let code = match answer {
-        Answer::Address(_) | Answer::NoData => Rcode::NOERROR,
+        Answer::Address(_) | Answer::Name(_) | Answer::NoData => Rcode::NOERROR,
         Answer::NoName => Rcode::NXDOMAIN,
         Answer::ServerFailure => Rcode::SERVFAIL,
     };
@@ -87,17 +90,23 @@ fn check_answer(bytes: &[u8], query: &Query<'_>, answer: Answer) {
         })
         .collect();
     let expected = match answer {
-        Answer::Address(address) => vec![address],
+        Answer::Address(address) => vec![*address],
         _ => Vec::new(),
     };
     assert_eq!(found, expected);
+    let hosts: Vec<String> = section
+        .limit_to::<Ptr<_>>()
+        .map(|record| record.expect("a record").data().ptrdname().to_string())
+        .collect();
+    let is_name = matches!(answer, Answer::Name(_));
+    assert_eq!(hosts, if is_name { vec![HOST] } else { Vec::new() });
     let opt = |message: &Message<&[u8]>| message.opt().map(|opt| opt.dnssec_ok());
     assert_eq!(opt(&message), opt(&asked));
     check_own_resolver(bytes, &answered, query, answer);
 }
 
 /// Our own resolver reads our own answer as it is meant.
-fn check_own_resolver(bytes: &[u8], answered: &[u8], query: &Query<'_>, answer: Answer) {
+fn check_own_resolver(bytes: &[u8], answered: &[u8], query: &Query<'_>, answer: &Answer) {
     let Some(name) = query
         .name
         .as_ref()
@@ -107,7 +116,9 @@ fn check_own_resolver(bytes: &[u8], answered: &[u8], query: &Query<'_>, answer: 
     };
     let id = u16::from_be_bytes([bytes[0], bytes[1]]);
     let expected = match answer {
-        Answer::Address(address) => Ok(answer::Answer::Addresses(vec![IpAddr::V4(address)])),
+        Answer::Address(address) => Ok(answer::Answer::Addresses(vec![IpAddr::V4(*address)])),
+        // Whoever asked for an address is not told a name.
+        Answer::Name(_) => return,
         Answer::NoData => Ok(answer::Answer::Addresses(Vec::new())),
         Answer::NoName => Ok(answer::Answer::NoName),
         Answer::ServerFailure => Err(answer::AnswerError::Code(2)),

@@ -16,8 +16,8 @@ use crate::spec::sources_policy::{EgressPolicy, IpRange};
 /// The flag.
 pub const ALLOW_NET: &str = "--allow-net";
 
-/// Where npm fetches packages from (`npm config get registry`, npm 10).
-const NPM_REGISTRY: &str = "registry.packages.example";
+/// The variable by which npm and npx are told their registry (npm-config(7)).
+const NPM_REGISTRY: &[u8] = b"npm_config_registry";
 
 /// One entry that somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,13 +102,18 @@ enum Vain {
 }
 
 impl EgressPlan {
-    /// Whether `npx` could fetch a package: whether the registry that it asks where nobody says
-    /// otherwise is allowed.
+    /// Whether `npx` could fetch a package: whether the registry that the body's `environment`
+    /// names is allowed. One that nobody names is not guessed at.
     #[must_use]
-    pub fn reaches_npm_registry(&self) -> bool {
+    pub fn reaches_npm_registry(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
+        let named = environment
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(NPM_REGISTRY));
+        let Some((host, port)) = named.and_then(|(_, url)| host_of_url(url)) else {
+            return false;
+        };
         let allows = |rule: &EgressRule| {
-            HostName::parse(NPM_REGISTRY.as_bytes()).is_ok_and(|name| rule.names(&name))
-                && rule.port.is_none_or(|port| port == 443)
+            rule.names(&host) && rule.port.is_none_or(|allowed| allowed == port)
         };
         self.allowed.iter().any(allows)
     }
@@ -211,6 +216,22 @@ pub fn flag(rule: &EgressRule) -> String {
         true => format!("{ALLOW_NET} '{text}'"),
         false => format!("{ALLOW_NET} {text}"),
     }
+}
+
+/// Host and port of an http or https URL whose host is a name.
+fn host_of_url(url: &[u8]) -> Option<(HostName, u16)> {
+    let url = str::from_utf8(url).ok()?;
+    let (rest, usual) = match url.strip_prefix("https://") {
+        Some(rest) => (rest, 443),
+        None => (url.strip_prefix("http://")?, 80),
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit('@').next()?;
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (authority, usual),
+    };
+    Some((HostName::parse(host.as_bytes()).ok()?, port))
 }
 
 /// An address as a block of the host policy that holds no other: `10.1.2.3/32`.
@@ -365,16 +386,24 @@ mod tests {
     }
 
     #[test]
-    fn npx_can_fetch_only_where_its_registry_is_allowed() {
-        for (flag, reaches) in [
-            ("registry.packages.example", true),
-            ("*.packages.example:443", true),
-            ("registry.packages.example:80", false),
-            ("packages.example", false),
-            ("a.com", false),
+    fn npx_can_fetch_only_where_the_registry_that_was_named_is_allowed() {
+        for (flag, registry, reaches) in [
+            ("packages.test", "https://packages.test/", true),
+            (
+                "*.packages.test:443",
+                "https://user:word@npm.packages.test",
+                true,
+            ),
+            ("packages.test:8080", "http://packages.test:8080/npm/", true),
+            ("packages.test:80", "https://packages.test/", false),
+            ("packages.test", "https://packages.test.evil.test/", false),
+            ("packages.test", "ftp://packages.test/", false),
+            ("packages.test", "", false),
         ] {
             let plan = settle(&[], &rules(&[flag]), &policy(None, &[]));
-            assert_eq!(plan.reaches_npm_registry(), reaches, "{flag}");
+            let named = [(b"NPM_CONFIG_REGISTRY".to_vec(), registry.into())];
+            assert_eq!(plan.reaches_npm_registry(&named), reaches, "{registry}");
+            assert!(!plan.reaches_npm_registry(&[]), "nobody named one");
         }
     }
 

@@ -88,7 +88,7 @@ pub struct Interpreters {
     pub tsx: bool,
     /// `npx`.
     pub npx: bool,
-    /// Whether the egress of this run allows the npm registry, from which `npx` would fetch.
+    /// Whether `npx` could fetch: a registry is named, and the egress of this run allows it.
     pub npm_registry: bool,
 }
 
@@ -216,7 +216,9 @@ impl RunFormError {
                  `run: [INTERPRETER, \"{path}\"]`"
             ),
             Self::NeedsTsx { .. } => "add `tsx` to the bundle's package.json and install it, or \
-                                      use Node 22.18 or later, or allow the package registry"
+                                      use Node 22.18 or later, or name a package registry with \
+                                      -e npm_config_registry=URL and allow its host with \
+                                      --allow-net"
                 .to_owned(),
         })
     }

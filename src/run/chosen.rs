@@ -206,7 +206,7 @@ fn resolve_run(
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let registry = egress.reaches_npm_registry();
+    let registry = egress.reaches_npm_registry(&request.environment);
     let found = host::interpreters(&request.caller, &run, versions, registry);
     let arguments = &request.bundle.arguments;
     let resolved = run_form::resolve(&run, &files, &found, arguments)?;

@@ -2,8 +2,8 @@
 // as a body.
 //
 //   body begun                           the time of day, in ns
-//   body HOW connect PORT COUNT          connect(), and until one byte has come back, in ns: p50 min p90
-//   body HOW roundtrip PORT COUNT        one byte there and back on one connection, in ns
+//   body HOW connect PORT COUNT          connect(), and until one byte has come back, in ns: p10 p50 p90
+//   body HOW roundtrip PORT COUNT        one byte there and back on one connection, in ns: the same
 //   body HOW up PORT STREAMS MIB         bytes out until the other side has them all, in bytes a second
 //   body HOW down PORT STREAMS MIB       bytes in
 //   body HOW deny KIND HOST PORT COUNT   so many attempts of one kind, in ms, and how many succeeded
@@ -87,7 +87,7 @@ static int ascending(const void *one, const void *two) {
 
 static void print_times(const char *name, uint64_t *times, size_t count) {
     qsort(times, count, sizeof *times, ascending);
-    printf("%s %lu %lu %lu\n", name, times[count / 2], times[0], times[count * 9 / 10]);
+    printf("%s %lu %lu %lu\n", name, times[count / 10], times[count / 2], times[count * 9 / 10]);
 }
 
 static void measure_connect(size_t count) {

@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --bench egress -- [--rounds N] [--launches N] [--denials N] [--json]`. In each round
 //! every way is measured once, in an order that rotates, and divided by plain loopback in the same
-//! round: read the ratios, never the microseconds. `RUNNER_BIN` names another program to measure.
+//! round: read the ratios, never the microseconds. Times are those of the fastest tenth, since what
+//! else the machine does only adds. `RUNNER_BIN` names another program to measure.
 //!
 //! The other side is threads of this program on 127.0.0.1; the body is `body.c`, which measures
 //! itself, directly or as a body.

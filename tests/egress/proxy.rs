@@ -189,6 +189,7 @@ request('kept alive', 'GET http://NAME/c HTTP/1.1\r\nHost: NAME\r\nConnection: k
 request('a second one', 'GET http://NAME/d HTTP/1.1\r\nHost: NAME' + end + 'GET http://NAME/smuggled HTTP/1.1\r\nHost: NAME' + end)
 request('a body', 'POST http://NAME/e HTTP/1.1\r\nHost: NAME\r\nContent-Length: 5' + end + 'hello')
 request('a longer body', 'POST http://NAME/f HTTP/1.1\r\nHost: NAME\r\nContent-Length: 5' + end + 'helloGET /smuggled HTTP/1.1\r\nHost: evil.example' + end)
+say('a second one, later', proxied('GET http://NAME/q HTTP/1.1\r\nHost: NAME' + end, more=b'GET /smuggled HTTP/1.1\r\n\r\n'))
 request('chunks', 'POST http://NAME/g HTTP/1.1\r\nHost: NAME\r\nTransfer-Encoding: chunked' + end + '0' + end)
 request('both lengths', 'POST http://NAME/h HTTP/1.1\r\nHost: NAME\r\nContent-Length: 5\r\nTransfer-Encoding: chunked' + end + '0' + end)
 request('two lengths', 'POST http://NAME/i HTTP/1.1\r\nHost: NAME\r\nContent-Length: 5\r\nContent-Length: 6' + end + 'hello!')
@@ -220,10 +221,11 @@ request('nothing', '\0\0\0\0')");
             "GET /d HTTP/1.1 0",
             "POST /e HTTP/1.1 5",
             "POST /f HTTP/1.1 5",
+            "GET /q HTTP/1.1 0",
         ], "{seen:#?}");
         for (at, line) in seen.said.iter().enumerate() {
             let (label, answer) = line.split_once(": ").expect("two parts");
-            if at < 6 {
+            if at < 7 {
                 assert!(answer.starts_with("200 "), "{line}");
                 assert_eq!(answer.matches(&format!("{} 80", setting.public(123))).count(), 1, "{line}");
                 continue;
@@ -236,7 +238,9 @@ request('nothing', '\0\0\0\0')");
             };
             assert!(expected.contains(&answer), "{line}");
         }
-        assert_eq!(seen.said.len(), 19);
+        assert_eq!(seen.said.len(), 20);
+        let more = log.of_kind("more").find(|event| event["to"] == *setting.public(123));
+        assert_eq!(more, None);
         assert!(seen.denials.contains(&format!("tcp port-not-allowed {name}:9000 x1")), "{seen:#?}");
     }
 

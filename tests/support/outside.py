@@ -320,6 +320,11 @@ def answer_requests(stream, to, port):
             answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}"
         stream.connection.sendall(answer.encode("latin-1"))
         if fields.get("connection", "").lower() == "close":
+            # Nobody should say more; who does is heard.
+            stream.connection.shutdown(socket.SHUT_WR)
+            count, _ = stream.rest()
+            if count:
+                log(kind="more", to=to, port=port, bytes=count)
             return
 
 

@@ -110,8 +110,8 @@ impl SandboxError {
                 step: ChildStep::CaptureRules | ChildStep::Log,
                 ..
             } => Some(
-                "this kernel has no nf_tables with tproxy and log for a network namespace (Linux \
-                 5.2, CONFIG_NFT_TPROXY, CONFIG_NETFILTER_NETLINK_LOG): use --egress-capture auto"
+                "this kernel does not take our rules of nf_tables in a network namespace (Linux \
+                 4.19, CONFIG_NFT_TPROXY, CONFIG_NETFILTER_NETLINK_LOG): use --egress-capture auto"
                     .to_owned(),
             ),
             Self::Child {

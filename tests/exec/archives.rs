@@ -77,7 +77,7 @@ fn a_damaged_archive_is_refused_wherever_it_breaks() {
 fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
     let ground = Ground::new();
     let check = "cat \"$RUNNER_INPUT\" /etc/resolv.conf; stat -c %F /dev/null /runner /proc; head -1 /etc/passwd\n";
-    let expected = "{}character special file\ndirectory\ndirectory\nrunner:x:1000:1000:runner:/home/runner:/bin/sh\n";
+    let expected = "{}nameserver 198.18.0.1\noptions timeout:2 attempts:2\ncharacter special file\ndirectory\ndirectory\nrunner:x:1000:1000:runner:/home/runner:/bin/sh\n";
     let honest = tar(check)
         .directory(".runner/")
         .file(".runner/other.json", b"{}")

@@ -1,6 +1,6 @@
 //! One connection, from its first packet to its last: stages, each of which can end it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,8 @@ pub(super) enum Next {
     /// Another stage, at once.
     Go(Stage),
     Denied(Reason),
+    /// Its first address, which must not be dialled.
+    Private(IpAddr),
     /// Allowed, and nobody answers outside.
     Unreachable,
     /// Closed as it stands.
@@ -143,7 +145,7 @@ impl Connection {
         }
         let refusal = connection.wanted.refusal(port, &shared.settings.allowed);
         if let Some(reason) = refusal {
-            connection.deny(shared, reason, now);
+            connection.deny(None, shared, reason, now);
             reset(&connection.near);
             return None;
         }
@@ -207,9 +209,22 @@ impl Connection {
         }
     }
 
-    fn deny(&self, shared: &mut Shared, reason: Reason, now: Instant) {
+    /// Denies; what a client of the proxy is told. `found`: an address of the name's.
+    fn deny_next(
+        &self,
+        found: Option<IpAddr>,
+        shared: &mut Shared,
+        reason: Reason,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
+        self.deny(found, shared, reason, now);
+        self.asked()
+            .map(|speech| proxy::denied(speech, &self.wanted.shown(), self.port, reason))
+    }
+
+    fn deny(&self, found: Option<IpAddr>, shared: &mut Shared, reason: Reason, now: Instant) {
         let (host, address) = match &self.wanted {
-            Wanted::Name(name) => (Some(name.to_string()), None),
+            Wanted::Name(name) => (Some(name.to_string()), found),
             Wanted::Address(address) => (None, Some(*address)),
         };
         self.deny_as(host, address, shared, reason, now);
@@ -218,7 +233,7 @@ impl Connection {
     pub(super) fn deny_as(
         &self,
         host: Option<String>,
-        address: Option<std::net::IpAddr>,
+        address: Option<IpAddr>,
         shared: &mut Shared,
         reason: Reason,
         now: Instant,
@@ -278,10 +293,9 @@ impl Connection {
             }
             Next::Closed => return Some(Stepped::Over),
             Next::Reset => None,
-            Next::Denied(reason) => {
-                self.deny(shared, reason, now);
-                self.asked()
-                    .map(|speech| proxy::denied(speech, &self.wanted.shown(), self.port, reason))
+            Next::Denied(reason) => self.deny_next(None, shared, reason, now),
+            Next::Private(address) => {
+                self.deny_next(Some(address), shared, Reason::ResolvesToPrivate, now)
             }
             Next::Unreachable => {
                 let host = self.wanted.shown();
@@ -381,6 +395,7 @@ impl Connection {
                 Stepped::Waits,
             ),
             Reached::Denied(reason) => Next::Denied(reason),
+            Reached::Private(address) => Next::Private(address),
             Reached::Nobody => Next::Unreachable,
             Reached::Connected(far) => {
                 let Way::Asked(speech) = self.way else {

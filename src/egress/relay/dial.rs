@@ -29,8 +29,8 @@ pub(super) struct Reach {
     until: Instant,
     /// An address was dialled, or no route led to it.
     tried: bool,
-    /// An address was not dialled.
-    refused: bool,
+    /// The first address that must not be dialled.
+    refused: Option<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -53,8 +53,10 @@ pub(super) enum Reached {
     Waits,
     /// A connection, watched already.
     Connected(OwnedFd),
-    /// No address may be dialled, or there is no descriptor to be had.
+    /// There is no descriptor to be had.
     Denied(Reason),
+    /// No address may be dialled; this is the first.
+    Private(IpAddr),
     /// Nobody answers.
     Nobody,
 }
@@ -88,7 +90,7 @@ impl Reach {
             state,
             until: now + PATIENCE,
             tried: false,
-            refused: false,
+            refused: None,
         }
     }
 
@@ -157,7 +159,7 @@ impl Reach {
         while let Some(address) = rest.pop() {
             match shared.judge_address(address) {
                 Verdict::Private => {
-                    self.refused = true;
+                    self.refused.get_or_insert(address);
                     continue;
                 }
                 Verdict::NoRoute => {
@@ -184,8 +186,8 @@ impl Reach {
                 Err(_) => (),
             }
         }
-        if self.refused && !self.tried {
-            return Err(Reached::Denied(Reason::ResolvesToPrivate));
+        if let (Some(address), false) = (self.refused, self.tried) {
+            return Err(Reached::Private(address));
         }
         Err(Reached::Nobody)
     }

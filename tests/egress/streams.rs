@@ -188,18 +188,17 @@ while True:
         let mut case = case.without("I4").without("I5").without("I8");
         case.command.env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime);
         let running = case.start();
-        let connected = |log: &crate::support::network::Log| {
-            !log.packets_to("93.184.216.95").is_empty()
+        let of_this_run = |kind: &'static str| {
+            move |log: &crate::support::network::Log| {
+                log.of_kind(kind).any(|event| event["words"][1] == *setting.unique)
+            }
         };
-        setting.outside.until("the connection", connected);
+        setting.outside.until("the connection", of_this_run("holds"));
         running.signal(Signal::KILL);
         let killed = Instant::now();
         let done = running.done();
         assert_eq!(done.code, 137);
-        let unique = setting.unique.clone();
-        setting.outside.until("its end", move |log| {
-            log.of_kind("held").any(|event| event["words"][1] == *unique)
-        });
+        setting.outside.until("its end", of_this_run("held"));
         // A hang guard: the outside learned of the end by the end, not by its own patience.
         assert!(killed.elapsed().as_secs() < 60);
         let seen = Seen::of(done);

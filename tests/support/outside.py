@@ -276,6 +276,7 @@ def talk(stream, to, port):
     elif verb == "reset":
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     elif verb == "hold":
+        log(kind="holds", to=to, port=port, words=words)
         connection.sendall(b"held\n")
         ended = "end"
         try:

@@ -40,13 +40,16 @@ const FAMILY_INET: u8 = 1;
 const TABLE: &str = "runner";
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_OUTPUT: u32 = 3;
-/// What a chain does with what no rule of it decides about (`NF_DROP`, `NF_ACCEPT`).
+/// What becomes of a packet (`NF_DROP`, `NF_ACCEPT`).
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
 /// Before anything that filters.
 const PRIORITY_MANGLE: i32 = -150;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
+/// Places of the ports in a header of TCP or UDP.
+const SOURCE_OFFSET: u32 = 0;
+const DESTINATION_OFFSET: u32 = 2;
 /// Place of the flags in a TCP header.
 const TCP_FLAGS_OFFSET: u32 = 13;
 const TCP_SYN: u8 = 0x02;
@@ -65,27 +68,33 @@ pub enum Family {
     V6,
 }
 
-/// The route of one family; with that of IPv4, an address for the body.
+/// Both, as most hosts have them.
+pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+
+/// The routes of these families; with that of IPv4, an address for the body.
 ///
 /// # Errors
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
-pub fn route(family: Family) -> Result<Batch, Errno> {
+pub fn routes(families: &[Family]) -> Result<Batch, Errno> {
     let mut batch = Batch::default();
-    let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
-    let (number, attributes) = match family {
-        Family::V4 => {
-            own_address(&mut batch)?;
-            // Else the destination would be the source too, and a connection could meet itself.
-            let source = Ipv4Addr::LOCALHOST.octets().to_vec();
-            let source = Attribute::Bytes(RTA_PREFSRC, source);
-            (AF_INET, vec![device, source])
-        }
-        Family::V6 => (AF_INET6, vec![device]),
-    };
-    let mut fixed = [0; 12];
-    fixed[0] = number;
-    fixed[4..8].copy_from_slice(&[RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL]);
-    batch.push(RTM_NEWROUTE, NEW, &fixed, &attributes)?;
+    for family in families {
+        let device = Attribute::Bytes(RTA_OIF, LOOPBACK_INDEX.to_ne_bytes().to_vec());
+        let (number, attributes) = match family {
+            Family::V4 => {
+                own_address(&mut batch)?;
+                // Else the destination would be the source too, and a connection could meet
+                // itself.
+                let source = Ipv4Addr::LOCALHOST.octets().to_vec();
+                let source = Attribute::Bytes(RTA_PREFSRC, source);
+                (AF_INET, vec![device, source])
+            }
+            Family::V6 => (AF_INET6, vec![device]),
+        };
+        let mut fixed = [0; 12];
+        fixed[0] = number;
+        fixed[4..8].copy_from_slice(&[RT_TABLE_LOCAL, RTPROT_BOOT, RT_SCOPE_HOST, RTN_LOCAL]);
+        batch.push(RTM_NEWROUTE, NEW, &fixed, &attributes)?;
+    }
     Ok(batch)
 }
 
@@ -105,30 +114,28 @@ fn own_address(batch: &mut Batch) -> Result<(), Errno> {
 /// None in practice: EMSGSIZE for a message beyond 64 KiB.
 pub fn capture_rules(families: &[Family]) -> Result<Batch, Errno> {
     let mut rules = Rules::begin()?;
-    rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE, ACCEPT)?;
+    rules.chain("prerouting", HOOK_PREROUTING, PRIORITY_MANGLE)?;
     for family in families {
         let first = [
             is_protocol(IPPROTO_TCP),
             is_first_packet(),
             is_outside(*family),
         ];
-        let led = [first.concat(), to_relay(*family)].concat();
-        rules.accept("prerouting", led)?;
+        let led = [first.concat(), to_relay(*family), vec![verdict(ACCEPT)]];
+        rules.rule("prerouting", led.concat(), 0)?;
     }
-    rules.chain("output", HOOK_OUTPUT, 0, DROP)?;
-    rules.accept("output", is_protocol(IPPROTO_TCP))?;
-    for own in OWN {
-        rules.accept("output", is_to(own))?;
+    rules.chain("output", HOOK_OUTPUT, 0)?;
+    for (index, family) in families.iter().enumerate() {
+        let mut refused = [is_protocol(IPPROTO_UDP), is_outside(*family)].concat();
+        // What is asked, and what is answered: nobody but us can send from that port.
+        refused.extend(is_no_port(DESTINATION_OFFSET, QUESTION_PORT));
+        refused.extend(is_no_port(SOURCE_OFFSET, QUESTION_PORT));
+        refused.extend([log(), verdict(DROP)]);
+        // The only answer that is asked for: a refusal comes unasked.
+        let is_last = index + 1 == families.len();
+        let flags = if is_last { ACKNOWLEDGE } else { 0 };
+        rules.rule("output", refused, flags)?;
     }
-    // What is asked, and what is answered: nobody but us can send from that port.
-    for offset in [2, 0] {
-        let udp = [is_protocol(IPPROTO_UDP), is_port(offset, QUESTION_PORT)];
-        rules.accept("output", udp.concat())?;
-    }
-    // Nothing else is logged: what the kernel sends by itself is no attempt of the body's.
-    let told = [is_protocol(IPPROTO_UDP), vec![log()]].concat();
-    // The only answer that is asked for: a refusal comes unasked.
-    rules.rule("output", told, ACKNOWLEDGE)?;
     rules.end()
 }
 
@@ -171,7 +178,8 @@ impl Rules {
             .push(kind, flags, &[FAMILY_INET, 0, 0, 0], attributes)
     }
 
-    fn chain(&mut self, name: &str, hook: u32, priority: i32, policy: u32) -> Result<(), Errno> {
+    /// A chain that lets through what no rule of it decides about.
+    fn chain(&mut self, name: &str, hook: u32, priority: i32) -> Result<(), Errno> {
         let hook = vec![
             Attribute::number(1, hook),
             Attribute::Bytes(2, priority.to_be_bytes().to_vec()),
@@ -180,15 +188,10 @@ impl Rules {
             Attribute::text(1, TABLE),
             Attribute::text(3, name),
             Attribute::Nested(4, hook),
-            Attribute::number(5, policy),
+            Attribute::number(5, ACCEPT),
             Attribute::text(7, "filter"),
         ];
         self.push(NEW_CHAIN, 0, &attributes)
-    }
-
-    fn accept(&mut self, chain: &str, mut matches: Vec<Attribute>) -> Result<(), Errno> {
-        matches.push(accept());
-        self.rule(chain, matches, 0)
     }
 
     fn rule(&mut self, chain: &str, expressions: Vec<Attribute>, flags: u16) -> Result<(), Errno> {
@@ -243,12 +246,6 @@ impl Own {
             ),
         }
     }
-}
-
-/// Matches what goes there and is of its family.
-fn is_to(own: Own) -> Vec<Attribute> {
-    let (load, bytes) = own.destination();
-    [is_family(own.family()), vec![load, equals(&bytes)]].concat()
 }
 
 /// Matches what of a family goes to nothing of the body's own.
@@ -313,11 +310,11 @@ fn to_relay(family: Family) -> Vec<Attribute> {
     ]
 }
 
-/// Matches a port: the source's at offset 0 of the transport header, the destination's at 2.
-fn is_port(offset: u32, port: u16) -> Vec<Attribute> {
-    vec![
+/// Matches every other port.
+fn is_no_port(offset: u32, port: u16) -> [Attribute; 2] {
+    [
         payload(Header::Transport, offset, 2),
-        equals(&port.to_be_bytes()),
+        differs(&port.to_be_bytes()),
     ]
 }
 
@@ -383,9 +380,9 @@ fn immediate(register: u32, bytes: Vec<u8>) -> Attribute {
     expression("immediate", vec![Attribute::number(1, register), value])
 }
 
-/// The verdict that ends the chain well: register 0.
-fn accept() -> Attribute {
-    let code = Attribute::Nested(2, vec![Attribute::number(1, 1)]);
+/// The verdict that ends the chain: register 0.
+fn verdict(code: u32) -> Attribute {
+    let code = Attribute::Nested(2, vec![Attribute::number(1, code)]);
     let value = Attribute::Nested(2, vec![code]);
     expression("immediate", vec![Attribute::number(1, 0), value])
 }
@@ -437,8 +434,7 @@ mod tests {
             return;
         }
         loopback_up().expect("lo comes up");
-        send(None, &route(Family::V4).expect("laid out"));
-        send(None, &route(Family::V6).expect("laid out"));
+        send(None, &routes(&BOTH).expect("laid out"));
         let v4 = transparent(SocketAddr::from((ADDRESS_V4, RELAY_PORT)));
         let v6 = transparent(SocketAddr::from((ADDRESS_V6, RELAY_PORT)));
         let netfilter = Some(rustix::net::netlink::NETFILTER);
@@ -446,7 +442,7 @@ mod tests {
         let subscription = log_subscription().expect("laid out");
         exchange(&log, subscription.bytes(), subscription.acknowledged()).expect("subscribed");
         rustix::io::ioctl_fionbio(&log, true).expect("set");
-        let rules = capture_rules(&[Family::V4, Family::V6]).expect("laid out");
+        let rules = capture_rules(&BOTH).expect("laid out");
         send(netfilter, &rules);
         for (dialled, relay) in [
             ("8.8.8.8:8443", &v4),

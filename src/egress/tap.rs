@@ -169,7 +169,7 @@ fn transport(program: &mut Program, ports: &[u16]) {
 mod tests {
     use super::*;
     use crate::egress::own_network::{in_a_network_of_its_own, send};
-    use crate::egress::routes::{Family, route};
+    use crate::egress::routes::{BOTH, routes};
     use crate::kernel::namespace::loopback_up;
     use crate::kernel::packet;
     use rustix::io::Errno;
@@ -184,8 +184,7 @@ mod tests {
             return;
         }
         loopback_up().expect("lo comes up");
-        send(None, &route(Family::V4).expect("laid out"));
-        send(None, &route(Family::V6).expect("laid out"));
+        send(None, &routes(&BOTH).expect("laid out"));
         let tap = packet::tap(1, &filter(&[53, 80, 443])).expect("tapped");
         let told = || {
             let mut packet = [0_u8; 256];

@@ -132,6 +132,7 @@ struct Settlement {
     limits: Limits,
     /// Opened `tasks` files of groups that the body joins itself.
     joins: Vec<OwnedFd>,
+    outward: Outward,
 }
 
 /// What the stages between prepare and launch have settled.
@@ -198,10 +199,8 @@ impl Run<'_> {
             &mut self.masks.borrow_mut(),
             report,
         )?;
-        let egress = settlement.chosen.egress.clone();
-        let outward = Outward::prepare(self.request, self.policy, egress, published)?;
-        let (mut launched, mut ready) =
-            self.launch(held, prepared, settlement, (settled, outward), report)?;
+        settlement.outward.published = published;
+        let (mut launched, mut ready) = self.launch(held, prepared, settlement, settled, report)?;
         clock.lap(report, "launch");
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
@@ -297,10 +296,12 @@ impl Run<'_> {
             processes: Some(limits.processes),
             cpu_millis: limits.cpu_millis,
         })?;
+        let outward = Outward::prepare(self.request, self.policy, &chosen.egress)?;
         Ok(Settlement {
             chosen,
             limits,
             joins,
+            outward,
         })
     }
 
@@ -332,17 +333,19 @@ impl Run<'_> {
         held: &Held,
         prepared: Prepared,
         settlement: Settlement,
-        (settled, outward): (Settled, Outward),
+        settled: Settled,
         report: &Report,
     ) -> Result<(Launched, Ready), RunError> {
         let Settlement {
             mut chosen,
             limits,
             joins,
+            mut outward,
         } = settlement;
         let filled = planning::space_in_use(&prepared)?;
         let (mut plan, trees) =
             planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;
+        plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
         secrets::forget(&mut chosen, &mut plan.environment);

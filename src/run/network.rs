@@ -11,7 +11,7 @@ use crate::egress::advice::Circumstances;
 use crate::egress::allow::Allowlist;
 use crate::egress::relay::{Capture, Published, Relay, Settings, Sockets};
 use crate::egress::resolver::servers::name_servers;
-use crate::egress::routes::{Family, capture_rules, log_subscription, route};
+use crate::egress::routes::{BOTH, Family, capture_rules, log_subscription, routes};
 use crate::egress::tap;
 use crate::kernel::file::{Unread, read_regular};
 use crate::kernel::process;
@@ -29,11 +29,14 @@ use crate::spec::request::Request;
 /// Largest `hosts` or `resolv.conf` that is read.
 const HOST_FILE_BYTES_MAX: usize = 16 << 20;
 
-/// What the relay of a run will need.
+/// What a run's network takes, inside and outside.
 #[derive(Debug)]
 pub(super) struct Outward {
+    /// What is laid out inside; taken by the launch.
+    pub(super) plan: Option<NetworkPlan>,
+    /// Ports of the host that lead to the body.
+    pub(super) published: Vec<Published>,
     egress: EgressPlan,
-    published: Vec<Published>,
     settings: Option<Settings>,
 }
 
@@ -71,10 +74,7 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
 ///
 /// # Errors
 /// [`RunError::Host`] where messages for the kernel cannot be laid out.
-pub(super) fn plan(
-    request: &Request,
-    egress: &EgressPlan,
-) -> Result<Option<NetworkPlan>, RunError> {
+fn plan(request: &Request, egress: &EgressPlan) -> Result<Option<NetworkPlan>, RunError> {
     if egress.allowed.is_empty() && !request.network.report_denials {
         return Ok(None);
     }
@@ -84,14 +84,14 @@ pub(super) fn plan(
     ports.push(QUESTION_PORT);
     ports.sort_unstable();
     ports.dedup();
-    let both = [Family::V4, Family::V6];
+    let v4_only = [Family::V4];
     Ok(Some(NetworkPlan {
-        routes_v4: route(Family::V4).map_err(failed())?,
-        routes_v6: route(Family::V6).map_err(failed())?,
+        routes: routes(&BOTH).map_err(failed())?,
+        routes_v4_only: routes(&v4_only).map_err(failed())?,
         capture: CapturePlan {
             wanted: request.network.capture,
-            rules: capture_rules(&both).map_err(failed())?,
-            rules_v4_only: capture_rules(&both[..1]).map_err(failed())?,
+            rules: capture_rules(&BOTH).map_err(failed())?,
+            rules_v4_only: capture_rules(&v4_only).map_err(failed())?,
             log: log_subscription().map_err(failed())?,
             tap: tap::filter(&ports),
             ports,
@@ -100,25 +100,25 @@ pub(super) fn plan(
 }
 
 impl Outward {
-    /// What the relay will need, read before the body runs.
+    /// All that can be made and read before the child waits for its launch.
     ///
     /// # Errors
     /// [`RunError::Host`] where a file of the host cannot be read.
     pub(super) fn prepare(
         request: &Request,
         policy: &HostPolicy,
-        egress: EgressPlan,
-        published: Vec<Published>,
+        egress: &EgressPlan,
     ) -> Result<Self, RunError> {
-        let reaches_out = !egress.allowed.is_empty() || request.network.report_denials;
-        let settings = if reaches_out || !published.is_empty() {
-            Some(settings(request, policy, &egress, reaches_out)?)
+        let plan = plan(request, egress)?;
+        let settings = if plan.is_some() || !request.network.publish.is_empty() {
+            Some(settings(request, policy, egress, plan.is_some())?)
         } else {
             None
         };
         Ok(Self {
-            egress,
-            published,
+            plan,
+            published: Vec::new(),
+            egress: egress.clone(),
             settings,
         })
     }

@@ -11,7 +11,7 @@ use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
-use crate::run::{network, view};
+use crate::run::view;
 use crate::sandbox::launch::LaunchPlan;
 use crate::sandbox::prepare::Prepared;
 use crate::sandbox::steps::ResourceLimit;
@@ -49,7 +49,7 @@ pub(super) fn launch_plan(
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
-        network: network::plan(request, &chosen.egress)?,
+        network: None,
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         ruleset: ruleset(held.host.landlock_abi, &all),

@@ -41,10 +41,10 @@ pub enum Capture {
 /// What is laid out.
 #[derive(Debug, Clone)]
 pub struct NetworkPlan {
-    /// Routes of IPv4, which make every address the body's own.
-    pub routes_v4: Batch,
-    /// The same for IPv6, where the host has it.
-    pub routes_v6: Batch,
+    /// Routes that make every address the body's own.
+    pub routes: Batch,
+    /// The same where the host has no IPv6.
+    pub routes_v4_only: Batch,
     /// How connections come to the relay.
     pub capture: CapturePlan,
 }
@@ -104,8 +104,8 @@ impl<'a> Messages<'a> {
 /// The plan as the child reads it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NetworkSteps<'a> {
-    routes_v4: Messages<'a>,
-    routes_v6: Messages<'a>,
+    routes: Messages<'a>,
+    routes_v4_only: Messages<'a>,
     wanted: CaptureChoice,
     rules: Messages<'a>,
     rules_v4_only: Messages<'a>,
@@ -124,8 +124,8 @@ pub(super) fn lay_out<'a>(
 ) -> Result<&'a NetworkSteps<'a>, Errno> {
     let capture = &plan.capture;
     let steps = NetworkSteps {
-        routes_v4: Messages::lay_out(arena, &plan.routes_v4)?,
-        routes_v6: Messages::lay_out(arena, &plan.routes_v6)?,
+        routes: Messages::lay_out(arena, &plan.routes)?,
+        routes_v4_only: Messages::lay_out(arena, &plan.routes_v4_only)?,
         wanted: capture.wanted,
         rules: Messages::lay_out(arena, &capture.rules)?,
         rules_v4_only: Messages::lay_out(arena, &capture.rules_v4_only)?,
@@ -219,12 +219,13 @@ fn open_common(steps: &NetworkSteps<'_>) -> Result<Common, StepError> {
         Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => None,
         Err(errno) => return Err(at(ChildStep::Proxies)(errno)),
     };
-    let routing = netlink::open(None).map_err(at(ChildStep::Routes))?;
-    let route = |messages: Messages<'_>| messages.send(&routing).map_err(at(ChildStep::Routes));
-    route(steps.routes_v4)?;
-    if v6.is_some() {
-        route(steps.routes_v6)?;
-    }
+    let routes = match v6.is_some() {
+        true => steps.routes,
+        false => steps.routes_v4_only,
+    };
+    netlink::open(None)
+        .and_then(|routing| routes.send(&routing))
+        .map_err(at(ChildStep::Routes))?;
     let any = at_any_address(QUESTION_PORT);
     let questions = Pair::make(v6.is_some(), any, questions).map_err(at(ChildStep::Questions))?;
     Ok(Common {
@@ -298,8 +299,10 @@ fn new_socket(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
         SocketAddr::V4(_) => rustix::net::socket_with(AddressFamily::INET, kind, flags, protocol),
         SocketAddr::V6(_) => {
             let socket = rustix::net::socket_with(AddressFamily::INET6, kind, flags, protocol)?;
-            // The other family has a socket of its own.
-            sockopt::set_ipv6_v6only(&socket, true)?;
+            if address.ip().is_unspecified() {
+                // The other family has a socket of its own.
+                sockopt::set_ipv6_v6only(&socket, true)?;
+            }
             Ok(socket)
         }
     }

@@ -177,7 +177,8 @@ impl EgressPlan {
                 warnings.push(WarningReport::new(
                     "add_host_not_allowed",
                     format!(
-                        "--add-host {one}: the name is not allowed; it needs an entry as well,                          such as --allow-net {}",
+                        "--add-host {one}: the name is not allowed; it needs an entry as well, \
+                         such as --allow-net {}",
                         one.name
                     ),
                 ));
@@ -469,6 +470,9 @@ mod tests {
             let found = plan.vain_hosts(std::slice::from_ref(&added), &policy, &public);
             let codes: Vec<&str> = found.iter().map(|one| one.code.as_str()).collect();
             assert_eq!(codes, code.into_iter().collect::<Vec<_>>(), "{added}");
+            for warning in &found {
+                assert!(!warning.message.contains("  "), "{}", warning.message);
+            }
         }
     }
 

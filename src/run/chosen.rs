@@ -178,8 +178,8 @@ fn settle_egress(
         if request.strict {
             refuse(RunError::Argument {
                 code: "strict_refuses",
-                what: "the egress list is in vain in part:",
-                object: String::new(),
+                what: "the egress list",
+                object: "is in vain in part:".to_owned(),
                 problem: warning.message.clone(),
                 hint: Some("take it out, or leave --strict off".to_owned()),
             })?;

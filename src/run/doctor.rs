@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::egress::resolver::servers::name_servers;
+use crate::egress::resolver::servers::named_servers;
 use crate::kernel::credentials::HostIds;
 use crate::kernel::landlock;
 use crate::kernel::mount;
@@ -117,21 +117,16 @@ fn look_at_network(caller: &Caller, policy: &HostPolicy) -> NetworkFacts {
         Ok(()) => None,
         Err(_) => Some(run_caught(caller, policy, CaptureChoice::AnyIp)),
     };
+    // One that cannot be read names nobody either; a run that needs it says why.
     let servers = std::fs::read(RESOLV_CONF).unwrap_or_default();
-    let named = servers
-        .split(|byte| *byte == b'\n')
-        .any(|line| line.trim_ascii_start().starts_with(b"nameserver"));
     NetworkFacts {
         tproxy,
         any_ip,
         ipv6: has_ipv6(),
-        name_servers: match named {
-            true => name_servers(&servers)
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-            false => Vec::new(),
-        },
+        name_servers: named_servers(&servers)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
     }
 }
 

@@ -9,6 +9,16 @@ const PORT: u16 = 53;
 /// The servers in the order in which they are asked; the host itself where none is named.
 #[must_use]
 pub fn name_servers(text: &[u8]) -> Vec<SocketAddr> {
+    let mut servers = named_servers(text);
+    if servers.is_empty() {
+        servers.push(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
+    }
+    servers
+}
+
+/// The servers that are named in a form that can be asked.
+#[must_use]
+pub fn named_servers(text: &[u8]) -> Vec<SocketAddr> {
     let mut servers = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
         let Ok(line) = str::from_utf8(line) else {
@@ -24,9 +34,6 @@ pub fn name_servers(text: &[u8]) -> Vec<SocketAddr> {
         {
             servers.push(server);
         }
-    }
-    if servers.is_empty() {
-        servers.push(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
     }
     servers
 }
@@ -62,5 +69,8 @@ mod tests {
             let shown: Vec<String> = name_servers(text).iter().map(ToString::to_string).collect();
             assert_eq!(shown, servers, "{:?}", String::from_utf8_lossy(text));
         }
+        // A name is no address: who wrote that has named nobody.
+        assert_eq!(named_servers(b"nameserver dns.example\nnameserver\n"), []);
+        assert_eq!(named_servers(b"nameserver 127.0.0.1\n").len(), 1);
     }
 }

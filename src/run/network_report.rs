@@ -41,6 +41,7 @@ pub fn tell(
     let silent = outcome.unreachable.into_iter().map(|host| UnreachableHost {
         host: host.host,
         port: host.port,
+        cause: host.cause,
         count: host.count,
     });
     egress.unreachable.extend(silent);
@@ -76,6 +77,7 @@ mod tests {
     use crate::egress::denials::{Denials, Protocol, Reason};
     use crate::egress::relay::{Traffic, Unreachable};
     use crate::plan::egress::EgressPlan;
+    use crate::spec::egress_report::UnreachableCause;
     use crate::spec::outcome::Outcome as RunOutcome;
     use crate::spec::sources_policy::EgressPolicy;
 
@@ -97,6 +99,7 @@ mod tests {
             unreachable: vec![Unreachable {
                 host: "down.com".to_owned(),
                 port: 443,
+                cause: UnreachableCause::Refused,
                 count: 3,
             }],
             unreachable_beyond: 1,
@@ -126,7 +129,9 @@ mod tests {
                 "hosts": [
                     {"host": "a.com", "connections": 2, "sent_bytes": 10, "received_bytes": 20},
                 ],
-                "unreachable": [{"host": "down.com", "port": 443, "count": 3}],
+                "unreachable": [{
+                    "host": "down.com", "port": 443, "cause": "refused", "count": 3,
+                }],
                 "unreachable_beyond": 1,
                 "denials_beyond": 0,
                 "lost_questions": 4,

@@ -483,7 +483,7 @@ impl Covered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::egress_report::{HostTraffic, UnreachableHost};
+    use crate::spec::egress_report::{HostTraffic, UnreachableCause, UnreachableHost};
     use crate::spec::outcome::Outcome;
     use crate::spec::report::{ErrorReport, StreamReport, WarningReport};
     use proptest::prelude::*;
@@ -635,6 +635,7 @@ mod tests {
         report.egress.unreachable.push(UnreachableHost {
             host: name("s3cretvalue"),
             port: 1,
+            cause: UnreachableCause::NoAddress,
             count: 1,
         });
         let mut masks = Masks::default();

@@ -62,8 +62,41 @@ pub struct UnreachableHost {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Why, as far as its last address tells.
+    pub cause: UnreachableCause,
     /// How often.
     pub count: u64,
+}
+
+/// Why nobody answered at a host that is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum UnreachableCause {
+    /// Neither the hosts file nor a name server has an address for the name.
+    NoAddress,
+    /// No name server gave an answer that says so or otherwise.
+    NoNameServer,
+    /// Its address has no open port there.
+    Refused,
+    /// The runner's host has no way to its address.
+    NoRoute,
+    /// Nothing came back in time.
+    TimedOut,
+}
+
+impl UnreachableCause {
+    /// In words.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::NoAddress => "the name has no address",
+            Self::NoNameServer => "no name server gave an answer",
+            Self::Refused => "connection refused",
+            Self::NoRoute => "no route to its address",
+            Self::TimedOut => "no answer in time",
+        }
+    }
 }
 
 /// A published port.

@@ -153,23 +153,32 @@ os._exit(0)"));
 
     /// Case 38: that nobody answers is no denial.
     fn an_allowed_host_that_is_down_is_unreachable_and_not_denied(setting) {
-        let seen = setting.run(&["down.example.com:9001", "mute.example.com:9000", "nowhere.zone.example:9000"], "
+        let seen = setting.run(&["down.example.com:9001", "*.example.com:9000", "*.zone.example:9000"], "
+import concurrent.futures
 say('down', dial('down.example.com', 9001), dial('down.example.com', 9001))
 say('nowhere', dial('nowhere.zone.example', 9000))
-say('mute', dial('mute.example.com', 9000, patience=60))");
-        seen.assert_said("down: reset reset\nnowhere: reset\nmute: reset");
+with concurrent.futures.ThreadPoolExecutor() as at_once:
+    silent = at_once.submit(dial, 'silent.example.com', 9000, patience=60)
+    mute = at_once.submit(dial, 'mute.zone.example', 9000, patience=60)
+say('silent', silent.result())
+say('mute', mute.result())");
+        seen.assert_said("down: reset reset\nnowhere: reset\nsilent: reset\nmute: reset");
         seen.assert_denied(&[]);
         let list = seen.done.report["egress"]["unreachable"].as_array().cloned();
         let mut shown: Vec<String> = list
             .unwrap_or_default()
             .iter()
-            .map(|entry| format!("{}:{} x{}", entry["host"], entry["port"], entry["count"]))
+            .map(|entry| {
+                let [host, port, cause, count] = ["host", "port", "cause", "count"].map(|key| &entry[key]);
+                format!("{host}:{port} {cause} x{count}")
+            })
             .collect();
         shown.sort();
         assert_eq!(shown, [
-            "\"down.example.com\":9001 x2",
-            "\"mute.example.com\":9000 x1",
-            "\"nowhere.zone.example\":9000 x1",
+            "\"down.example.com\":9001 \"refused\" x2",
+            "\"mute.zone.example\":9000 \"no-name-server\" x1",
+            "\"nowhere.zone.example\":9000 \"no-address\" x1",
+            "\"silent.example.com\":9000 \"timed-out\" x1",
         ]);
         assert!(!seen.done.stderr.contains("denied"), "{}", seen.done.stderr);
     }

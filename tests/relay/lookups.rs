@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use runner::spec::egress_report::UnreachableCause;
+
 use crate::ground::{Ground, Plan, ask, connect, dial, enter, exchange, is_reset};
 use crate::outside::Zone;
 
@@ -216,14 +218,17 @@ fn who_does_not_answer_is_unreachable_and_not_denied() {
     assert!(works(&mut ground, "api.openai.com"));
     let outcome = ground.finish();
     assert_eq!(outcome.denials.kinds().count(), 0);
-    let unreachable: Vec<(&str, u16, u64)> = outcome
+    let unreachable: Vec<(&str, u16, UnreachableCause, u64)> = outcome
         .unreachable
         .iter()
-        .map(|known| (known.host.as_str(), known.port, known.count))
+        .map(|known| (known.host.as_str(), known.port, known.cause, known.count))
         .collect();
     assert_eq!(
         unreachable,
-        [("db.example", 9000, 1), ("x.anthropic.com", 8080, 1)]
+        [
+            ("db.example", 9000, UnreachableCause::Refused, 1),
+            ("x.anthropic.com", 8080, UnreachableCause::NoAddress, 1),
+        ]
     );
 }
 
@@ -249,7 +254,13 @@ fn a_server_that_is_silent_is_waited_for_no_longer_than_its_time() {
         ground.act(|| ());
     }
     assert!(ground.wait(&waiting));
-    assert_eq!(ground.finish().unreachable.len(), 1);
+    let causes: Vec<UnreachableCause> = ground
+        .finish()
+        .unreachable
+        .iter()
+        .map(|known| known.cause)
+        .collect();
+    assert_eq!(causes, [UnreachableCause::NoNameServer]);
 }
 
 #[test]

@@ -111,7 +111,7 @@ FIXED = {
     "anthropic.com": ["93.184.216.35"],
     "six.example.com": ["2606:2800:220:1::34"],
     "down.example.com": ["93.184.216.98"],
-    "mute.example.com": ["93.184.216.99"],
+    "silent.example.com": ["93.184.216.99"],
     "internal.corp.example": ["10.1.2.3"],
 }
 asked = {}

@@ -76,7 +76,12 @@ fn lost(report: &Report) -> Option<String> {
 
 fn unreachable(report: &Report) -> Option<String> {
     let (first, rest) = report.egress.unreachable.split_first()?;
-    let UnreachableHost { host, port, count } = first;
+    let UnreachableHost {
+        host,
+        port,
+        cause,
+        count,
+    } = first;
     let beyond = report.egress.unreachable_beyond;
     let rest = u64::try_from(rest.len())
         .unwrap_or(u64::MAX)
@@ -85,18 +90,17 @@ fn unreachable(report: &Report) -> Option<String> {
         0 => String::new(),
         rest => format!("; and {rest} more: see --json"),
     };
-    let times = match count {
-        0 | 1 => String::new(),
-        count => format!(" ({count} times)"),
-    };
     Some(format!(
-        "warning: allowed, and nobody answered: {host}:{port}{times}{more}"
+        "warning: allowed, and nobody answered: {host}:{port} ({}{}){more}",
+        cause.in_words(),
+        times(*count)
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::egress_report::UnreachableCause;
     use crate::spec::report::Exit;
 
     fn denial(object: &str, reason: &str, count: u64) -> Denial {
@@ -189,6 +193,7 @@ mod tests {
                 report.egress.unreachable.push(UnreachableHost {
                     host: host.to_owned(),
                     port: 443,
+                    cause: UnreachableCause::NoNameServer,
                     count: 3,
                 });
             }
@@ -198,8 +203,8 @@ mod tests {
         assert_eq!(
             unreachable(1),
             [
-                "warning: allowed, and nobody answered: a.com:443 (3 times); and 1 more: see \
-                 --json"
+                "warning: allowed, and nobody answered: a.com:443 (no name server gave an answer, 3 \
+                 times); and 1 more: see --json"
             ]
         );
     }

@@ -15,6 +15,7 @@ use crate::egress::relay::judge::{self, FIRST_BYTES_MAX, Judged, Wanted};
 use crate::egress::relay::proxy::{self, Speech};
 use crate::egress::relay::shared::Shared;
 use crate::egress::relay::slots::{Key, Side, Token};
+use crate::spec::egress_report::UnreachableCause;
 
 /// How long the first bytes of a connection may take.
 pub(super) const FIRST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
@@ -112,7 +113,7 @@ pub(super) enum Next {
     /// Its first address, which must not be dialled.
     Private(IpAddr),
     /// Allowed, and nobody answers outside.
-    Unreachable,
+    Unreachable(UnreachableCause),
     /// Closed as it stands.
     Closed,
     /// Closed with a reset.
@@ -297,12 +298,12 @@ impl Connection {
             Next::Private(address) => {
                 self.deny_next(Some(address), shared, Reason::ResolvesToPrivate, now)
             }
-            Next::Unreachable => {
+            Next::Unreachable(cause) => {
                 let host = self.wanted.shown();
                 let answer = self
                     .asked()
-                    .map(|speech| proxy::unreachable(speech, &host, self.port));
-                shared.ledger.unreachable(host, self.port);
+                    .map(|speech| proxy::unreachable(speech, &host, self.port, cause));
+                shared.ledger.unreachable(host, self.port, cause);
                 answer
             }
         };
@@ -396,7 +397,7 @@ impl Connection {
             ),
             Reached::Denied(reason) => Next::Denied(reason),
             Reached::Private(address) => Next::Private(address),
-            Reached::Nobody => Next::Unreachable,
+            Reached::Nobody(cause) => Next::Unreachable(cause),
             Reached::Connected(far) => {
                 let Way::Asked(speech) = self.way else {
                     return self.begin_flow(far, received, limit);

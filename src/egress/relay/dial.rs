@@ -14,6 +14,7 @@ use crate::egress::relay::judge::Wanted;
 use crate::egress::relay::lookup::{Found, Lookup};
 use crate::egress::relay::shared::Shared;
 use crate::egress::relay::slots::{EDGE, Token};
+use crate::spec::egress_report::UnreachableCause;
 
 /// How long a look-up and all its addresses together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,8 +28,8 @@ pub(super) struct Reach {
     far: Token,
     state: State,
     until: Instant,
-    /// An address was dialled, or no route led to it.
-    tried: bool,
+    /// What became of the last address that was dialled, or to which no route led.
+    last: Option<UnreachableCause>,
     /// The first address that must not be dialled.
     refused: Option<IpAddr>,
 }
@@ -58,7 +59,7 @@ pub(super) enum Reached {
     /// No address may be dialled; this is the first.
     Private(IpAddr),
     /// Nobody answers.
-    Nobody,
+    Nobody(UnreachableCause),
 }
 
 impl Reach {
@@ -89,7 +90,7 @@ impl Reach {
             far,
             state,
             until: now + PATIENCE,
-            tried: false,
+            last: None,
             refused: None,
         }
     }
@@ -107,10 +108,15 @@ impl Reach {
     pub(super) fn turn(&mut self, shared: &mut Shared, now: Instant) -> Reached {
         loop {
             if self.until <= now {
-                return Reached::Nobody;
+                return Reached::Nobody(match self.state {
+                    State::LookUp(_) => UnreachableCause::NoNameServer,
+                    State::Dial(_) | State::Connecting { .. } | State::Over => {
+                        UnreachableCause::TimedOut
+                    }
+                });
             }
             match std::mem::replace(&mut self.state, State::Over) {
-                State::Over => return Reached::Nobody,
+                State::Over => return self.nobody(),
                 State::LookUp(mut lookup) => {
                     let watch = shared.watch(self.far);
                     match lookup.turn(&shared.settings.servers, watch, now) {
@@ -118,11 +124,10 @@ impl Reach {
                             self.state = State::LookUp(lookup);
                             return Reached::Waits;
                         }
-                        Found::Addresses(addresses) if addresses.is_empty() => {
-                            return Reached::Nobody;
-                        }
                         Found::Addresses(addresses) => self.state = in_order(addresses),
-                        Found::Nobody => return Reached::Nobody,
+                        Found::Nobody => {
+                            return Reached::Nobody(UnreachableCause::NoNameServer);
+                        }
                     }
                 }
                 State::Dial(rest) => match self.dial(rest, shared, now) {
@@ -143,10 +148,20 @@ impl Reach {
                         };
                         return Reached::Waits;
                     }
-                    Ok(false) | Err(_) => self.state = State::Dial(rest),
+                    Ok(false) => self.go_on(rest, UnreachableCause::TimedOut),
+                    Err(errno) => self.go_on(rest, cause_of(errno)),
                 },
             }
         }
+    }
+
+    fn go_on(&mut self, rest: Vec<IpAddr>, cause: UnreachableCause) {
+        self.last = Some(cause);
+        self.state = State::Dial(rest);
+    }
+
+    fn nobody(&self) -> Reached {
+        Reached::Nobody(self.last.unwrap_or(UnreachableCause::NoAddress))
     }
 
     /// Judges and dials the next address, whatever the others are.
@@ -163,10 +178,10 @@ impl Reach {
                     continue;
                 }
                 Verdict::NoRoute => {
-                    self.tried = true;
+                    self.last = Some(UnreachableCause::NoRoute);
                     continue;
                 }
-                Verdict::Dial => self.tried = true,
+                Verdict::Dial => (),
             }
             let watch = shared.watch(self.far);
             let dialled = connect(SocketAddr::new(address, self.port))
@@ -183,13 +198,23 @@ impl Reach {
                     });
                 }
                 Err(Errno::MFILE | Errno::NFILE) => return Err(Reached::Denied(Reason::Limit)),
-                Err(_) => (),
+                Err(errno) => self.last = Some(cause_of(errno)),
             }
         }
-        if let (Some(address), false) = (self.refused, self.tried) {
-            return Err(Reached::Private(address));
+        match (self.refused, self.last) {
+            (Some(address), None) => Err(Reached::Private(address)),
+            _ => Err(self.nobody()),
         }
-        Err(Reached::Nobody)
+    }
+}
+
+/// What connect(2) says (tcp(7), ip(7)).
+fn cause_of(errno: Errno) -> UnreachableCause {
+    match errno {
+        Errno::CONNREFUSED | Errno::CONNRESET => UnreachableCause::Refused,
+        Errno::TIMEDOUT => UnreachableCause::TimedOut,
+        // ENETUNREACH, EHOSTUNREACH, EACCES where a rule of the host forbids it.
+        _ => UnreachableCause::NoRoute,
     }
 }
 

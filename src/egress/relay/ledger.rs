@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::egress::denials::Attempt;
 use crate::egress::relay::terms::{Outcome, Traffic, UNREACHABLE_MAX, Unreachable};
+use crate::spec::egress_report::UnreachableCause;
 
 /// The outcome so far.
 #[derive(Debug)]
@@ -30,17 +31,18 @@ impl Ledger {
         self.outcome.denials.add(attempt, now_ms);
     }
 
-    pub(super) fn unreachable(&mut self, host: String, port: u16) {
+    pub(super) fn unreachable(&mut self, host: String, port: u16, cause: UnreachableCause) {
         let list = &mut self.outcome.unreachable;
         let known = list
             .iter_mut()
-            .find(|known| known.port == port && known.host == host);
+            .find(|known| (known.port, known.cause) == (port, cause) && known.host == host);
         if let Some(known) = known {
             known.count += 1;
         } else if list.len() < UNREACHABLE_MAX {
             list.push(Unreachable {
                 host,
                 port,
+                cause,
                 count: 1,
             });
         } else {

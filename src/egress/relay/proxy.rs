@@ -7,6 +7,7 @@ use crate::egress::denials::Reason;
 use crate::egress::http_head::{self, Head, HeadError, Host};
 use crate::egress::relay::judge::Wanted;
 use crate::egress::socks::{self, Part, Target};
+use crate::spec::egress_report::UnreachableCause;
 
 /// How a client asked, and so how it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,12 +228,20 @@ pub(super) fn connected(speech: Speech) -> Vec<u8> {
 }
 
 /// What a client is told when nobody answers.
-pub(super) fn unreachable(speech: Speech, host: &str, port: u16) -> Vec<u8> {
+pub(super) fn unreachable(
+    speech: Speech,
+    host: &str,
+    port: u16,
+    cause: UnreachableCause,
+) -> Vec<u8> {
     match speech {
         Speech::Socks => socks_reply(SOCKS_UNREACHABLE),
         Speech::Tunnel | Speech::Request => page(
             "502 Bad Gateway",
-            &format!("nobody answers at {host}:{port}; it is allowed"),
+            &format!(
+                "nobody answers at {host}:{port} ({}); it is allowed",
+                cause.in_words()
+            ),
         ),
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use crate::egress::allow::Allowlist;
 use crate::egress::denials::Denials;
+use crate::spec::egress_report::UnreachableCause;
 use crate::spec::host_name::HostName;
 use crate::spec::sources_policy::IpRange;
 
@@ -85,6 +86,8 @@ pub struct Unreachable {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Why, as far as the last address tells.
+    pub cause: UnreachableCause,
     /// How often.
     pub count: u64,
 }
@@ -121,5 +124,5 @@ pub struct Outcome {
     pub published: Vec<(u16, u16, u64)>,
 }
 
-/// Most hosts and ports of [`Outcome::unreachable`].
+/// Most hosts, ports and causes of [`Outcome::unreachable`].
 pub const UNREACHABLE_MAX: usize = 1_000;

@@ -54,16 +54,6 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether two addresses of one family share their first `bits` bits.
-#[must_use]
-pub fn shares_prefix(one: IpAddr, other: IpAddr, bits: u8) -> bool {
-    match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => shares_v4(one, other, u32::from(bits)),
-        (IpAddr::V6(one), IpAddr::V6(other)) => shares_v6(one, other, u32::from(bits)),
-        _ => false,
-    }
-}
-
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !PRIVATE_V4
         .iter()
@@ -173,15 +163,5 @@ mod tests {
             let address: IpAddr = text.parse().expect(text);
             assert_eq!(is_public(address), public, "{text}");
         }
-    }
-
-    #[test]
-    fn prefixes_are_compared_within_one_family() {
-        let address = |text: &str| text.parse::<IpAddr>().expect(text);
-        assert!(shares_prefix(address("10.1.2.3"), address("10.0.0.0"), 8));
-        assert!(!shares_prefix(address("11.1.2.3"), address("10.0.0.0"), 8));
-        assert!(shares_prefix(address("1.2.3.4"), address("9.9.9.9"), 0));
-        assert!(shares_prefix(address("fd00::1"), address("fd00::"), 8));
-        assert!(!shares_prefix(address("fd00::1"), address("10.0.0.0"), 0));
     }
 }

@@ -52,14 +52,9 @@ impl Allowlist {
     /// Whether `name` may be reached at `port`.
     #[must_use]
     pub fn allows(&self, name: &HostName, port: u16) -> bool {
-        self.rules.iter().any(|rule| {
-            let host = match &rule.host {
-                EgressHost::Name(allowed) => allowed == name,
-                EgressHost::Below(parent) => name.is_below(parent),
-                EgressHost::Address(_) => false,
-            };
-            host && rule.port.is_none_or(|allowed| allowed == port)
-        })
+        self.rules
+            .iter()
+            .any(|rule| rule.names(name) && rule.port.is_none_or(|allowed| allowed == port))
     }
 
     /// Whether an address stands in the list as such, at whichever port.

@@ -274,15 +274,10 @@ fn judge(
 fn is_open(address: IpAddr, policy: &EgressPolicy, is_public: &dyn Fn(IpAddr) -> bool) -> bool {
     let opens = |range: &IpRange| match address.is_loopback() {
         // The host's own: only what names it alone opens it.
-        true => exactly_is(range, address),
+        true => range.is_exactly(address),
         false => range.contains(address),
     };
     is_public(address) || policy.private_ranges.iter().any(opens)
-}
-
-fn exactly_is(range: &IpRange, address: IpAddr) -> bool {
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    range.address == address && range.prefix_bits == bits
 }
 
 fn closed(address: IpAddr) -> String {

@@ -86,6 +86,12 @@ impl IpRange {
             && first_address(address, self.prefix_bits) == self.address
     }
 
+    /// Whether this block is `address` and nothing else.
+    #[must_use]
+    pub fn is_exactly(&self, address: IpAddr) -> bool {
+        self.address == address && self.prefix_bits == address_bits(address)
+    }
+
     /// The addresses of both blocks. Two blocks either lie one in the other or have none.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Option<Self> {
@@ -207,6 +213,30 @@ mod tests {
 
     fn range(text: &str) -> IpRange {
         IpRange::parse(text).expect(text)
+    }
+
+    #[test]
+    fn a_block_holds_addresses_of_its_family_and_is_one_only_where_it_holds_no_other() {
+        let address = |text: &str| text.parse::<IpAddr>().expect(text);
+        for (block, inside, holds, is_exactly) in [
+            ("10.0.0.0/8", "10.1.2.3", true, false),
+            ("10.0.0.0/8", "10.0.0.0", true, false),
+            ("10.0.0.0/8", "11.1.2.3", false, false),
+            ("0.0.0.0/0", "1.2.3.4", true, false),
+            ("127.0.0.1/32", "127.0.0.1", true, true),
+            ("127.0.0.1/32", "127.0.0.2", false, false),
+            ("fd00::/8", "fd00::1", true, false),
+            ("::1/128", "::1", true, true),
+            ("::/0", "10.0.0.0", false, false),
+        ] {
+            let block = range(block);
+            assert_eq!(block.contains(address(inside)), holds, "{block} {inside}");
+            assert_eq!(
+                block.is_exactly(address(inside)),
+                is_exactly,
+                "{block} {inside}"
+            );
+        }
     }
 
     #[test]

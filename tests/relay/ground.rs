@@ -391,6 +391,7 @@ fn questions(address: &str) -> OwnedFd {
     if address.is_ipv6() {
         rustix::net::sockopt::set_ipv6_v6only(&socket, true).expect("set");
         runner::kernel::socket::set_packet_info_v6(&socket).expect("set");
+        runner::kernel::socket::set_free_source_v6(&socket).expect("set");
     } else {
         runner::kernel::socket::set_packet_info_v4(&socket).expect("set");
     }

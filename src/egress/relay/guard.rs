@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use rustix::io::Errno;
 
-use crate::egress::address::{is_public, shares_prefix};
+use crate::egress::address::is_public;
 use crate::kernel::route::{RouteKind, Routes};
 use crate::spec::sources_policy::IpRange;
 
@@ -34,13 +34,11 @@ impl Guard {
 
     /// `address` is written in its one form: an IPv4 address not as IPv6.
     pub(super) fn judge(&mut self, address: IpAddr) -> Verdict {
-        let is_opened = |range: &IpRange| shares_prefix(address, range.address, range.prefix_bits);
-        if !is_public(address) && !self.opened.iter().any(is_opened) {
+        let mut opened = self.opened.iter();
+        if !is_public(address) && !opened.any(|range| range.contains(address)) {
             return Verdict::Private;
         }
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let is_named = |range: &IpRange| range.address == address && range.prefix_bits == bits;
-        if self.opened.iter().any(is_named) {
+        if self.opened.iter().any(|range| range.is_exactly(address)) {
             return Verdict::Dial;
         }
         match self.routes.kind(address) {

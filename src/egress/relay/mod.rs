@@ -49,7 +49,6 @@ use crate::egress::relay::questions::Pace;
 use crate::egress::relay::shared::{QuestionIds, Shared};
 use crate::egress::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
 use crate::kernel::dropped::dropped;
-use crate::kernel::socket::set_free_source_v6;
 
 /// Most connections of the body's at once; as many again may come to published ports.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -148,11 +147,6 @@ impl Relay {
         for (socket, place) in relay.sockets.questions.iter().zip(0..) {
             let watch = relay.shared.watch(Token::Questions(place));
             watch.add(socket.as_fd(), LEVEL)?;
-            // Answers come from the address that was asked, whichever that was.
-            let own = rustix::net::getsockname(socket).and_then(SocketAddr::try_from)?;
-            if own.is_ipv6() {
-                set_free_source_v6(socket)?;
-            }
         }
         if let Some(log) = &relay.sockets.log {
             relay.shared.watch(Token::Log).add(log.as_fd(), LEVEL)?;

@@ -27,7 +27,8 @@ pub struct Sockets {
     pub listeners: Vec<OwnedFd>,
     /// Listeners of the compatibility proxy.
     pub proxies: Vec<OwnedFd>,
-    /// Datagram sockets that get every question for a name and say where it was sent to.
+    /// Datagram sockets that get every question for a name, say where it was sent to, and may
+    /// answer from there.
     pub questions: Vec<OwnedFd>,
     /// What else the body sends. [`Capture::Tproxy`]: a netlink socket of NFLOG, one packet a
     /// message, with sequence numbers. [`Capture::AnyIp`]: a packet socket of the kind

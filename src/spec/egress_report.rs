@@ -107,7 +107,7 @@ pub struct PublishedReport {
     pub host_port: u16,
     /// On the body's loopback.
     pub body_port: u16,
-    /// Connections that the body took.
+    /// Connections that were led to the body; one that nothing there took was reset.
     pub connections: u64,
 }
 

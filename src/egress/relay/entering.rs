@@ -19,7 +19,7 @@ impl Connection {
     /// A connection from outside to `port` of the body's.
     pub(super) fn published(
         near: OwnedFd,
-        caller: SocketAddr,
+        own_end: SocketAddr,
         port: u16,
         shared: &mut Shared,
         now: Instant,
@@ -27,7 +27,7 @@ impl Connection {
         Self {
             near,
             way: Way::Published(port),
-            wanted: Wanted::Address(caller.ip()),
+            wanted: Wanted::Address(own_end.ip()),
             port,
             stage: Stage::Inside {
                 id: shared.ask(port, false),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crate::egress::address::is_public;
 use crate::egress::denials::{Attempt, Protocol, Reason};
-use crate::plan::egress::{EgressPlan, exactly, flag};
+use crate::plan::egress::{EgressPlan, flag, private_ranges};
 use crate::spec::egress::{EgressHost, EgressRule};
 use crate::spec::host_name::HostName;
 use crate::spec::sources_policy::EgressPolicy;
@@ -136,7 +136,7 @@ fn is_open(address: IpAddr, policy: &EgressPolicy) -> bool {
 }
 
 fn opening(address: IpAddr) -> String {
-    let opened = format!("host policy: egress.private_ranges: [{}]", exactly(address));
+    let opened = format!("host policy: {}", private_ranges(address));
     match is_metadata(address) {
         true => format!("{opened} opens a service that may hand out the host's credentials"),
         false => opened,
@@ -387,7 +387,7 @@ mod tests {
                 tcp(None, Some("10.1.2.3"), 80, Reason::IpLiteral),
                 "a.com",
                 "--allow-net 10.1.2.3:80, or '10.1.2.3:80' in network.egress; and host policy: \
-                 egress.private_ranges: [10.1.2.3/32]",
+                 egress: {private_ranges: [10.1.2.3/32]}",
             ),
             (
                 tcp(None, Some("198.18.7.7"), 80, Reason::IpLiteral),
@@ -398,7 +398,7 @@ mod tests {
             (
                 tcp(None, Some("fd00::1"), 80, Reason::ResolvesToPrivate),
                 "[fd00::1]:80",
-                "host policy: egress.private_ranges: ['fd00::1/128']",
+                "host policy: egress: {private_ranges: ['fd00::1/128']}",
             ),
             (
                 tcp(
@@ -408,7 +408,7 @@ mod tests {
                     Reason::ResolvesToPrivate,
                 ),
                 "a.com",
-                "host policy: egress.private_ranges: [169.254.169.254/32] opens a service that \
+                "host policy: egress: {private_ranges: [169.254.169.254/32]} opens a service that \
                  may hand out the host's credentials",
             ),
             (

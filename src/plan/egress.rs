@@ -235,14 +235,16 @@ fn host_of_url(url: &[u8]) -> Option<(HostName, u16)> {
     Some((HostName::parse(host.as_bytes()).ok()?, port))
 }
 
-/// An address as a block of the host policy that holds no other: `10.1.2.3/32`.
+/// What opens an address and no other, as the host policy has it:
+/// `egress: {private_ranges: [10.1.2.3/32]}`.
 #[must_use]
-pub fn exactly(address: IpAddr) -> String {
-    match address {
+pub fn private_ranges(address: IpAddr) -> String {
+    let block = match address {
         IpAddr::V4(address) => format!("{address}/32"),
         // YAML gives a colon meanings of its own.
         IpAddr::V6(address) => format!("'{address}/128'"),
-    }
+    };
+    format!("egress: {{private_ranges: [{block}]}}")
 }
 
 fn judge(
@@ -282,9 +284,8 @@ fn is_open(address: IpAddr, policy: &EgressPolicy, is_public: &dyn Fn(IpAddr) ->
 
 fn closed(address: IpAddr) -> String {
     format!(
-        "the address is not public and will not be dialled; the host policy has to say `egress: \
-         {{private_ranges: [{}]}}`",
-        exactly(address)
+        "the address is not public and will not be dialled; the host policy has to say `{}`",
+        private_ranges(address)
     )
 }
 

@@ -168,7 +168,7 @@ fn an_address_that_is_not_public_is_denied_with_the_key_that_opens_it() {
         [("listed.example:9", "resolves-to-private")]
     );
     let hint = done.report["denials"][0]["hint"].as_str().expect("a hint");
-    assert_eq!(hint, "host policy: egress.private_ranges: [10.1.2.3/32]");
+    assert_eq!(hint, "host policy: egress: {private_ranges: [10.1.2.3/32]}");
 }
 
 /// A body that asks for a name with a secret in it: the record of that has no secret in it.

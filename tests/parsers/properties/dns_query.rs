@@ -11,8 +11,8 @@ use crate::egress::dns::{self, Answer, Malformed, Query, TYPE_A};
 use crate::egress::resolver::answer::{self, Family};
 use crate::spec::host_name::HostName;
 
-/// What an answer has at most besides the question: the header, an address record, OPT.
-const ANSWER_BYTES_BESIDES: usize = 12 + 16 + 11;
+/// What an answer has at most besides the question: the header, a record of [`HOST`], OPT.
+const ANSWER_BYTES_BESIDES: usize = 12 + (12 + HOST.len() + 2) + 11;
 /// The host of an address, as it is asked for by the address.
 const HOST: &str = "a.example";
 

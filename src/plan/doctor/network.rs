@@ -22,8 +22,8 @@ pub(super) fn items(facts: &NetworkFacts) -> Vec<Item> {
     vec![capture(facts), log(facts), ipv6(facts), names(facts)]
 }
 
-const MEND_TABLES: &str = "modprobe nft_tproxy nfnetlink_log (CONFIG_NFT_TPROXY, \
-                           CONFIG_NETFILTER_NETLINK_LOG; Linux 5.2 or later)";
+const MEND_TABLES: &str = "modprobe -a nft_tproxy nfnetlink_log # CONFIG_NFT_TPROXY, \
+                           CONFIG_NETFILTER_NETLINK_LOG; Linux 4.19 or later";
 
 fn capture(facts: &NetworkFacts) -> Item {
     let of = |state, effect: String| Item {
@@ -81,7 +81,7 @@ fn ipv6(facts: &NetworkFacts) -> Item {
     };
     with_mend(
         item("egress_ipv6", facts.ipv6, Need::Convenience, effect),
-        "sysctl -w net.ipv6.conf.all.disable_ipv6=0, or boot without ipv6.disable=1",
+        "sysctl -w net.ipv6.conf.all.disable_ipv6=0 # or boot without ipv6.disable=1",
     )
 }
 
@@ -139,7 +139,7 @@ pub(super) mod tests {
                 },
                 EnforcementState::Weaker,
                 "no nf_tables: cannot set rules: ENOENT",
-                Some("modprobe nft_tproxy"),
+                Some("modprobe -a nft_tproxy"),
             ),
             (
                 |facts| {

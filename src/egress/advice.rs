@@ -132,7 +132,11 @@ fn is_given_out(address: IpAddr) -> bool {
 
 fn is_open(address: IpAddr, policy: &EgressPolicy) -> bool {
     let mut ranges = policy.private_ranges.iter();
-    ranges.any(|range| range.contains(address))
+    // The host's own loopback is opened by no range that holds more.
+    match address.is_loopback() {
+        true => ranges.any(|range| range.is_exactly(address)),
+        false => ranges.any(|range| range.contains(address)),
+    }
 }
 
 fn opening(address: IpAddr) -> String {

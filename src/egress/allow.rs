@@ -38,11 +38,17 @@ impl Allowlist {
     /// How a name stands in the list, at whichever port: a question for a name has none.
     #[must_use]
     pub fn standing(&self, name: &HostName) -> Standing<'_> {
-        let mut below = None;
+        let mut below: Option<&HostName> = None;
         for rule in &self.rules {
             match &rule.host {
                 EgressHost::Name(allowed) if allowed == name => return Standing::Named,
-                EgressHost::Below(parent) if name.is_below(parent) => below = Some(parent),
+                // Of several the closest one, whatever their order.
+                EgressHost::Below(parent)
+                    if name.is_below(parent)
+                        && below.is_none_or(|other| parent.is_below(other)) =>
+                {
+                    below = Some(parent);
+                }
                 _ => (),
             }
         }
@@ -130,6 +136,11 @@ mod tests {
         let parent = name("b.com");
         assert_eq!(allowed.standing(&name("c.b.com")), Standing::Below(&parent));
         assert_eq!(allowed.standing(&parent), Standing::Absent);
+        for nested in [["*.b.com", "*.c.b.com"], ["*.c.b.com", "*.b.com"]] {
+            let closest = name("c.b.com");
+            let standing = list(&nested).standing(&name("d.c.b.com")) == Standing::Below(&closest);
+            assert!(standing, "{nested:?}");
+        }
     }
 
     #[test]

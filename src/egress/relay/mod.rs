@@ -56,6 +56,9 @@ pub const CONNECTIONS_MAX: usize = 256;
 const ACCEPTS_A_ROUND: usize = 64;
 /// Rounds of one turn, while there is something to do: others wait for the turn's end.
 const ROUNDS_A_TURN: usize = 8;
+/// Rounds over one socket at the end: far more than its queue holds. A body that the kernel does not
+/// end could go on filling it.
+const DRAIN_ROUNDS_MAX: u32 = 10_000;
 /// Events of one round.
 const EVENTS_A_ROUND: usize = 128;
 const DNS_PORT: u16 = 53;
@@ -328,14 +331,19 @@ impl Relay {
     fn drain(&mut self, now: Instant) {
         let tokens: Vec<Token> = self.accepting().map(|(token, _)| token).collect();
         for token in tokens {
+            let mut rounds = 0..DRAIN_ROUNDS_MAX;
             // A pause ends it: there is no descriptor for whoever is left.
-            while self.paused_until.is_none() && self.accept(token, now) {}
+            while self.paused_until.is_none() && rounds.next().is_some() && self.accept(token, now)
+            {
+            }
         }
         let questions = u32::try_from(self.sockets.questions.len()).unwrap_or(0);
         for index in 0..questions {
-            while self.answer_questions(index, now) {}
+            let mut rounds = 0..DRAIN_ROUNDS_MAX;
+            while rounds.next().is_some() && self.answer_questions(index, now) {}
         }
-        while self.read_log(now) {}
+        let mut rounds = 0..DRAIN_ROUNDS_MAX;
+        while rounds.next().is_some() && self.read_log(now) {}
     }
 
     /// Whether everything is forwarded that the body had sent when it ended.

@@ -96,6 +96,19 @@ pub fn send(
 /// # Errors
 /// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
 pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errno> {
+    match receive_what_fits(link)? {
+        Some((_, _, true)) => Err(Errno::BADMSG),
+        Some((message, received, false)) => Ok(Some((message, received))),
+        None => Ok(None),
+    }
+}
+
+/// The same, and whether descriptors are missing that came with the message: whoever has as many
+/// as it may have gets none (RLIMIT_NOFILE).
+///
+/// # Errors
+/// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
+pub fn receive_what_fits(link: BorrowedFd<'_>) -> Result<Option<(Message, Received, bool)>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut bytes = [0; MESSAGE_BYTES];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -121,10 +134,11 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errn
             *places.next().ok_or(Errno::BADMSG)? = Some(descriptor);
         }
     }
-    if answer.bytes != MESSAGE_BYTES || answer.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+    if answer.bytes != MESSAGE_BYTES {
         return Err(Errno::BADMSG);
     }
-    Ok(Some((Message::from_bytes(bytes), received)))
+    let is_cut = answer.flags.contains(rustix::net::ReturnFlags::CTRUNC);
+    Ok(Some((Message::from_bytes(bytes), received, is_cut)))
 }
 
 #[cfg(test)]

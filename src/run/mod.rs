@@ -41,6 +41,7 @@ use rustix::fs::Mode;
 use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
 use crate::egress::relay::Published;
 use crate::kernel::credentials::AssumedFileIds;
+use crate::kernel::rlimit;
 use crate::plan::limits::Limits;
 use crate::plan::view::BUNDLE;
 use crate::run::chosen::{Chosen, OnRefusal};
@@ -150,6 +151,11 @@ impl Run<'_> {
         given.published = network::publish(&self.request.network.publish)?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
+        // Each relayed connection takes two descriptors. And init must have the limit too: what is
+        // under way between processes counts against the uid, so another run of the same user,
+        // whose body is limited to less, could else keep this one from handing anything over.
+        rlimit::raise(rlimit::resource::OPEN_FILES)
+            .map_err(RunError::host("raise the limit of open descriptors"))?;
         let mut held = Held::take(self.request, self.policy, self.seed, report)?;
         let done = self.tell_held(&mut held, given, signals, report, &mut clock);
         held.release(report);

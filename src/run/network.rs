@@ -15,7 +15,6 @@ use crate::egress::routes::{BOTH, Family, capture_rules, log_subscription, route
 use crate::egress::tap;
 use crate::kernel::file::{Unread, read_regular};
 use crate::kernel::process;
-use crate::kernel::rlimit;
 use crate::plan::egress::EgressPlan;
 use crate::plan::service::QUESTION_PORT;
 use crate::run::error::RunError;
@@ -135,7 +134,6 @@ impl Outward {
             return Ok(None);
         };
         let failed = || RunError::host("relay the body's connections");
-        rlimit::raise(rlimit::resource::OPEN_FILES).map_err(failed())?;
         let published = std::mem::take(&mut self.published);
         let sockets = sockets.map(of_namespace);
         Relay::new(sockets, published, settings, Instant::now())

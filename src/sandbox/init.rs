@@ -340,13 +340,20 @@ fn answer(
         Ok(_) => 0,
         Err(errno) => errno.raw_os_error(),
     };
-    let message = Message {
+    let says = |errno: i32| Message {
         kind: message::CONNECTED,
         values: [id, errno, 0],
     };
     let sent = match &connected {
-        Ok(socket) => link::send(link, message, &[socket.as_fd()]),
-        Err(_) => link::send(link, message, &[]),
+        Ok(socket) => match link::send(link, says(errno), &[socket.as_fd()]) {
+            // Descriptors that are under way are counted for all processes of a uid together, so
+            // the body can see to it that init sends none. That ends one connection, not init.
+            Err(errno @ (Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM)) => {
+                link::send(link, says(errno.raw_os_error()), &[])
+            }
+            other => other,
+        },
+        Err(_) => link::send(link, says(errno), &[]),
     };
     sent.map_err(at(ChildStep::Wait))
 }

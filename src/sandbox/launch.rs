@@ -114,8 +114,8 @@ pub enum Word {
 pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
     // Init may end with a signal of ours still unread. Then the kernel says ECONNRESET once, and
     // only after that gives out what init had said before.
-    let word = match link::receive(link) {
-        Err(Errno::CONNRESET) => link::receive(link),
+    let word = match link::receive_what_fits(link) {
+        Err(Errno::CONNRESET) => link::receive_what_fits(link),
         other => other,
     };
     match word {
@@ -124,7 +124,7 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
                 kind: message::ENDED,
                 values: [raw_status, ..],
             },
-            _,
+            ..,
         ))) => Ok(Word::Ended(raw_status)),
         Ok(Some((
             Message {
@@ -132,10 +132,13 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
                 values: [id, errno, _],
             },
             received,
+            _,
         ))) => {
             let socket = received.into_iter().flatten().next();
             let refused = match errno {
-                0 => Errno::BADF,
+                // It was sent, and there was no room for it here: the body may have used it up
+                // with connections. One connection is refused, and the run goes on.
+                0 => Errno::MFILE,
                 errno => Errno::from_raw_os_error(errno),
             };
             Ok(Word::Connected(id, socket.ok_or(refused)))

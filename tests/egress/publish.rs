@@ -228,3 +228,67 @@ fn a_port_that_cannot_be_published_is_refused_before_anything_runs() {
         }
     });
 }
+
+on_both_captures! {
+    /// Descriptors that are under way count against the uid, not against one process: a body that
+    /// uses that up keeps init from handing a connection over, and ends nothing but that connection.
+    fn a_body_with_too_many_descriptors_under_way_keeps_its_init(setting) {
+        let host_port = port();
+        let publish = format!("{host_port}:8080");
+        let script = "
+import array
+many = array.array('i', [0] * 253)
+kept = []
+try:
+    while True:
+        kept.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+        for _ in range(5):
+            kept[-1][0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, many)])
+except OSError as error:
+    say('too many', told(error))
+with socket.create_server(('127.0.0.1', 8080)) as listener:
+    connection, _ = listener.accept()
+    say('came over it', len(connection.recv(9)))
+    for one, other in kept:
+        one.close()
+        other.close()
+    while not (piece := (connection := listener.accept()[0]).recv(9)):
+        pass
+    connection.sendall(piece)
+    connection.close()";
+        let running = setting
+            .case(&["--publish", &publish, "--allow-net", "api.openai.com"], script)
+            .through("/usr/bin/prlimit".as_ref(), &["--nofile=1024:1024"])
+            .start();
+        let said = call(setting, &format!("print(echo({host_port}, b'back'))"));
+        assert_eq!(said, "b'back'");
+        end(running).assert_said("too many: ETOOMANYREFS\ncame over it: 0");
+    }
+
+    /// No room for one more connection: that one is refused, and the run goes on.
+    fn callers_beyond_the_descriptors_that_there_are_do_not_end_the_run(setting) {
+        let host_port = port();
+        let publish = format!("{host_port}:8080");
+        let running = setting
+            .case(&["--publish", &publish, "--allow-net", "api.openai.com"], &format!("{SERVER}
+serve(socket.AF_INET, '127.0.0.1', 8080)
+stopped.wait(100)"))
+            .through("/usr/bin/prlimit".as_ref(), &["--nofile=64:64"])
+            .start();
+        let said = call(setting, &format!("
+print(echo({host_port}, b'before'))
+for _ in range(5):
+    many = []
+    for _ in range(80):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(('127.0.0.1', {host_port}))
+        many.append(one)
+    time.sleep(0.3)
+    for one in many:
+        one.close()
+print(echo({host_port}, b'stop'))"));
+        assert_eq!(said, "b'before'\nb'stop'");
+        end(running);
+    }
+}

@@ -15,6 +15,7 @@ use crate::egress::relay::lookup::{Found, Lookup};
 use crate::egress::relay::shared::Shared;
 use crate::egress::relay::slots::{EDGE, Token};
 use crate::spec::egress_report::UnreachableCause;
+use crate::spec::host_name::HostName;
 
 /// How long a look-up and all its addresses together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,6 +37,11 @@ pub(super) struct Reach {
 
 #[derive(Debug)]
 enum State {
+    /// A name that is looked up when there were not too many within the second.
+    Ask {
+        name: HostName,
+        at: Instant,
+    },
     LookUp(Lookup),
     /// Addresses that have not been tried, the next one last.
     Dial(Vec<IpAddr>),
@@ -76,10 +82,10 @@ impl Reach {
             Wanted::Name(name) => {
                 let known = shared.known_addresses(name);
                 if known.is_empty() {
-                    let ids = shared.ids.next();
-                    let watch = shared.watch(far);
-                    let servers = &shared.settings.servers;
-                    State::LookUp(Lookup::begin(name.clone(), servers, ids, watch, now))
+                    State::Ask {
+                        name: name.clone(),
+                        at: now,
+                    }
                 } else {
                     in_order(known)
                 }
@@ -98,6 +104,7 @@ impl Reach {
     /// When to call [`Reach::turn`] though nothing happened.
     pub(super) fn deadline(&self) -> Instant {
         match &self.state {
+            State::Ask { at, .. } => (*at).min(self.until),
             State::LookUp(lookup) => lookup.deadline().min(self.until),
             State::Connecting { until, .. } => *until,
             State::Dial(_) | State::Over => self.until,
@@ -109,7 +116,7 @@ impl Reach {
         loop {
             if self.until <= now {
                 return Reached::Nobody(match self.state {
-                    State::LookUp(_) => UnreachableCause::NoNameServer,
+                    State::Ask { .. } | State::LookUp(_) => UnreachableCause::NoNameServer,
                     State::Dial(_) | State::Connecting { .. } | State::Over => {
                         UnreachableCause::TimedOut
                     }
@@ -117,6 +124,17 @@ impl Reach {
             }
             match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return self.nobody(),
+                State::Ask { name, at } if now < at || !shared.lookups.allows(now) => {
+                    let at = at.max(shared.lookups.next());
+                    self.state = State::Ask { name, at };
+                    return Reached::Waits;
+                }
+                State::Ask { name, .. } => {
+                    let ids = shared.ids.next();
+                    let watch = shared.watch(self.far);
+                    let servers = &shared.settings.servers;
+                    self.state = State::LookUp(Lookup::begin(name, servers, ids, watch, now));
+                }
                 State::LookUp(mut lookup) => {
                     let watch = shared.watch(self.far);
                     match lookup.turn(&shared.settings.servers, watch, now) {
@@ -261,4 +279,74 @@ pub(super) fn socket_for(to: SocketAddr, kind: SocketType) -> Result<OwnedFd, Er
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(family, kind, flags, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::allow::Allowlist;
+    use crate::egress::names::Names;
+    use crate::egress::relay::LOOKUPS_A_SECOND;
+    use crate::egress::relay::flow::Buffers;
+    use crate::egress::relay::ledger::Ledger;
+    use crate::egress::relay::questions::Pace;
+    use crate::egress::relay::shared::QuestionIds;
+    use crate::egress::relay::terms::Settings;
+    use rustix::event::epoll;
+    use std::net::UdpSocket;
+
+    fn shared(server: SocketAddr, now: Instant) -> Shared {
+        Shared {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).expect("made"),
+            settings: Settings {
+                allowed: Allowlist::default(),
+                private_ranges: Vec::new(),
+                added_hosts: Vec::new(),
+                hosts: Vec::new(),
+                servers: vec![server],
+                refuse_ech: false,
+                seed: [0; 16],
+            },
+            names: Names::default(),
+            ledger: Ledger::new(now),
+            pace: Pace::new(1, now),
+            lookups: Pace::new(LOOKUPS_A_SECOND, now),
+            guard: None,
+            buffers: Buffers::new(),
+            asks: std::collections::VecDeque::new(),
+            ids: QuestionIds::new([0; 16]),
+            last_ask: 0,
+            known: std::collections::HashMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_flood_of_dials_is_no_flood_of_questions_and_whoever_waits_is_served_later() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        server.set_nonblocking(true).expect("set");
+        let mut now = Instant::now();
+        let mut shared = shared(server.local_addr().expect("bound"), now);
+        let name = HostName::parse(b"a.com").expect("a name");
+        let far = Token::of(6);
+        let asked = || {
+            let mut message = [0; 512];
+            std::iter::from_fn(|| server.recv(&mut message).ok()).count()
+        };
+        let wanted = Wanted::Name(name);
+        let mut waits = None;
+        let mut questions = 0;
+        for _ in 0..=LOOKUPS_A_SECOND {
+            let mut reach = Reach::begin(&wanted, 22, far, &mut shared, now);
+            assert!(matches!(reach.turn(&mut shared, now), Reached::Waits));
+            questions += asked();
+            waits = Some(reach);
+        }
+        assert_eq!(questions, 2 * LOOKUPS_A_SECOND as usize);
+        let mut reach = waits.expect("the last one");
+        let at = reach.deadline();
+        assert!(now < at && at <= now + Duration::from_secs(1));
+        now = at;
+        assert!(matches!(reach.turn(&mut shared, now), Reached::Waits));
+        assert_eq!(asked(), 2);
+    }
 }

@@ -280,7 +280,9 @@ impl Lookup {
                     return Heard::Waits;
                 }
                 Ok(Answer::NoName) => {
-                    self.answers = [Some(Vec::new()), Some(Vec::new())];
+                    // Of this family: some servers say of a name without IPv6 addresses that it does
+                    // not exist.
+                    *answered = Some(Vec::new());
                     return Heard::Waits;
                 }
                 Ok(Answer::Truncated) => return Heard::Truncated,

@@ -52,6 +52,9 @@ use crate::kernel::dropped::dropped;
 
 /// Most connections of the body's at once; as many again may come to published ports.
 pub const CONNECTIONS_MAX: usize = 256;
+/// Most names that are looked up outside in one second, two questions each; the others wait. More
+/// than there are connections: a body that opens them all at once does not wait.
+const LOOKUPS_A_SECOND: u32 = 500;
 /// Connections that are accepted in one round.
 const ACCEPTS_A_ROUND: usize = 64;
 /// Rounds of one turn, while there is something to do: others wait for the turn's end.
@@ -117,7 +120,8 @@ impl Relay {
             settings,
             names: Names::default(),
             ledger: Ledger::new(now),
-            pace: Pace::new(now),
+            pace: Pace::new(questions::QUESTIONS_A_SECOND, now),
+            lookups: Pace::new(LOOKUPS_A_SECOND, now),
             guard,
             buffers: Buffers::new(),
             asks: VecDeque::new(),

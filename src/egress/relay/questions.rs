@@ -16,32 +16,39 @@ use crate::egress::relay::shared::{Shared, merged_name};
 use crate::kernel::datagram;
 
 /// Most questions for allowed names in one second.
-const QUESTIONS_A_SECOND: u32 = 200;
+pub(super) const QUESTIONS_A_SECOND: u32 = 200;
 /// Datagrams that are answered in one turn.
 const DATAGRAMS_A_TURN: usize = 256;
 
-/// How fast questions come.
+/// How fast something comes: so many times a second at most.
 #[derive(Debug)]
 pub(super) struct Pace {
+    most: u32,
     second: Instant,
     asked: u32,
 }
 
 impl Pace {
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(super) const fn new(most: u32, now: Instant) -> Self {
         Self {
+            most,
             second: now,
             asked: 0,
         }
     }
 
     /// Whether one more may be asked now.
-    fn allows(&mut self, now: Instant) -> bool {
-        if Duration::from_secs(1) <= now.saturating_duration_since(self.second) {
-            *self = Self::new(now);
+    pub(super) fn allows(&mut self, now: Instant) -> bool {
+        if self.next() <= now {
+            *self = Self::new(self.most, now);
         }
         self.asked = self.asked.saturating_add(1);
-        self.asked <= QUESTIONS_A_SECOND
+        self.asked <= self.most
+    }
+
+    /// When it is time again for those that came too fast.
+    pub(super) fn next(&self) -> Instant {
+        self.second + Duration::from_secs(1)
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) struct Shared {
     pub(super) names: Names,
     pub(super) ledger: Ledger,
     pub(super) pace: Pace,
+    /// Of look-ups outside: a body dials as fast as it can, and the host's name servers are not
+    /// its own.
+    pub(super) lookups: Pace,
     /// `None`: nothing of the body's may dial.
     pub(super) guard: Option<Guard>,
     pub(super) buffers: Buffers,

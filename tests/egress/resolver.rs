@@ -62,7 +62,9 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
             below("tc"),
             below("v4-93-184-216-53.v6-26062800022000010000000000000053"),
         );
-        let names = ["hosts.example.com", &two, &six, &gone, &failed, &long, &mixed];
+        // A server that says of a name without IPv6 addresses that it does not exist.
+        let half = below("nx6.v4-93-184-216-56");
+        let names = ["hosts.example.com", &two, &six, &gone, &failed, &long, &mixed, &half];
         let script = names.map(|name| format!("say({name:?}, dial({name:?}, 9000))\n")).concat();
         let allowed = names.map(|name| format!("{name}:9000"));
         let seen = setting.run(&allowed.each_ref().map(String::as_str), &script);
@@ -72,7 +74,8 @@ say('the name', dial('v4-93-184-216-44.zone.example', 9000))");
             {gone}: reset
             {failed}: reset
             {long}: reset
-            {mixed}: 93.184.216.53 9000"));
+            {mixed}: 93.184.216.53 9000
+            {half}: 93.184.216.56 9000"));
         // Nobody was denied anything.
         seen.assert_denied(&[]);
         let unreachable = &seen.done.report["egress"]["unreachable"];

@@ -152,7 +152,7 @@ def answer_question(message):
     flags, records, owner = 0x8180, [], b"\xc0\x0c"
     if "mute" in labels:
         return None
-    if "nx" in labels:
+    if "nx" in labels or ("nx6" in labels and kind == 28):
         flags |= 3
     elif "fail" in labels:
         flags |= 2

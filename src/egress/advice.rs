@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use crate::egress::address::is_public;
 use crate::egress::denials::{Attempt, Protocol, Reason};
+use crate::egress::names::is_synthetic;
 use crate::plan::egress::{EgressPlan, flag, private_ranges};
 use crate::spec::egress::{EgressHost, EgressRule};
 use crate::spec::host_name::HostName;
@@ -113,7 +114,7 @@ fn address(attempt: &Attempt, around: Circumstances<'_>) -> String {
     let Some(address) = attempt.address else {
         return listing(attempt, around);
     };
-    if is_given_out(address) {
+    if matches!(address, IpAddr::V4(address) if is_synthetic(address)) {
         return "addresses of 198.18.0.0/15 stand for names that were asked for in this run: ask \
                 for the name again"
             .to_owned();
@@ -123,11 +124,6 @@ fn address(attempt: &Attempt, around: Circumstances<'_>) -> String {
         true => format!("use the host's name in the place of its address; or {entry}"),
         false => format!("{entry}; and {}", opening(address)),
     }
-}
-
-/// Whether `address` is of those that stand for names inside.
-fn is_given_out(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V4(address) if matches!(address.octets(), [198, 18 | 19, ..]))
 }
 
 fn is_open(address: IpAddr, policy: &EgressPolicy) -> bool {

@@ -81,8 +81,13 @@ pub fn own_address_asked_by(name: &HostName) -> Option<Ipv4Addr> {
     let written = name.as_str().strip_suffix(".in-addr.arpa")?;
     let address: Ipv4Addr = written.parse().ok()?;
     let [last, third, second, first] = address.octets();
-    let is_own = first == 198 && second & 0xfe == 18;
-    is_own.then(|| Ipv4Addr::new(first, second, third, last))
+    Some(Ipv4Addr::new(first, second, third, last)).filter(|address| is_synthetic(*address))
+}
+
+/// Whether an address is one of 198.18.0.0/15, given out or not.
+#[must_use]
+pub fn is_synthetic(address: Ipv4Addr) -> bool {
+    matches!(address.octets(), [198, 18 | 19, ..])
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
 
+use crate::kernel::namespace::LOOPBACK_INDEX;
 use crate::kernel::netlink::{ACKNOWLEDGE, APPEND, Attribute, Batch, CREATE, EXCLUSIVE};
 use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, BODY_V4, QUESTION_PORT, RELAY_PORT};
 
@@ -24,8 +25,6 @@ const RT_SCOPE_HOST: u8 = 254;
 const RTN_LOCAL: u8 = 2;
 const RTA_OIF: u16 = 4;
 const RTA_PREFSRC: u16 = 7;
-/// The loopback device is the first of every network namespace.
-const LOOPBACK_INDEX: u32 = 1;
 
 /// Something new, and an answer to having made it.
 const NEW: u16 = ACKNOWLEDGE | CREATE | EXCLUSIVE;

@@ -50,6 +50,9 @@ pub fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// The loopback device is the first of every network namespace.
+pub const LOOPBACK_INDEX: u32 = 1;
+
 /// Brings the loopback device of this network namespace up.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::egress::advice::Circumstances;
 use crate::egress::allow::Allowlist;
-use crate::egress::relay::{Capture, Published, Relay, Settings, Sockets};
+use crate::egress::relay::{Published, Relay, Settings, Sockets};
 use crate::egress::resolver::servers::name_servers;
 use crate::egress::routes::{BOTH, Family, capture_rules, log_subscription, routes};
 use crate::egress::tap;
@@ -19,9 +19,9 @@ use crate::plan::egress::EgressPlan;
 use crate::plan::service::QUESTION_PORT;
 use crate::run::error::RunError;
 use crate::run::network_report;
-use crate::sandbox::network::{self, CapturePlan, NetworkPlan, NetworkSockets};
+use crate::sandbox::network::{CapturePlan, NetworkPlan, NetworkSockets};
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::network::PublishedPort;
+use crate::spec::network::{Capture, PublishedPort};
 use crate::spec::report::Report;
 use crate::spec::request::Request;
 
@@ -157,17 +157,9 @@ impl Outward {
     }
 }
 
-/// How connections are captured, as the relay calls it.
-pub(super) fn capture_of(sockets: &NetworkSockets) -> Capture {
-    match sockets.capture {
-        network::Capture::Tproxy => Capture::Tproxy,
-        network::Capture::AnyIp => Capture::AnyIp,
-    }
-}
-
 fn of_namespace(sockets: NetworkSockets) -> Sockets {
     Sockets {
-        capture: capture_of(&sockets),
+        capture: sockets.capture,
         listeners: sockets.listeners,
         proxies: sockets.proxies,
         questions: sockets.questions,

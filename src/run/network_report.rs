@@ -2,8 +2,9 @@
 
 use crate::egress::advice::{Circumstances, hint, object};
 use crate::egress::denials::{Attempt, Seen};
-use crate::egress::relay::{Capture, Outcome};
+use crate::egress::relay::Outcome;
 use crate::spec::egress_report::{EgressCapture, HostTraffic, PublishedReport, UnreachableHost};
+use crate::spec::network::Capture;
 use crate::spec::report::{Denial, Report};
 
 /// The rule that denies whatever leaves by the network.

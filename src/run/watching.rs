@@ -6,7 +6,7 @@ use crate::kernel::terminal;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::meter::RunMeter;
-use crate::run::{Ready, Run, contract, host, network, reporting};
+use crate::run::{Ready, Run, contract, host, reporting};
 use crate::sandbox::launch::Launched;
 use crate::spec::report::Report;
 use crate::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
@@ -50,7 +50,7 @@ impl Run<'_> {
             processors: host::processors(),
         };
         let sockets = launched.network.take();
-        let capture = sockets.as_ref().map(network::capture_of);
+        let capture = sockets.as_ref().map(|sockets| sockets.capture);
         let mut relay = ready.outward.relay(sockets)?;
         let observed = watch(
             launched,

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, sockopt};
 
 use crate::kernel::arena::Arena;
 use crate::kernel::link::{self, Message};
+use crate::kernel::namespace::LOOPBACK_INDEX;
 use crate::kernel::netlink::{self, Batch};
 use crate::kernel::{packet, socket};
 use crate::plan::service::{ADDRESS_V4, ADDRESS_V6, PROXY_PORT, QUESTION_PORT, RELAY_PORT};
@@ -19,24 +20,13 @@ use crate::sandbox::error::SandboxError;
 use crate::sandbox::prepare::expect_message;
 use crate::sandbox::steps::{ChildStep, StepError, message};
 use crate::spec::bpf::Instruction;
-use crate::spec::network::CaptureChoice;
+use crate::spec::network::{Capture, CaptureChoice};
 
 /// Connections that may wait for the relay; the kernel's own limit for a new namespace is as high.
 const BACKLOG: i32 = 4_096;
 /// Bytes of questions or notices that may wait for the relay. A host that allows less
 /// (`net.core.rmem_max`) is no reason to stop: what is lost is counted.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The loopback device is the first of every network namespace.
-const LOOPBACK_INDEX: u32 = 1;
-
-/// How connections come to the relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capture {
-    /// nf_tables leads every connection to one listener.
-    Tproxy,
-    /// Listeners on every address, at the ports that are known.
-    AnyIp,
-}
 
 /// What is laid out.
 #[derive(Debug, Clone)]

@@ -50,6 +50,15 @@ pub enum CaptureChoice {
     AnyIp,
 }
 
+/// How connections of the body do come to the relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capture {
+    /// A rule of nf_tables leads every connection to one listener for each family.
+    Tproxy,
+    /// Listeners on every address, for each family and each port that is known.
+    AnyIp,
+}
+
 /// Why a text is no value of a flag about the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFlagError {

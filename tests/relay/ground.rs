@@ -9,10 +9,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use runner::egress::allow::Allowlist;
-use runner::egress::relay::{Capture, Outcome, Published, Relay, Settings, Sockets};
+use runner::egress::relay::{Outcome, Published, Relay, Settings, Sockets};
 use runner::kernel::namespace;
 use runner::spec::egress::EgressRule;
 use runner::spec::host_name::HostName;
+use runner::spec::network::Capture;
 use runner::spec::sources_policy::IpRange;
 
 use crate::outside::Outside;

@@ -10,7 +10,7 @@ use crate::egress::observed::{self, Observed};
 use crate::egress::relay::Relay;
 use crate::egress::relay::judge::Wanted;
 use crate::egress::relay::shared::Shared;
-use crate::egress::relay::terms::Capture;
+use crate::spec::network::Capture;
 
 /// Reads of one turn.
 const READS_A_TURN: usize = 512;

@@ -24,7 +24,7 @@ mod slots;
 mod terms;
 
 pub use terms::{
-    Ask, Capture, Outcome, Published, Settings, Sockets, Traffic, UNREACHABLE_MAX, Unreachable,
+    Ask, Outcome, Published, Settings, Sockets, Traffic, UNREACHABLE_MAX, Unreachable,
 };
 
 use std::collections::{HashMap, VecDeque};
@@ -49,6 +49,7 @@ use crate::egress::relay::questions::Pace;
 use crate::egress::relay::shared::{QuestionIds, Shared};
 use crate::egress::relay::slots::{EDGE, Key, LEVEL, Side, Slots, Token};
 use crate::kernel::dropped::dropped;
+use crate::spec::network::Capture;
 
 /// Most connections of the body's at once; as many again may come to published ports.
 pub const CONNECTIONS_MAX: usize = 256;

@@ -7,16 +7,8 @@ use crate::egress::allow::Allowlist;
 use crate::egress::denials::Denials;
 use crate::spec::egress_report::UnreachableCause;
 use crate::spec::host_name::HostName;
+use crate::spec::network::Capture;
 use crate::spec::sources_policy::IpRange;
-
-/// How the body's connections come to the relay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capture {
-    /// A rule of nf_tables leads every connection to one listener for each family.
-    Tproxy,
-    /// One listener for each family and each port of [`Allowlist::ports`], and for 53.
-    AnyIp,
-}
 
 /// The sockets of the body's network namespace, all of them non-blocking.
 #[derive(Debug)]

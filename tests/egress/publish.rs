@@ -1,6 +1,7 @@
 //! `--publish`: a server of the body's that the caller reaches, and nobody else by it.
 
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::runs::{Capture, Seen, Setting};
 use crate::support::Running;
@@ -229,10 +230,18 @@ fn a_port_that_cannot_be_published_is_refused_before_anything_runs() {
     });
 }
 
+/// Where all runs have one uid, descriptors under way are counted over all of them: a run with few
+/// of its own meets the ones of every other.
+fn alone_with_descriptors() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 on_both_captures! {
     /// Descriptors that are under way count against the uid, not against one process: a body that
     /// uses that up keeps init from handing a connection over, and ends nothing but that connection.
     fn a_body_with_too_many_descriptors_under_way_keeps_its_init(setting) {
+        let _alone = alone_with_descriptors();
         let host_port = port();
         let publish = format!("{host_port}:8080");
         let script = "
@@ -267,6 +276,7 @@ with socket.create_server(('127.0.0.1', 8080)) as listener:
 
     /// No room for one more connection: that one is refused, and the run goes on.
     fn callers_beyond_the_descriptors_that_there_are_do_not_end_the_run(setting) {
+        let _alone = alone_with_descriptors();
         let host_port = port();
         let publish = format!("{host_port}:8080");
         let running = setting

@@ -1,10 +1,9 @@
 //! What the body's network costs: connecting, bytes, set-up, and many denials; side by side with
 //! plain loopback and with an HTTP CONNECT proxy.
 //!
-//! `cargo bench --bench egress -- [--rounds N] [--launches N] [--denials N] [--json]`. In each round
-//! every way is measured once, in an order that rotates, and divided by plain loopback in the same
-//! round: read the ratios, never the microseconds. Times are those of the fastest tenth, since what
-//! else the machine does only adds. `RUNNER_BIN` names another program to measure.
+//! `cargo bench --bench egress -- --help`. In each round every way is measured once and divided by
+//! plain loopback in the same round. Times are those of the fastest tenth, since what else the
+//! machine does only adds.
 //!
 //! The other side is threads of this program on 127.0.0.1; the body is `body.c`, which measures
 //! itself, directly or as a body.
@@ -16,15 +15,17 @@
 
 mod denied;
 mod servers;
+#[path = "../support/mod.rs"]
+mod support;
 mod table;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use servers::Servers;
+use support::{Options, Report, Usage};
 
 /// The name that bodies reach the other side by.
 pub(crate) const HOST: &str = "bench.example";
@@ -32,13 +33,6 @@ pub(crate) const HOST: &str = "bench.example";
 pub(crate) const JUDGED_HOST: &str = "judged.example";
 /// Allowed, and at a private address that the host policy does not open.
 pub(crate) const PRIVATE_HOST: &str = "private.example";
-
-pub(crate) struct Options {
-    rounds: usize,
-    launches: usize,
-    pub(crate) denials: usize,
-    json: bool,
-}
 
 /// How the body reaches the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,89 +103,54 @@ pub(crate) struct Launches {
 }
 
 pub(crate) struct Ground {
-    folder: PathBuf,
+    folder: support::Ground,
     pub(crate) body: PathBuf,
-    runner: PathBuf,
     servers: Servers,
 }
 
 fn main() {
-    let options = options();
-    let ground = Ground::new();
-    let figures = measure(&ground, options.rounds);
-    let launches = measure_launches(&ground, options.launches);
-    let denied = denied::measure(&ground, &options);
-    std::fs::remove_dir_all(&ground.folder).unwrap();
-    let text = if options.json {
-        table::as_json(&figures, &launches, &denied)
-    } else {
-        table::as_text(&figures, &launches, &denied)
+    let usage = Usage {
+        bench: "egress",
+        about: "What the body's network costs, beside plain loopback and a CONNECT proxy.",
+        rounds: 7,
+        quick_rounds: 2,
+        own: &["--launches N", "--denials N"],
     };
-    std::io::stdout().write_all(text.as_bytes()).unwrap();
+    support::run(&usage, report);
 }
 
-fn options() -> Options {
-    let mut options = Options {
-        rounds: 7,
-        launches: 60,
-        denials: 10_000,
-        json: false,
+fn report(options: &Options) -> Report {
+    let count = |name, full, quick| {
+        let default = if options.quick { quick } else { full };
+        options.number(name).unwrap_or(default)
     };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = || arguments.next().unwrap().parse().unwrap();
-        match argument.as_str() {
-            "--rounds" => options.rounds = number(),
-            "--launches" => options.launches = number(),
-            "--denials" => options.denials = number(),
-            "--json" => options.json = true,
-            // Cargo's own.
-            "--bench" => (),
-            other => assert_eq!(
-                other, "",
-                "known are --rounds N, --launches N, --denials N and --json"
-            ),
-        }
-    }
-    options
+    let ground = Ground::new();
+    let figures = measure(&ground, options.rounds);
+    let launches = measure_launches(&ground, count("--launches", 60, 20));
+    let denied = denied::measure(&ground, count("--denials", 10_000, 200));
+    table::report(&figures, &launches, &denied)
 }
 
 impl Ground {
     fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("runner-bench-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let body = folder.join("body");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/egress/body.c");
-        let compiled = Command::new("cc")
-            .args(["-O2", "-s", "-pthread", "-o"])
-            .args([&body, &source])
-            .status();
-        assert!(compiled.unwrap().success(), "cc");
+        let folder = support::Ground::new();
+        let body = folder.compile("body", include_str!("body.c"), &["-pthread"]);
         // Loopback is the host's own: only an entry that is exactly the address opens it.
-        std::fs::write(
-            folder.join("policy.yaml"),
-            "egress: {private_ranges: [127.0.0.1/32]}\n",
-        )
-        .unwrap();
-        let runner = std::env::var_os("RUNNER_BIN").map_or_else(
-            || PathBuf::from(env!("CARGO_BIN_EXE_runner")),
-            PathBuf::from,
-        );
+        folder.file("policy.yaml", "egress: {private_ranges: [127.0.0.1/32]}\n");
         Self {
             folder,
             body,
-            runner,
             servers: Servers::start(),
         }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.path(name)
     }
 
     /// `runner run` without a network.
     fn plain_runner(&self) -> Command {
-        let mut command = Command::new(&self.runner);
+        let mut command = Command::new(support::runner());
         command.args(["run", "--quiet", "--policy"]);
         command.arg(self.path("policy.yaml"));
         command

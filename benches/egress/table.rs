@@ -2,27 +2,27 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::denied::Denied;
+use crate::support::{Report, median, percentile};
 use crate::{Figures, Launches, WAYS, Way};
 
-/// What is to be held: the figure, the way, how many times plain loopback, and whether that is the
-/// most or the least.
-const MARKS: [(&str, Way, f64, bool); 4] = [
-    ("connect() ns", Way::Tproxy, 1.5, true),
-    ("connect() ns", Way::AnyIp, 1.5, true),
-    ("1 stream up B/s", Way::Tproxy, 0.5, false),
-    ("1 stream down B/s", Way::Tproxy, 0.5, false),
+/// Marks about one way divided by loopback: the name, the figure, the way.
+const MARKS: [(&str, &str, Way); 4] = [
+    ("connect, tproxy ÷ loopback", "connect() ns", Way::Tproxy),
+    ("connect, anyip ÷ loopback", "connect() ns", Way::AnyIp),
+    (
+        "one stream up, tproxy ÷ loopback",
+        "1 stream up B/s",
+        Way::Tproxy,
+    ),
+    (
+        "one stream down, tproxy ÷ loopback",
+        "1 stream down B/s",
+        Way::Tproxy,
+    ),
 ];
-/// Most that set-up may cost over a bare network namespace, in microseconds.
-const SETUP_US_MAX: f64 = 400.0;
-
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
 
 /// The median over the rounds of one way divided by another in the same round.
 fn ratio(figures: &Figures, name: &str, way: Way, against: Way) -> f64 {
@@ -44,9 +44,7 @@ fn ratio(figures: &Figures, name: &str, way: Way, against: Way) -> f64 {
 
 /// The tenth that is fastest: what else the machine does only adds.
 fn fast(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 10).copied().unwrap_or(f64::NAN)
+    percentile(values, 10)
 }
 
 /// What each way of capturing adds to a launch without a network, in microseconds.
@@ -61,20 +59,11 @@ fn names(figures: &Figures) -> Vec<&'static str> {
     names
 }
 
-/// Each mark: what it is about, the figure, the mark, and whether it is met.
-fn marks(figures: &Figures, launches: &Launches) -> Vec<(String, f64, f64, bool)> {
-    let way_name = |way| WAYS.iter().find(|(of, _)| *of == way).unwrap().1;
-    let mut marks: Vec<(String, f64, f64, bool)> = Vec::new();
+pub(crate) fn report(figures: &Figures, launches: &Launches, denied: &[Denied]) -> Report {
+    let mut report = Report::new();
     if !figures.is_empty() {
-        for (name, way, mark, is_most) in MARKS {
-            let found = ratio(figures, name, way, Way::Loopback);
-            let met = if is_most {
-                found <= mark
-            } else {
-                mark <= found
-            };
-            let what = format!("{name}, {} ÷ loopback", way_name(way));
-            marks.push((what, found, mark, met));
+        for (mark, name, way) in MARKS {
+            report.mark(mark, ratio(figures, name, way, Way::Loopback));
         }
     }
     if !launches.begun_us[0].is_empty() {
@@ -82,14 +71,16 @@ fn marks(figures: &Figures, launches: &Launches) -> Vec<(String, f64, f64, bool)
             .into_iter()
             .zip(added_us(&launches.begun_us))
         {
-            let what = format!("set-up µs, {name} − no network");
-            marks.push((what, found, SETUP_US_MAX, found <= SETUP_US_MAX));
+            let mark = format!("set-up, {name} − bare network namespace");
+            report.mark(&mark, found);
         }
     }
-    marks
+    report.text = text(figures, launches, denied);
+    report.facts = facts(figures, launches, denied);
+    report
 }
 
-pub(crate) fn as_text(figures: &Figures, launches: &Launches, denied: &[Denied]) -> String {
+fn text(figures: &Figures, launches: &Launches, denied: &[Denied]) -> String {
     let mut text = String::new();
     for name in names(figures) {
         writeln!(
@@ -145,15 +136,10 @@ pub(crate) fn as_text(figures: &Figures, launches: &Launches, denied: &[Denied])
         )
         .unwrap();
     }
-    text.push_str("\n| mark | found | mark | met |\n| --- | --- | --- | --- |\n");
-    for (what, found, mark, met) in marks(figures, launches) {
-        let met = if met { "yes" } else { "NO" };
-        writeln!(text, "| {what} | {found:.2} | {mark} | {met} |").unwrap();
-    }
     text
 }
 
-pub(crate) fn as_json(figures: &Figures, launches: &Launches, denied: &[Denied]) -> String {
+fn facts(figures: &Figures, launches: &Launches, denied: &[Denied]) -> Map<String, Value> {
     let mut measured = Vec::new();
     for name in names(figures) {
         for (way, way_name) in WAYS {
@@ -181,16 +167,20 @@ pub(crate) fn as_json(figures: &Figures, launches: &Launches, denied: &[Denied])
         })
         .collect();
     let [setup, whole] = [&launches.begun_us, &launches.ended_us].map(added_us);
-    let marks: Vec<Value> = marks(figures, launches)
+    let facts = [
+        ("figures", json!(measured)),
+        (
+            "added_to_the_body_us",
+            json!({"tproxy": setup[0], "anyip": setup[1]}),
+        ),
+        (
+            "added_to_the_end_us",
+            json!({"tproxy": whole[0], "anyip": whole[1]}),
+        ),
+        ("denials", json!(denied)),
+    ];
+    facts
+        .map(|(name, value)| (name.to_owned(), value))
         .into_iter()
-        .map(|(what, found, mark, met)| json!({"name": what, "found": found, "mark": mark, "met": met}))
-        .collect();
-    let all = json!({
-        "figures": measured,
-        "added_to_the_body_us": {"tproxy": setup[0], "anyip": setup[1]},
-        "added_to_the_end_us": {"tproxy": whole[0], "anyip": whole[1]},
-        "denials": denied,
-        "marks": marks,
-    });
-    format!("{all:#}\n")
+        .collect()
 }

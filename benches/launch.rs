@@ -1,56 +1,27 @@
-//! Launch to exit of a body that does nothing, side by side with a bare exec and with bubblewrap.
+//! Launch to exit of a body that does nothing, side by side with a bare exec, with the floor and with
+//! other people's sandboxes.
 //!
-//! `cargo bench --bench launch -- --help`.
+//! `cargo bench --bench launch -- --help`. `--idle MS` lets the machine rest before every launch; the
+//! rounds that the mark about idle machines is about are run in any case.
 
 mod support;
 
 use std::path::Path;
-use std::process::Command;
+use std::time::Duration;
 
-use support::{Ground, Options, Report, Table, Usage};
+use support::{Ground, Options, Peer, Report, Table, Usage, peers};
 
-/// The namespaces that a run has, the host's /usr, and the usual mounts. No Landlock, no system
-/// call filter, no cgroup, no report.
-const BWRAP: &[&str] = &[
-    "--unshare-user",
-    "--unshare-pid",
-    "--unshare-net",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--unshare-cgroup",
-    "--die-with-parent",
-    "--new-session",
-    "--clearenv",
-    "--ro-bind",
-    "/usr",
-    "/usr",
-    "--symlink",
-    "usr/bin",
-    "/bin",
-    "--symlink",
-    "usr/sbin",
-    "/sbin",
-    "--symlink",
-    "usr/lib",
-    "/lib",
-    "--symlink",
-    "usr/lib64",
-    "/lib64",
-    "--proc",
-    "/proc",
-    "--dev",
-    "/dev",
-    "--tmpfs",
-    "/tmp",
-];
+/// The rest before a launch that the mark about idle machines names.
+const IDLE: Duration = Duration::from_millis(200);
+const PEER_ABSENT: &str = "that peer takes no part here";
 
 fn main() {
     let usage = Usage {
         bench: "launch",
-        about: "Launch to exit of a body that does nothing.",
-        rounds: 100,
-        quick_rounds: 30,
-        own: &[],
+        about: "Launch to exit of a body that does nothing, beside the floor and other sandboxes.",
+        rounds: 120,
+        quick_rounds: 40,
+        own: &["--idle-rounds N"],
     };
     support::run(&usage, measure);
 }
@@ -58,52 +29,70 @@ fn main() {
 fn measure(options: &Options) -> Report {
     let ground = Ground::new();
     let mut report = Report::new();
-    let (names, mut commands): (Vec<&str>, Vec<Command>) =
-        peers(&ground, &mut report).into_iter().unzip();
-    // The first launches fill caches and make the runtime directory.
-    let table = Table::new("launch to exit", "µs", &["bare", "bwrap"]).measure(
-        &names,
-        options.rounds,
-        5,
-        |place| {
-            std::thread::sleep(options.idle);
-            support::wall_us(&mut commands[place])
-        },
+    let body = ground.nothing("bundle/true");
+    let mut near = near(&ground, &body, &mut report);
+    let table = launches("launch to exit", &mut near, options.rounds, options.idle);
+    let idle_rounds = options
+        .number("--idle-rounds")
+        .unwrap_or(if options.quick { 8 } else { 60 });
+    near.retain(|peer| ["bare", "floor", "bwrap", "runner run"].contains(&peer.name));
+    let rested = launches("after 200 ms of idle", &mut near, idle_rounds, IDLE);
+    // In rounds of their own: what they leave to the kernel would meet those above.
+    near.retain(|peer| ["bwrap", "runner run"].contains(&peer.name));
+    near.extend(peers::others(&ground, &body, &mut report));
+    let others = launches("beside others", &mut near, options.rounds / 3, options.idle);
+    for (mark, table, name, against) in [
+        ("run ÷ bwrap", &table, "runner run", "bwrap"),
+        ("run ÷ floor", &table, "runner run", "floor"),
+        (
+            "run ÷ nsjail with limits",
+            &others,
+            "runner run",
+            "nsjail with limits",
+        ),
+        ("exec hello ÷ bwrap", &table, "runner exec hello", "bwrap"),
+    ] {
+        let p50 = table.ratio(name, against).map(|ratio| ratio.p50);
+        report.mark_if(mark, p50, PEER_ABSENT);
+    }
+    let idle_p90 = rested.ratio("runner run", "bwrap").map(|ratio| ratio.p90);
+    report.mark_if(
+        "run ÷ bwrap, p90 after 200 ms of idle",
+        idle_p90,
+        PEER_ABSENT,
     );
-    let ratio = |name| table.ratio(name, "bwrap").map(|ratio| ratio.p50);
-    let absent = "bwrap is not on the path";
-    report.mark_if("run ÷ bwrap", ratio("runner run"), absent);
-    report.mark_if("exec hello ÷ bwrap", ratio("runner exec"), absent);
-    report.tables.push(table);
+    report.tables.extend([table, rested, others]);
     report
 }
 
-fn peers(ground: &Ground, report: &mut Report) -> Vec<(&'static str, Command)> {
-    let folder = ground.folder("bundle");
-    let body = ground.nothing("bundle/true");
-    ground.file("bundle/manifest.yaml", "run: [./true]\n");
-    let bundle = ground.archive("hello.tar.gz", &folder);
-    let mut peers = vec![("bare", command(&body, &[]))];
-    match support::on_path("bwrap") {
-        Some(program) => {
-            let mut bwrap = command(&program, BWRAP);
-            bwrap.arg("--ro-bind").arg(&body).args(["/true", "/true"]);
-            peers.push(("bwrap", bwrap));
-        }
-        None => report.absent("bwrap", "not on the path"),
-    }
-    let runner = support::runner();
-    let mut run = command(&runner, &["run", "--"]);
-    run.arg(&body);
-    peers.push(("runner run", run));
-    let mut exec = command(&runner, &["exec"]);
-    exec.arg(&bundle);
-    peers.push(("runner exec", exec));
-    peers
+fn launches(title: &str, peers: &mut [Peer], rounds: usize, idle: Duration) -> Table {
+    let names: Vec<&str> = peers.iter().map(|peer| peer.name).collect();
+    // The first launches fill caches and make the runtime directory.
+    Table::new(title, "µs", &["bwrap", "floor"]).measure(&names, rounds, 3, |place| {
+        std::thread::sleep(idle);
+        support::wall_us(&mut peers[place].command)
+    })
 }
 
-fn command(program: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command.args(words);
-    command
+/// Those whom the marks are about.
+fn near(ground: &Ground, body: &Path, report: &mut Report) -> Vec<Peer> {
+    let libc = ground.compile("libc", "int main(void) { return 0; }\n", &["-static"]);
+    let mut near = vec![
+        Peer::new("bare", body, &[]),
+        Peer::new("bare, static with the C library", &libc, &[]),
+        peers::floor(ground, "classic", body),
+        peers::floor(ground, "dot", body),
+    ];
+    near.extend(peers::bwrap(body, report));
+    ground.file("bundle/manifest.yaml", "run: [./true]\n");
+    let bundle = ground.archive("hello.tar.gz", &ground.path("bundle"));
+    for (name, words, last) in [
+        ("runner run", &["run", "--"] as &[&str], body),
+        ("runner exec hello", &["exec"], &bundle),
+    ] {
+        let mut peer = Peer::new(name, &support::runner(), words);
+        peer.command.arg(last);
+        near.push(peer);
+    }
+    near
 }

@@ -47,7 +47,9 @@ impl Ground {
     /// bench does not need the source tree when it runs.
     pub fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let program = self.path(name);
-        let text = program.with_extension("c");
+        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+        // Not beside the program, where it could become part of a bundle.
+        let text = self.path("source.c");
         std::fs::write(&text, source).unwrap();
         run_once(
             Command::new("cc")

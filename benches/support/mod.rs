@@ -27,12 +27,14 @@
 mod ground;
 pub mod marks;
 mod options;
+pub mod peers;
 mod report;
 mod rounds;
 mod table;
 
 pub use ground::{Ground, on_path, runner};
 pub use options::{Options, Usage};
+pub use peers::Peer;
 pub use report::Report;
 pub use rounds::{interleaved, run_once, try_out, wall_us};
 pub use table::{Ratio, Row, Table, median, percentile};

@@ -58,15 +58,21 @@ impl Report {
         std::io::stdout().write_all(text.as_bytes()).unwrap();
     }
 
-    fn markdown(&self) -> String {
+    /// The tables and the words, without what only this run says.
+    fn tables(&self) -> String {
         let mut text: String = self
             .tables
             .iter()
             .map(|table| format!("{}\n", table.markdown()))
             .collect();
         if !self.text.is_empty() {
-            writeln!(text, "{}\n", self.text.trim_end()).unwrap();
+            writeln!(text, "{}\n", self.text.trim()).unwrap();
         }
+        text
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = self.tables();
         for (name, why) in &self.absent {
             writeln!(text, "absent | {name} | {why}").unwrap();
         }
@@ -112,6 +118,7 @@ impl Report {
             "absent": absent,
             "facts": self.facts,
             "marks": marks,
+            "markdown": self.tables(),
         })
     }
 }

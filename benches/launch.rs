@@ -70,7 +70,7 @@ fn launches(title: &str, peers: &mut [Peer], rounds: usize, idle: Duration) -> T
     // The first launches fill caches and make the runtime directory.
     Table::new(title, "µs", &["bwrap", "floor"]).measure(&names, rounds, 3, |place| {
         std::thread::sleep(idle);
-        support::wall_us(&mut peers[place].command)
+        peers[place].launch_us()
     })
 }
 

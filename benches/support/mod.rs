@@ -24,6 +24,7 @@
     reason = "each bench uses a part of it; a measurement that cannot be taken ends there; the tables are what a bench is for"
 )]
 
+mod chamber;
 mod ground;
 pub mod marks;
 mod options;

@@ -93,7 +93,10 @@ impl Options {
                 "--bench" => (),
                 "--help" => return None,
                 word => match (word.strip_prefix("--json="), usage.own_option(word)) {
-                    (Some(file), _) => options.json_file = Some(file.into()),
+                    (Some(file), _) => {
+                        // A bench may change its working directory.
+                        options.json_file = Some(std::path::absolute(file).unwrap());
+                    }
                     (_, Some((name, true))) => drop(options.own.insert(name, value())),
                     (_, Some((name, false))) => drop(options.own.insert(name, String::new())),
                     (None, None) => panic!("{word} is not known\n{}", usage.text()),

@@ -4,24 +4,40 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
 use serde_json::json;
 
+use super::chamber::Chamber;
 use super::ground::{Ground, on_path};
 use super::report::Report;
-use super::rounds::{run_once, try_out};
+use super::rounds::{run_once, try_out, wall_us};
 
 /// A name, and the command that launches the body once.
 pub struct Peer {
     pub name: &'static str,
     pub command: Command,
+    /// Where it is launched, if not here.
+    chamber: Option<Rc<Chamber>>,
 }
 
 impl Peer {
     pub fn new(name: &'static str, program: &Path, words: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(words);
-        Self { name, command }
+        Self {
+            name,
+            command,
+            chamber: None,
+        }
+    }
+
+    /// From just before the start to the end, in microseconds.
+    pub fn launch_us(&mut self) -> f64 {
+        match &self.chamber {
+            Some(chamber) => chamber.within(|| wall_us(&mut self.command)),
+            None => wall_us(&mut self.command),
+        }
     }
 }
 
@@ -221,9 +237,11 @@ pub fn floor(ground: &Ground, form: &str, body: &Path) -> Peer {
         command
     };
     check_floor(&mut command(&ground.path("check")));
+    let command = command(body);
     Peer {
         name,
-        command: command(body),
+        command,
+        chamber: None,
     }
 }
 
@@ -269,6 +287,7 @@ fn check_floor(command: &mut Command) {
 /// Everybody else who is on the path and works here. Those who are not are named in the report.
 pub fn others(ground: &Ground, body: &Path, report: &mut Report) -> Vec<Peer> {
     let mut peers = Vec::new();
+    let chamber = on_path("crun").and_then(|_| Chamber::new());
     for (name, program, words) in OTHERS {
         let Some(program) = installed(name, program, report) else {
             continue;
@@ -278,7 +297,11 @@ pub fn others(ground: &Ground, body: &Path, report: &mut Report) -> Vec<Peer> {
             .map(|word| put_in(word, ground, body))
             .collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        peers.extend(working(Peer::new(name, &program, &words), report));
+        let mut peer = Peer::new(name, &program, &words);
+        if name.starts_with("crun") {
+            peer.chamber.clone_from(&chamber);
+        }
+        peers.extend(working(peer, report));
     }
     peers.extend(isolate(body, report));
     peers
@@ -309,7 +332,11 @@ fn installed(name: &str, program: &str, report: &mut Report) -> Option<PathBuf> 
 }
 
 fn working(mut peer: Peer, report: &mut Report) -> Option<Peer> {
-    match try_out(&mut peer.command) {
+    let tried = match &peer.chamber {
+        Some(chamber) => chamber.within(|| try_out(&mut peer.command)),
+        None => try_out(&mut peer.command),
+    };
+    match tried {
         Ok(()) => Some(peer),
         Err(why) => {
             report.absent(peer.name, &format!("does not work here: {why}"));

@@ -103,7 +103,9 @@ fn inflate_all<R: Read>(
 ) {
     while let Ok(empty) = empties.recv() {
         let piece = reader.next_piece(empty);
-        let is_last = piece.as_ref().map_or(true, |piece| piece.bytes().is_empty());
+        let is_last = piece
+            .as_ref()
+            .map_or(true, |piece| piece.bytes().is_empty());
         if full.send(piece).is_err() || is_last {
             return;
         }
@@ -136,7 +138,10 @@ impl<R: Read + Send> Inflated for Ahead<'_, '_, R> {
 
 impl Thread<'_> {
     fn chunk(&mut self) -> Result<&[u8], GzipError> {
-        let is_used = self.piece.as_ref().is_none_or(|piece| piece.bytes().is_empty());
+        let is_used = self
+            .piece
+            .as_ref()
+            .is_none_or(|piece| piece.bytes().is_empty());
         let ended = || std::io::Error::other("the thread that inflates has ended");
         if is_used {
             if let Some(used) = self.piece.take() {

@@ -6,6 +6,7 @@ pub mod canonical;
 mod entries;
 pub mod error;
 pub mod gzip;
+mod hash_beside;
 pub mod links;
 pub mod open;
 pub mod pack;

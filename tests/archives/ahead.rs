@@ -42,15 +42,28 @@ impl Read for Watched<'_> {
 }
 
 /// The result, and whether it was another thread that read; that one has to be gone.
-fn unpack_watched(archive: &[u8], limits: &UnpackLimits, fails_after: usize) -> (Result<Unpacked, UnpackError>, bool) {
+fn unpack_watched(
+    archive: &[u8],
+    limits: &UnpackLimits,
+    fails_after: usize,
+) -> (Result<Unpacked, UnpackError>, bool) {
     let arena = Arena::new();
     let watch = Watch::default();
-    let source = Watched { left: archive, fails_after, watch: watch.clone() };
+    let source = Watched {
+        left: archive,
+        fails_after,
+        watch: watch.clone(),
+    };
     let target = std::fs::File::open(arena.target()).expect("opened");
     let result = unpack_ahead(source, target.as_fd(), limits, 0);
     arena.check(&result);
-    assert_eq!(Arc::strong_count(&watch.is_read), 1, "somebody still holds the archive");
-    let own = PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").expect("a thread"));
+    assert_eq!(
+        Arc::strong_count(&watch.is_read),
+        1,
+        "somebody still holds the archive"
+    );
+    let own =
+        PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").expect("a thread"));
     let thread = watch.thread.lock().expect("whole").clone().expect("read");
     let is_other = thread != own;
     if is_other {
@@ -84,7 +97,10 @@ fn the_thread_that_inflates_is_gone_after_success_refusal_and_failure() {
     assert!(is_other, "nothing was inflated ahead");
 
     // Refused at once, while as much as can lie ready does, and while there is more to read.
-    let early = Tar::new().file("../a", b"").file("a", &data).file("b", &data);
+    let early = Tar::new()
+        .file("../a", b"")
+        .file("a", &data)
+        .file("b", &data);
     let (result, is_other) = unpack_watched(&early.gz(), &limits, usize::MAX);
     assert_eq!(result.expect_err("refused").code(), "path_parent");
     assert!(is_other);
@@ -104,11 +120,14 @@ fn the_thread_that_inflates_is_gone_after_success_refusal_and_failure() {
 fn a_large_archive_gives_the_same_ahead_as_not() {
     let data = noise(1 << 20);
     let tar = (0..8).fold(Tar::new(), |tar, number| {
-        tar.file(&format!("f{number}"), &data[number * 70_001..]).file(&format!("e{number}"), b"")
+        tar.file(&format!("f{number}"), &data[number * 70_001..])
+            .file(&format!("e{number}"), b"")
     });
     // The arena unpacks each archive both ways.
     let arena = Arena::new();
-    let unpacked = arena.unpack(tar.gz().as_slice(), &UnpackLimits::default()).expect("unpacked");
+    let unpacked = arena
+        .unpack(tar.gz().as_slice(), &UnpackLimits::default())
+        .expect("unpacked");
     assert_eq!(unpacked.entries, 16);
     assert_eq!(arena.read("f3"), &data[210_003..]);
 }

@@ -22,7 +22,7 @@ use support::{Ground, Options, Report, percentile};
 #[cfg(target_arch = "x86_64")]
 const SLEEPER: &str = r#"void _start(void) {
     __asm__ volatile("mov $1, %eax; mov $1, %edi; mov %rsp, %rsi; mov $1, %edx; syscall");
-    for (;;) __asm__ volatile("mov $34, %eax; syscall" ::: "rax", "rcx", "r11");
+    for (;;) __asm__ volatile("mov $34, %%eax; syscall" ::: "rax", "rcx", "r11");
 }"#;
 #[cfg(target_arch = "aarch64")]
 const SLEEPER: &str = r#"void _start(void) {
@@ -247,7 +247,8 @@ fn bundle(ground: &Ground, name: &str, body: &Path, bytes: usize) -> PathBuf {
 struct Sleepers(Vec<Child>);
 
 impl Sleepers {
-    fn grow(&mut self, count: usize, sleeper: &Path) {
+    fn set(&mut self, count: usize, sleeper: &Path) {
+        drop(Self(self.0.split_off(count.min(self.0.len()))));
         while self.0.len() < count {
             let mut child = run(sleeper, |command| {
                 command.args(["--grace", "0s"]);
@@ -277,7 +278,7 @@ impl Drop for Sleepers {
     }
 }
 
-/// Level by level, up: who sleeps cannot take part in rounds.
+/// Level by level, up and down again: who sleeps cannot take part in rounds.
 fn runs(options: &Options, ground: &Ground, body: &Path) -> Curve {
     let counts = match options.quick {
         false => vec![0.0, 50.0, 100.0, 200.0, 350.0, 500.0],
@@ -286,17 +287,13 @@ fn runs(options: &Options, ground: &Ground, body: &Path) -> Curve {
     let sleeper = ground.compile("sleeper", SLEEPER, &["-static", "-nostdlib"]);
     let mut sleepers = Sleepers(Vec::new());
     let mut command = run(body, |_| ());
-    let wall_us = counts
-        .iter()
-        .map(|count| {
-            sleepers.grow(whole(*count), &sleeper);
-            support::wall_us(&mut command);
-            let rounds = 2 * options.rounds;
-            (0..rounds)
-                .map(|_| support::wall_us(&mut command))
-                .collect()
-        })
-        .collect();
+    let mut wall_us = vec![Vec::new(); counts.len()];
+    for place in (0..counts.len()).chain((0..counts.len()).rev()) {
+        sleepers.set(whole(counts[place]), &sleeper);
+        support::wall_us(&mut command);
+        let again = (0..options.rounds).map(|_| support::wall_us(&mut command));
+        wall_us[place].extend(again);
+    }
     Curve {
         name: "runs",
         items: "runs open beside it",

@@ -9,6 +9,8 @@
     reason = "support code of tests stops at the first surprise"
 )]
 
+#[path = "archives/ahead.rs"]
+mod ahead;
 #[path = "archives/arena.rs"]
 mod arena;
 #[path = "archives/builder.rs"]

@@ -123,6 +123,11 @@ impl Options {
         self.own.contains_key(name)
     }
 
+    /// What was given with an option of the bench's own.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.own.get(name).map(String::as_str)
+    }
+
     /// The number given with an option of the bench's own, if it was given.
     pub fn number(&self, name: &str) -> Option<usize> {
         self.own.get(name).map(|text| text.parse().unwrap())

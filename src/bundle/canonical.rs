@@ -12,9 +12,11 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::bundle::error::{UnpackError, shown};
+use crate::bundle::hash_beside::HashBeside;
 use crate::bundle::tar_header::{BLOCK_BYTES, OCTAL_SIZE_MAX, checksum};
 use crate::bundle::target::Target;
 use crate::bundle::tree::{Entry, Tree, archive_order};
+use crate::bundle::unpack::AHEAD_FROM_BYTES;
 use crate::kernel::file::CallError;
 use crate::spec::digest::Digest;
 use crate::spec::path::RelPath;
@@ -283,24 +285,36 @@ impl StreamDigest {
     }
 }
 
-/// SHA-256 of the canonical tar of `tree`, whose files are read beneath `directory`.
+/// SHA-256 of the canonical tar of `tree`, whose files are read beneath `directory`. Where that is
+/// much, a thread hashes what this one reads; it has ended when this returns.
 ///
 /// # Errors
 /// As [`write_canonical`].
 pub fn content_digest(tree: &Tree, directory: BorrowedFd<'_>) -> Result<Digest, UnpackError> {
-    struct HashWriter(Sha256);
-    impl Write for HashWriter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.update(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+    if AHEAD_FROM_BYTES <= tree.file_bytes() {
+        return std::thread::scope(|scope| {
+            let mut hash = HashBeside::new(scope);
+            let written = write_canonical(tree, directory, &mut hash);
+            let digest = hash.finish().map_err(UnpackError::Canonical);
+            written.and(digest)
+        });
     }
     let mut hash = HashWriter(Sha256::new());
     write_canonical(tree, directory, &mut hash)?;
     Ok(Digest::from_hasher(hash.0))
+}
+
+struct HashWriter(Sha256);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! The entries of a tar, one after the other, each checked before anything is made of it.
 
-use std::io::Read;
-
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
-use crate::bundle::gzip::{GzipReader, looks_like};
+use crate::bundle::gzip::{Inflated, looks_like};
 use crate::bundle::links::check_target;
 use crate::bundle::pax::PaxRecords;
 use crate::bundle::placing::Placing;
-use crate::bundle::tar_header::{BLOCK_BYTES, Format, Header, OCTAL_SIZE_MAX};
+use crate::bundle::tar_header::{BLOCK_BYTES, Format, Header, OCTAL_SIZE_MAX, is_zero};
 use crate::bundle::tree_writer::is_left_out;
-use crate::spec::digest::Digest;
 use crate::spec::path::{PATH_BYTES_MAX, PathError, RelPath};
 
 /// Most segments of a path; npm's deepest trees have some fifty.
@@ -64,8 +61,8 @@ struct Extensions {
 }
 
 /// Reads the entries of a gzip-compressed tar.
-pub(crate) struct Entries<R> {
-    source: GzipReader<R>,
+pub(crate) struct Entries<'source, Source> {
+    source: &'source mut Source,
     limits: EntryLimits,
     index: u64,
     /// Name of the header that is being read, for messages.
@@ -79,9 +76,9 @@ pub(crate) struct Entries<R> {
     comment: Option<Vec<u8>>,
 }
 
-impl<R: Read> Entries<R> {
+impl<'source, Source: Inflated> Entries<'source, Source> {
     /// The entries of what `source` inflates.
-    pub(crate) fn new(source: GzipReader<R>, limits: EntryLimits, placing: Placing) -> Self {
+    pub(crate) fn new(source: &'source mut Source, limits: EntryLimits, placing: Placing) -> Self {
         Self {
             source,
             limits,
@@ -161,11 +158,6 @@ impl<R: Read> Entries<R> {
     /// The comment of the last global pax header: the commit, where `git archive` packed.
     pub(crate) fn comment(&self) -> Option<&[u8]> {
         self.comment.as_deref()
-    }
-
-    /// SHA-256 of the compressed bytes; meaningful after the last entry.
-    pub(crate) fn archive_digest(self) -> Digest {
-        self.source.archive_digest()
     }
 
     fn refused(&self, refusal: EntryRefusal) -> UnpackError {
@@ -360,17 +352,17 @@ impl<R: Read> Entries<R> {
         if self.read_block(&mut block)? < BLOCK_BYTES {
             return Err(UnpackError::EndMissing { entries });
         }
-        let mut is_zero = block.iter().all(|byte| *byte == 0);
+        let mut is_padding = is_zero(&block);
         let mut padding_bytes = 0;
         loop {
-            if !is_zero || PADDING_BYTES_MAX < padding_bytes {
+            if !is_padding || PADDING_BYTES_MAX < padding_bytes {
                 return Err(UnpackError::DataAfterEnd { entries });
             }
             let chunk = self.source.chunk()?;
             if chunk.is_empty() {
                 return Ok(());
             }
-            is_zero = chunk.iter().all(|byte| *byte == 0);
+            is_padding = is_zero(chunk);
             let count = chunk.len();
             padding_bytes += count as u64;
             self.source.consume(count);

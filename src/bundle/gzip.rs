@@ -218,6 +218,49 @@ enum State {
     Ended,
 }
 
+/// Where the inflated bytes of a gzip file come from.
+///
+/// Bytes come before their member's checksum is known: nothing that they caused may be used until
+/// the end was reached.
+pub(crate) trait Inflated {
+    /// The bytes at hand; empty only after the whole file was read and found whole.
+    ///
+    /// # Errors
+    /// The first [`GzipError`] on the way.
+    fn chunk(&mut self) -> Result<&[u8], GzipError>;
+
+    /// Marks `count` bytes of the last [`Self::chunk`] as used.
+    fn consume(&mut self, count: usize);
+}
+
+/// Inflated bytes in a buffer of their own.
+pub(crate) struct Piece {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Piece {
+    /// Room for as many bytes as are held at once.
+    pub(crate) fn new() -> Self {
+        Self {
+            buffer: vec![0; OUTPUT_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// What was not used yet.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Marks `count` bytes as used.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = self.end.min(self.start.saturating_add(count));
+    }
+}
+
 /// Reads the inflated bytes of a gzip file.
 pub(crate) struct GzipReader<R> {
     input: Input<R>,
@@ -226,9 +269,18 @@ pub(crate) struct GzipReader<R> {
     header_crc: Crc,
     members: u64,
     state: State,
-    output: Box<[u8]>,
-    start: usize,
-    end: usize,
+    output: Piece,
+}
+
+impl<R: Read> Inflated for GzipReader<R> {
+    fn chunk(&mut self) -> Result<&[u8], GzipError> {
+        self.fill()?;
+        Ok(self.output.bytes())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.output.consume(count);
+    }
 }
 
 impl<R: Read> GzipReader<R> {
@@ -250,33 +302,28 @@ impl<R: Read> GzipReader<R> {
             header_crc: Crc::new(),
             members: 0,
             state: State::BeforeMember,
-            output: vec![0; OUTPUT_BYTES].into_boxed_slice(),
-            start: 0,
-            end: 0,
+            output: Piece::new(),
         }
     }
 
-    /// The inflated bytes at hand; empty only after the whole file was read and found whole.
-    ///
-    /// Bytes come before their member's checksum is known: nothing that they caused may be used
-    /// until the end was reached.
+    /// The bytes at hand in their buffer, `empty` taking its place; no bytes at the end.
     ///
     /// # Errors
-    /// The first [`GzipError`] on the way.
-    pub(crate) fn chunk(&mut self) -> Result<&[u8], GzipError> {
-        while self.start == self.end && self.state != State::Ended {
+    /// As [`Inflated::chunk`].
+    pub(crate) fn next_piece(&mut self, empty: Piece) -> Result<Piece, GzipError> {
+        self.fill()?;
+        Ok(std::mem::replace(&mut self.output, empty))
+    }
+
+    fn fill(&mut self) -> Result<(), GzipError> {
+        while self.output.bytes().is_empty() {
             match self.state {
                 State::BeforeMember => self.member_header()?,
                 State::InData => self.inflate_some()?,
                 State::Ended => break,
             }
         }
-        Ok(&self.output[self.start..self.end])
-    }
-
-    /// Marks `count` bytes of the last [`Self::chunk`] as used.
-    pub(crate) fn consume(&mut self, count: usize) {
-        self.start = self.end.min(self.start.saturating_add(count));
+        Ok(())
     }
 
     /// SHA-256 of every compressed byte; meaningful once [`Self::chunk`] has ended.
@@ -359,12 +406,13 @@ impl<R: Read> GzipReader<R> {
 
     /// Fills the output as far as the data reaches.
     fn inflate_some(&mut self) -> Result<(), GzipError> {
-        (self.start, self.end) = (0, 0);
-        while self.end < self.output.len() {
+        let Piece { buffer, start, end } = &mut self.output;
+        (*start, *end) = (0, 0);
+        while *end < buffer.len() {
             let input = self.input.fill()?;
             let ended = input.is_empty();
             let (read_before, wrote_before) = (self.inflate.total_in(), self.inflate.total_out());
-            let room = &mut self.output[self.end..];
+            let room = &mut buffer[*end..];
             let status = self
                 .inflate
                 .decompress(input, room, FlushDecompress::None)
@@ -374,9 +422,9 @@ impl<R: Read> GzipReader<R> {
                 })?;
             let read = usize_of(self.inflate.total_in() - read_before);
             let wrote = usize_of(self.inflate.total_out() - wrote_before);
-            self.crc.update(&self.output[self.end..self.end + wrote]);
+            self.crc.update(&room[..wrote]);
             self.input.start += read;
-            self.end += wrote;
+            *end += wrote;
             if status == Status::StreamEnd {
                 return self.member_trailer();
             }

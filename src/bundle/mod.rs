@@ -1,10 +1,12 @@
 //! Archives: from hostile bytes to a tree under an open directory, and back.
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod canonical;
 mod entries;
 pub mod error;
 pub mod gzip;
+mod hash_beside;
 pub mod links;
 pub mod open;
 pub mod pack;
@@ -26,4 +28,4 @@ pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
 pub(crate) use tree_writer::{LEFT_OUT, case_twins};
 pub(crate) use unpack::unpack_hosted;
-pub use unpack::{UnpackLimits, Unpacked, unpack};
+pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead};

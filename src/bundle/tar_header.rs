@@ -98,7 +98,7 @@ impl Header {
     /// # Errors
     /// The first [`HeaderError`].
     pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Option<Self>, HeaderError> {
-        if block.iter().all(|byte| *byte == 0) {
+        if is_zero(block) {
             return Ok(None);
         }
         let computed = checksum(block);
@@ -138,6 +138,12 @@ impl Header {
     }
 }
 
+/// Whether there is nothing but zeros; without a way out in the middle, so that many bytes are
+/// looked at at once.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
+}
+
 /// The sum of a header's bytes, its checksum field taken as blanks.
 pub(crate) fn checksum(block: &[u8; BLOCK_BYTES]) -> u64 {
     let field: u64 = block[CHECKSUM].iter().copied().map(u64::from).sum();
@@ -149,7 +155,7 @@ pub(crate) fn checksum(block: &[u8; BLOCK_BYTES]) -> u64 {
 fn text<'a>(field: &'a [u8], name: &'static str) -> Result<&'a [u8], HeaderError> {
     let end = field.iter().position(|byte| *byte == 0);
     let (text, rest) = field.split_at(end.unwrap_or(field.len()));
-    match rest.iter().all(|byte| *byte == 0) {
+    match is_zero(rest) {
         true => Ok(text),
         false => Err(HeaderError::NulInName { field: name }),
     }

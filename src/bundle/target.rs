@@ -22,12 +22,18 @@ struct Masked {
     directory: Option<bool>,
 }
 
-/// An open directory, and the one beneath it that was used last.
+/// Most directories that are held open at once.
+const OPEN_MAX: usize = 16;
+
+/// An open directory, and those beneath it that lead to the one that was used last.
 #[derive(Debug)]
 pub(crate) struct Target<'fd> {
     root: BorrowedFd<'fd>,
     ids: Option<HostIds>,
-    parent: Option<(Vec<u8>, OwnedFd)>,
+    /// The directory that was used last.
+    here: Vec<u8>,
+    /// Open directories on the way to it, outermost first, each with the length of its path.
+    open: Vec<(usize, OwnedFd)>,
     masked: Masked,
 }
 
@@ -37,12 +43,13 @@ impl<'fd> Target<'fd> {
         Self {
             root,
             ids,
-            parent: None,
+            here: Vec::new(),
+            open: Vec::new(),
             masked: Masked::default(),
         }
     }
 
-    /// Opens `path`, through its parent, which stays open for the next call.
+    /// Opens `path`, through its parent, which stays open for the next calls.
     ///
     /// # Errors
     /// [`UnpackError::Target`] with the kernel's answer.
@@ -154,16 +161,25 @@ impl<'fd> Target<'fd> {
             return Ok(self.root);
         };
         let wanted = &bytes[..cut];
-        let held = match self.parent.take() {
-            Some((name, held)) if name == wanted => (name, held),
-            _ => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-                let held = open_beneath(self.root, wanted, flags, Mode::empty())
-                    .map_err(|errno| failed("openat2", path, errno))?;
-                (wanted.to_vec(), held)
+        while let Some((length, _)) = self.open.last() {
+            match wanted.strip_prefix(&self.here[..*length]) {
+                Some([] | [b'/', ..]) => break,
+                _ => drop(self.open.pop()),
             }
-        };
-        Ok(self.parent.insert(held).1.as_fd())
+        }
+        let known = self.open.last().map_or(0, |(length, _)| *length);
+        if known < wanted.len() {
+            let above = self.open.last().map_or(self.root, |(_, held)| held.as_fd());
+            let rest = wanted[known..].strip_prefix(b"/").unwrap_or(wanted);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+            let held = open_beneath(above, rest, flags, Mode::empty())
+                .map_err(|errno| failed("openat2", path, errno))?;
+            self.open.truncate(OPEN_MAX - 1);
+            self.open.push((wanted.len(), held));
+            self.here.clear();
+            self.here.extend_from_slice(wanted);
+        }
+        Ok(self.open.last().map_or(self.root, |(_, held)| held.as_fd()))
     }
 }
 

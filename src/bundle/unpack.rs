@@ -3,9 +3,10 @@
 use std::io::Read;
 use std::os::fd::BorrowedFd;
 
+use crate::bundle::ahead::Ahead;
 use crate::bundle::entries::{Entries, EntryLimits, Member, MemberKind};
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
-use crate::bundle::gzip::GzipReader;
+use crate::bundle::gzip::{GzipReader, Inflated};
 use crate::bundle::placing::Placing;
 use crate::bundle::tree::{Entry, Tree};
 use crate::bundle::tree_writer::{TreeWriter, is_left_out};
@@ -85,6 +86,36 @@ pub fn unpack(
     unpack_placed(archive, into, limits, Placing::AsNamed).map(|(unpacked, _)| unpacked)
 }
 
+/// Inflated bytes from which on [`unpack_ahead`] had better have its thread: what comes before is
+/// unpacked in the time that starting one takes.
+pub const AHEAD_FROM_BYTES: u64 = 512 * 1024;
+
+/// As [`unpack`], with a second thread that reads and inflates `archive` ahead, from the
+/// `ahead_from_bytes`th inflated byte on ([`AHEAD_FROM_BYTES`]). The result is the same, to the last
+/// word of an error, and the thread has ended when this returns.
+///
+/// For an archive whose reads do not wait for anybody, such as a file: a refusal is told only when
+/// the read that goes on at the time has returned.
+///
+/// # Errors
+/// As [`unpack`].
+pub fn unpack_ahead(
+    archive: impl Read + Send,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    ahead_from_bytes: u64,
+) -> Result<Unpacked, UnpackError> {
+    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    std::thread::scope(|scope| {
+        let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
+        let seen = read_placed(&mut ahead, &mut writer, limits, Placing::AsNamed);
+        ahead.end();
+        seen
+    })?;
+    writer.finish(into, Some(source.archive_digest()))
+}
+
 /// What the service of a repository packed.
 #[derive(Debug)]
 pub(crate) struct HostedArchive {
@@ -128,8 +159,9 @@ fn unpack_placed(
     placing: Placing,
 ) -> Result<(Unpacked, Seen), UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree(), None);
-    let (archive_digest, seen) = read_placed(archive, &mut writer, limits, placing)?;
-    let unpacked = writer.finish(into, Some(archive_digest))?;
+    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    let seen = read_placed(&mut source, &mut writer, limits, placing)?;
+    let unpacked = writer.finish(into, Some(source.archive_digest()))?;
     Ok((unpacked, seen))
 }
 
@@ -139,16 +171,17 @@ pub(crate) fn read_archive(
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
 ) -> Result<Digest, UnpackError> {
-    read_placed(archive, writer, limits, Placing::AsNamed).map(|(digest, _)| digest)
+    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    read_placed(&mut source, writer, limits, Placing::AsNamed)?;
+    Ok(source.archive_digest())
 }
 
 fn read_placed(
-    archive: impl Read,
+    source: &mut impl Inflated,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
     placing: Placing,
-) -> Result<(Digest, Seen), UnpackError> {
-    let source = GzipReader::new(archive, limits.compressed_bytes);
+) -> Result<Seen, UnpackError> {
     let mut entries = Entries::new(source, limits.entry(), placing);
     let mut copied_bytes = 0;
     while let Some(member) = entries.next_member()? {
@@ -186,11 +219,10 @@ fn read_placed(
             }
         }
     }
-    let seen = Seen {
+    Ok(Seen {
         comment: entries.comment().map(<[u8]>::to_vec),
         instead: entries.placing().instead(),
-    };
-    Ok((entries.archive_digest(), seen))
+    })
 }
 
 /// Mode and size of the earlier regular file that a hard link names.

@@ -12,8 +12,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// Most descriptors that one message carries.
-pub const DESCRIPTORS_MAX: usize = 64;
+/// Most descriptors that one message carries: as many as the kernel takes (SCM_MAX_FD, unix(7)).
+pub const DESCRIPTORS_MAX: usize = 253;
 
 /// One message: four numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,6 +5,7 @@
 //! empty one and one of which nothing is left are the same: nothing can be reached.
 
 use core::net::IpAddr;
+use std::collections::HashMap;
 
 use crate::spec::egress::{EgressHost, EgressRule, intersect};
 use crate::spec::host_name::HostName;
@@ -51,13 +52,13 @@ pub fn settle(
     policy: &EgressPolicy,
 ) -> EgressPlan {
     let mut asked: Vec<AskedHost> = Vec::new();
+    let mut places: HashMap<&EgressRule, usize> = HashMap::new();
     let of_manifest = manifest
         .iter()
         .enumerate()
         .map(|(index, request)| (&request.rule, Some(index)));
     for (rule, entry) in of_manifest.chain(flags.iter().map(|rule| (rule, None))) {
-        let known = asked.iter().position(|one| one.rule == *rule);
-        let at = known.unwrap_or_else(|| {
+        let at = *places.entry(rule).or_insert_with(|| {
             asked.push(AskedHost {
                 rule: rule.clone(),
                 entries: Vec::new(),
@@ -74,20 +75,32 @@ pub fn settle(
             None => asked[at].by_flag = true,
         }
     }
-    let mut allowed: Vec<EgressRule> = Vec::new();
-    for rule in asked.iter().flat_map(|one| &one.left) {
-        // A name below an allowed `*.` stays: it does not count against the names below that.
-        let known = |kept: &EgressRule| kept.host == rule.host && kept.covers(rule);
-        if !allowed.iter().any(known) {
-            allowed.retain(|kept| kept.host != rule.host || !rule.covers(kept));
-            allowed.push(rule.clone());
-        }
-    }
     EgressPlan {
+        allowed: without_covered(asked.iter().flat_map(|one| &one.left)),
         asked,
-        allowed,
         refuse_ech: policy.refuse_ech,
     }
+}
+
+/// The rules, without those that another one for the same host covers. A name below an allowed
+/// `*.` stays: it does not count against the names below that.
+fn without_covered<'rules>(rules: impl Iterator<Item = &'rules EgressRule>) -> Vec<EgressRule> {
+    let mut all: Vec<Option<EgressRule>> = Vec::new();
+    let mut of_hosts: HashMap<&EgressHost, Vec<usize>> = HashMap::new();
+    for rule in rules {
+        let of_host = of_hosts.entry(&rule.host).or_default();
+        let mut kept = of_host.iter().filter_map(|at| all[*at].as_ref());
+        if kept.any(|kept| kept.covers(rule)) {
+            continue;
+        }
+        of_host.retain(|at| {
+            let covered = all[*at].take_if(|kept| rule.covers(kept));
+            covered.is_none()
+        });
+        of_host.push(all.len());
+        all.push(Some(rule.clone()));
+    }
+    all.into_iter().flatten().collect()
 }
 
 /// Why an entry of the list can never be reached.

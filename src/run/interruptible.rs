@@ -5,8 +5,10 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::bundle::AHEAD_FROM_BYTES;
 use crate::kernel::signal;
 
 /// Reads a file; a signal that cancels the run ends the reading.
@@ -25,6 +27,17 @@ impl<'run> Interruptible<'run> {
             source,
             signals,
             cancelled_by: None,
+        }
+    }
+
+    /// The inflated byte from which on a thread may read ahead: none of a pipe, whose writer could
+    /// keep a refusal waiting that is known already.
+    pub(super) fn ahead_from_bytes(&self) -> u64 {
+        let status = rustix::fs::fstat(&self.source);
+        let file_type = status.map(|status| FileType::from_raw_mode(status.st_mode));
+        match file_type {
+            Ok(FileType::RegularFile) => AHEAD_FROM_BYTES,
+            _ => u64::MAX,
         }
     }
 

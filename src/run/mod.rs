@@ -250,7 +250,9 @@ impl Run<'_> {
             OpenedArchive::File(file) => {
                 let _assumed = self.assume(held)?;
                 let mut source = Interruptible::new(file, signals);
-                let unpacked = bundle::unpack(&mut source, root.as_fd(), &limits);
+                let ahead_from_bytes = source.ahead_from_bytes();
+                let unpacked =
+                    bundle::unpack_ahead(&mut source, root.as_fd(), &limits, ahead_from_bytes);
                 if let Some(signal) = source.cancelled_by {
                     return Err(RunError::Cancelled { signal });
                 }

@@ -29,6 +29,7 @@ pub(super) fn open(
 ) -> Result<(Vec<AskedMount>, Vec<OwnedFd>), RunError> {
     let mut mounts = Vec::with_capacity(entries.len());
     let mut trees = Vec::new();
+    let mut owners = body.map(Owners::of);
     for entry in entries {
         let (mut mount, found) = look(entry)?;
         if let (
@@ -36,20 +37,47 @@ pub(super) fn open(
                 source, writable, ..
             },
             Some(found),
-            Some(body),
-        ) = (entry, found, body)
+            Some(owners),
+        ) = (entry, found, &mut owners)
         {
             let owner = HostIds {
                 uid: found.uid(),
                 gid: found.gid(),
             };
             let owner = (*writable || !is_open_to_all(&found)).then_some(owner);
-            trees.push(clone_for(source, owner, body, *writable)?);
+            trees.push(clone_for(source, owner, owners, *writable)?);
             mount.tree = Some(trees.len() - 1);
         }
         mounts.push(mount);
     }
     Ok((mounts, trees))
+}
+
+/// The id maps of this run, one for each owner that its mounts have: each takes a process of its
+/// own, which costs several times what the mount does.
+struct Owners {
+    body: HostIds,
+    maps: Vec<(HostIds, OwnerMap)>,
+}
+
+impl Owners {
+    fn of(body: HostIds) -> Self {
+        Self {
+            body,
+            maps: Vec::new(),
+        }
+    }
+
+    fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
+        let place = match self.maps.iter().position(|(known, _)| *known == owner) {
+            Some(place) => place,
+            None => {
+                self.maps.push((owner, OwnerMap::new(owner, self.body)?));
+                self.maps.len() - 1
+            }
+        };
+        Ok(&self.maps[place].1)
+    }
 }
 
 /// What lies at the source of one entry; nothing is cloned.
@@ -82,7 +110,7 @@ pub(super) fn look(entry: &ViewEntry) -> Result<(AskedMount, Option<Metadata>), 
 fn clone_for(
     source: &Path,
     owner: Option<HostIds>,
-    body: HostIds,
+    owners: &mut Owners,
     writable: bool,
 ) -> Result<OwnedFd, RunError> {
     let shown = escape(source.as_os_str().as_bytes());
@@ -91,7 +119,7 @@ fn clone_for(
     let tree =
         mount::clone_tree(&path).map_err(RunError::host(format!("clone the mount of {shown}")))?;
     if let Some(owner) = owner {
-        show_as_owned(tree.as_fd(), owner, body, writable, &shown)?;
+        show_as_owned(tree.as_fd(), owner, owners, writable, &shown)?;
     }
     let mut attributes = Attributes::NOSUID.and(Attributes::NODEV);
     if !writable {
@@ -105,11 +133,13 @@ fn clone_for(
 fn show_as_owned(
     tree: BorrowedFd<'_>,
     owner: HostIds,
-    body: HostIds,
+    owners: &mut Owners,
     writable: bool,
     shown: &str,
 ) -> Result<(), RunError> {
-    let map = OwnerMap::new(owner, body).map_err(RunError::host("make an id map"))?;
+    let map = owners
+        .map(owner)
+        .map_err(RunError::host("make an id map"))?;
     match mount::map_owners(tree, map.as_fd()) {
         Ok(()) => Ok(()),
         // Read-only the owners do not matter much; writing as somebody else would fail later.

@@ -50,6 +50,32 @@ fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked,
     }
 }
 
+/// Who inflates ahead, from the first byte on, finds the same, makes the same and refuses the same
+/// with the same words.
+fn check_ahead(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
+    let arena = Arena::new();
+    let target = fs::File::open(arena.target()).expect("opened");
+    let ahead = runner::bundle::unpack_ahead(archive, target.as_fd(), limits, 0);
+    arena.check(&ahead);
+    match (result, ahead) {
+        (Ok(unpacked), Ok(ahead)) => {
+            assert_eq!(ahead.tree, unpacked.tree);
+            assert_eq!(ahead.warnings, unpacked.warnings);
+            assert_eq!(ahead.archive_digest, unpacked.archive_digest);
+            assert_eq!(ahead.content_digest, unpacked.content_digest);
+            let found = runner::bundle::canonical::content_digest(&ahead.tree, target.as_fd());
+            assert_eq!(found.expect("read back"), ahead.content_digest);
+        }
+        (Err(error), Err(other)) if error.is_refusal() => {
+            assert_eq!(error.to_string(), other.to_string());
+            assert_eq!(error.code(), other.code());
+        }
+        // What a file system or a source could not do.
+        (Err(error), _) if !error.is_refusal() => (),
+        (result, ahead) => panic!("{result:?}\n{ahead:?}"),
+    }
+}
+
 impl Arena {
     pub(crate) fn new() -> Self {
         let outside = tempfile::tempdir().expect("a directory");
@@ -93,6 +119,7 @@ impl Arena {
         let result = runner::bundle::unpack(archive, target.as_fd(), limits);
         self.check(&result);
         check_survey(&copy, limits, &result);
+        check_ahead(&copy, limits, &result);
         result
     }
 

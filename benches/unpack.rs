@@ -1,0 +1,181 @@
+//! Unpacking for the first time, side by side with tar, bsdtar and pigz.
+//!
+//! `cargo bench --bench unpack -- --help`. Every peer is a process of its own that unpacks into a
+//! fresh directory; ours is the library's function in a child of this program, all checks on. The
+//! row `runner exec` is the whole run: the start of the sandbox, the body and the removal of the
+//! scratch space included.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a measurement that cannot be taken ends here"
+)]
+
+mod support;
+
+use std::fmt::Write as _;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use runner::bundle::{AHEAD_FROM_BYTES, OpenedArchive, UnpackLimits, open_archive, unpack_ahead};
+use support::{Ground, Options, Report, Table, Usage};
+
+const OURS: &str = "runner";
+const TAR: &str = "tar xzf";
+const EXEC: &str = "runner exec";
+/// Unpack `$1` into `$2`.
+const PEERS: [(&str, &str, &str); 3] = [
+    (TAR, "tar", r#"exec tar -xzf "$1" -C "$2""#),
+    ("bsdtar", "bsdtar", r#"exec bsdtar -xzf "$1" -C "$2""#),
+    ("pigz, tar", "pigz", r#"pigz -dc "$1" | tar -xf - -C "$2""#),
+];
+
+struct Shape {
+    title: &'static str,
+    files: usize,
+    file_bytes: usize,
+    /// `--sort=name`, so that the digest of the contents can be made while they come.
+    is_sorted: bool,
+}
+
+const SHAPES: [Shape; 3] = [
+    Shape {
+        title: "2,000 files, 20 MB",
+        files: 2_000,
+        file_bytes: 10_000,
+        is_sorted: true,
+    },
+    Shape {
+        title: "2,000 files, 20 MB, in no order",
+        files: 2_000,
+        file_bytes: 10_000,
+        is_sorted: false,
+    },
+    Shape {
+        title: "5 files, 100 MB",
+        files: 5,
+        file_bytes: 20_000_000,
+        is_sorted: true,
+    },
+];
+
+fn main() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == "--child") {
+        let paths: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
+        return unpack_as_child(&paths[0], &paths[1]);
+    }
+    let usage = Usage {
+        bench: "unpack",
+        about: "Unpacking 2,000 files (20 MB) and 5 files (100 MB) for the first time, in memory.",
+        rounds: 15,
+        quick_rounds: 4,
+        own: &["--disk"],
+    };
+    support::run(&usage, measure);
+}
+
+/// What tar does, by the library's means.
+fn unpack_as_child(archive: &Path, into: &Path) {
+    let into = std::fs::File::open(into).unwrap();
+    let OpenedArchive::File(archive) = open_archive(archive).unwrap() else {
+        return;
+    };
+    let limits = UnpackLimits::default();
+    unpack_ahead(archive, into.as_fd(), &limits, AHEAD_FROM_BYTES).unwrap();
+}
+
+fn measure(options: &Options) -> Report {
+    let mut report = Report::new();
+    let ground = match options.has("--disk") {
+        true => tempfile::tempdir(),
+        false => tempfile::tempdir_in("/dev/shm"),
+    };
+    let ground = ground.unwrap();
+    let peers = peers(&mut report);
+    for shape in &SHAPES {
+        let archive = plant(shape, ground.path());
+        let into = ground.path().join("into");
+        let names: Vec<&str> = peers.iter().map(|(name, _)| *name).collect();
+        let table = Table::new(shape.title, "ms", &[TAR]);
+        let table = table.measure(&names, options.rounds, 1, |place| {
+            let argv = &peers[place].1;
+            std::fs::create_dir(&into).unwrap();
+            let mut command = Command::new(&argv[0]);
+            command.args(&argv[1..]).args([&archive, &into]);
+            let took_ms = support::wall_us(&mut command) / 1e3;
+            std::fs::remove_dir_all(&into).unwrap();
+            took_ms
+        });
+        if shape.title == SHAPES[0].title {
+            let ratio = table.ratio(OURS, TAR).map(|ratio| ratio.p50);
+            report.mark_if("unpack 2,000 files ÷ tar xzf", ratio, "tar did not run");
+        }
+        report.tables.push(table);
+        std::fs::remove_file(&archive).unwrap();
+    }
+    report
+}
+
+/// Those that are here, each with its words before archive and directory.
+fn peers(report: &mut Report) -> Vec<(&'static str, Vec<String>)> {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let mut peers: Vec<(&str, Vec<String>)> = Vec::new();
+    for (name, program, script) in PEERS {
+        match support::on_path(program) {
+            Some(_) => peers.push((name, owned(&["/bin/sh", "-c", script, "sh"]))),
+            None => report.absent(name, "not on the path"),
+        }
+    }
+    let own = std::env::current_exe().unwrap();
+    peers.push((OURS, owned(&[own.to_str().unwrap(), "--child"])));
+    let runner = support::runner();
+    let help = Command::new(&runner).args(["exec", "--help"]).output();
+    let is_cached = String::from_utf8_lossy(&help.unwrap().stdout).contains("--no-cache");
+    let script = match is_cached {
+        true => r#"exec "$0" exec --no-cache "$1""#,
+        false => r#"exec "$0" exec "$1""#,
+    };
+    let runner = runner.to_str().unwrap().to_owned();
+    peers.push((EXEC, owned(&["/bin/sh", "-c", script, &runner])));
+    peers
+}
+
+/// An archive of text like source code, words that come again and numbers that do not; and of a
+/// body that does nothing.
+fn plant(shape: &Shape, parent: &Path) -> PathBuf {
+    const WORDS: [&str; 12] = [
+        "return", "value", "const", "import", "from", "index", "result", "error", "await", "name",
+        "else", "context",
+    ];
+    let ground = Ground::new();
+    let tree = ground.folder("tree");
+    let mut state: u64 = 1;
+    for file in 0..shape.files {
+        let folder = tree.join(format!("src/{:02}/{}", file % 40, file % 7));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut text = String::with_capacity(shape.file_bytes + 64);
+        while text.len() < shape.file_bytes {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let word = WORDS[usize::try_from(state >> 60).unwrap() % WORDS.len()];
+            match state >> 58 & 3 {
+                0 => writeln!(text, "{word}({:x});", state >> 40).unwrap(),
+                _ => write!(text, "{word} ").unwrap(),
+            }
+        }
+        text.truncate(shape.file_bytes);
+        std::fs::write(folder.join(format!("{file}.ts")), text).unwrap();
+    }
+    std::fs::write(tree.join("manifest.yaml"), "run: [./true]\n").unwrap();
+    std::fs::rename(ground.nothing("true"), tree.join("true")).unwrap();
+    let archive = parent.join("archive.tar.gz");
+    let mut tar = Command::new("tar");
+    if shape.is_sorted {
+        tar.arg("--sort=name");
+    }
+    tar.arg("-czf").arg(&archive).arg("-C").arg(&tree).arg(".");
+    support::run_once(&mut tar);
+    archive
+}

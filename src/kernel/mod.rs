@@ -25,5 +25,6 @@ pub mod route;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+pub mod start;
 pub mod stdio;
 pub mod terminal;

@@ -17,8 +17,12 @@ use std::panic::catch_unwind;
 
 use runner::cli::dispatch;
 use runner::cli::dispatch::Engine;
+use runner::kernel::heap::Heap;
 use runner::kernel::process::exit_now;
 use runner::kernel::start;
+
+#[global_allocator]
+static HEAP: Heap = Heap::new();
 
 /// The exit code of Rust's own `main` after a panic, which has printed its message.
 const PANICKED: i32 = 101;

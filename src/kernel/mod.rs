@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod datagram;
 pub mod dropped;
 pub mod file;
+pub mod heap;
 pub mod landlock;
 pub mod link;
 pub mod lock;

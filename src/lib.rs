@@ -86,7 +86,7 @@
 //! # Public surface
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
-//! its verbs call. A caller that is a program of its own starts the `runner` binary and reads the
+//! its verbs call, on an allocator of its own ([`kernel::heap`]). A caller that is a program of its own starts the `runner` binary and reads the
 //! report (`--json=fd:N`); the modules are public for the tests, and for reading. The blocks of
 //! the specifications as types are [`define_io`], [`define_runner`] and [`define_sandbox`]: pure
 //! functions, for a host that composes manifests itself.

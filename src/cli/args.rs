@@ -434,7 +434,7 @@ pub enum ColorArgument {
     Never,
 }
 
-const GRANTS: [&str; GRANT_NAMES.len() + 1] = {
+pub(super) const GRANTS: [&str; GRANT_NAMES.len() + 1] = {
     let mut names = ["all"; GRANT_NAMES.len() + 1];
     let mut index = 0;
     while index < GRANT_NAMES.len() {
@@ -501,14 +501,14 @@ impl RunFlags {
     }
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     match parse_size_bytes(text).map_err(|error| error.to_string())? {
         0 => Err("0 would leave nothing; leave the flag out for the default".to_owned()),
         bytes => Ok(bytes),
     }
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text).map_err(|error| error.to_string())?;
     if duration.is_zero() {
         return Err("0 would leave no time; leave the flag out for the default".to_owned());
@@ -519,7 +519,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 /// Most processors that a share may name; more is a slip.
 const CPUS_MAX: f64 = 65_536.0;
 
-fn parse_cpus(text: &str) -> Result<f64, String> {
+pub(super) fn parse_cpus(text: &str) -> Result<f64, String> {
     const EXPECTED: &str = "expected a number of processors such as 0.5, 1 or 1.5";
     let plain = text
         .bytes()

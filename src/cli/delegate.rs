@@ -1,5 +1,6 @@
 //! Starting again through systemd-run, where that is what gives a run its limits.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -15,10 +16,11 @@ const MARK: &str = "RUNNER_OPT_IN_DELEGATED_SCOPE";
 ///
 /// Returns where nothing had to be done, or with a warning where systemd-run could not be
 /// executed: the run then goes on, and its report says which limits hold less.
-pub fn enter_scope(caller: &Caller) -> Option<WarningReport> {
+///
+/// `words` are this process's own, the name of the program first.
+pub fn enter_scope(caller: &Caller, words: &[OsString]) -> Option<WarningReport> {
     let program = std::env::current_exe().ok()?;
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let argv = command_in_scope(caller, &program, &arguments)?;
+    let argv = command_in_scope(caller, &program, words.get(1..).unwrap_or_default())?;
     let (name, rest) = argv.split_first()?;
     let mut command = Command::new(name);
     command.args(rest).env(MARK, "1");

@@ -9,6 +9,7 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
 use crate::cli::exit_code::{FAILED, exit_code};
+use crate::cli::plain;
 use crate::cli::plan;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
@@ -16,6 +17,7 @@ use crate::cli::request::{RequestError, of_exec, of_run};
 use crate::cli::schema;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
+use crate::kernel::signal::own_dispositions;
 use crate::kernel::stdio::open_missing;
 use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
 use crate::spec::outcome::Outcome;
@@ -47,27 +49,29 @@ impl std::fmt::Debug for Engine<'_> {
     }
 }
 
-/// The whole program: reads the command line and its surroundings, does what they ask, and says
-/// with which code to exit.
+/// The whole program: reads its surroundings, does what `words` ask, and says with which code to
+/// exit. The first word is the program's own name.
 #[must_use]
-pub fn main(engine: &Engine<'_>) -> u8 {
-    if open_missing().is_err() {
+pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
+    if open_missing().is_err() || own_dispositions().is_err() {
         // Not even /dev/null can be opened, so there is nowhere to say it.
         return FAILED;
     }
-    dispatch(std::env::args_os(), &Surroundings::read(), engine)
+    if plain::asks_for_version(words) {
+        let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
+        return document(&printer, plain::VERSION);
+    }
+    dispatch(words, &Surroundings::read(), engine)
 }
 
 /// Does what `words` ask; the first is the program's own name.
-pub fn dispatch(
-    words: impl IntoIterator<Item = OsString>,
-    surroundings: &Surroundings,
-    engine: &Engine<'_>,
-) -> u8 {
-    let words: Vec<OsString> = words.into_iter().collect();
-    match CommandLine::try_parse_from(&words) {
+pub fn dispatch(words: &[OsString], surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
+    if let Some(plain) = plain::read(words, surroundings) {
+        return verb(plain, surroundings, engine);
+    }
+    match CommandLine::try_parse_from(words) {
         Ok(line) => verb(line.verb, surroundings, engine),
-        Err(error) => usage(&error, &words, surroundings),
+        Err(error) => usage(&error, words, surroundings),
     }
 }
 
@@ -346,7 +350,8 @@ mod tests {
             gc: &|_caller, _policy, _printer| 4,
         };
         let words = [&["runner"], words].concat();
-        let code = dispatch(words.into_iter().map(OsString::from), &around(), &engine);
+        let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+        let code = dispatch(&words, &around(), &engine);
         (code, seen.into_inner())
     }
 

@@ -19,6 +19,7 @@ pub mod environment;
 pub mod exit_code;
 pub mod gc;
 pub mod network;
+pub mod plain;
 pub mod plan;
 pub mod plan_text;
 pub mod print;

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -232,10 +233,10 @@ impl OutputPump {
         let Some(source) = &self.source else {
             return Ok(false);
         };
-        self.pending.resize(CHUNK_BYTES, 0);
+        self.pending.clear();
+        self.pending.reserve_exact(CHUNK_BYTES);
         self.written = 0;
-        let read = rustix::io::read(source, &mut self.pending[..]);
-        self.pending.truncate(*read.as_ref().unwrap_or(&0));
+        let read = rustix::io::read(source, spare_capacity(&mut self.pending));
         match read {
             Ok(0) => {
                 self.source = None;
@@ -424,10 +425,10 @@ impl InputPump {
         let Some(source) = &self.source else {
             return Ok(());
         };
-        self.pending.resize(CHUNK_BYTES, 0);
+        self.pending.clear();
+        self.pending.reserve_exact(CHUNK_BYTES);
         self.written = 0;
-        let read = rustix::io::read(source, &mut self.pending[..]);
-        self.pending.truncate(*read.as_ref().unwrap_or(&0));
+        let read = rustix::io::read(source, spare_capacity(&mut self.pending));
         match read {
             Ok(0) | Err(Errno::IO) => {
                 self.source = None;

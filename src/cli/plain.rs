@@ -1,0 +1,411 @@
+//! Command lines that need no parser: `exec` and `run` with flags that are written as they should be.
+//!
+//! Before clap reads its first word it builds a description of every flag with its help, which is a
+//! tenth of a launch. What this file reads means exactly what it means to clap (a test compares
+//! the two on thousands of lines). All that it does not know for certain, every mistake among it,
+//! it leaves to clap, and so there is one place that complains.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::cli::args::{Exec, GRANTS, Run, RunFlags, Verb, parse_cpus, parse_size, parse_time};
+use crate::cli::signal::parse_signal;
+use crate::cli::surroundings::Surroundings;
+use crate::spec::units::{parse_duration, parse_size_bytes};
+
+/// What `runner --version` prints.
+pub const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
+
+/// Variables that begin like those of flags and are none.
+const NO_FLAGS: [&str; 3] = [
+    "RUNNER_OPT_CGROUP_PARENT",
+    "RUNNER_OPT_IN_DELEGATED_SCOPE",
+    "RUNNER_OPT_RUNTIME_DIRECTORY",
+];
+
+/// Whether [`VERSION`] is all that is asked for.
+#[must_use]
+pub fn asks_for_version(words: &[OsString]) -> bool {
+    matches!(words, [_, flag] if flag == "--version" || flag == "-V")
+}
+
+/// What `words` ask, the first of which is the program's own name; `None` where clap must say.
+#[must_use]
+pub fn read(words: &[OsString], surroundings: &Surroundings) -> Option<Verb> {
+    let [_program, verb, rest @ ..] = words else {
+        return None;
+    };
+    let states_a_flag = |name: &OsString| {
+        name.as_bytes().starts_with(b"RUNNER_OPT_") && NO_FLAGS.iter().all(|known| name != known)
+    };
+    if surroundings.variables.keys().any(states_a_flag) {
+        return None;
+    }
+    match verb.to_str()? {
+        "exec" => exec(rest).map(|exec| Verb::Exec(Box::new(exec))),
+        "run" => run(rest).map(|run| Verb::Run(Box::new(run))),
+        _ => None,
+    }
+}
+
+fn run(mut rest: &[OsString]) -> Option<Run> {
+    let mut flags = RunFlags::default();
+    loop {
+        let (word, after) = rest.split_first()?;
+        if word == "--" {
+            rest = after;
+            break;
+        }
+        if !is_flag(word)? {
+            break;
+        }
+        rest = take_flag(&mut flags, word, after)?;
+    }
+    (!rest.is_empty()).then(|| Run {
+        flags,
+        command: rest.to_vec(),
+    })
+}
+
+fn exec(mut rest: &[OsString]) -> Option<Exec> {
+    let mut flags = RunFlags::default();
+    let mut bundle = None;
+    let mut arguments = Vec::new();
+    while let Some((word, after)) = rest.split_first() {
+        if word == "--" {
+            arguments = after.to_vec();
+            break;
+        }
+        if is_flag(word)? {
+            rest = take_flag(&mut flags, word, after)?;
+        } else if bundle.replace(PathBuf::from(word)).is_some() {
+            return None;
+        } else {
+            rest = after;
+        }
+    }
+    Some(Exec {
+        bundle: bundle?,
+        flags,
+        arguments,
+    })
+}
+
+/// Whether `word` is a flag and no value; `None` for an empty one, and for `-`.
+fn is_flag(word: &OsStr) -> Option<bool> {
+    match word.as_bytes() {
+        [] | b"-" => None,
+        [first, ..] => Some(*first == b'-'),
+    }
+}
+
+/// Sets what `word` says. The words after it and after its value.
+fn take_flag<'line>(
+    flags: &mut RunFlags,
+    word: &OsStr,
+    after: &'line [OsString],
+) -> Option<&'line [OsString]> {
+    let (name, value) = match word.as_bytes().strip_prefix(b"--") {
+        Some(long) => {
+            let mut halves = long.splitn(2, |byte| *byte == b'=');
+            let name = std::str::from_utf8(halves.next()?).ok()?;
+            (name, halves.next().map(OsStr::from_bytes))
+        }
+        None => (long_name(word)?, None),
+    };
+    if let Some(switch) = switch(flags, name) {
+        *switch = true;
+        return value.is_none().then_some(after);
+    }
+    if name == "json" {
+        // Its value stands behind a `=` or is left out.
+        flags.report.json = Some(value.unwrap_or(OsStr::new("-")).to_owned());
+        return (value != Some(OsStr::new(""))).then_some(after);
+    }
+    let (value, after) = match value {
+        Some(value) => (value, after),
+        None => {
+            let (value, after) = after.split_first()?;
+            (!is_flag(value)?).then_some((value.as_os_str(), after))?
+        }
+    };
+    if value.is_empty() {
+        return None;
+    }
+    set_path(flags, name, value).or_else(|| set_text(flags, name, value.to_str()?))?;
+    Some(after)
+}
+
+/// The long name of a short flag that stands alone.
+fn long_name(word: &OsStr) -> Option<&'static str> {
+    match word.as_bytes() {
+        b"-e" => Some("env"),
+        b"-i" => Some("interactive"),
+        b"-m" => Some("memory"),
+        b"-q" => Some("quiet"),
+        b"-t" => Some("tty"),
+        b"-v" => Some("verbose"),
+        b"-w" => Some("workdir"),
+        _ => None,
+    }
+}
+
+fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut bool> {
+    match name {
+        "interactive" => Some(&mut flags.process.interactive),
+        "keep" => Some(&mut flags.bundle.keep),
+        "quiet" => Some(&mut flags.voice.quiet),
+        "report-denials" => Some(&mut flags.network.report_denials),
+        "strict" => Some(&mut flags.policy.strict),
+        "tty" => Some(&mut flags.process.tty),
+        "verbose" => Some(&mut flags.voice.verbose),
+        _ => None,
+    }
+}
+
+/// Flags whose value need not be text.
+fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
+    match name {
+        "env" => flags.environment.env.push(value.to_owned()),
+        "env-file" => flags.environment.env_file.push(value.into()),
+        "inputs" => flags.bundle.inputs = Some(value.to_owned()),
+        "manifest" => flags.bundle.manifest = Some(value.into()),
+        "mount" => flags.view.mount.push(value.to_owned()),
+        "policy" => flags.policy_file.policy = Some(value.into()),
+        "ro" => flags.view.ro.push(value.into()),
+        "rw" => flags.view.rw.push(value.into()),
+        "secret" => flags.environment.secret.push(value.to_owned()),
+        "tmpfs" => flags.view.tmpfs.push(value.to_owned()),
+        "workdir" => flags.view.workdir = Some(value.into()),
+        "workspace" => flags.bundle.workspace = Some(value.into()),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn set_text(flags: &mut RunFlags, name: &str, value: &str) -> Option<()> {
+    let limits = &mut flags.limits;
+    match name {
+        "add-host" => extend(&mut flags.network.add_host, value)?,
+        "allow-net" => extend(&mut flags.network.allow_net, value)?,
+        "color" => flags.voice.color = Some(one_of(value)?),
+        "cpu-time" => limits.cpu_time = Some(parse_time(value).ok()?),
+        "cpus" => limits.cpus = Some(parse_cpus(value).ok()?),
+        "disk" => limits.disk = Some(parse_size(value).ok()?),
+        "egress-capture" => flags.network.egress_capture = Some(one_of(value)?),
+        "grace" => limits.grace = Some(parse_duration(value).ok()?),
+        "grant" => {
+            let known = |grant: &str| GRANTS.contains(&grant);
+            value.split(',').all(known).then_some(())?;
+            extend(&mut flags.policy.grant, value)?;
+        }
+        "in" => flags.bundle.input_files.push(value.to_owned()),
+        "limits" => limits.limits = Some(one_of(value)?),
+        "max-output" => limits.max_output = Some(parse_size_bytes(value).ok()?),
+        "memory" => limits.memory = Some(parse_size(value).ok()?),
+        "on-output-limit" => limits.on_output_limit = Some(one_of(value)?),
+        "out" => flags.bundle.output_files.push(value.to_owned()),
+        "pids" => limits.pids = Some(value.parse().ok().filter(|pids| 0 < *pids)?),
+        "publish" => extend(&mut flags.network.publish, value)?,
+        "run" => flags.bundle.run = Some(value.to_owned()),
+        "stop-signal" => flags.process.stop_signal = Some(parse_signal(value).ok()?),
+        "timeout" => limits.timeout = Some(parse_time(value).ok()?),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The entries of a list with commas between.
+fn extend(list: &mut Vec<String>, value: &str) -> Option<()> {
+    for entry in value.split(',') {
+        list.push((!entry.is_empty()).then(|| entry.to_owned())?);
+    }
+    Some(())
+}
+
+fn one_of<Value: ValueEnum>(value: &str) -> Option<Value> {
+    Value::from_str(value, false).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::CommandLine;
+    use clap::{CommandFactory as _, Parser as _};
+    use proptest::prelude::*;
+
+    /// Each flag once, with a value that it takes.
+    const FLAGS: &[&[&str]] = &[
+        &["--add-host", "a.example.com:10.0.0.1,b.example.com:[::1]"],
+        &["--allow-net=a.example.com,*.example.com:443"],
+        &["--color", "never"],
+        &["--cpu-time", "30s"],
+        &["--cpus", "1.5"],
+        &["--disk=64m"],
+        &["--egress-capture", "anyip"],
+        &["--env", "A=b=c"],
+        &["-e", "A"],
+        &["--env-file", "/a/b"],
+        &["--grace", "0s"],
+        &["--grant", "env,secrets"],
+        &["--in", "a=b"],
+        &["--inputs", "@file"],
+        &["--interactive"],
+        &["-i"],
+        &["--json"],
+        &["--json=fd:3"],
+        &["--keep"],
+        &["--limits", "best-effort"],
+        &["--manifest", "m.yaml"],
+        &["--max-output", "0"],
+        &["--memory", "64m"],
+        &["-m", "1g"],
+        &["--mount", "/a:/b:ro"],
+        &["--on-output-limit", "kill"],
+        &["--out", "a=b"],
+        &["--pids", "+7"],
+        &["--policy", "p"],
+        &["--publish", "8080:80,8081:81"],
+        &["--quiet"],
+        &["-q"],
+        &["--report-denials"],
+        &["--ro", "/a"],
+        &["--run=[\"a\"]"],
+        &["--rw", "/a"],
+        &["--secret", "A=env:B"],
+        &["--stop-signal", "int"],
+        &["--strict"],
+        &["--timeout", "2s"],
+        &["--tmpfs", "/t:1m"],
+        &["--tty"],
+        &["-t"],
+        &["--verbose"],
+        &["-v"],
+        &["--workdir", "/w"],
+        &["-w", "/w"],
+        &["--workspace", "."],
+    ];
+
+    /// Words that are wrong, or that only clap understands.
+    const OTHERS: &[&str] = &[
+        "--",
+        "-",
+        "",
+        "a",
+        "b c",
+        "--help",
+        "-h",
+        "-qv",
+        "-m64m",
+        "--memory=",
+        "--memory=lots",
+        "--memory",
+        "--quiet=true",
+        "--json=",
+        "--pids=0",
+        "--limits=hold",
+        "--grant=all,none",
+        "--allow-net=a,,b",
+        "--nonsense",
+        "-e=A",
+        "run",
+        "exec",
+    ];
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        let words = [&["runner"], words].concat();
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    fn by_clap(words: &[OsString]) -> Option<String> {
+        let line = CommandLine::try_parse_from(words).ok()?;
+        Some(format!("{:?}", line.verb))
+    }
+
+    fn here(words: &[OsString]) -> Option<String> {
+        read(words, &Surroundings::default()).map(|verb| format!("{verb:?}"))
+    }
+
+    #[test]
+    fn every_flag_is_read_here_and_as_clap_reads_it() {
+        for flag in FLAGS {
+            for verb in ["exec", "run"] {
+                let line = words(&[&[verb], *flag, &["body"]].concat());
+                let read = here(&line);
+                assert!(read.is_some(), "{line:?}");
+                assert_eq!(read, by_clap(&line), "{line:?}");
+            }
+        }
+        let mut known = CommandLine::command();
+        known.build();
+        for verb in ["exec", "run"] {
+            let verb = known.find_subcommand(verb).expect("a verb");
+            for long in verb.get_arguments().filter_map(clap::Arg::get_long) {
+                let flag = format!("--{long}");
+                let same = |word: &&[&str]| word[0].split('=').next() == Some(&flag);
+                assert!(long == "help" || FLAGS.iter().any(same), "{flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_with_a_mistake_or_a_variable_is_left_to_clap() {
+        for wrong in [
+            &["run"][..],
+            &["run", "--"],
+            &["run", "--memory", "lots", "true"],
+            &["run", "--memory", "-q", "true"],
+            &["run", "--memroy", "5m", "true"],
+            &["exec"],
+            &["exec", "a", "b"],
+            &["exec", "--help"],
+            &["check", "."],
+            &[],
+        ] {
+            assert_eq!(here(&words(wrong)), None, "{wrong:?}");
+        }
+        let line = words(&["run", "true"]);
+        let mut surroundings = Surroundings::default();
+        for (name, plain) in [
+            ("RUNNER_OPT_CGROUP_PARENT", true),
+            ("PATH", true),
+            ("RUNNER_OPT_TIMEOUT", false),
+        ] {
+            surroundings.variables = [(name.into(), "1s".into())].into();
+            assert_eq!(read(&line, &surroundings).is_some(), plain, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_version_is_the_one_that_clap_prints() {
+        assert_eq!(CommandLine::command().render_version(), VERSION);
+        assert!(asks_for_version(&words(&["--version"])));
+        assert!(asks_for_version(&words(&["-V"])));
+        for other in [&["--version", "x"][..], &["run", "--version"], &[]] {
+            assert!(!asks_for_version(&words(other)), "{other:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn what_is_read_here_is_what_clap_reads(
+            verb in prop::sample::select(&["run", "exec"][..]),
+            parts in prop::collection::vec(
+                prop_oneof![
+                    4 => prop::sample::select(FLAGS).prop_map(<[&str]>::to_vec),
+                    1 => prop::sample::select(OTHERS).prop_map(|word| vec![word]),
+                ],
+                0..7,
+            ),
+        ) {
+            let line = words(&[&[verb], &*parts.concat()].concat());
+            if let Some(read) = here(&line) {
+                prop_assert_eq!(Some(read), by_clap(&line), "{:?}", line);
+            }
+        }
+    }
+}

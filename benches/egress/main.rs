@@ -54,7 +54,7 @@ pub(crate) const WAYS: [(Way, &str); 5] = [
 
 /// What is measured.
 struct Measure {
-    /// What the body is told; names of ports are replaced.
+    /// What the body is told; names of ports are replaced, and `mib` by how much is sent.
     words: &'static [&'static str],
     /// What it prints, and what that is called here.
     figures: &'static [(&'static str, &'static str)],
@@ -73,19 +73,19 @@ const MEASURES: [Measure; 6] = [
         figures: &[("roundtrip", "round trip ns")],
     },
     Measure {
-        words: &["up", "sink", "1", "512"],
+        words: &["up", "sink", "1", "mib"],
         figures: &[("bytes_a_second", "1 stream up B/s")],
     },
     Measure {
-        words: &["down", "source", "1", "512"],
+        words: &["down", "source", "1", "mib"],
         figures: &[("bytes_a_second", "1 stream down B/s")],
     },
     Measure {
-        words: &["up", "sink", "64", "512"],
+        words: &["up", "sink", "64", "mib"],
         figures: &[("bytes_a_second", "64 streams up B/s")],
     },
     Measure {
-        words: &["down", "source", "64", "512"],
+        words: &["down", "source", "64", "mib"],
         figures: &[("bytes_a_second", "64 streams down B/s")],
     },
 ];
@@ -113,7 +113,7 @@ fn main() {
         bench: "egress",
         about: "What the body's network costs, beside plain loopback and a CONNECT proxy.",
         rounds: 7,
-        quick_rounds: 2,
+        quick_rounds: 3,
         own: &["--launches N", "--denials N"],
     };
     support::run(&usage, report);
@@ -125,7 +125,8 @@ fn report(options: &Options) -> Report {
         options.number(name).unwrap_or(default)
     };
     let ground = Ground::new();
-    let figures = measure(&ground, options.rounds);
+    let mib = if options.quick { 256 } else { 512 };
+    let figures = measure(&ground, options.rounds, mib);
     let launches = measure_launches(&ground, count("--launches", 60, 20));
     let denied = denied::measure(&ground, count("--denials", 10_000, 200));
     table::report(&figures, &launches, &denied)
@@ -200,7 +201,7 @@ impl Ground {
     }
 }
 
-fn measure(ground: &Ground, rounds: usize) -> Figures {
+fn measure(ground: &Ground, rounds: usize, mib: usize) -> Figures {
     let mut figures = Figures::new();
     for round in 0..rounds {
         for measure in &MEASURES {
@@ -208,9 +209,10 @@ fn measure(ground: &Ground, rounds: usize) -> Figures {
                 let (way, _) = WAYS[(place + round) % WAYS.len()];
                 let mut command = ground.on(way);
                 for word in measure.words {
-                    match ground.servers.port(word) {
-                        Some(port) => command.arg(port.to_string()),
-                        None => command.arg(word),
+                    match (ground.servers.port(word), *word) {
+                        (Some(port), _) => command.arg(port.to_string()),
+                        (None, "mib") => command.arg(mib.to_string()),
+                        (None, word) => command.arg(word),
                     };
                 }
                 let printed = output(&mut command);

@@ -82,8 +82,7 @@ impl<'scope, 'env, R: Read + Send> Ahead<'scope, 'env, R> {
         let (Ok(handle), Some(reader)) = (started, self.here.take()) else {
             return;
         };
-        let all = (0..PIECES).map(|_| empty.send(Piece::new()).is_ok());
-        let are_sent = all.fold(true, |all, one| all && one);
+        let are_sent = (0..PIECES).all(|_| empty.send(Piece::new()).is_ok());
         let is_handed = hand_over.send(reader).is_ok();
         debug_assert!(are_sent && is_handed, "it waits for these");
         self.thread = Some(Thread {

@@ -50,8 +50,7 @@ impl<'scope> HashBeside<'scope> {
         let place = match started {
             Ok(handle) => {
                 let fresh = || Vec::with_capacity(PIECE_BYTES);
-                let all = (1..PIECES).map(|_| used.send(fresh()).is_ok());
-                let are_sent = all.fold(true, |all, one| all && one);
+                let are_sent = (1..PIECES).all(|_| used.send(fresh()).is_ok());
                 debug_assert!(are_sent, "there is room for all of them");
                 Place::Beside {
                     full,

@@ -10,12 +10,17 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::kernel::credentials::HostIds;
+use crate::kernel::link::DESCRIPTORS_MAX;
 use crate::kernel::mount::{self, Attributes};
 use crate::kernel::owner_map::OwnerMap;
 use crate::plan::view::AskedMount;
 use crate::run::error::RunError;
 use crate::spec::path::escape;
 use crate::spec::request::ViewEntry;
+
+/// Most trees that are cloned for root: one message carries them to the child, beside the groups
+/// that it joins.
+const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
 
 /// Looks at each source. For root (`body` given) each is cloned here, with its owner shown as the
 /// body: as the body's uid the child could not go through root's own directories.
@@ -40,6 +45,9 @@ pub(super) fn open(
             Some(owners),
         ) = (entry, found, &mut owners)
         {
+            if TREES_MAX == trees.len() {
+                return Err(too_many(entries.len()));
+            }
             let owner = HostIds {
                 uid: found.uid(),
                 gid: found.gid(),
@@ -51,6 +59,16 @@ pub(super) fn open(
         mounts.push(mount);
     }
     Ok((mounts, trees))
+}
+
+fn too_many(count: usize) -> RunError {
+    RunError::Argument {
+        code: "mounts_too_many",
+        what: "mounts",
+        object: count.to_string(),
+        problem: format!("are more than root can pass on, {TREES_MAX}"),
+        hint: Some("show a directory that holds several of them".to_owned()),
+    }
 }
 
 /// The id maps of this run, one for each owner that its mounts have: each takes a process of its

@@ -53,6 +53,61 @@ fn what_the_body_makes_in_a_writable_path_belongs_to_the_owner_of_the_path() {
 }
 
 #[test]
+fn two_hundred_paths_of_several_owners_can_be_shown_at_once() {
+    let ground = Ground::new();
+    let owner = |number: u32| match is_root() {
+        true => (40_770 + number % 3, 40_780 + number % 2),
+        false => ids(),
+    };
+    let folders: Vec<_> = (0..200_u32)
+        .map(|number| {
+            let folder = ground.path(&format!("shown-{number}"));
+            std::fs::create_dir(&folder).expect("made");
+            if is_root() {
+                let (uid, gid) = owner(number);
+                std::os::unix::fs::chown(&folder, Some(uid), Some(gid)).expect("given");
+            }
+            folder
+        })
+        .collect();
+    let flags: Vec<&str> = folders
+        .iter()
+        .flat_map(|folder| ["--rw", text(folder)])
+        .collect();
+    let body = format!(
+        "cd {}; for folder in shown-*; do echo x > $folder/file; done; stat -c %u:%g shown-* | uniq -c | tr -s ' '\n",
+        text(folders[0].parent().expect("a parent"))
+    );
+    let done = ground.exec(&flags, &ground.script("run: body.sh\n", &body));
+    done.assert_exited(0);
+    assert_eq!(done.text(), " 200 1000:1000\n");
+    for (number, folder) in (0..).zip(&folders) {
+        let found = std::fs::symlink_metadata(folder.join("file")).expect("there");
+        assert_eq!((found.uid(), found.gid()), owner(number), "{number}");
+    }
+}
+
+#[test]
+fn more_paths_than_root_can_pass_on_are_refused_by_name() {
+    let ground = Ground::new();
+    let flags: Vec<String> = (0..300)
+        .flat_map(|number| {
+            let folder = ground.path(&format!("shown-{number}"));
+            std::fs::create_dir(&folder).expect("made");
+            ["--ro".to_owned(), text(&folder).to_owned()]
+        })
+        .collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let done = ground.exec(&flags, &ground.script("run: body.sh\n", "echo ran\n"));
+    if is_root() {
+        done.assert_error("refused", "mounts_too_many");
+    } else {
+        // As a user the child takes them from their places itself.
+        done.assert_exited(0);
+    }
+}
+
+#[test]
 fn a_single_file_can_be_shown_too() {
     let ground = Ground::new();
     let read = ground.write("shown/read", "R");

@@ -22,9 +22,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 /// Benches whose marks stand before they do.
-const COMING: &[&str] = &[
-    "start", "unpack", "cache", "scale", "steady", "limits", "curve",
-];
+const COMING: &[&str] = &["start", "cache", "scale", "steady", "limits"];
 
 fn tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)

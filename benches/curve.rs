@@ -32,6 +32,9 @@ const SLEEPER: &str = r#"void _start(void) {
 }"#;
 const TEXT: &str = "const value = await import(index).then((result) => result.name);\n";
 
+/// How a curve is taken, with the body of the runs.
+type Take = fn(&Options, &Ground, &Path) -> Curve;
+
 /// Launch to exit against a number of things.
 struct Curve {
     name: &'static str,
@@ -58,7 +61,7 @@ fn main() {
 fn measure(options: &Options) -> Report {
     let ground = Ground::new();
     let body = ground.nothing("true");
-    let curves: [(&str, fn(&Options, &Ground, &Path) -> Curve); 5] = [
+    let curves: [(&str, Take); 5] = [
         ("mounts", mounts),
         ("inputs", inputs),
         ("names", names),

@@ -1905,7 +1905,15 @@ fn a_document_is_measured_before_it_is_read() {
         (b"{\"a\":".repeat(100_000), "nested deeper than 100"),
         (
             [&b"["[..], &b"1,".repeat(1_000_001), b"1]"].concat(),
-            "more than 1000000 values",
+            "more than 46137344 bytes of memory",
+        ),
+        (
+            [&b"["[..], &b"[1],".repeat(200_000), b"1]"].concat(),
+            "more than 46137344 bytes of memory",
+        ),
+        (
+            [&b"["[..], &b"{\"a\":1},".repeat(100_000), b"1]"].concat(),
+            "more than 46137344 bytes of memory",
         ),
         (b"{\"a\":1,}".to_vec(), "not JSON"),
         (b"".to_vec(), "not JSON"),
@@ -1913,11 +1921,11 @@ fn a_document_is_measured_before_it_is_read() {
         (b"\"\xff\"".to_vec(), "not JSON"),
         (b"1e999".to_vec(), "not JSON"),
     ] {
-        let error = read_document(&text).expect_err(told);
+        let error = read_document(&text, usize::MAX).expect_err(told);
         assert!(error.to_string().contains(told), "{told}: {error}");
     }
     assert_eq!(
-        read_document(b"[\"[[\\\"[[\", {\"a\": 1}]"),
+        read_document(b"[\"[[\\\"[[\", {\"a\": 1}]", 4_096),
         Ok(json!(["[[\"[[", {"a": 1}]))
     );
 }

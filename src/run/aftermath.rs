@@ -34,8 +34,11 @@ impl Run<'_> {
         let exited_well =
             report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
         let read = self.assume(held).and_then(|_assumed| {
+            let kept_bytes = stdout.map_or(0, <[u8]>::len)
+                + report.stdout.kept_bytes()
+                + report.stderr.kept_bytes();
             let stdout = stdout.or_else(|| reporting::whole_text(&report.stdout));
-            contract::read_output(launched.space.as_fd(), stdout)
+            contract::read_output(launched.space.as_fd(), stdout, kept_bytes)
         });
         let judged = read.and_then(|output| {
             report.output = output;

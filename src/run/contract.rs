@@ -12,7 +12,7 @@ use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
 use crate::run::subject::read_file;
 use crate::scratch::{InputFile, OutputFile};
-use crate::spec::io::contract::{Contract, read_document};
+use crate::spec::io::contract::{Contract, DOCUMENT_MEMORY_MAX, read_document};
 use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
 use crate::spec::io::{FileEntry, IoBlocks};
 use crate::spec::path::{RelPath, escape};
@@ -22,6 +22,9 @@ use crate::spec::tokens::{TokenPath, TokenValues};
 
 /// Longest output document that is read.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// What an output document may take in memory however much was captured.
+const BESIDE_FULL_STREAMS: usize = 12 << 20;
 
 /// What was settled before launch.
 #[derive(Debug, Default)]
@@ -147,11 +150,13 @@ fn settle_input(
 ) -> Result<Option<Vec<u8>>, RunError> {
     let given = match &options.inputs {
         None => None,
-        Some(InputsArgument::Text(text)) => Some(read_document(text.as_bytes())?),
+        Some(InputsArgument::Text(text)) => {
+            Some(read_document(text.as_bytes(), DOCUMENT_MEMORY_MAX)?)
+        }
         Some(InputsArgument::File(path)) => {
             let shown = escape(path.as_os_str().as_bytes());
             let text = read_file(path, &shown, "inputs_unreadable", "--inputs file")?;
-            Some(read_document(&text)?)
+            Some(read_document(&text, DOCUMENT_MEMORY_MAX)?)
         }
     };
     if given.is_none() && io.inputs.is_none() && !has_files {
@@ -198,12 +203,19 @@ pub fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
 /// The structured output: the document that the body wrote, else its whole stdout where that is
 /// one JSON value, else nothing. The body's file ids must be assumed.
 ///
+/// `kept_bytes` of what the body wrote are in memory already; the document gets what is left of
+/// [`DOCUMENT_MEMORY_MAX`], but never less than beside full streams of the default size.
+///
 /// # Errors
 /// [`RunError::Output`] with `invalid-output` for a document that cannot be read or is no JSON.
 pub fn read_output(
     space: BorrowedFd<'_>,
     stdout: Option<&[u8]>,
+    kept_bytes: usize,
 ) -> Result<Option<Value>, RunError> {
+    let memory_max = DOCUMENT_MEMORY_MAX
+        .saturating_sub(kept_bytes)
+        .max(BESIDE_FULL_STREAMS);
     let invalid = |problem: String| RunError::Output {
         code: "invalid-output",
         message: format!("the body's output document {problem}"),
@@ -212,7 +224,7 @@ pub fn read_output(
     let file = match open_beneath(space, b"runner/out/output.json", flags, Mode::empty()) {
         Ok(file) => file,
         Err(Errno::NOENT) => {
-            return Ok(stdout.and_then(|text| read_document(text).ok()));
+            return Ok(stdout.and_then(|text| read_document(text, memory_max).ok()));
         }
         Err(errno) => return Err(invalid(format!("cannot be opened: {errno}"))),
     };
@@ -223,7 +235,7 @@ pub fn read_output(
             Unread::TooLarge => "is larger than 16 MiB".to_owned(),
         })
     })?;
-    read_document(&text)
+    read_document(&text, memory_max.saturating_sub(text.len()))
         .map(Some)
         .map_err(|error| invalid(format!("is not JSON: {error}")))
 }

@@ -66,6 +66,8 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     // non-dumpable meanwhile. Init kept its capabilities because the body needed one to leave the
     // cgroup namespace.
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
+    // It too has to die soon, and to reap what dies before.
+    process::run_soon_when_woken();
     let link = start.link;
     let mut kept = [-1; KEPT_MAX];
     let count = start.keep.len().min(KEPT_MAX - 2);

@@ -25,6 +25,12 @@ impl StreamReport {
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(self.captured.as_deref()?).ok()
     }
+
+    /// How many bytes of it are in memory.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.captured.as_ref().map_or(0, Vec::len)
+    }
 }
 
 impl Serialize for StreamReport {

@@ -118,6 +118,7 @@ pub fn watch(
     relay: Option<&mut Relay>,
 ) -> Result<Observed, Errno> {
     let started = Instant::now();
+    process::run_soon_when_woken();
     let mut watch = Watch {
         launched,
         relaying: Relaying::new(relay),

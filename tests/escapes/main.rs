@@ -20,6 +20,7 @@ mod identity;
 mod mounts;
 mod namespaces;
 mod processes;
+mod second_line;
 mod self_confinement;
 mod setuid;
 mod sockets;

@@ -293,6 +293,43 @@ fn an_output_that_is_missing_or_does_not_satisfy_its_schema_fails_the_run() {
     }
 }
 
+/// I10: a document is bounded by what it takes in memory, and not only by its text. The ground
+/// looks at the peak of the supervisor's memory.
+#[test]
+fn documents_of_many_small_parts_do_not_make_the_supervisor_grow() {
+    let ground = Ground::new();
+    let repeat = |part: &str, times: u32| {
+        format!(
+            "python3 -c 'print(\"[0\" + \",{}\" * {times} + \"]\")' > $RUNNER_OUTPUT",
+            part.replace('"', "\\\"")
+        )
+    };
+    for (part, accepted) in [("[0]", 110_000), ("{\"a\":0}", 50_000), ("0", 500_000)] {
+        let body = repeat(part, accepted);
+        let done = ground.exec(&[], &ground.script("run: body.sh\n", &body));
+        done.assert_exited(0);
+        let output = done.report["output"].as_array().expect("a list");
+        assert_eq!(output.len(), accepted as usize + 1);
+        let body = repeat(part, accepted * 3);
+        let done = ground.exec(&[], &ground.script("run: body.sh\n", &body));
+        done.assert_outcome("failed", 125)
+            .assert_message("bytes of memory");
+        assert_eq!(done.error(), "invalid-output");
+    }
+    // Beside streams that are captured whole there is less room. The report is on standard output,
+    // not in the file that the invariants look at.
+    let flood = "head -c 17000000 /dev/zero; head -c 17000000 /dev/zero >&2";
+    let body = format!("{}\n{flood}", repeat("[0]", 110_000));
+    let bundle = ground.script("run: body.sh\n", &body);
+    let words = ["exec", "--json", bundle.to_str().expect("a plain path")];
+    let done = ground.command(&words).without("I8").done();
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("a report");
+    assert_eq!(report["error"]["code"], "invalid-output");
+    let message = report["error"]["message"].as_str().expect("text");
+    assert!(message.contains("bytes of memory"), "{message}");
+    assert_eq!(report["stdout"]["dropped_bytes"], 17_000_000 - (16 << 20));
+}
+
 #[test]
 fn an_output_is_not_judged_after_a_failure() {
     let ground = Ground::new();

@@ -17,8 +17,9 @@ use crate::spec::path::escape;
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// Deepest nesting of a document.
 pub const DOCUMENT_DEPTH_MAX: usize = 100;
-/// Most values in a document.
-pub const DOCUMENT_VALUES_MAX: usize = 1_000_000;
+/// Most bytes of memory that a document may take once it is read, its text aside. A kilobyte of
+/// `[0],[0]` takes fifty: it is this that a hostile document is bounded by, not its text.
+pub const DOCUMENT_MEMORY_MAX: usize = 44 << 20;
 /// Most pairs of a value of the schema and a value of the document.
 pub const JUDGEMENTS_MAX: u64 = 50_000_000;
 
@@ -163,11 +164,11 @@ pub enum ReadDocumentError {
         /// The limit.
         depth_max: usize,
     },
-    /// More values than [`DOCUMENT_VALUES_MAX`].
-    #[error("the document has more than {values_max} values")]
+    /// It would take more memory than it may.
+    #[error("the document would take more than {memory_max} bytes of memory")]
     TooMuch {
         /// The limit.
-        values_max: usize,
+        memory_max: usize,
     },
     /// Not JSON.
     #[error("not JSON: {reason}")]
@@ -303,39 +304,66 @@ fn shorten(text: &str) -> String {
 
 /// Reads a structured input or output: JSON, within limits that hold before memory is used.
 ///
+/// What it is read into takes `memory_max` bytes at most, [`DOCUMENT_MEMORY_MAX`] at most.
+///
 /// # Errors
 /// [`ReadDocumentError`].
-pub fn read_document(text: &[u8]) -> Result<Value, ReadDocumentError> {
+pub fn read_document(text: &[u8], memory_max: usize) -> Result<Value, ReadDocumentError> {
     if DOCUMENT_BYTES_MAX < text.len() {
         return Err(ReadDocumentError::TooLarge {
             bytes: text.len(),
             bytes_max: DOCUMENT_BYTES_MAX,
         });
     }
-    measure(text)?;
+    measure(text, memory_max.min(DOCUMENT_MEMORY_MAX))?;
     serde_json::from_slice(text).map_err(|error| ReadDocumentError::Syntax {
         reason: error.to_string(),
     })
 }
 
-/// Counts lists, maps and separators without making anything of them.
-fn measure(text: &[u8]) -> Result<(), ReadDocumentError> {
-    let (mut depth, mut values): (usize, usize) = (0, 1);
+/// What the parts of a document take in memory, rather too much than too little.
+mod takes {
+    use serde_json::Value;
+
+    /// A place in a list or map.
+    pub(super) const PLACE: usize = size_of::<Value>();
+    /// The allocator's least piece: that of a short text.
+    pub(super) const PIECE: usize = 32;
+    /// A key's place beside that of its value, with its hash and its index.
+    pub(super) const KEY: usize = 64;
+    /// The first value of a list makes room for four.
+    pub(super) const LIST: usize = 4 * PLACE + PIECE;
+    /// The first of a map too, and a table of them.
+    pub(super) const MAP: usize = 4 * (PLACE + KEY) + 4 * PIECE;
+}
+
+/// Adds up what a document would take, without making anything of it.
+fn measure(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
+    let (mut depth, mut memory): (usize, usize) = (0, takes::PLACE);
     let (mut in_text, mut escaped) = (false, false);
     for byte in text {
         if in_text {
+            memory += 1;
             in_text = escaped || *byte != b'"';
             escaped = !escaped && *byte == b'\\';
             continue;
         }
         match byte {
-            b'"' => in_text = true,
-            b'[' | b'{' => {
+            b'"' => {
+                in_text = true;
+                memory += takes::PIECE;
+            }
+            b'[' => {
                 depth += 1;
-                values += 1;
+                memory += takes::LIST;
+            }
+            b'{' => {
+                depth += 1;
+                memory += takes::MAP;
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => values += 1,
+            b',' => memory += takes::PLACE,
+            b':' => memory += takes::KEY,
             _ => (),
         }
         if DOCUMENT_DEPTH_MAX < depth {
@@ -343,10 +371,8 @@ fn measure(text: &[u8]) -> Result<(), ReadDocumentError> {
                 depth_max: DOCUMENT_DEPTH_MAX,
             });
         }
-        if DOCUMENT_VALUES_MAX < values {
-            return Err(ReadDocumentError::TooMuch {
-                values_max: DOCUMENT_VALUES_MAX,
-            });
+        if memory_max < memory {
+            return Err(ReadDocumentError::TooMuch { memory_max });
         }
     }
     Ok(())

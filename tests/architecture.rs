@@ -61,7 +61,7 @@ const EFFECTS: &[&str] = &[
 const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
     "src/sandbox/init.rs",
-    "src/sandbox/prepare.rs",
+    "src/sandbox/seed.rs",
     "src/sandbox/steps.rs",
 ];
 

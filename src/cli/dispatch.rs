@@ -27,6 +27,8 @@ use crate::spec::ulid::ulid;
 /// What the verbs call. The program passes the rooms below, a test what it likes.
 #[derive(Clone, Copy)]
 pub struct Engine<'call> {
+    /// Before the command line of a run is read: what can be made beside that.
+    pub sow: &'call dyn Fn(),
     /// Before a run: starts this process again where only that gives a run its limits.
     pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
     /// One run: `exec` and `run`.
@@ -54,6 +56,12 @@ pub fn main(engine: &Engine<'_>) -> u8 {
     if open_missing().is_err() {
         // Not even /dev/null can be opened, so there is nowhere to say it.
         return FAILED;
+    }
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "run" || word == "exec")
+    {
+        (engine.sow)();
     }
     dispatch(std::env::args_os(), &Surroundings::read(), engine)
 }
@@ -332,6 +340,7 @@ mod tests {
     fn with_report(words: &[&str], report: &Report) -> (u8, Vec<Request>) {
         let seen = RefCell::new(Vec::new());
         let engine = Engine {
+            sow: &|| (),
             enter_scope: &|_caller| None,
             execute: &|request, _policy| {
                 seen.borrow_mut().push(request.clone());

@@ -78,6 +78,7 @@ pub(super) fn conclude(
     let limits = &ready.limits;
     report.usage = usage(observed, &counted, ready.filled_bytes, launched);
     report.exit = observed.raw_status.map(exit_of);
+    report.steps = launched.steps();
     for problem in &observed.problems {
         report
             .warnings

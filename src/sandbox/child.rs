@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::arena::Arena;
@@ -62,7 +62,6 @@ fn follow(
     leave_the_host(arena)?;
     let (base, handed) = await_base(arena, link)?;
     let base = &base;
-    base.arguments.overwrite(b"init");
     take_ids(base)?;
     note(arena, ChildStep::BecomeBody);
     let space = make_space(base)?;
@@ -87,6 +86,7 @@ fn follow(
     let slave = announce(base, link)?;
     let (launch, received) = await_launch(arena, link)?;
     note(arena, ChildStep::AwaitLaunch);
+    launch.arguments.overwrite(b"init");
     if let Some(steps) = launch.network {
         network::set_up(steps, link)?;
     }
@@ -130,6 +130,8 @@ fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
     note(arena, ChildStep::Loopback);
     rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
     mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
+    // The body inherits it, and nothing that init still does can fill it again.
+    privileges::drop_bounding_set().map_err(at(ChildStep::Capabilities))?;
     note(arena, ChildStep::PrivateMounts);
     Ok(())
 }
@@ -297,7 +299,12 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
                 other => other,
             }
         }
-        Step::File { path, contents } => write_new(path, contents),
+        Step::File { path, contents } => {
+            if contents.is_empty() && make_empty(path)? {
+                return Ok(());
+            }
+            write_new(path, contents)
+        }
         Step::Symlink { path, target } => rustix::fs::symlinkat(target, rustix::fs::CWD, path),
         Step::Bind {
             source,
@@ -338,6 +345,17 @@ fn unless_absent(bound: Result<(), Errno>) -> Result<bool, Errno> {
     match bound {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// One call where nothing is there yet: `true`. What is there is looked at by opening it, which
+/// never goes through a link.
+fn make_empty(path: &CStr) -> Result<bool, Errno> {
+    let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(0o644));
+    match rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
         Err(errno) => Err(errno),
     }
 }

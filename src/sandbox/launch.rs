@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::link::{self, Message};
+use crate::kernel::process::ArgumentArea;
 use crate::kernel::terminal::copy_size;
 use crate::plan::ruleset::Ruleset;
 use crate::plan::view::ViewStep;
@@ -16,6 +17,7 @@ use crate::sandbox::seed::Child;
 use crate::sandbox::steps::{self, ChildStep, LaunchSteps, ResourceLimit, message};
 use crate::spec::bpf::Instruction;
 use crate::spec::path::escape;
+use crate::spec::report::StepEnd;
 
 /// What is known once the manifest has been read.
 #[derive(Debug, Clone)]
@@ -62,14 +64,21 @@ pub struct Launched {
     /// The sockets of the body's network namespace, where something was laid out there.
     pub network: Option<NetworkSockets>,
     arena: Arena,
+    cloned_ns: u64,
 }
 
 impl Launched {
-    /// When the child had done each step that it noted, in the order in which it did them:
-    /// nanoseconds of the monotonic clock.
+    /// When the child had done each step that it noted, in the order in which it did them.
     #[must_use]
-    pub fn moments(&self) -> Vec<(&'static str, u64)> {
-        steps::moments(&self.arena)
+    pub fn steps(&self) -> Vec<StepEnd> {
+        let since = |moment_ns: u64| moment_ns.saturating_sub(self.cloned_ns) / 1_000;
+        let moments = steps::moments(&self.arena).into_iter();
+        moments
+            .map(|(act, moment_ns)| StepEnd {
+                act,
+                at_us: since(moment_ns),
+            })
+            .collect()
     }
 
     /// Sends `signal` to the body's process group. That init has ended already is fine.
@@ -216,10 +225,12 @@ pub fn launch(
         link,
         space,
         arena,
+        cloned_ns,
         ..
     } = prepared;
     Ok(Launched {
         arena,
+        cloned_ns,
         child,
         link,
         space,
@@ -295,6 +306,7 @@ fn publish(
         argv: steps::lay_out_strings(arena, &plan.argv)?,
         environment: steps::lay_out_strings(arena, &plan.environment)?,
         null_stdin: plan.null_stdin,
+        arguments: ArgumentArea::of_this_process()?,
     };
     arena.publish(Slot::Launch, steps)
 }

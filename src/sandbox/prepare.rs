@@ -12,7 +12,6 @@ use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::credentials::HostIds;
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::namespace;
-use crate::kernel::process::ArgumentArea;
 use crate::plan::view::{INSIDE_ID, ViewStep};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::seed::{Child, Seed};
@@ -76,6 +75,7 @@ pub struct Preparing {
     link: OwnedFd,
     arena: Arena,
     time_namespace: bool,
+    cloned_ns: u64,
 }
 
 /// The child waits in its namespaces and has handed over the writable space.
@@ -85,6 +85,7 @@ pub struct Prepared {
     pub(super) link: OwnedFd,
     pub(super) space: OwnedFd,
     pub(super) arena: Arena,
+    pub(super) cloned_ns: u64,
     /// Whether it has a time namespace of its own.
     pub time_namespace: bool,
 }
@@ -120,6 +121,7 @@ pub fn begin(
         link,
         arena,
         time_namespace,
+        cloned_ns,
     } = seed;
     let maps = Maps::of(plan.identity);
     lay_out(&arena, plan, &maps, claims.len())
@@ -147,6 +149,7 @@ pub fn begin(
         link,
         arena,
         time_namespace,
+        cloned_ns,
     })
 }
 
@@ -173,6 +176,7 @@ impl Preparing {
             link,
             arena,
             time_namespace,
+            cloned_ns,
         } = self;
         Ok(Prepared {
             child,
@@ -180,6 +184,7 @@ impl Preparing {
             space,
             arena,
             time_namespace,
+            cloned_ns,
         })
     }
 }
@@ -243,7 +248,6 @@ fn lay_out<'a>(
         terminal: plan.terminal,
         send_proc: plan.send_proc,
         claims,
-        arguments: ArgumentArea::of_this_process()?,
     })
 }
 

@@ -14,6 +14,7 @@ use crate::kernel::arena::Arena;
 use crate::kernel::link;
 use crate::kernel::namespace::kind;
 use crate::kernel::process::{self, Forked};
+use crate::kernel::signal;
 use crate::sandbox::child;
 use crate::sandbox::error::SandboxError;
 
@@ -99,6 +100,8 @@ pub struct Seed {
     pub(super) link: OwnedFd,
     pub(super) arena: Arena,
     pub(super) time_namespace: bool,
+    /// When it was cloned, by the monotonic clock.
+    pub(super) cloned_ns: u64,
 }
 
 impl Seed {
@@ -114,6 +117,8 @@ impl Seed {
             let object = object.to_owned();
             move |errno| SandboxError::Supervisor { act, object, errno }
         };
+        // A caller that ignores SIGCHLD would keep the child from ever hearing of the body.
+        signal::own_dispositions().map_err(supervisor("set", "the signals"))?;
         let arena = Arena::new(ARENA_BYTES).map_err(supervisor("map", "memory for the plan"))?;
         let (ours, theirs) = link::pair().map_err(supervisor("make", "a socket pair"))?;
         let mut stack = vec![0_u8; STACK_BYTES];
@@ -129,6 +134,7 @@ impl Seed {
             }
             forked
         };
+        let cloned_ns = process::monotonic_ns();
         let (forked, time_namespace) = match clone(wanted | kind::TIME) {
             // A kernel that has no time namespaces.
             Err(Errno::INVAL) => (clone(wanted), false),
@@ -144,6 +150,7 @@ impl Seed {
                 link: ours,
                 arena,
                 time_namespace,
+                cloned_ns,
             }),
             Ok(Forked::Child) => Err(SandboxError::ChildGone { act: "run" }),
             Err(errno) => Err(SandboxError::Clone { errno }),

@@ -199,8 +199,6 @@ pub(super) struct BaseSteps<'a> {
     pub(super) send_proc: bool,
     /// How many descriptors init keeps open, so that what they claim outlives the supervisor.
     pub(super) claims: usize,
-    /// Where this process's own arguments lie in memory: the body can read init's.
-    pub(super) arguments: ArgumentArea,
 }
 
 /// The body's ends of the pipes, as descriptors that the child was handed.
@@ -246,6 +244,8 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) argv: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],
     pub(super) null_stdin: bool,
+    /// Where this process's own arguments lie in memory: the body could read init's.
+    pub(super) arguments: ArgumentArea,
 }
 
 impl<'a> BaseSteps<'a> {

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_full_arena_is_an_error_and_a_nul_is_refused() {
-        let arena = Arena::new(4096).expect("mapped");
+        let arena = Arena::new(8192).expect("mapped");
         assert_eq!(arena.slice(&[0_u8; 8192]), Err(Errno::NOMEM));
         assert_eq!(arena.c_string(b"a\0b"), Err(Errno::INVAL));
     }

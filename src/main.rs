@@ -12,6 +12,7 @@
     reason = "C's main has a name that the linker knows, and raw arguments"
 )]
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::panic::catch_unwind;
 
@@ -37,11 +38,14 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
     let ended = catch_unwind(|| {
         // SAFETY: the C library gives as many strings as it says, and nobody changes them.
         let words = unsafe { start::words(count, words) };
+        // Where no run comes of it, it is dropped at the end of this block, and with it the child.
+        let sown = Cell::new(None);
         dispatch::main(
             &words,
             &Engine {
+                sow: &|| sown.set(runner::run::early::sow()),
                 enter_scope: &|caller| runner::cli::delegate::enter_scope(caller, &words),
-                execute: &runner::run::execute,
+                execute: &|request, policy| runner::run::execute_in(sown.take(), request, policy),
                 explain: &runner::run::explain,
                 doctor: &runner::cli::doctor::doctor,
                 demo: &runner::cli::demo::demo,

@@ -62,7 +62,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
     "src/main.rs",
     "src/sandbox/init.rs",
-    "src/sandbox/prepare.rs",
+    "src/sandbox/seed.rs",
     "src/sandbox/steps.rs",
 ];
 

@@ -410,9 +410,9 @@ pub struct VoiceFlags {
     /// Print errors only
     #[arg(short, long, env = "RUNNER_OPT_QUIET", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub quiet: bool,
-    /// Print phases too
-    #[arg(short, long, env = "RUNNER_OPT_VERBOSE", hide_env_values = true, value_parser = BoolishValueParser::new())]
-    pub verbose: bool,
+    /// Print phases too; twice: what each step of a run cost
+    #[arg(short, long, env = "RUNNER_OPT_VERBOSE", hide_env_values = true, action = clap::ArgAction::Count, value_parser = verbosity)]
+    pub verbose: u8,
     /// Colour messages [default: auto, on a terminal where NO_COLOR is not set]
     #[arg(
         long,
@@ -421,6 +421,17 @@ pub struct VoiceFlags {
         hide_env_values = true
     )]
     pub color: Option<ColorArgument>,
+}
+
+/// A number, or yes and no as for the other variables.
+fn verbosity(text: &str) -> Result<u8, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "y" | "on" | "t" => Ok(1),
+        "false" | "no" | "n" | "off" | "f" | "" => Ok(0),
+        number => number
+            .parse()
+            .map_err(|_error| "is neither a number nor yes or no".to_owned()),
+    }
 }
 
 /// The value of `--color`.

@@ -119,7 +119,7 @@ fn lines(report: &CheckReport, check: &Check, printer: &Printer) -> String {
         text.push_str(&printer.coloured(Tone::Warning, &line));
         text.push('\n');
     }
-    if check.voice.verbose {
+    if 0 < check.voice.verbose {
         for pointer in &report.ignored {
             let line = format!("ignored: {pointer}");
             text.push_str(&printer.coloured(Tone::Detail, &line));

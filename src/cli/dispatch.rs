@@ -29,6 +29,8 @@ use crate::spec::ulid::ulid;
 /// What the verbs call. The program passes the rooms below, a test what it likes.
 #[derive(Clone, Copy)]
 pub struct Engine<'call> {
+    /// Before the command line of a run is read: what can be made beside that.
+    pub sow: &'call dyn Fn(),
     /// Before a run: starts this process again where only that gives a run its limits.
     pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
     /// One run: `exec` and `run`.
@@ -60,6 +62,12 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
     if plain::asks_for_version(words) {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
         return document(&printer, plain::VERSION);
+    }
+    if words
+        .get(1)
+        .is_some_and(|word| word == "run" || word == "exec")
+    {
+        (engine.sow)();
     }
     dispatch(words, &Surroundings::read(), engine)
 }
@@ -336,6 +344,7 @@ mod tests {
     fn with_report(words: &[&str], report: &Report) -> (u8, Vec<Request>) {
         let seen = RefCell::new(Vec::new());
         let engine = Engine {
+            sow: &|| (),
             enter_scope: &|_caller| None,
             execute: &|request, _policy| {
                 seen.borrow_mut().push(request.clone());

@@ -120,6 +120,10 @@ fn take_flag<'line>(
         *switch = true;
         return value.is_none().then_some(after);
     }
+    if name == "verbose" {
+        flags.voice.verbose = flags.voice.verbose.saturating_add(1);
+        return value.is_none().then_some(after);
+    }
     if name == "json" {
         // Its value stands behind a `=` or is left out.
         flags.report.json = Some(value.unwrap_or(OsStr::new("-")).to_owned());
@@ -161,7 +165,6 @@ fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut
         "report-denials" => Some(&mut flags.network.report_denials),
         "strict" => Some(&mut flags.policy.strict),
         "tty" => Some(&mut flags.process.tty),
-        "verbose" => Some(&mut flags.voice.verbose),
         _ => None,
     }
 }

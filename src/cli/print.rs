@@ -70,7 +70,7 @@ pub fn wrap(text: &str, indent: usize) -> String {
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     quiet: bool,
-    verbose: bool,
+    verbose: u8,
     colour: Colour,
     /// Whether standard error shows a line that comes and goes.
     status: bool,
@@ -122,7 +122,13 @@ impl Printer {
     /// Whether `-v` asks for details.
     #[must_use]
     pub fn is_verbose(&self) -> bool {
-        self.verbose
+        0 < self.verbose
+    }
+
+    /// Whether `-vv` asks what each step cost.
+    #[must_use]
+    pub fn shows_steps(&self) -> bool {
+        1 < self.verbose
     }
 
     /// A line on standard error, as `tone` says; several lines each get the prefix.
@@ -130,7 +136,7 @@ impl Printer {
         let silent = match tone {
             Tone::Error | Tone::Hint => false,
             Tone::Warning | Tone::Good => self.quiet,
-            Tone::Detail => !self.verbose,
+            Tone::Detail => self.verbose == 0,
         };
         if !silent {
             let rendered = render(tone, text, self.colour.stderr);

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -19,8 +20,24 @@ pub struct Arena {
     used_bytes: Cell<usize>,
 }
 
-/// Where the published value lies: at the start, reserved by [`Arena::new`].
+/// One of the two values that are published, at its own place at the start of the mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Slot {
+    /// What is to be done first.
+    Base = 0,
+    /// What is to be done at last.
+    Launch = 1,
+}
+
+/// Most bytes of a published value.
 const PUBLISHED_BYTES_MAX: usize = 1024;
+/// How many moments can be noted.
+pub const MOMENTS_MAX: usize = 256;
+/// Where the moments lie: behind the published values.
+const MOMENTS_AT: usize = 2 * PUBLISHED_BYTES_MAX;
+/// Where the plan begins: behind the moments.
+const PLAN_AT: usize = MOMENTS_AT + MOMENTS_MAX * size_of::<u64>();
 
 impl Arena {
     /// Maps `size_bytes` of address space; pages cost memory only once they are written.
@@ -41,7 +58,7 @@ impl Arena {
         Ok(Self {
             base,
             size_bytes,
-            used_bytes: Cell::new(PUBLISHED_BYTES_MAX),
+            used_bytes: Cell::new(PLAN_AT),
         })
     }
 
@@ -81,14 +98,53 @@ impl Arena {
     ///
     /// # Errors
     /// E2BIG when it is larger than the place for it.
-    pub fn publish<'arena, T: Copy + 'arena>(&'arena self, value: T) -> Result<(), Errno> {
-        if PUBLISHED_BYTES_MAX < size_of::<T>() || 4096 < align_of::<T>() {
+    pub fn publish<'arena, T: Copy + 'arena>(
+        &'arena self,
+        slot: Slot,
+        value: T,
+    ) -> Result<(), Errno> {
+        if PUBLISHED_BYTES_MAX < size_of::<T>() || PUBLISHED_BYTES_MAX < align_of::<T>() {
             return Err(Errno::TOOBIG);
         }
-        // SAFETY: the first PUBLISHED_BYTES_MAX bytes are reserved for this value and the base is
-        // page aligned; volatile, because the reader is another process.
-        unsafe { self.base.cast::<T>().as_ptr().write_volatile(value) };
+        // SAFETY: PUBLISHED_BYTES_MAX bytes are reserved for this value, aligned as the base,
+        // which is page aligned; volatile, because the reader is another process.
+        unsafe { self.place::<T>(slot).write_volatile(value) };
         Ok(())
+    }
+
+    fn place<T>(&self, slot: Slot) -> *mut T {
+        let at = slot as usize * PUBLISHED_BYTES_MAX;
+        // SAFETY: within the mapping, whose start is reserved for the two values.
+        unsafe { self.base.add(at) }.cast::<T>().as_ptr()
+    }
+
+    /// Notes the moment of `number` for the other process: nanoseconds of the monotonic clock.
+    /// A number from [`MOMENTS_MAX`] on is left out.
+    pub fn note(&self, number: usize, moment_ns: u64) {
+        if let Some(place) = self.moment(number) {
+            place.store(moment_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// The moment that was noted last for `number`; `None` where there is none.
+    #[must_use]
+    pub fn noted(&self, number: usize) -> Option<u64> {
+        let moment_ns = self.moment(number)?.load(Ordering::Relaxed);
+        (moment_ns != 0).then_some(moment_ns)
+    }
+
+    fn moment(&self, number: usize) -> Option<&AtomicU64> {
+        if MOMENTS_MAX <= number {
+            return None;
+        }
+        // SAFETY: within the mapping (checked above), at a multiple of eight bytes from its page
+        // aligned start, reserved for moments, and only ever touched as an atomic.
+        Some(unsafe {
+            self.base
+                .add(MOMENTS_AT + number * size_of::<u64>())
+                .cast::<AtomicU64>()
+                .as_ref()
+        })
     }
 
     /// The value that the other process published.
@@ -96,10 +152,10 @@ impl Arena {
     /// # Safety
     /// The other process must have published a value of exactly this type, and a message over a
     /// socket must have said so since.
-    pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self) -> T {
+    pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self, slot: Slot) -> T {
         // SAFETY: the caller says that a `T` was written there, and its references point into this
         // mapping, which has the same address in both processes.
-        unsafe { self.base.cast::<T>().as_ptr().read_volatile() }
+        unsafe { self.place::<T>(slot).read_volatile() }
     }
 }
 
@@ -120,15 +176,23 @@ mod tests {
         let arena = Arena::new(1 << 16).expect("mapped");
         let name = arena.c_string(b"name").expect("fits");
         let numbers = arena.slice(&[1_u64, 2, 3]).expect("fits");
-        arena.publish((name, numbers)).expect("fits");
+        arena.publish(Slot::Base, (name, numbers)).expect("fits");
+        arena.publish(Slot::Launch, 7_u64).expect("fits");
+        arena.note(0, 5);
+        arena.note(MOMENTS_MAX - 1, 6);
+        arena.note(MOMENTS_MAX, 7);
         // SAFETY: the very type that was published.
-        let (name, numbers): (&CStr, &[u64]) = unsafe { arena.published() };
+        let (name, numbers): (&CStr, &[u64]) = unsafe { arena.published(Slot::Base) };
         assert_eq!((name.to_bytes(), numbers), (&b"name"[..], &[1, 2, 3][..]));
+        // SAFETY: the very type that was published.
+        assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
+        let noted = [0, 1, MOMENTS_MAX - 1, MOMENTS_MAX].map(|number| arena.noted(number));
+        assert_eq!(noted, [Some(5), None, Some(6), None]);
     }
 
     #[test]
     fn a_full_arena_is_an_error_and_a_nul_is_refused() {
-        let arena = Arena::new(4096).expect("mapped");
+        let arena = Arena::new(8192).expect("mapped");
         assert_eq!(arena.slice(&[0_u8; 8192]), Err(Errno::NOMEM));
         assert_eq!(arena.c_string(b"a\0b"), Err(Errno::INVAL));
     }

@@ -5,12 +5,12 @@ use rustix::io::Errno;
 /// Highest capability number that is asked for; the kernel answers EINVAL beyond its own last.
 const CAPABILITY_MAX: u32 = 63;
 
-/// Empties the bounding, ambient, inheritable, permitted and effective sets and locks the secure
-/// bits, in this order: dropping from the bounding set needs CAP_SETPCAP.
+/// Empties the bounding set, and with it what any exec of this process or of a child can gain; what
+/// it has now it keeps. Needs CAP_SETPCAP.
 ///
 /// # Errors
-/// EPERM where a step came too late, which would leave something behind.
-pub fn drop_all() -> Result<(), Errno> {
+/// EPERM without the capability.
+pub fn drop_bounding_set() -> Result<(), Errno> {
     for capability in 0..=CAPABILITY_MAX {
         match prctl(libc::PR_CAPBSET_DROP, capability.into()) {
             Ok(()) => (),
@@ -18,6 +18,15 @@ pub fn drop_all() -> Result<(), Errno> {
             Err(errno) => return Err(errno),
         }
     }
+    Ok(())
+}
+
+/// Empties the ambient, inheritable, permitted and effective sets and locks the secure bits, in
+/// this order, after [`drop_bounding_set`].
+///
+/// # Errors
+/// EPERM where a step came too late, which would leave something behind.
+pub fn drop_all() -> Result<(), Errno> {
     // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP, SECBIT_NO_CAP_AMBIENT_RAISE, each with its lock, and
     // the lock of SECBIT_KEEP_CAPS: uid 0 means nothing from here on.
     const SECURE_BITS: u64 = 0b1110_1111;

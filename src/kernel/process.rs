@@ -318,6 +318,14 @@ pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     }
 }
 
+/// The monotonic clock, nanoseconds; the same in a time namespace that has no offset.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 /// Where the arguments and the environment that this process was started with lie in its memory.
 ///
 /// /proc/PID/cmdline shows the arguments to every process of the pid namespace, whatever its uid

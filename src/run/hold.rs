@@ -1,7 +1,7 @@
 //! What one run holds on the host: its record, its groups, its uid. Given back in reverse order.
 
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use crate::kernel::credentials::HostIds;
@@ -43,12 +43,16 @@ pub struct Held {
 impl Held {
     /// Removes what dead runs left, then takes what this run needs.
     ///
+    /// `has_child`: the child lives already, and joins no group that it would have to be cloned
+    /// into, unless the run would lose something by that.
+    ///
     /// # Errors
     /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
     pub fn take(
         request: &Request,
         policy: &HostPolicy,
         seed: [u8; 10],
+        has_child: bool,
         report: &mut Report,
     ) -> Result<Self, RunError> {
         let host = host::look()?;
@@ -58,10 +62,12 @@ impl Held {
         }
         let mut record = registry.begin(&report.run_id)?;
         let mut planned = Vec::new();
-        let taken = take_groups(request, &mut record, &mut planned, report).and_then(|group| {
-            let claimed = host::claim_identity(&host, &registry, policy.uid_range, number(seed))?;
-            Ok((group, claimed))
-        });
+        let taken =
+            take_groups(request, has_child, &mut record, &mut planned, report).and_then(|group| {
+                let claimed =
+                    host::claim_identity(&host, &registry, policy.uid_range, number(seed))?;
+                Ok((group, claimed))
+            });
         let (group, claimed) = match taken {
             Ok(taken) => taken,
             Err(error) => {
@@ -82,13 +88,6 @@ impl Held {
             send_proc: coverage(&group)
                 .iter()
                 .any(|axis| axis.enforced_by == "poll"),
-            time_namespace: host.time_namespace,
-            keep: claimed
-                .claim
-                .iter()
-                .map(|claim| claim.fd().as_raw_fd())
-                .chain([record.fd().as_raw_fd()])
-                .collect(),
         };
         Ok(Self {
             host,
@@ -103,6 +102,13 @@ impl Held {
     #[must_use]
     pub fn body_ids(&self) -> Option<HostIds> {
         self.base.identity.to_assume()
+    }
+
+    /// What keeps this run's record and its uid taken; for init, which holds them until it ends.
+    #[must_use]
+    pub fn claims(&self) -> Vec<BorrowedFd<'_>> {
+        let claim = self.claim.iter().map(UidClaim::fd);
+        claim.chain([self.record.fd()]).collect()
     }
 
     /// How strongly each limit holds here.
@@ -141,13 +147,17 @@ impl Held {
 /// Writes down which groups the run may come to have, in `planned` too, and makes the first.
 fn take_groups(
     request: &Request,
+    has_child: bool,
     record: &mut RunRecord,
     planned: &mut Vec<String>,
     report: &mut Report,
 ) -> Result<RunCgroup, RunError> {
     let named = request.caller.cgroup_parent.as_deref();
     let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
-    let backend = cgroups::choose(named, &facts);
+    let backend = match cgroups::choose(named, &facts) {
+        backend if has_child => backend.for_living_child(),
+        backend => backend,
+    };
     backend.name().clone_into(&mut report.cgroup_backend);
     let paths = backend.planned_paths(&report.run_id);
     let entries: Vec<Entry> = paths.iter().cloned().map(Entry::Cgroup).collect();

@@ -1,6 +1,6 @@
 //! What the watch asks: the groups' counters, or what the supervisor adds up by itself.
 
-use crate::sandbox::cgroups::RunCgroup;
+use crate::sandbox::cgroups::{Counted, RunCgroup};
 use crate::supervise::watch::Meter;
 use crate::supervise::without_cgroup::Sampler;
 
@@ -8,7 +8,9 @@ use crate::supervise::without_cgroup::Sampler;
 #[derive(Debug)]
 pub(super) struct RunMeter<'run> {
     /// The groups.
-    pub group: &'run RunCgroup,
+    pub group: &'run mut RunCgroup,
+    /// What they counted, once nothing lives in them any more.
+    pub counted: Option<Counted>,
     /// Adds up the processes; only where no group counts.
     pub sampler: Option<Sampler<'run>>,
 }
@@ -29,6 +31,10 @@ impl Meter for RunMeter<'_> {
             .as_mut()
             .and_then(|sampler| sampler.sample().ok())
             .map(|now| now.memory_bytes)
+    }
+
+    fn body_ended(&mut self) {
+        self.counted = self.group.settle();
     }
 
     fn kill_all(&mut self) -> Result<(), String> {

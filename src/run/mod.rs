@@ -10,6 +10,7 @@ pub mod chosen;
 pub mod contract;
 pub mod demonstration;
 pub mod doctor;
+pub mod early;
 pub mod error;
 pub mod explain;
 pub mod hold;
@@ -53,9 +54,10 @@ use crate::run::interruptible::Interruptible;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
 use crate::run::subject::UnpackedFiles;
-use crate::sandbox::cgroups::CgroupLimits;
+use crate::sandbox::cgroups::{CgroupLimits, Counted};
 use crate::sandbox::launch::{Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
+use crate::sandbox::seed::Seed;
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
@@ -69,9 +71,15 @@ use crate::supervise::watch::listen_for_signals;
 
 /// Does one run. Whatever happens, there is a report.
 ///
-/// The calling process must have one thread only: see [`begin`].
+/// The calling process must have one thread only: see [`Seed::sow`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
+    execute_in(None, request, policy)
+}
+
+/// The same in a child that was sown before; without one it is sown when its groups are known.
+#[must_use]
+pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) -> Report {
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
@@ -92,7 +100,7 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
             seed,
             masks: &masks,
         }
-        .tell(&mut report)
+        .tell(sown, &mut report)
     });
     match told {
         Ok(()) => (),
@@ -142,22 +150,23 @@ struct Ready {
     settled: Settled,
     filled_bytes: u64,
     outward: Outward,
+    /// What the groups counted, where that was read while init was dying.
+    counted: Option<Counted>,
 }
 
 impl Run<'_> {
-    fn tell(&self, report: &mut Report) -> Result<(), RunError> {
+    fn tell(&self, sown: Option<Seed>, report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
         let mut given = open_what_was_given(self.request, self.policy, &mut Err)?;
         given.published = network::publish(&self.request.network.publish)?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
-        // Each relayed connection takes two descriptors. And init must have the limit too: what is
-        // under way between processes counts against the uid, so another run of the same user,
-        // whose body is limited to less, could else keep this one from handing anything over.
+        // Each relayed connection takes two descriptors.
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
-        let mut held = Held::take(self.request, self.policy, self.seed, report)?;
-        let done = self.tell_held(&mut held, given, signals, report, &mut clock);
+        let (request, policy) = (self.request, self.policy);
+        let mut held = Held::take(request, policy, self.seed, sown.is_some(), report)?;
+        let done = self.tell_held(&mut held, sown, given, signals, report, &mut clock);
         held.release(report);
         clock.lap(report, "clean");
         done
@@ -166,13 +175,19 @@ impl Run<'_> {
     fn tell_held(
         &self,
         held: &mut Held,
+        sown: Option<Seed>,
         given: Given,
         signals: OwnedFd,
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<(), RunError> {
         let (theirs, ours) = make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
-        let preparing = begin(&held.base, theirs, held.group.clone_into())?;
+        let seed = match (sown, held.group.clone_into()) {
+            (Some(seed), None) => seed,
+            // Into a group of version 2 a child can only be cloned.
+            (_, group) => Seed::sow(group)?,
+        };
+        let preparing = begin(seed, &held.base, theirs, &held.claims())?;
         let time_namespace = preparing.has_time_namespace();
         let Given {
             mut manifest,
@@ -211,14 +226,7 @@ impl Run<'_> {
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
         clock.lap(report, "body");
-        reporting::conclude(
-            report,
-            &observed,
-            held,
-            &ready.limits,
-            ready.filled_bytes,
-            &launched,
-        );
+        reporting::conclude(report, &observed, held, &ready, &launched);
         if observed.unkillable {
             // Something may still write: nothing of it is read.
             return Ok(());
@@ -363,6 +371,7 @@ impl Run<'_> {
             settled,
             filled_bytes: filled.0,
             outward,
+            counted: None,
         };
         Ok((launched, ready))
     }

@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use crate::plan::limits::Limits;
+use crate::run::Ready;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::sandbox::cgroups::Counted;
 use crate::sandbox::launch::Launched;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
@@ -69,12 +71,14 @@ pub(super) fn conclude(
     report: &mut Report,
     observed: &Observed,
     held: &Held,
-    limits: &Limits,
-    filled_bytes: u64,
+    ready: &Ready,
     launched: &Launched,
 ) {
-    report.usage = usage(observed, held, filled_bytes, launched);
+    let counted = ready.counted.unwrap_or_else(|| held.group.count());
+    let limits = &ready.limits;
+    report.usage = usage(observed, &counted, ready.filled_bytes, launched);
     report.exit = observed.raw_status.map(exit_of);
+    report.steps = launched.steps();
     for problem in &observed.problems {
         report
             .warnings
@@ -95,7 +99,7 @@ pub(super) fn conclude(
         report.cancelled_by = Some(signal);
     }
     if report.outcome == Outcome::OutOfMemory {
-        explain_memory(report, held, limits);
+        explain_memory(report, &counted, limits);
     }
     if observed.unkillable {
         report.outcome = Outcome::Failed;
@@ -106,13 +110,8 @@ pub(super) fn conclude(
 }
 
 /// Files in memory count: a body that filled its disk is told so.
-fn explain_memory(report: &mut Report, held: &Held, limits: &Limits) {
-    let files = held
-        .group
-        .memory_file_bytes()
-        .ok()
-        .flatten()
-        .or(report.usage.written_bytes);
+fn explain_memory(report: &mut Report, counted: &Counted, limits: &Limits) {
+    let files = counted.memory_file_bytes.or(report.usage.written_bytes);
     if let Some(files) = files.filter(|bytes| limits.memory_bytes / 4 <= *bytes) {
         let message = format!("{files} bytes of the memory limit were files in the writable space");
         report
@@ -121,8 +120,8 @@ fn explain_memory(report: &mut Report, held: &Held, limits: &Limits) {
     }
 }
 
-fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launched) -> Usage {
-    let counted = held.group.cpu_time().ok().flatten();
+fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &Launched) -> Usage {
+    let cpu_time = counted.cpu_time;
     let waited = observed.waited_cpu_us;
     let milliseconds = |counted: Option<u64>, waited: Option<u64>| {
         counted.or(waited).map(|microseconds| microseconds / 1_000)
@@ -138,27 +137,17 @@ fn usage(observed: &Observed, held: &Held, filled_bytes: u64, launched: &Launche
     Usage {
         wall_time_ms: u64::try_from(observed.wall_time.as_millis()).unwrap_or(u64::MAX),
         user_time_ms: milliseconds(
-            counted.and_then(|time| time.user_us),
+            cpu_time.and_then(|time| time.user_us),
             waited.map(|(user_us, _)| user_us),
         ),
         system_time_ms: milliseconds(
-            counted.and_then(|time| time.system_us),
+            cpu_time.and_then(|time| time.system_us),
             waited.map(|(_, system_us)| system_us),
         ),
-        memory_peak_bytes: held
-            .group
-            .memory_peak_bytes()
-            .ok()
-            .flatten()
-            .or(observed.memory_seen_bytes),
-        processes_peak: held.group.processes_peak().ok().flatten(),
+        memory_peak_bytes: counted.memory_peak_bytes.or(observed.memory_seen_bytes),
+        processes_peak: counted.processes_peak,
         written_bytes,
-        oom_kills: held
-            .group
-            .oom_kills()
-            .ok()
-            .flatten()
-            .or((watched == 1).then_some(1)),
+        oom_kills: counted.oom_kills.or((watched == 1).then_some(1)),
     }
 }
 

@@ -20,11 +20,16 @@ pub fn command_in_scope(
     if caller.in_delegated_scope || caller.cgroup_parent.is_some() {
         return None;
     }
-    let found = rustix::fs::statfs("/sys/fs/cgroup").ok()?;
-    if found.f_type != CGROUP2_SUPER_MAGIC {
+    if !has_version_2_alone() {
         return None;
     }
     let host = observe(None, false).ok()?;
     let owner = should_reexec(None, &host)?;
     Some(delegated_scope_argv(owner, program, arguments))
+}
+
+/// Whether this host has version 2 and nothing of version 1, as far as one call tells.
+pub(super) fn has_version_2_alone() -> bool {
+    let found = rustix::fs::statfs("/sys/fs/cgroup");
+    found.is_ok_and(|found| found.f_type == CGROUP2_SUPER_MAGIC)
 }

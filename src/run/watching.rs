@@ -16,7 +16,7 @@ use crate::supervise::without_cgroup::Sampler;
 impl Run<'_> {
     pub(super) fn watch(
         &self,
-        held: &Held,
+        held: &mut Held,
         launched: &mut Launched,
         pipes: Pipes,
         signals: OwnedFd,
@@ -35,7 +35,8 @@ impl Run<'_> {
         let proc = launched.proc.take();
         let memory_bytes = proc.is_some().then_some(ready.limits.memory_bytes);
         let mut meter = RunMeter {
-            group: &held.group,
+            group: &mut held.group,
+            counted: None,
             sampler: proc
                 .as_ref()
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
@@ -62,6 +63,7 @@ impl Run<'_> {
             relay.as_mut(),
         )
         .map_err(failed())?;
+        ready.counted = meter.counted;
         if let Some(relay) = relay {
             ready.outward.conclude(relay, capture, self.policy, report);
         }

@@ -7,25 +7,25 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::arena::Arena;
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::mount::Attributes;
 use crate::kernel::namespace::kind;
-use crate::kernel::{landlock, mount, namespace, privileges, process, terminal};
+use crate::kernel::{landlock, mount, namespace, privileges, process, rlimit, terminal};
 use crate::plan::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
 use crate::sandbox::init;
 use crate::sandbox::network;
 use crate::sandbox::steps::{
-    BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, message,
+    BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, Streams, message,
 };
 
 /// Runs the whole checklist and then serves as init. Never returns.
-pub(super) fn run(base: &BaseSteps<'_>, arena: &Arena, link: &OwnedFd, stack: &mut [u8]) -> ! {
+pub(super) fn run(arena: &Arena, link: &OwnedFd, stack: &mut [u8]) -> ! {
     let link = link.as_fd();
-    let failed = match follow(base, arena, link, stack) {
+    let failed = match follow(arena, link, stack) {
         Ok(never) => match never {},
         Err(failed) => failed,
     };
@@ -55,26 +55,15 @@ fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
 }
 
 fn follow(
-    base: &BaseSteps<'_>,
     arena: &Arena,
     link: BorrowedFd<'_>,
     stack: &mut [u8],
 ) -> Result<std::convert::Infallible, StepError> {
-    privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
-    // The caller's mask would narrow what is made below, down to what nobody may enter.
-    rustix::process::umask(Mode::empty());
-    base.arguments.overwrite(b"init");
-    rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
-    // Where the whole host runs out of memory, the body goes before the supervisor that could say
-    // so. Raising it is everybody's right (proc_pid_oom_score_adj(5)).
-    namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;
-    // Made here and not by clone3: the network namespace is the dearest step of all, and while it
-    // is made the supervisor writes maps and makes groups.
-    namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
-    namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
-    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
-    mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
-    take_ids(base, link)?;
+    leave_the_host(arena)?;
+    let (base, handed) = await_base(arena, link)?;
+    let base = &base;
+    take_ids(base)?;
+    note(arena, ChildStep::BecomeBody);
     let space = make_space(base)?;
     let shared = [space.as_fd()];
     // The directories that the supervisor fills exist before it hears of the space.
@@ -91,27 +80,93 @@ fn follow(
     )
     .map_err(at(ChildStep::WritableSpace))?;
     drop(space);
+    note(arena, ChildStep::WritableSpace);
     assemble(rest, &[], ChildStep::BaseView, cut)?;
+    note(arena, ChildStep::BaseView);
     let slave = announce(base, link)?;
     let (launch, received) = await_launch(arena, link)?;
+    note(arena, ChildStep::AwaitLaunch);
+    launch.arguments.overwrite(b"init");
     if let Some(steps) = launch.network {
         network::set_up(steps, link)?;
     }
-    let ruleset = enter(&launch, &received)?;
+    let ruleset = enter(arena, &launch, &received)?;
+    let claims = handed.get(STREAMS..STREAMS + base.claims);
     init::start_and_serve(&mut init::Start {
+        arena,
         launch,
         received,
         ruleset,
         terminal: slave,
-        streams: base.streams,
-        keep: base.keep,
+        streams: Streams {
+            stdin: number(handed[0].as_ref()),
+            stdout: number(handed[1].as_ref()),
+            stderr: number(handed[2].as_ref()),
+        },
+        claims: claims.unwrap_or(&[]),
         link,
         stack,
     })
 }
 
+/// All that needs neither an id nor a plan.
+fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
+    privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
+    note(arena, ChildStep::DeathSignal);
+    // The caller's mask would narrow what is made below, down to what nobody may enter.
+    rustix::process::umask(Mode::empty());
+    rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
+    // What is under way between processes counts against the uid, so another run of the same user,
+    // whose body is limited to less, could else keep this one from handing anything over.
+    rlimit::raise(rlimit::resource::OPEN_FILES).map_err(at(ChildStep::OpenFiles))?;
+    // Where the whole host runs out of memory, the body goes before the supervisor that could say
+    // so. Raising it is everybody's right (proc_pid_oom_score_adj(5)).
+    namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;
+    // Made here and not by clone3: the network namespace is the dearest step of all, and while it
+    // is made the supervisor finds out what to run.
+    namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
+    note(arena, ChildStep::Namespaces);
+    namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
+    note(arena, ChildStep::Loopback);
+    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
+    mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
+    // The body inherits it, and nothing that init still does can fill it again.
+    privileges::drop_bounding_set().map_err(at(ChildStep::Capabilities))?;
+    note(arena, ChildStep::PrivateMounts);
+    Ok(())
+}
+
+/// Leaves the moment at which `step` was done to whoever asks what a run costs.
+pub(super) fn note(arena: &Arena, step: ChildStep) {
+    arena.note(step as usize, process::monotonic_ns());
+}
+
+/// How many descriptors come with the base plan before the claims.
+const STREAMS: usize = 3;
+
+fn await_base<'a>(
+    arena: &'a Arena,
+    link: BorrowedFd<'_>,
+) -> Result<(BaseSteps<'a>, Received), StepError> {
+    let failed = at(ChildStep::AwaitBase);
+    match link::receive(link).map_err(&failed)? {
+        Some((
+            Message {
+                kind: message::BASE,
+                ..
+            },
+            handed,
+        )) if handed[..STREAMS].iter().all(Option::is_some) => {
+            note(arena, ChildStep::AwaitBase);
+            Ok((BaseSteps::published(arena), handed))
+        }
+        Some(_) => Err(failed(Errno::BADMSG)),
+        None => Err(failed(Errno::PIPE)),
+    }
+}
+
 /// From here on the process is the body's uid. Before that no file can be made: EOVERFLOW.
-fn take_ids(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
+fn take_ids(base: &BaseSteps<'_>) -> Result<(), StepError> {
     if let Some(maps) = base.own_maps {
         let write =
             |path: &CStr, text| namespace::write_file(path, text).map_err(at(ChildStep::WriteIds));
@@ -119,17 +174,6 @@ fn take_ids(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError>
         write(c"/proc/self/setgroups", b"deny")?;
         write(c"/proc/self/uid_map", maps.uid_map)?;
         return write(c"/proc/self/gid_map", maps.gid_map);
-    }
-    match link::receive(link).map_err(at(ChildStep::AwaitIds))? {
-        Some((
-            Message {
-                kind: message::MAPPED,
-                ..
-            },
-            _,
-        )) => (),
-        Some(_) => return Err(at(ChildStep::AwaitIds)(Errno::BADMSG)),
-        None => return Err(at(ChildStep::AwaitIds)(Errno::PIPE)),
     }
     privileges::become_ids(base.inside_id, base.inside_id).map_err(at(ChildStep::BecomeBody))?;
     // A change of ids clears the death signal (prctl(2)).
@@ -192,20 +236,28 @@ fn await_launch<'a>(
 }
 
 /// Finishes the view, enters it, and makes the ruleset on the final paths.
-fn enter(launch: &LaunchSteps<'_>, received: &Received) -> Result<Option<OwnedFd>, StepError> {
+fn enter(
+    arena: &Arena,
+    launch: &LaunchSteps<'_>,
+    received: &Received,
+) -> Result<Option<OwnedFd>, StepError> {
     if let Some((size, inodes)) = launch.resize {
         mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
     }
     let trees = received.get(..launch.trees).unwrap_or(&[]);
     assemble(launch.view, trees, ChildStep::LaunchView, 0)?;
+    note(arena, ChildStep::LaunchView);
     mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
+    note(arena, ChildStep::Pivot);
     // Last, because everything before creates files. Only the root's own mount: the writable
     // directories have mounts of their own by now.
     mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
     privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
     // Init has the body's uid: without this the body could reach it through /proc/1 and ptrace.
     privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
-    launch.ruleset.as_ref().map(make_ruleset).transpose()
+    let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
+    note(arena, ChildStep::Ruleset);
+    Ok(ruleset)
 }
 
 fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
@@ -247,7 +299,12 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
                 other => other,
             }
         }
-        Step::File { path, contents } => write_new(path, contents),
+        Step::File { path, contents } => {
+            if contents.is_empty() && make_empty(path)? {
+                return Ok(());
+            }
+            write_new(path, contents)
+        }
         Step::Symlink { path, target } => rustix::fs::symlinkat(target, rustix::fs::CWD, path),
         Step::Bind {
             source,
@@ -288,6 +345,17 @@ fn unless_absent(bound: Result<(), Errno>) -> Result<bool, Errno> {
     match bound {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// One call where nothing is there yet: `true`. What is there is looked at by opening it, which
+/// never goes through a link.
+fn make_empty(path: &CStr) -> Result<bool, Errno> {
+    let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(0o644));
+    match rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
         Err(errno) => Err(errno),
     }
 }

@@ -13,11 +13,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::kernel::arena::Arena;
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::namespace::kind;
 use crate::kernel::signal::{self, SignalSet};
 use crate::kernel::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
-use crate::sandbox::child::number;
+use crate::sandbox::child::{note, number};
 use crate::sandbox::steps::{ChildStep, LaunchSteps, StepError, Streams, message};
 
 /// The mask of file modes that the body starts with, whatever the caller's is.
@@ -25,12 +26,14 @@ const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 
 /// What init needs to start the body.
 pub(super) struct Start<'a> {
+    pub(super) arena: &'a Arena,
     pub(super) launch: LaunchSteps<'a>,
     pub(super) received: Received,
     pub(super) ruleset: Option<OwnedFd>,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) streams: Streams,
-    pub(super) keep: &'a [RawFd],
+    /// Descriptors that init keeps open until it ends.
+    pub(super) claims: &'a [Option<OwnedFd>],
     pub(super) link: BorrowedFd<'a>,
     pub(super) stack: *mut [u8],
 }
@@ -48,6 +51,7 @@ fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
 
 /// What the body's first process finds in the memory that it shares with init until its exec.
 struct BodyStart<'a> {
+    arena: &'a Arena,
     launch: &'a LaunchSteps<'a>,
     received: &'a Received,
     ruleset: Option<&'a OwnedFd>,
@@ -62,6 +66,7 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     let children =
         signal::descriptor(SignalSet::of(&[libc::SIGCHLD])).map_err(at(ChildStep::Signals))?;
     let body = start_body(start)?;
+    note(start.arena, ChildStep::Execute);
     // As init's first act: the body has been executed some microseconds before, and init is
     // non-dumpable meanwhile. Init kept its capabilities because the body needed one to leave the
     // cgroup namespace.
@@ -70,8 +75,11 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     process::run_soon_when_woken();
     let link = start.link;
     let mut kept = [-1; KEPT_MAX];
-    let count = start.keep.len().min(KEPT_MAX - 2);
-    kept[..count].copy_from_slice(&start.keep[..count]);
+    let mut count = 0;
+    for claim in start.claims.iter().flatten().take(KEPT_MAX - 2) {
+        kept[count] = claim.as_raw_fd();
+        count += 1;
+    }
     kept[count] = link.as_raw_fd();
     kept[count + 1] = children.as_raw_fd();
     let keep = &mut kept[..count + 2];
@@ -92,6 +100,7 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
 
 fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
     let body_start = BodyStart {
+        arena: start.arena,
         launch: &start.launch,
         received: &start.received,
         ruleset: start.ruleset.as_ref(),
@@ -139,6 +148,7 @@ fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
 
 fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     let launch = start.launch;
+    note(start.arena, ChildStep::StartBody);
     let joins = start
         .received
         .iter()
@@ -156,6 +166,7 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     // After joining: the namespace's root is the group at that moment. Before the capabilities
     // are gone: it needs one.
     namespace::leave(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
+    note(start.arena, ChildStep::JoinCgroup);
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
     rustix::process::setsid().map_err(at(ChildStep::Session))?;
     for (index, limit) in (0..).zip(launch.limits) {
@@ -176,7 +187,11 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     signal::default_dispositions().map_err(at(ChildStep::Signals))?;
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
     rustix::process::umask(BODY_UMASK);
-    seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))
+    note(start.arena, ChildStep::WorkingDirectory);
+    seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))?;
+    // The clock is read without a system call, so that the filter is not asked.
+    note(start.arena, ChildStep::Seccomp);
+    Ok(())
 }
 
 fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {

@@ -4,16 +4,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::link::{self, Message};
+use crate::kernel::process::ArgumentArea;
 use crate::kernel::terminal::copy_size;
 use crate::plan::ruleset::Ruleset;
 use crate::plan::view::ViewStep;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::network::{self, NetworkPlan, NetworkSockets};
-use crate::sandbox::prepare::{Child, Prepared, describe_view, expect_message};
+use crate::sandbox::prepare::{Prepared, describe_view, expect_message, send_or_hear_why};
+use crate::sandbox::seed::Child;
 use crate::sandbox::steps::{self, ChildStep, LaunchSteps, ResourceLimit, message};
 use crate::spec::bpf::Instruction;
 use crate::spec::path::escape;
+use crate::spec::report::StepEnd;
 
 /// What is known once the manifest has been read.
 #[derive(Debug, Clone)]
@@ -59,9 +63,24 @@ pub struct Launched {
     pub proc: Option<OwnedFd>,
     /// The sockets of the body's network namespace, where something was laid out there.
     pub network: Option<NetworkSockets>,
+    arena: Arena,
+    cloned_ns: u64,
 }
 
 impl Launched {
+    /// When the child had done each step that it noted, in the order in which it did them.
+    #[must_use]
+    pub fn steps(&self) -> Vec<StepEnd> {
+        let since = |moment_ns: u64| moment_ns.saturating_sub(self.cloned_ns) / 1_000;
+        let moments = steps::moments(&self.arena).into_iter();
+        moments
+            .map(|(act, moment_ns)| StepEnd {
+                act,
+                at_us: since(moment_ns),
+            })
+            .collect()
+    }
+
     /// Sends `signal` to the body's process group. That init has ended already is fine.
     ///
     /// # Errors
@@ -163,27 +182,6 @@ pub fn launch(
 ) -> Result<Launched, SandboxError> {
     let describe = |step, index| describe_launch(plan, step, index);
     let link = prepared.link.as_fd();
-    let (ready, mut received) =
-        expect_message(link, message::READY, "assemble the new root", &describe)?;
-    let [has_proc, has_terminal, _] = ready.values;
-    let mut descriptors = received.iter_mut().filter_map(Option::take);
-    let proc = if has_proc == 0 {
-        None
-    } else {
-        descriptors.next()
-    };
-    let terminal = if has_terminal == 0 {
-        None
-    } else {
-        descriptors.next()
-    };
-    if let (Some(from), Some(to)) = (plan.caller_terminal, &terminal) {
-        copy_size(from, to.as_fd()).map_err(|errno| SandboxError::Supervisor {
-            act: "copy the size of",
-            object: "the caller's terminal".to_owned(),
-            errno,
-        })?;
-    }
     publish(&prepared, plan, trees.len(), joins.len()).map_err(|errno| {
         SandboxError::Supervisor {
             act: "lay out",
@@ -197,11 +195,16 @@ pub fn launch(
         kind: message::LAUNCH,
         values: [0; 3],
     };
-    link::send(link, go, &fds).map_err(|errno| SandboxError::Supervisor {
-        act: "send the launch to",
-        object: "the child".to_owned(),
-        errno,
-    })?;
+    // The child takes it when it has assembled its root: nobody waits for anybody. Only a terminal
+    // must have its size before the body runs, and comes with the child's answer.
+    let told = plan.caller_terminal.is_none();
+    if told {
+        send_or_hear_why(link, go, &fds, &describe)?;
+    }
+    let (proc, terminal) = await_ready(&prepared, plan, &describe)?;
+    if !told {
+        send_or_hear_why(link, go, &fds, &describe)?;
+    }
     let network = match &plan.network {
         Some(_) => Some(network::take_over(link, &describe)?),
         None => None,
@@ -218,9 +221,16 @@ pub fn launch(
         Err(error) => return Err(error),
     }
     let Prepared {
-        child, link, space, ..
+        child,
+        link,
+        space,
+        arena,
+        cloned_ns,
+        ..
     } = prepared;
     Ok(Launched {
+        arena,
+        cloned_ns,
         child,
         link,
         space,
@@ -228,6 +238,29 @@ pub fn launch(
         proc,
         network,
     })
+}
+
+/// The child has assembled its root; what it hands over: proc, and the pseudo-terminal.
+fn await_ready(
+    prepared: &Prepared,
+    plan: &LaunchPlan<'_>,
+    describe: &dyn Fn(ChildStep, usize) -> String,
+) -> Result<(Option<OwnedFd>, Option<OwnedFd>), SandboxError> {
+    let link = prepared.link.as_fd();
+    let act = "assemble the new root";
+    let (ready, mut received) = expect_message(link, message::READY, act, describe)?;
+    let [has_proc, has_terminal, _] = ready.values;
+    let mut descriptors = received.iter_mut().filter_map(Option::take);
+    let mut take = |has: i32| (has != 0).then(|| descriptors.next()).flatten();
+    let (proc, terminal) = (take(has_proc), take(has_terminal));
+    if let (Some(from), Some(to)) = (plan.caller_terminal, &terminal) {
+        copy_size(from, to.as_fd()).map_err(|errno| SandboxError::Supervisor {
+            act: "copy the size of",
+            object: "the caller's terminal".to_owned(),
+            errno,
+        })?;
+    }
+    Ok((proc, terminal))
 }
 
 fn not_executed(plan: &LaunchPlan<'_>, errno: Errno) -> SandboxError {
@@ -273,8 +306,9 @@ fn publish(
         argv: steps::lay_out_strings(arena, &plan.argv)?,
         environment: steps::lay_out_strings(arena, &plan.environment)?,
         null_stdin: plan.null_stdin,
+        arguments: ArgumentArea::of_this_process()?,
     };
-    arena.publish(steps)
+    arena.publish(Slot::Launch, steps)
 }
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {

@@ -8,4 +8,5 @@ pub mod launch;
 pub mod network;
 pub mod prepare;
 pub mod registry;
+pub mod seed;
 pub mod steps;

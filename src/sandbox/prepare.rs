@@ -2,31 +2,21 @@
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::kernel::arena::Arena;
+use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::credentials::HostIds;
 use crate::kernel::link::{self, Message, Received};
-use crate::kernel::namespace::{self, kind};
-use crate::kernel::process::{self, ArgumentArea, Forked};
+use crate::kernel::namespace;
 use crate::plan::view::{INSIDE_ID, ViewStep};
-use crate::sandbox::child;
 use crate::sandbox::error::SandboxError;
-use crate::sandbox::steps::{self, BaseSteps, ChildStep, OwnMaps, Streams, message};
+use crate::sandbox::seed::{Child, Seed};
+use crate::sandbox::steps::{self, BaseSteps, ChildStep, OwnMaps, message};
 use crate::spec::path::escape;
-
-/// Address space for the plan: more than execve(2) takes of arguments and environment together.
-const ARENA_BYTES: usize = 16 << 20;
-/// Stack of the body's first process until its exec.
-const STACK_BYTES: usize = 256 << 10;
-
-/// How long a dropped child may take to die, seconds.
-const DROP_PATIENCE_S: i64 = 5;
 
 /// Who the body is on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +55,6 @@ pub struct BasePlan {
     pub terminal: bool,
     /// Whether the supervisor has to watch the body's processes itself.
     pub send_proc: bool,
-    /// Whether to make a time namespace.
-    pub time_namespace: bool,
-    /// Descriptors whose claims init shares, so that they outlive a killed supervisor until the
-    /// body has ended too.
-    pub keep: Vec<RawFd>,
 }
 
 /// The body's ends of its standard streams.
@@ -83,69 +68,6 @@ pub struct BodyStreams {
     pub stderr: OwnedFd,
 }
 
-/// A child of ours, killed and reaped when it is dropped.
-#[derive(Debug)]
-pub struct Child {
-    pid: i32,
-    pidfd: OwnedFd,
-    reaped: bool,
-}
-
-impl Child {
-    /// Its pid as this process sees it.
-    #[must_use]
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// Readable once it has ended.
-    #[must_use]
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
-    }
-
-    /// SIGKILL. That it has ended already is fine.
-    ///
-    /// # Errors
-    /// The errno of pidfd_send_signal(2).
-    pub fn kill(&self) -> Result<(), Errno> {
-        match process::signal_pidfd(self.pidfd.as_fd(), libc::SIGKILL) {
-            Err(Errno::SRCH) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Waits for its end; with it everything in its pid namespace has ended.
-    ///
-    /// # Errors
-    /// The errno of wait4(2).
-    pub fn reap(&mut self) -> Result<process::Ended, Errno> {
-        let ended = process::wait(self.pid, true)?.ok_or(Errno::CHILD)?;
-        self.reaped = true;
-        Ok(ended)
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        if !self.reaped {
-            let killed = self.kill();
-            debug_assert!(killed.is_ok(), "SIGKILL to a child of ours");
-            // Not for ever: a frozen tree, or one in an uninterruptible wait, dies when it can,
-            // and the record that stays tells the next start.
-            let patience = Timespec {
-                tv_sec: DROP_PATIENCE_S,
-                tv_nsec: 0,
-            };
-            let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            if matches!(poll(&mut ended, Some(&patience)), Ok(count) if 0 < count) {
-                let reaped = process::wait(self.pid, true);
-                debug_assert!(reaped.is_ok(), "wait for a child of ours");
-            }
-        }
-    }
-}
-
 /// The child runs and makes its namespaces, which takes it a while: time for the supervisor.
 #[derive(Debug)]
 pub struct Preparing {
@@ -153,6 +75,7 @@ pub struct Preparing {
     link: OwnedFd,
     arena: Arena,
     time_namespace: bool,
+    cloned_ns: u64,
 }
 
 /// The child waits in its namespaces and has handed over the writable space.
@@ -162,6 +85,7 @@ pub struct Prepared {
     pub(super) link: OwnedFd,
     pub(super) space: OwnedFd,
     pub(super) arena: Arena,
+    pub(super) cloned_ns: u64,
     /// Whether it has a time namespace of its own.
     pub time_namespace: bool,
 }
@@ -175,74 +99,57 @@ impl Prepared {
     }
 }
 
-/// Clones the child, which begins to make its namespaces and its writable space.
+/// Tells the child who the body is and what its base view is; it goes on with its writable space.
 ///
-/// `into_cgroup` is an open directory of a version 2 group. The calling process must have one
-/// thread only.
+/// `claims` are descriptors that init shares, so that what they claim outlives a killed supervisor
+/// until the body has ended too.
 ///
 /// # Errors
 /// [`SandboxError`]; then nothing of the child is left.
 pub fn begin(
+    seed: Seed,
     plan: &BasePlan,
     streams: BodyStreams,
-    into_cgroup: Option<BorrowedFd<'_>>,
+    claims: &[BorrowedFd<'_>],
 ) -> Result<Preparing, SandboxError> {
     let supervisor = |act, object: &str| {
         let object = object.to_owned();
         move |errno| SandboxError::Supervisor { act, object, errno }
     };
-    let arena = Arena::new(ARENA_BYTES).map_err(supervisor("map", "memory for the plan"))?;
-    let (ours, theirs) = link::pair().map_err(supervisor("make", "a socket pair"))?;
-    let maps = Maps::of(plan.identity);
-    let raw = Streams {
-        stdin: streams.stdin.as_raw_fd(),
-        stdout: streams.stdout.as_raw_fd(),
-        stderr: streams.stderr.as_raw_fd(),
-    };
-    let mut stack = vec![0_u8; STACK_BYTES];
-    let wanted = kind::USER | kind::MOUNT | kind::PID;
-    let time = if plan.time_namespace { kind::TIME } else { 0 };
-    let base = lay_out(&arena, plan, &maps, raw).map_err(supervisor("lay out", "the plan"))?;
-    let mut clone = |namespaces| {
-        #[expect(unsafe_code, reason = "the one place where a child is cloned")]
-        // SAFETY: the caller has one thread only, as this function's contract says.
-        let forked = unsafe { process::fork_into(namespaces, into_cgroup) };
-        if matches!(forked, Ok(Forked::Child)) {
-            // The other end would keep the link open after the supervisor's death.
-            process::close_quietly(ours.as_raw_fd());
-            child::run(&base, &arena, &theirs, &mut stack);
-        }
-        forked
-    };
-    let (forked, time_namespace) = match clone(wanted | time) {
-        // A kernel that has no time namespaces, though it shows the file.
-        Err(Errno::INVAL) if time != 0 => (clone(wanted), false),
-        other => (other, time != 0),
-    };
-    let (pid, pidfd) = match forked {
-        Ok(Forked::Parent { pid, pidfd }) => (pid, pidfd),
-        Ok(Forked::Child) => return Err(SandboxError::ChildGone { act: "run" }),
-        Err(errno) => return Err(SandboxError::Clone { errno }),
-    };
-    let child = Child {
-        pid,
-        pidfd,
-        reaped: false,
-    };
-    drop((theirs, streams));
-    if let Identity::Claimed(_) = plan.identity {
-        maps.write_for(pid)?;
-        let mapped = Message {
-            kind: message::MAPPED,
-            values: [0; 3],
-        };
-        link::send(ours.as_fd(), mapped, &[]).map_err(supervisor("send to", "the child"))?;
-    }
-    Ok(Preparing {
+    let Seed {
         child,
-        link: ours,
+        link,
         arena,
         time_namespace,
+        cloned_ns,
+    } = seed;
+    let maps = Maps::of(plan.identity);
+    lay_out(&arena, plan, &maps, claims.len())
+        .and_then(|steps| arena.publish(Slot::Base, steps))
+        .map_err(supervisor("lay out", "the plan"))?;
+    if let Identity::Claimed(_) = plan.identity {
+        maps.write_for(child.pid())?;
+    }
+    let base = Message {
+        kind: message::BASE,
+        values: [0; 3],
+    };
+    let BodyStreams {
+        stdin,
+        stdout,
+        stderr,
+    } = &streams;
+    let mut handed = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    handed.extend(claims);
+    let describe = |step, index| describe_base(plan, step, index);
+    send_or_hear_why(link.as_fd(), base, &handed, &describe)?;
+    drop(streams);
+    Ok(Preparing {
+        child,
+        link,
+        arena,
+        time_namespace,
+        cloned_ns,
     })
 }
 
@@ -269,6 +176,7 @@ impl Preparing {
             link,
             arena,
             time_namespace,
+            cloned_ns,
         } = self;
         Ok(Prepared {
             child,
@@ -276,6 +184,7 @@ impl Preparing {
             space,
             arena,
             time_namespace,
+            cloned_ns,
         })
     }
 }
@@ -320,7 +229,7 @@ fn lay_out<'a>(
     arena: &'a Arena,
     plan: &BasePlan,
     maps: &Maps,
-    streams: Streams,
+    claims: usize,
 ) -> Result<BaseSteps<'a>, Errno> {
     let own_maps = if maps.own {
         let uid_map = arena.slice(maps.uid.as_bytes())?;
@@ -338,10 +247,27 @@ fn lay_out<'a>(
         view: steps::lay_out_view(arena, &plan.view)?,
         terminal: plan.terminal,
         send_proc: plan.send_proc,
-        streams,
-        keep: arena.slice(&plan.keep)?,
-        arguments: ArgumentArea::of_this_process()?,
+        claims,
     })
+}
+
+/// Sends `message`. A child that has ended has said why, or says nothing any more.
+pub(super) fn send_or_hear_why(
+    link: BorrowedFd<'_>,
+    message: Message,
+    descriptors: &[BorrowedFd<'_>],
+    describe: &dyn Fn(ChildStep, usize) -> String,
+) -> Result<(), SandboxError> {
+    match link::send(link, message, descriptors) {
+        Err(Errno::PIPE | Errno::CONNRESET) => {
+            expect_message(link, message::NOTHING, "listen", describe).map(|_nothing| ())
+        }
+        sent => sent.map_err(|errno| SandboxError::Supervisor {
+            act: "send to",
+            object: "the child".to_owned(),
+            errno,
+        }),
+    }
 }
 
 /// Waits for a message of `kind`; a reported failure becomes an error that names the object.
@@ -351,7 +277,12 @@ pub(super) fn expect_message(
     act: &'static str,
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<(Message, Received), SandboxError> {
-    let answer = link::receive(link).map_err(|errno| SandboxError::Supervisor {
+    let answer = match link::receive(link) {
+        // It ended with a message of ours unread; what it had said before comes after this.
+        Err(Errno::CONNRESET) => link::receive(link),
+        other => other,
+    };
+    let answer = answer.map_err(|errno| SandboxError::Supervisor {
         act: "hear from",
         object: "the child".to_owned(),
         errno,

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 use rustix::io::Errno;
 
-use crate::kernel::arena::Arena;
+use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::mount::Attributes;
 use crate::kernel::process::ArgumentArea;
 use crate::plan::ruleset::{Rule, Ruleset};
@@ -31,12 +31,13 @@ macro_rules! child_steps {
 
 child_steps! {
     DeathSignal: "set the death signal",
+    OpenFiles: "raise the limit of open descriptors",
     OomScore: "offer itself to a host that is out of memory",
     Namespaces: "leave the host's network, ipc and uts namespaces",
     Loopback: "bring the loopback device up",
     HostName: "set the host name",
     PrivateMounts: "make the mounts private",
-    AwaitIds: "wait for the id maps",
+    AwaitBase: "wait for the base plan",
     WriteIds: "write the id maps",
     BecomeBody: "become the body's uid",
     WritableSpace: "make the writable space",
@@ -123,8 +124,11 @@ pub(super) mod message {
     pub(crate) const NETWORK: u32 = 6;
     /// Init: of a connection that was asked for: its id, errno; a descriptor where there is one.
     pub(crate) const CONNECTED: u32 = 7;
-    /// Supervisor: the id maps are written.
-    pub(crate) const MAPPED: u32 = 16;
+    /// Nobody sends it.
+    pub(crate) const NOTHING: u32 = 0;
+    /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
+    /// body's ends of its three streams, then claims to keep.
+    pub(crate) const BASE: u32 = 16;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
@@ -193,14 +197,11 @@ pub(super) struct BaseSteps<'a> {
     pub(super) view: &'a [Step<'a>],
     pub(super) terminal: bool,
     pub(super) send_proc: bool,
-    pub(super) streams: Streams,
-    /// Descriptors that init keeps open, so that what they claim outlives the supervisor.
-    pub(super) keep: &'a [RawFd],
-    /// Where this process's own arguments lie in memory: the body can read init's.
-    pub(super) arguments: ArgumentArea,
+    /// How many descriptors init keeps open, so that what they claim outlives the supervisor.
+    pub(super) claims: usize,
 }
 
-/// The body's ends of the pipes, as descriptors that the child inherited.
+/// The body's ends of the pipes, as descriptors that the child was handed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Streams {
     pub(super) stdin: RawFd,
@@ -243,6 +244,23 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) argv: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],
     pub(super) null_stdin: bool,
+    /// Where this process's own arguments lie in memory: the body could read init's.
+    pub(super) arguments: ArgumentArea,
+}
+
+impl<'a> BaseSteps<'a> {
+    /// The plan that the supervisor published in the arena before it sent [`message::BASE`].
+    pub(super) fn published(arena: &'a Arena) -> Self {
+        #[expect(
+            unsafe_code,
+            reason = "memory that another process wrote has no safe type"
+        )]
+        // SAFETY: `begin` publishes exactly this type there before it sends BASE, and this is
+        // called only once that message has come.
+        unsafe {
+            arena.published(Slot::Base)
+        }
+    }
 }
 
 impl<'a> LaunchSteps<'a> {
@@ -252,12 +270,22 @@ impl<'a> LaunchSteps<'a> {
             unsafe_code,
             reason = "memory that another process wrote has no safe type"
         )]
-        // SAFETY: `launch` publishes exactly this type before it sends LAUNCH, and this is called
-        // only once that message has come.
+        // SAFETY: `launch` publishes exactly this type there before it sends LAUNCH, and this is
+        // called only once that message has come.
         unsafe {
-            arena.published()
+            arena.published(Slot::Launch)
         }
     }
+}
+
+/// The steps whose end the child noted, in the order of their ends.
+pub(super) fn moments(arena: &Arena) -> Vec<(&'static str, u64)> {
+    let mut noted: Vec<(&'static str, u64)> = CHILD_STEPS
+        .iter()
+        .filter_map(|(step, act)| Some((*act, arena.noted(*step as usize)?)))
+        .collect();
+    noted.sort_by_key(|(_, moment_ns)| *moment_ns);
+    noted
 }
 
 /// Lays `steps` out in the arena.

@@ -335,6 +335,7 @@ impl Finder {
             exit: _,
             cancelled_by: _,
             timings_us: _,
+            steps: _,
             usage: _,
             limits: _,
             enforcement: _,

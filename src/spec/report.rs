@@ -32,6 +32,10 @@ pub struct Report {
     pub error: Option<ErrorReport>,
     /// Wall time of each phase, in order, microseconds.
     pub timings_us: Vec<Timing>,
+    /// What the child did when, for `-vv`: not part of the document.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub steps: Vec<StepEnd>,
     /// What the body used.
     pub usage: Usage,
     /// Each limit: what was asked, what held, through what.
@@ -127,6 +131,15 @@ pub struct Timing {
     pub phase: &'static str,
     /// Microseconds.
     pub duration_us: u64,
+}
+
+/// The end of one step of the child's between its clone and the body's exec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepEnd {
+    /// What it did.
+    pub act: &'static str,
+    /// Microseconds from the clone.
+    pub at_us: u64,
 }
 
 /// What the body used; `None` where this host cannot say.
@@ -346,6 +359,7 @@ impl Report {
             cancelled_by: None,
             error: None,
             timings_us: Vec::new(),
+            steps: Vec::new(),
             usage: Usage::default(),
             limits: Vec::new(),
             enforcement: Vec::new(),

@@ -46,6 +46,8 @@ pub trait Meter {
     fn cpu_time_us(&mut self) -> Option<u64>;
     /// Memory of the whole tree, bytes; `None` where it cannot be told or a group limits it.
     fn memory_bytes(&mut self) -> Option<u64>;
+    /// The body's first process has ended, and init ends now: time to count.
+    fn body_ended(&mut self);
     /// Ends every process of the run at once, beside SIGKILL to init.
     ///
     /// # Errors
@@ -277,6 +279,7 @@ impl Watch<'_> {
             Word::Ended(raw_status) => {
                 self.observed.raw_status = Some(raw_status);
                 self.ended_at = Some(now);
+                self.meter.body_ended();
             }
             Word::Connected(id, socket) => self.relaying.answered(id, socket, now),
             // Init is about to be reaped; its own descriptor says so.

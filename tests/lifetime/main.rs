@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod early;
 mod host;
 mod killed;
 mod odd_starts;

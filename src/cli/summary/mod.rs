@@ -1,6 +1,7 @@
 //! What a person reads on standard error after a run. Nothing after a success without `-v`.
 
 mod network;
+mod profile;
 
 use crate::cli::print::{Printer, Tone};
 use crate::cli::signal::signal_name;
@@ -11,6 +12,9 @@ use crate::spec::report::{EnforcementState, LimitReport, Report, StreamReport};
 pub fn print(printer: &Printer, report: &Report) {
     for (tone, text) in lines(report) {
         printer.line(tone, &text);
+    }
+    if printer.shows_steps() {
+        printer.line(Tone::Detail, &profile::table(report));
     }
 }
 

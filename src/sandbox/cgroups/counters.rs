@@ -14,7 +14,38 @@ pub struct CpuTime {
     pub system_us: Option<u64>,
 }
 
+/// Everything that is told of a run that has ended. What cannot be read is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// CPU time.
+    pub cpu_time: Option<CpuTime>,
+    /// Highest memory, bytes.
+    pub memory_peak_bytes: Option<u64>,
+    /// Files in memory at the end, bytes; only after a kill for want of memory.
+    pub memory_file_bytes: Option<u64>,
+    /// Highest number of processes.
+    pub processes_peak: Option<u64>,
+    /// Kills for want of memory.
+    pub oom_kills: Option<u64>,
+}
+
 impl RunCgroup {
+    /// All counters at once, when nothing lives in the groups any more.
+    #[must_use]
+    pub fn count(&self) -> Counted {
+        let oom_kills = self.oom_kills().ok().flatten();
+        Counted {
+            cpu_time: self.cpu_time().ok().flatten(),
+            memory_peak_bytes: self.memory_peak_bytes().ok().flatten(),
+            memory_file_bytes: match oom_kills {
+                None | Some(0) => None,
+                Some(_) => self.memory_file_bytes().ok().flatten(),
+            },
+            processes_peak: self.processes_peak().ok().flatten(),
+            oom_kills,
+        }
+    }
+
     /// CPU time so far. Version 1: from when the body joined; version 2: from clone on.
     ///
     /// # Errors

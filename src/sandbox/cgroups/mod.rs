@@ -21,7 +21,7 @@ mod scope;
 use crate::kernel::file::CallError;
 
 pub use choose::{GroupFacts, HostCgroups, ScopeOwner, choose, groups_to_probe, should_reexec};
-pub use counters::CpuTime;
+pub use counters::{Counted, CpuTime};
 pub use coverage::AxisCoverage;
 pub use layout::Controller;
 pub use leftover::remove_leftovers;
@@ -105,6 +105,31 @@ impl Backend {
             Self::V2(_) => "v2",
             Self::V1(_) => "v1",
             Self::None { .. } => "none",
+        }
+    }
+
+    /// The same for a child that lives already: without the version 2 group beside version 1's,
+    /// where the run loses neither a limit nor a counter by it.
+    ///
+    /// A process can be cloned into that group for nothing, and be moved into it for an RCU grace
+    /// period. What it gives, an end at a stroke, the end of the pid namespace's init gives too,
+    /// and init then stands in no group that could slow it down.
+    #[must_use]
+    pub fn for_living_child(self) -> Self {
+        let needed = [Controller::Memory, Controller::Pids, Controller::Cpuacct];
+        match self {
+            Self::V1(hybrid)
+                if needed.iter().all(|controller| {
+                    let mut known = hybrid.parents.iter().flat_map(|parent| &parent.controllers);
+                    known.any(|held| held == controller)
+                }) =>
+            {
+                Self::V1(Hybrid {
+                    unified: None,
+                    ..hybrid
+                })
+            }
+            other => other,
         }
     }
 

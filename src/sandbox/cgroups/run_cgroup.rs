@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::kernel::cgroup::{self, Group};
 use crate::kernel::file::CallError;
 
+use super::counters::Counted;
 use super::coverage::{self, AxisCoverage};
 use super::limits;
 use super::{
@@ -198,6 +199,10 @@ impl RunCgroup {
             let group = group.path().to_owned();
             move |source| CgroupError::Kill { group, source }
         };
+        if self.made.is_empty() {
+            // Nothing lived in them any more.
+            return Ok(());
+        }
         if let Some(group) = &self.unified {
             match group.kill_all() {
                 Ok(()) => return Ok(()),
@@ -218,6 +223,23 @@ impl RunCgroup {
             return Ok(());
         };
         sweep(group).map_err(failed(group))
+    }
+
+    /// Counts and removes the groups while init is still dying, where nothing lives in them any
+    /// more; `None`: something may. What cannot be removed now is left to [`RunCgroup::close`].
+    ///
+    /// Only where init is in none of them: version 1 beside a child that lived before.
+    pub fn settle(&mut self) -> Option<Counted> {
+        if self.unified.is_some() || self.freezer.is_some() {
+            return None;
+        }
+        let (processes, _) = self.with(Controller::Pids)?;
+        if !matches!(processes.read_number("pids.current"), Ok(Some(0))) {
+            return None;
+        }
+        let counted = self.count();
+        self.made.retain(|path| cgroup::remove(path).is_err());
+        Some(counted)
     }
 
     /// Waits until nothing lives in the groups, so that the counters stand still.

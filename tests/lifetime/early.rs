@@ -1,0 +1,86 @@
+//! The child that lives before the command line is read: a refusal ends and reaps it, and a killed
+//! supervisor takes it along whenever it is killed.
+
+use std::process::{Command, Stdio};
+
+use crate::runtime::Runtime;
+use crate::support::bodies::c_body;
+use crate::support::{Ground, runner};
+
+/// Starts its arguments as the one to whom orphans are given. With a time in microseconds it kills
+/// the supervisor then, and waits for whatever that leaves; without one nothing may be left to
+/// wait for: 70 is an orphan.
+const GUARDIAN: &str = "#include <signal.h>
+    #include <stdlib.h>
+    #include <sys/prctl.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        (void)argc;
+        alarm(60);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        int patience_us = atoi(argv[1]), status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            execv(argv[2], argv + 2);
+            _exit(71);
+        }
+        if (0 <= patience_us) {
+            usleep(patience_us);
+            kill(child, SIGKILL);
+        }
+        waitpid(child, &status, 0);
+        int orphans = 0;
+        while (0 < waitpid(-1, 0, 0)) orphans++;
+        if (0 <= patience_us) return 0;
+        return orphans ? 70 : WIFEXITED(status) ? WEXITSTATUS(status) : 72;
+    }";
+
+fn guarded(runtime: &Runtime, kill_after_us: i32, words: &[&str]) -> Option<i32> {
+    Command::new(c_body("guardian", GUARDIAN))
+        .arg(kill_after_us.to_string())
+        .arg(runner())
+        .args(words)
+        .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("started")
+        .code()
+}
+
+#[test]
+fn a_refusal_ends_and_reaps_the_child_that_was_made_for_it() {
+    let runtime = Runtime::new();
+    for (words, code) in [
+        (&["run"][..], 125),
+        (&["run", "--nonsense", "x"], 125),
+        (&["run", "--help"], 0),
+        (&["run", "--policy", "/nonexistent", "--", "/bin/true"], 125),
+        (&["run", "--json=/nonexistent/r", "--", "/bin/true"], 125),
+        (&["run", "--ro", "/nonexistent", "--", "/bin/true"], 125),
+        (&["run", "--", "/nonexistent"], 127),
+        (&["exec", "/nonexistent.tar.gz"], 125),
+        (&["exec", "/dev/null"], 125),
+        (&["run", "--", "/bin/true"], 0),
+    ] {
+        assert_eq!(guarded(&runtime, -1, words), Some(code), "{words:?}");
+    }
+    runtime.assert_nothing_left(&[]);
+}
+
+#[test]
+fn a_supervisor_that_is_killed_at_any_moment_takes_the_child_along() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let mut runs = Vec::new();
+    for step in 0..40 {
+        let words = ["run", "--", "/bin/sleep", "600"];
+        assert_eq!(guarded(&runtime, step * 200, &words), Some(0), "{step}");
+        runs.extend(runtime.records());
+    }
+    // The next start removes what the killed ones had recorded.
+    let again = runtime.case(&ground, &[], &["/bin/true"]);
+    again.done().assert_exited(0);
+    runtime.assert_nothing_left(&runs);
+}

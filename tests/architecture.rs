@@ -63,6 +63,7 @@ const EFFECTS: &[&str] = &[
 const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
     "src/sandbox/init.rs",
+    "src/sandbox/overlay.rs",
     "src/sandbox/prepare.rs",
     "src/sandbox/steps.rs",
 ];

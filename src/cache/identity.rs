@@ -1,11 +1,13 @@
 //! What a file is, without reading it: device, inode, size and both times.
 
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Stat;
+use sha2::Digest as _;
 
 use crate::bundle::UnpackLimits;
 use crate::cache::UNPACK_RULES;
@@ -145,6 +147,24 @@ fn limits_bytes(limits: &UnpackLimits) -> Vec<u8> {
 /// A digest as a file name.
 pub(super) fn hexadecimal(digest: &Digest) -> String {
     digest.to_string().trim_start_matches("sha256:").to_owned()
+}
+
+/// The digest of all that `source` gives.
+///
+/// # Errors
+/// What reading it fails with.
+pub fn hash(source: &mut impl Read) -> std::io::Result<Digest> {
+    const READ_BYTES: usize = 256 << 10;
+    let mut hasher = sha2::Sha256::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(Digest::from_hasher(hasher)),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => (),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Where an open file lies, free of links (`/proc/self/fd/N`, proc(5)).

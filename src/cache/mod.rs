@@ -34,11 +34,11 @@ pub mod store;
 
 pub use checking::{Damaged, Listed, verify};
 pub use copy::copy_into;
-pub use error::CacheError;
-pub use identity::{Distrust, Identity};
+pub use error::{CacheError, is_full};
+pub use identity::{Distrust, Identity, hash};
 pub use place::{Place, choose};
 pub use shrinking::Collected;
-pub use store::{Building, Cache, HeldTree, Record};
+pub use store::{Building, Cache, HeldTree, InUse, Record};
 
 /// Version of what unpacking makes of an archive. It changes when any archive is unpacked to
 /// something else than before: names, modes, links, what is left out, what is refused.

@@ -74,8 +74,15 @@ pub(super) struct Facts {
 /// A tree in use: nobody removes it while this lives.
 #[derive(Debug)]
 pub struct HeldTree {
-    /// What was unpacked; the archive is known by whoever looked for it.
+    /// What was unpacked.
     pub unpacked: Unpacked,
+    /// Where it lies.
+    pub in_use: InUse,
+}
+
+/// The claim on a tree, and where that lies.
+#[derive(Debug)]
+pub struct InUse {
     /// The directory that holds the tree.
     pub root: OwnedFd,
     /// Its path, free of links.
@@ -250,10 +257,12 @@ impl Cache {
                 tree,
                 warnings: Vec::new(),
             },
-            root,
-            path,
-            building: None,
-            _entry: Some(entry),
+            in_use: InUse {
+                root,
+                path,
+                building: None,
+                _entry: Some(entry),
+            },
         })
     }
 
@@ -515,7 +524,7 @@ impl Building {
     }
 }
 
-impl HeldTree {
+impl InUse {
     /// Whether it stays for the next run.
     #[must_use]
     pub fn is_kept(&self) -> bool {
@@ -527,10 +536,12 @@ fn used_once(building: Building, unpacked: Unpacked) -> Result<HeldTree, CacheEr
     let path = building.path.join(TREE);
     Ok(HeldTree {
         unpacked,
-        root: open_tree(&building.entry, &path)?,
-        path,
-        building: Some(building),
-        _entry: None,
+        in_use: InUse {
+            root: open_tree(&building.entry, &path)?,
+            path,
+            building: Some(building),
+            _entry: None,
+        },
     })
 }
 

@@ -156,15 +156,17 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
 /// # Errors
 /// [`SandboxError`]; then the body did not run, and nothing of the child is left.
 pub fn launch(
-    prepared: Prepared,
+    mut prepared: Prepared,
     plan: &LaunchPlan<'_>,
     trees: &[OwnedFd],
     joins: &[OwnedFd],
 ) -> Result<Launched, SandboxError> {
     let describe = |step, index| describe_launch(plan, step, index);
     let link = prepared.link.as_fd();
-    let (ready, mut received) =
-        expect_message(link, message::READY, "assemble the new root", &describe)?;
+    let (ready, mut received) = match prepared.ready.take() {
+        Some(heard) => heard,
+        None => expect_message(link, message::READY, "assemble the new root", &describe)?,
+    };
     let [has_proc, has_terminal, _] = ready.values;
     let mut descriptors = received.iter_mut().filter_map(Option::take);
     let proc = if has_proc == 0 {

@@ -162,6 +162,8 @@ pub struct Prepared {
     pub(super) link: OwnedFd,
     pub(super) space: OwnedFd,
     pub(super) arena: Arena,
+    /// What came with its word that the new root is assembled, once it has come.
+    pub(super) ready: Option<(Message, Received)>,
     /// Whether it has a time namespace of its own.
     pub time_namespace: bool,
 }
@@ -275,6 +277,7 @@ impl Preparing {
             link,
             space,
             arena,
+            ready: None,
             time_namespace,
         })
     }
@@ -383,7 +386,7 @@ pub(super) fn expect_message(
     }
 }
 
-fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> String {
+pub(super) fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> String {
     match step {
         ChildStep::BaseView => plan.view.get(index).map(describe_view).unwrap_or_default(),
         ChildStep::AttachRoot => format!("at {}", escape(plan.mount_point.as_os_str().as_bytes())),

@@ -54,6 +54,7 @@ child_steps! {
     Tap: "open the tap on the loopback device",
     PortListener: "listen for the body's connections at",
     HandOver: "hand over the sockets of the body's network",
+    Overlay: "lay out the bundle",
     Resize: "limit the writable space",
     LaunchView: "mount what was asked for",
     Pivot: "enter the new root",
@@ -123,6 +124,8 @@ pub(super) mod message {
     pub(crate) const NETWORK: u32 = 6;
     /// Init: of a connection that was asked for: its id, errno; a descriptor where there is one.
     pub(crate) const CONNECTED: u32 = 7;
+    /// Init: whether the bundle's overlayfs was laid out: 0, or errno.
+    pub(crate) const OVERLAID: u32 = 8;
     /// Supervisor: the id maps are written.
     pub(crate) const MAPPED: u32 = 16;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
@@ -131,6 +134,8 @@ pub(super) mod message {
     pub(crate) const SIGNAL: u32 = 18;
     /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
     pub(crate) const CONNECT: u32 = 19;
+    /// Supervisor: an overlayfs is wanted at the bundle's place; its tree, where that is one.
+    pub(crate) const OVERLAY: u32 = 20;
 }
 
 /// One step of the view, paths relative to the new root.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 
 use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
+use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
@@ -72,6 +73,9 @@ pub enum Verb {
     Schema(Schema),
     /// Remove what killed supervisors left behind; runs that live are not touched
     Gc(Gc),
+    /// Look at the unpacked bundles that are kept for the next run
+    #[command(args_override_self = true)]
+    Cache(Cache),
 }
 
 /// Run a bundle: unpack it, confine its body, stage and sync its files, report.

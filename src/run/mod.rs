@@ -15,6 +15,7 @@ pub mod explain;
 pub mod hold;
 pub mod host;
 mod interruptible;
+pub mod kept;
 mod meter;
 mod needs;
 mod network;

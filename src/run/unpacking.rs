@@ -156,7 +156,8 @@ impl Run<'_> {
         let root = self.own_directory(prepared, held)?;
         let _assumed = self.assume(held)?;
         let mut source = Interruptible::new(file, signals);
-        let unpacked = bundle::unpack(&mut source, root.as_fd(), limits);
+        let ahead_from_bytes = source.ahead_from_bytes();
+        let unpacked = bundle::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
         match source.cancelled_by {
             Some(signal) => Err(RunError::Cancelled { signal }),
             None => Ok(Bundle::own(unpacked?, root)),
@@ -379,7 +380,8 @@ impl Look<'_> {
             ..*self.limits
         };
         let mut source = self.source()?;
-        let unpacked = bundle::unpack(&mut source, building.tree(), &fits);
+        let ahead_from_bytes = source.ahead_from_bytes();
+        let unpacked = bundle::unpack_ahead(&mut source, building.tree(), &fits, ahead_from_bytes);
         if let Some(signal) = source.cancelled_by {
             return Err(Failure::Run(RunError::Cancelled { signal }));
         }

@@ -159,7 +159,8 @@ try mv copy renamed
 try sh -c 'cat data/deep/er/file'
 try mount -t tmpfs x /bundle/data
 try umount /bundle
-find . -printf '%p %y %m %s\n' | sort
+find . -printf '%p %y %m\n' | sort
+find . -type f -printf '%p %s\n' | sort
 "#;
 
 #[test]
@@ -187,6 +188,26 @@ fn what_a_body_sees_and_may_do_is_the_same_from_the_cache_a_copy_and_a_tree_of_i
         }
         kept.assert_clean();
     }
+}
+
+/// The kernel has no redirects in a user namespace: programs copy, as they do between file systems.
+#[test]
+fn renaming_a_directory_of_the_bundle_is_the_one_thing_that_only_a_tree_of_ones_own_allows() {
+    let kept = Kept::new("");
+    let script = "import os\ntry: os.rename('/bundle/data', '/bundle/moved'); print('renamed')\nexcept OSError as e: print(e.errno)";
+    let run = serde_json::json!(["python3", "-c", script]).to_string();
+    let told = |flags: &[&str]| {
+        let done = kept.exec(&[flags, &["--run", &run]].concat());
+        (found(&done).1.to_owned(), done.text())
+    };
+    assert_eq!(told(&["--no-cache"]), ("own".to_owned(), "renamed\n".to_owned()));
+    let expected = match told(&[]) {
+        (view, text) if view == "overlayfs" => (text, "18\n"),
+        (_, text) => (text, "renamed\n"),
+    };
+    assert_eq!(expected.0, expected.1);
+    assert_eq!(told(&["--keep"]).1, "renamed\n");
+    kept.assert_clean();
 }
 
 #[test]

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 
 use crate::bundle::{Entry, Tree, content_digest};
 use crate::cache::error::{CacheError, failed};
-use crate::cache::store::{Cache, FACTS, TREE, TREES, open_tree, read_facts};
+use crate::cache::files::{open_tree, read_facts};
+use crate::cache::store::{Cache, FACTS, TREE, TREES};
 use crate::kernel::file::open_beneath;
 use crate::kernel::lock::share_file;
 use crate::spec::digest::Digest;

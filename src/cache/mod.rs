@@ -27,7 +27,9 @@
 mod checking;
 pub mod copy;
 pub mod error;
+mod files;
 pub mod identity;
+mod making;
 pub mod place;
 mod shrinking;
 pub mod store;

@@ -10,9 +10,8 @@ use rustix::io::Errno;
 use std::os::fd::AsFd as _;
 
 use crate::cache::error::{CacheError, failed};
-use crate::cache::store::{
-    ARCHIVES, BUILDING, Cache, FACTS, IDENTITIES, TREES, errno_of, read_facts, remove,
-};
+use crate::cache::files::{errno_of, read_facts, remove};
+use crate::cache::store::{ARCHIVES, BUILDING, Cache, FACTS, IDENTITIES, TREES};
 use crate::kernel::lock::try_claim_file;
 
 /// Most files that are known by their identity; each costs a page.
@@ -60,13 +59,8 @@ impl Cache {
                 Err(Errno::NOENT) => continue,
                 Err(errno) => return Err(failed("openat", &path)(errno)),
             };
-            let status = rustix::fs::fstat(&left).map_err(failed("fstat", &path))?;
-            let is_file = rustix::fs::FileType::from_raw_mode(status.st_mode)
-                != rustix::fs::FileType::Directory;
-            // An index entry that is being written has no lock: it lives for microseconds.
-            let is_young = is_file && !is_older_than_a_minute(&path);
             let is_free = try_claim_file(left.as_fd()).map_err(failed("flock", &path))?;
-            if is_free && !is_young {
+            if is_free {
                 remove(&path)?;
             }
         }
@@ -212,9 +206,4 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-fn is_older_than_a_minute(path: &std::path::Path) -> bool {
-    let changed = std::fs::symlink_metadata(path).and_then(|status| status.modified());
-    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| 60 < age.as_secs()))
 }

@@ -1,20 +1,20 @@
 //! The store itself: finding, making and publishing trees, and the two indexes.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::Tree;
-use crate::bundle::listing;
-use crate::bundle::{UnpackLimits, Unpacked};
+use crate::bundle::{Tree, UnpackLimits, Unpacked};
 use crate::cache::UNPACK_RULES;
 use crate::cache::checking;
 use crate::cache::error::{CacheError, failed};
+use crate::cache::files::{
+    FILE_MODE, Facts, errno_of, facts_bytes, make_directory, open_tree, read_at, read_facts, remove,
+    touch, write_new,
+};
 use crate::cache::identity::{Identity, archive_key, hexadecimal};
 use crate::cache::place::{Place, open_private};
 use crate::kernel::lock::{claim_file, share_file, try_claim_file};
@@ -29,15 +29,10 @@ pub(super) const FACTS: &str = "facts";
 pub(super) const TREE: &str = "tree";
 const LOCK: &str = "lock";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const DIRECTORY_MODE: u32 = 0o700;
-const TREE_MODE: u32 = 0o755;
-const FILE_MODE: u32 = 0o600;
 /// How often an entry that vanishes while it is opened is looked for.
 const LOOKS_MAX: u32 = 8;
 /// The longest entry of an index.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
-/// The longest facts: 100,000 entries with 160 bytes of names each, and as much again.
-const FACTS_BYTES_MAX: u64 = 64 << 20;
 
 /// The cache at one place.
 #[derive(Debug)]
@@ -47,28 +42,17 @@ pub struct Cache {
     pub(super) path: PathBuf,
     pub(super) size_bytes: u64,
     /// What the facts must name; empty where nothing outlives the boot anyway.
-    boot: String,
+    pub(super) boot: String,
 }
 
 /// What an index says of an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    archive: String,
-    content: String,
-    /// Code and message of what unpacking warned of.
-    warnings: Vec<(String, String)>,
-}
-
-/// The head of the facts of a tree; its listing follows after a newline.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Facts {
-    /// The content that the tree is, so that a directory that was renamed by hand is none.
+    pub(super) archive: String,
     pub(super) content: String,
-    pub(super) bytes: u64,
-    pub(super) disk_bytes: u64,
-    boot: String,
+    /// Code and message of what unpacking warned of.
+    pub(super) warnings: Vec<(String, String)>,
 }
 
 /// A tree in use: nobody removes it while this lives.
@@ -88,18 +72,18 @@ pub struct InUse {
     /// Its path, free of links.
     pub path: PathBuf,
     /// Where it is not kept, the tree that goes with this.
-    building: Option<Building>,
+    pub(super) building: Option<Building>,
     /// The entry, with the lock.
-    _entry: Option<OwnedFd>,
+    pub(super) _entry: Option<OwnedFd>,
 }
 
 /// A tree that is being made. Dropped before it is published, it is removed.
 #[derive(Debug)]
 pub struct Building {
-    entry: OwnedFd,
-    tree: OwnedFd,
-    path: PathBuf,
-    published: bool,
+    pub(super) entry: OwnedFd,
+    pub(super) tree: OwnedFd,
+    pub(super) path: PathBuf,
+    pub(super) published: bool,
 }
 
 impl Building {
@@ -238,7 +222,7 @@ impl Cache {
         Ok(None)
     }
 
-    fn held(
+    pub(super) fn held(
         &self,
         entry: OwnedFd,
         path: &Path,
@@ -284,156 +268,13 @@ impl Cache {
         }
         let boot = self.boot.clone();
         let facts = Facts { boot, ..facts };
+        let _names = self.lock_names()?;
         let draft = self.draft()?;
         self.write(&draft, &facts_bytes(&facts, tree, &path)?)?;
         rustix::fs::renameat(&self.root, &draft, &entry, FACTS)
             .map_err(failed("renameat", &path))?;
         self.held(entry, &path, content, &facts, tree.clone())
             .map(Some)
-    }
-
-    /// Begins to make a tree, after what dead processes left was removed.
-    ///
-    /// # Errors
-    /// [`CacheError`].
-    pub fn begin(&self) -> Result<Building, CacheError> {
-        for part in ["", TREES, ARCHIVES, IDENTITIES, BUILDING] {
-            if !part.is_empty() {
-                make_directory(&self.root, part, &self.path.join(part))?;
-            }
-        }
-        let _names = self.lock_names()?;
-        self.sweep()?;
-        let name = self.draft()?;
-        let path = self.path.join(&name);
-        make_directory(&self.root, &name, &path)?;
-        let entry = self
-            .open_directory(&name)?
-            .ok_or_else(|| failed("openat", &path)(Errno::NOENT))?;
-        claim_file(entry.as_fd()).map_err(failed("flock", &path))?;
-        rustix::fs::mkdirat(&entry, TREE, Mode::from_raw_mode(TREE_MODE))
-            .map_err(failed("mkdirat", &path))?;
-        let tree = open_tree(&entry, &path.join(TREE))?;
-        // Whatever the mask of this process is: the body sees this mode.
-        rustix::fs::chmodat(
-            &entry,
-            TREE,
-            Mode::from_raw_mode(TREE_MODE),
-            AtFlags::empty(),
-        )
-        .map_err(failed("fchmodat", &path))?;
-        Ok(Building {
-            entry,
-            tree,
-            path,
-            published: false,
-        })
-    }
-
-    /// Makes what was built an entry, unless one with that content is there already, and remembers
-    /// the archive. A tree that is larger than the whole cache is used this once.
-    ///
-    /// # Errors
-    /// [`CacheError`]; what was built is gone.
-    pub fn publish(
-        &self,
-        mut building: Building,
-        unpacked: Unpacked,
-        archive_bytes: u64,
-        limits: &UnpackLimits,
-    ) -> Result<(HeldTree, Option<Record>), CacheError> {
-        let content = unpacked.content_digest;
-        let name = format!("{TREES}/{}", hexadecimal(&content));
-        let path = self.path.join(&name);
-        let facts = Facts {
-            content: content.to_string(),
-            bytes: unpacked.bytes,
-            disk_bytes: disk_bytes(&unpacked.tree),
-            boot: self.boot.clone(),
-        };
-        if self.size_bytes < facts.disk_bytes {
-            return Ok((used_once(building, unpacked)?, None));
-        }
-        write_new(
-            &building.entry,
-            FACTS,
-            &facts_bytes(&facts, &unpacked.tree, &path)?,
-            &path,
-        )?;
-        let record = record_of(&unpacked);
-        let names = self.lock_names()?;
-        let there = self.open_directory(&name)?;
-        let whole = match &there {
-            Some(entry) => read_facts(entry, &path, &hexadecimal(&content))?
-                .is_some_and(|(facts, _)| facts.boot == self.boot),
-            None => false,
-        };
-        let entry = match there.filter(|_| whole) {
-            Some(entry) => entry,
-            None => {
-                self.move_away(&name)?;
-                rustix::fs::renameat(&self.root, building.name(&self.path), &self.root, &name)
-                    .map_err(failed("renameat", &path))?;
-                building.published = true;
-                rustix::io::fcntl_dupfd_cloexec(&building.entry, 0)
-                    .map_err(failed("fcntl", &path))?
-            }
-        };
-        // Not at once, but nobody removes entries while the names are locked.
-        share_file(entry.as_fd()).map_err(failed("flock", &path))?;
-        self.remember_archive(archive_bytes, &unpacked, &record, limits)?;
-        self.shrink()?;
-        drop(names);
-        let Unpacked {
-            archive_digest,
-            warnings,
-            tree,
-            ..
-        } = unpacked;
-        let mut held = self.held(entry, &path, &content, &facts, tree)?;
-        held.unpacked.archive_digest = archive_digest;
-        held.unpacked.warnings = warnings;
-        Ok((held, Some(record)))
-    }
-
-    fn remember_archive(
-        &self,
-        archive_bytes: u64,
-        unpacked: &Unpacked,
-        record: &Record,
-        limits: &UnpackLimits,
-    ) -> Result<(), CacheError> {
-        let Some(archive) = &unpacked.archive_digest else {
-            return Ok(());
-        };
-        let of_size = format!("{ARCHIVES}/{archive_bytes}");
-        make_directory(&self.root, &of_size, &self.path.join(&of_size))?;
-        self.put(
-            &format!("{of_size}/{}", archive_key(archive, limits)),
-            record,
-        )
-    }
-
-    /// Remembers that the file with this identity holds that archive.
-    ///
-    /// # Errors
-    /// [`CacheError::Call`].
-    pub fn remember(
-        &self,
-        identity: &Identity,
-        record: &Record,
-        limits: &UnpackLimits,
-    ) -> Result<(), CacheError> {
-        self.put(&format!("{IDENTITIES}/{}", identity.key(limits)), record)
-    }
-
-    fn put(&self, name: &str, record: &Record) -> Result<(), CacheError> {
-        let path = self.path.join(name);
-        let bytes = json(record, &path)?;
-        let draft = self.draft()?;
-        self.write(&draft, &bytes)?;
-        rustix::fs::renameat(&self.root, &draft, &self.root, name)
-            .map_err(failed("renameat", &path))
     }
 
     /// Removes an entry of an index; that it is gone is fine.
@@ -509,14 +350,14 @@ impl Cache {
         read_at(&self.root, name, &path, bytes_max)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
         write_new(&self.root, name, bytes, &self.path.join(name))
     }
 }
 
 impl Building {
     /// Relative to the root of the cache.
-    fn name(&self, root: &Path) -> PathBuf {
+    pub(super) fn name(&self, root: &Path) -> PathBuf {
         self.path
             .strip_prefix(root)
             .unwrap_or(&self.path)
@@ -532,32 +373,6 @@ impl InUse {
     }
 }
 
-fn used_once(building: Building, unpacked: Unpacked) -> Result<HeldTree, CacheError> {
-    let path = building.path.join(TREE);
-    Ok(HeldTree {
-        unpacked,
-        in_use: InUse {
-            root: open_tree(&building.entry, &path)?,
-            path,
-            building: Some(building),
-            _entry: None,
-        },
-    })
-}
-
-fn record_of(unpacked: &Unpacked) -> Record {
-    let archive = unpacked.archive_digest.as_ref();
-    Record {
-        archive: archive.map(ToString::to_string).unwrap_or_default(),
-        content: unpacked.content_digest.to_string(),
-        warnings: unpacked
-            .warnings
-            .iter()
-            .map(|warning| (warning.code.clone(), warning.message.clone()))
-            .collect(),
-    }
-}
-
 fn understood(bytes: &[u8]) -> Option<(Record, Digest, Digest)> {
     let record: Record = serde_json::from_slice(bytes).ok()?;
     let archive = Digest::parse(&record.archive)?;
@@ -565,122 +380,3 @@ fn understood(bytes: &[u8]) -> Option<(Record, Digest, Digest)> {
     Some((record, archive, content))
 }
 
-/// What a tree takes: files in whole pages, and about 1 KiB for each inode.
-fn disk_bytes(tree: &Tree) -> u64 {
-    const PAGE_BYTES: u64 = 4096;
-    const INODE_BYTES: u64 = 1024;
-    let of_entry = |entry: &crate::bundle::Entry| match entry {
-        crate::bundle::Entry::File { bytes, .. } => bytes.next_multiple_of(PAGE_BYTES),
-        crate::bundle::Entry::Directory | crate::bundle::Entry::Symlink { .. } => 0,
-    };
-    let all = tree.iter().map(|(_, entry)| of_entry(entry) + INODE_BYTES);
-    all.fold(INODE_BYTES, u64::saturating_add)
-}
-
-fn facts_bytes(facts: &Facts, tree: &Tree, path: &Path) -> Result<Vec<u8>, CacheError> {
-    let mut bytes = json(facts, path)?;
-    bytes.push(b'\n');
-    bytes.extend(listing::write(tree));
-    Ok(bytes)
-}
-
-/// The facts of the entry that is called `key`; `None` where they are not whole, or another's.
-pub(super) fn read_facts(
-    entry: &OwnedFd,
-    path: &Path,
-    key: &str,
-) -> Result<Option<(Facts, Tree)>, CacheError> {
-    let Some(bytes) = read_at(entry, FACTS, path, FACTS_BYTES_MAX)? else {
-        return Ok(None);
-    };
-    let parsed = bytes
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .and_then(|end| {
-            let facts: Facts = serde_json::from_slice(&bytes[..end]).ok()?;
-            let is_this = facts.content.strip_prefix("sha256:") == Some(key);
-            is_this.then_some(())?;
-            Some((facts, listing::read(&bytes[end + 1..])?))
-        });
-    Ok(parsed)
-}
-
-pub(super) fn open_tree(entry: &OwnedFd, path: &Path) -> Result<OwnedFd, CacheError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(entry, TREE, flags, Mode::empty()).map_err(failed("openat", path))
-}
-
-/// Marks an entry as used now.
-fn touch(entry: &OwnedFd, path: &Path) -> Result<(), CacheError> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    match rustix::fs::utimensat(entry, FACTS, &times, AtFlags::SYMLINK_NOFOLLOW) {
-        // A cache on a file system that became read-only is as good as before.
-        Ok(()) | Err(Errno::ROFS) => Ok(()),
-        Err(errno) => Err(failed("utimensat", path)(errno)),
-    }
-}
-
-fn make_directory(at: &OwnedFd, name: &str, path: &Path) -> Result<(), CacheError> {
-    match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(failed("mkdirat", path)(errno)),
-    }
-}
-
-fn read_at(
-    at: &OwnedFd,
-    name: &str,
-    path: &Path,
-    bytes_max: u64,
-) -> Result<Option<Vec<u8>>, CacheError> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = match rustix::fs::openat(at, name, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(failed("openat", path)(errno)),
-    };
-    let mut bytes = Vec::new();
-    file.take(bytes_max)
-        .read_to_end(&mut bytes)
-        .map_err(|error| failed("read", path)(errno_of(&error)))?;
-    Ok(Some(bytes))
-}
-
-fn write_new(at: &OwnedFd, name: &str, bytes: &[u8], path: &Path) -> Result<(), CacheError> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(at, name, flags, Mode::from_raw_mode(FILE_MODE))
-        .map_err(failed("openat", path))?;
-    File::from(file)
-        .write_all(bytes)
-        .map_err(|error| failed("write", path)(errno_of(&error)))
-}
-
-fn json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, CacheError> {
-    serde_json::to_vec(value).map_err(|_never| failed("write", path)(Errno::INVAL))
-}
-
-/// Removes a file, or a directory with all that is in it; that it is gone is fine.
-pub(super) fn remove(path: &Path) -> Result<(), CacheError> {
-    let removed = match std::fs::symlink_metadata(path) {
-        Ok(status) if status.is_dir() => std::fs::remove_dir_all(path),
-        Ok(_) => std::fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(failed("unlink", path)(errno_of(&error)))
-        }
-        _ => Ok(()),
-    }
-}
-
-pub(super) fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}

@@ -76,7 +76,10 @@ fn exec(cache: &Path, flags: &[&str], bundle: &Path) -> Command {
 fn cache_directory() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let above = if shm.is_dir() { shm } else { Path::new("/tmp") };
-    tempfile::Builder::new().prefix("runner-bench-").tempdir_in(above).unwrap()
+    tempfile::Builder::new()
+        .prefix("runner-bench-")
+        .tempdir_in(above)
+        .unwrap()
 }
 
 fn measure(options: &Options) -> Report {
@@ -122,7 +125,9 @@ fn measure(options: &Options) -> Report {
     let over = |name: &str, allowed_ms: f64| {
         let (own, hello) = (table.row(name)?, table.row("hello")?);
         let each = own.values.iter().zip(&hello.values);
-        let over: Vec<f64> = each.map(|(own, hello)| (own - hello) / 1e3 - allowed_ms).collect();
+        let over: Vec<f64> = each
+            .map(|(own, hello)| (own - hello) / 1e3 - allowed_ms)
+            .collect();
         Some(median(&over))
     };
     let worst = |how: &str, per_mb: f64| {
@@ -131,8 +136,16 @@ fn measure(options: &Options) -> Report {
             .filter_map(|(name, _, mb)| over(&format!("{name}, {how}"), per_mb * mb))
             .reduce(f64::max)
     };
-    report.mark_if("cached, hashed: over hello + 0.7 ms per MB", worst("hashed", 0.7), "no rounds");
-    report.mark_if("cached, by identity: over hello", worst("identity", 0.0), "no rounds");
+    report.mark_if(
+        "cached, hashed: over hello + 0.7 ms per MB",
+        worst("hashed", 0.7),
+        "no rounds",
+    );
+    report.mark_if(
+        "cached, by identity: over hello",
+        worst("identity", 0.0),
+        "no rounds",
+    );
     for (name, _, mb) in &bundles {
         writeln!(report.text, "{name}: {mb:.1} MB compressed").unwrap();
     }

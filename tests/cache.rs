@@ -200,7 +200,10 @@ fn renaming_a_directory_of_the_bundle_is_the_one_thing_that_only_a_tree_of_ones_
         let done = kept.exec(&[flags, &["--run", &run]].concat());
         (found(&done).1.to_owned(), done.text())
     };
-    assert_eq!(told(&["--no-cache"]), ("own".to_owned(), "renamed\n".to_owned()));
+    assert_eq!(
+        told(&["--no-cache"]),
+        ("own".to_owned(), "renamed\n".to_owned())
+    );
     let expected = match told(&[]) {
         (view, text) if view == "overlayfs" => (text, "18\n"),
         (_, text) => (text, "renamed\n"),

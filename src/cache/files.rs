@@ -106,7 +106,12 @@ pub(super) fn read_at(
     Ok(Some(bytes))
 }
 
-pub(super) fn write_new(at: &OwnedFd, name: &str, bytes: &[u8], path: &Path) -> Result<(), CacheError> {
+pub(super) fn write_new(
+    at: &OwnedFd,
+    name: &str,
+    bytes: &[u8],
+    path: &Path,
+) -> Result<(), CacheError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(at, name, flags, Mode::from_raw_mode(FILE_MODE))
         .map_err(failed("openat", path))?;

@@ -1,14 +1,15 @@
 //! Making trees: building, publishing, and what the indexes remember of them.
 
 use std::os::fd::AsFd as _;
-use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
 use crate::bundle::{Entry, Tree, UnpackLimits, Unpacked};
 use crate::cache::error::{CacheError, failed};
-use crate::cache::files::{Facts, facts_bytes, json, make_directory, open_tree, read_facts, write_new};
+use crate::cache::files::{
+    Facts, facts_bytes, json, make_directory, open_tree, read_facts, write_new,
+};
 use crate::cache::identity::{Identity, archive_key, hexadecimal};
 use crate::cache::store::{
     ARCHIVES, BUILDING, Building, Cache, FACTS, HeldTree, IDENTITIES, InUse, Record, TREE, TREES,
@@ -202,4 +203,3 @@ fn disk_bytes(tree: &Tree) -> u64 {
     let all = tree.iter().map(|(_, entry)| of_entry(entry) + INODE_BYTES);
     all.fold(INODE_BYTES, u64::saturating_add)
 }
-

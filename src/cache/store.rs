@@ -12,8 +12,8 @@ use crate::cache::UNPACK_RULES;
 use crate::cache::checking;
 use crate::cache::error::{CacheError, failed};
 use crate::cache::files::{
-    FILE_MODE, Facts, errno_of, facts_bytes, make_directory, open_tree, read_at, read_facts, remove,
-    touch, write_new,
+    FILE_MODE, Facts, errno_of, facts_bytes, make_directory, open_tree, read_at, read_facts,
+    remove, touch, write_new,
 };
 use crate::cache::identity::{Identity, archive_key, hexadecimal};
 use crate::cache::place::{Place, open_private};
@@ -379,4 +379,3 @@ fn understood(bytes: &[u8]) -> Option<(Record, Digest, Digest)> {
     let content = Digest::parse(&record.content)?;
     Some((record, archive, content))
 }
-

@@ -88,7 +88,10 @@ fn what_unpacking_makes_changes_only_together_with_the_version_of_its_rules() {
         }
     }
     let found = Digest::of(text.as_bytes()).to_string();
-    let expected = (1, "sha256:golden");
+    let expected = (
+        1,
+        "sha256:e781de72a0eb4ee65b75c5398b555ef17bf70bdec91c1118418b766aa9847a33",
+    );
     assert_eq!(
         (UNPACK_RULES, &*found),
         expected,

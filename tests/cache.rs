@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use support::{Done, Ground, is_root, runner, skip};
+use support::{Done, Ground, is_root, needs_root, runner};
 
 /// Text that gzip cannot make small: bundles of 32 KiB and less are not kept.
 fn noise(seed: u32, bytes: usize) -> String {
@@ -532,7 +532,7 @@ fn a_cache_that_is_not_ours_alone_is_not_used_and_the_run_goes_on() {
         rustix::fs::chown(&place, stranger, None).expect("given away");
         assert_unsafe("another user's", &with(&place));
     } else {
-        skip("only root can give a directory away");
+        needs_root("only root can give a directory away");
     }
     assert_eq!(std::fs::read_dir(&elsewhere).expect("listed").count(), 0);
 }

@@ -48,6 +48,8 @@
 //! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
 //!   written as one archive. [`compose::github`] in it is the one place that speaks to a service
 //!   and has the token.
+//! - [`cache`] keeps what was unpacked for the next run: found by a file's identity or an archive's
+//!   digest, never written again, removed by what was not used for longest.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
@@ -92,6 +94,7 @@
 //! functions, for a host that composes manifests itself.
 
 pub mod bundle;
+pub mod cache;
 pub mod cli;
 pub mod compose;
 pub mod egress;

@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["spec"]),
     ("kernel", &["spec"]),
     ("bundle", &["spec", "kernel"]),
+    ("cache", &["spec", "kernel", "bundle"]),
     ("compose", &["spec", "plan", "kernel", "bundle"]),
     ("secrets", &["spec", "kernel"]),
     ("egress", &["spec", "plan", "kernel"]),
@@ -31,6 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "plan",
             "kernel",
             "bundle",
+            "cache",
             "compose",
             "secrets",
             "egress",
@@ -62,6 +64,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
     "src/main.rs",
     "src/sandbox/init.rs",
+    "src/sandbox/overlay.rs",
     "src/sandbox/seed.rs",
     "src/sandbox/steps.rs",
 ];

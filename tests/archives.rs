@@ -31,6 +31,8 @@ mod names;
 mod properties;
 #[path = "archives/real.rs"]
 mod real;
+#[path = "archives/rules.rs"]
+mod rules;
 #[path = "archives/streams.rs"]
 mod streams;
 #[path = "archives/targets.rs"]

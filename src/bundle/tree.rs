@@ -95,6 +95,18 @@ impl Tree {
         tree
     }
 
+    /// The tree of `entries`, which came out of a tree before.
+    pub(crate) fn of_entries(entries: BTreeMap<RelPath, Entry>) -> Self {
+        let bytes = |(path, entry): (&RelPath, &Entry)| {
+            (path.as_bytes().len() as u64).saturating_add(target_bytes(entry))
+        };
+        let name_bytes = entries.iter().map(bytes).sum();
+        Self {
+            entries,
+            name_bytes,
+        }
+    }
+
     /// The entry at `path`.
     #[must_use]
     pub fn get(&self, path: &RelPath) -> Option<&Entry> {

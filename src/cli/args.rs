@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 
 use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
+use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
@@ -72,6 +73,9 @@ pub enum Verb {
     Schema(Schema),
     /// Remove what killed supervisors left behind; runs that live are not touched
     Gc(Gc),
+    /// Look at the unpacked bundles that are kept for the next run
+    #[command(args_override_self = true)]
+    Cache(Cache),
 }
 
 /// Run a bundle: unpack it, confine its body, stage and sync its files, report.
@@ -227,7 +231,8 @@ pub struct ViewFlags {
     pub workdir: Option<PathBuf>,
 }
 
-/// `--manifest`, `--run`, `--workspace`, `--inputs`, `--in`, `--out`, `--keep`.
+/// `--manifest`, `--run`, `--workspace`, `--inputs`, `--in`, `--out`, `--keep`, `--no-cache`,
+/// `--no-trust-mtime`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The bundle")]
 pub struct BundleFlags {
@@ -272,6 +277,12 @@ pub struct BundleFlags {
     /// Keep a copy of the scratch root and print its path
     #[arg(long, env = "RUNNER_OPT_KEEP", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub keep: bool,
+    /// Unpack the bundle for this run alone: neither use nor fill the cache
+    #[arg(long, env = "RUNNER_OPT_NO_CACHE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub no_cache: bool,
+    /// Hash the archive also where device, inode, size, mtime and ctime say that it did not change
+    #[arg(long, env = "RUNNER_OPT_NO_TRUST_MTIME", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub no_trust_mtime: bool,
 }
 
 /// `--env`, `--env-file`, `--secret`.

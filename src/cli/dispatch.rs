@@ -132,6 +132,16 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
                 (engine.demo)(caller, policy, printer)
             },
         ),
+        Verb::Cache(cache) => {
+            let flags = cache.what.flags();
+            let what = &cache.what;
+            with_policy(
+                flags.voice,
+                &flags.policy,
+                surroundings,
+                |caller, policy, printer| crate::cli::cache::cache(what, caller, policy, printer),
+            )
+        }
         Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(VoiceFlags::default(), surroundings);

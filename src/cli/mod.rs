@@ -9,6 +9,7 @@ pub mod bundle;
 pub mod bundle_flags;
 mod bundle_list;
 mod bundle_targets;
+pub mod cache;
 pub mod check;
 pub mod config;
 pub mod delegate;

@@ -396,6 +396,8 @@ fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptio
         output_files: pairs("out", &flags.output_files)?,
         arguments: Vec::new(),
         keep: flags.keep,
+        no_cache: flags.no_cache,
+        no_trust_mtime: flags.no_trust_mtime,
     })
 }
 

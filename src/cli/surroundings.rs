@@ -11,6 +11,8 @@ use crate::spec::request::Caller;
 
 /// Where records of runs of uid 0 lie.
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
+/// Where unpacked bundles of uid 0 are kept, where they do not lie in memory.
+const CACHE_DIRECTORY_OF_ROOT: &str = "/var/cache/runner";
 /// The host's configuration.
 const HOST_CONFIG: &str = "/etc/runner/config.yaml";
 
@@ -117,6 +119,11 @@ impl Surroundings {
             home: self.absolute("HOME"),
             temporary_directory: self.absolute("TMPDIR").unwrap_or_else(|| "/tmp".into()),
             runtime_directory,
+            cache_directory: match self.uid {
+                0 => PathBuf::from(CACHE_DIRECTORY_OF_ROOT),
+                _ => self.cache_directory(),
+            },
+            bundle_cache_directory: self.absolute("RUNNER_OPT_CACHE_DIRECTORY"),
             cgroup_parent,
             in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),
         }

@@ -20,7 +20,7 @@ pub struct Arena {
     used_bytes: Cell<usize>,
 }
 
-/// One of the two values that are published, at its own place at the start of the mapping.
+/// One of the values that are published, at its own place at the start of the mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Slot {
@@ -28,6 +28,8 @@ pub enum Slot {
     Base = 0,
     /// What is to be done at last.
     Launch = 1,
+    /// What is to be tried in between.
+    Overlay = 2,
 }
 
 /// Most bytes of a published value.
@@ -35,7 +37,7 @@ const PUBLISHED_BYTES_MAX: usize = 1024;
 /// How many moments can be noted.
 pub const MOMENTS_MAX: usize = 256;
 /// Where the moments lie: behind the published values.
-const MOMENTS_AT: usize = 2 * PUBLISHED_BYTES_MAX;
+const MOMENTS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
 /// Where the plan begins: behind the moments.
 const PLAN_AT: usize = MOMENTS_AT + MOMENTS_MAX * size_of::<u64>();
 
@@ -114,7 +116,7 @@ impl Arena {
 
     fn place<T>(&self, slot: Slot) -> *mut T {
         let at = slot as usize * PUBLISHED_BYTES_MAX;
-        // SAFETY: within the mapping, whose start is reserved for the two values.
+        // SAFETY: within the mapping, whose start is reserved for the values.
         unsafe { self.base.add(at) }.cast::<T>().as_ptr()
     }
 

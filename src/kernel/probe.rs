@@ -1,12 +1,15 @@
 //! Questions to the host that change nothing.
 
 use std::ffi::CStr;
+use std::os::fd::AsFd as _;
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::spec::host::HostEntry;
 
-use super::namespace::kind;
+use super::mount;
+use super::namespace::{self, kind};
 use super::process::{self, Forked};
 
 /// Effective user id of this process, as its user namespace names it.
@@ -88,6 +91,50 @@ pub fn has_no_new_privileges() -> bool {
     // SAFETY: this option takes no argument and only says what is set.
     let answer = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
     process::check(answer.into()).is_ok()
+}
+
+/// Really lays an overlayfs over a directory, in a user and a mount namespace of a child that ends
+/// at once; with what overlayfs notes of a file, which a tmpfs takes since Linux 6.6.
+///
+/// Only from a process with one thread.
+///
+/// # Errors
+/// The errno of the call that failed.
+pub fn lay_overlay() -> Result<(), Errno> {
+    let (uid, gid) = (effective_uid(), effective_gid());
+    let maps = [uid, gid].map(|id| format!("1000 {id} 1"));
+    // SAFETY: the caller has one thread, and the child allocates nothing and exits.
+    match unsafe { process::fork_into(kind::USER | kind::MOUNT, None) }? {
+        Forked::Child => {
+            let errno = lay_overlay_here(&maps).err().map_or(0, Errno::raw_os_error);
+            process::exit_now(errno)
+        }
+        Forked::Parent { pid, .. } => {
+            let ended = process::wait(pid, true)?.ok_or(Errno::CHILD)?;
+            match ended.raw_status {
+                0 => Ok(()),
+                status if status & 0x7f == 0 => Err(Errno::from_raw_os_error(status >> 8)),
+                _ => Err(Errno::IO),
+            }
+        }
+    }
+}
+
+fn lay_overlay_here([uid_map, gid_map]: &[String; 2]) -> Result<(), Errno> {
+    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
+    namespace::write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
+    namespace::write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
+    mount::make_private()?;
+    let space = mount::new_tmpfs(c"65536", c"64")?;
+    // A directory that every system has; only this child sees what lies over it.
+    mount::attach(space.as_fd(), c"/proc")?;
+    rustix::process::chdir(c"/proc")?;
+    for directory in [c"lower", c"upper", c"work"] {
+        rustix::fs::mkdirat(rustix::fs::CWD, directory, Mode::from_raw_mode(0o755))?;
+    }
+    let note = c"user.overlay.runner";
+    rustix::fs::setxattr(c"upper", note, b"y", rustix::fs::XattrFlags::empty())?;
+    mount::new_overlay(c"lower", c"upper", c"work").map(drop)
 }
 
 /// Really makes namespaces: a child in a user namespace of its own and in `kinds` (of

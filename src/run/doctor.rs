@@ -15,10 +15,10 @@ use crate::kernel::mount;
 use crate::kernel::namespace::kind;
 use crate::kernel::owner_map::OwnerMap;
 use crate::kernel::probe::{self, Call};
-use crate::plan::doctor::{Facts, NamespaceKind, NetworkFacts};
+use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
-use crate::run::{execute, hold, host, program};
+use crate::run::{execute, hold, host, kept, program};
 use crate::sandbox::cgroups;
 use crate::spec::host_policy::{HostPolicy, UidRange};
 use crate::spec::network::CaptureChoice;
@@ -86,6 +86,13 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
             (is_mapped(first, last), format!("{first}-{last}"))
         }),
         runtime_directory,
+        bundle_cache: kept::list(caller, policy).map(|listing| CacheFacts {
+            directory: listing.directory,
+            in_memory: listing.in_memory,
+            used_bytes: listing.used_bytes,
+            size_bytes: listing.size_bytes,
+        }),
+        overlayfs: probe::lay_overlay().map_err(|errno| errno.to_string()),
         network: look_at_network(caller, policy),
         programs: PROGRAMS
             .map(|name| {

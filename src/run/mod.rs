@@ -16,6 +16,7 @@ pub mod explain;
 pub mod hold;
 pub mod host;
 mod interruptible;
+pub mod kept;
 mod meter;
 mod needs;
 mod network;
@@ -28,32 +29,32 @@ mod reporting;
 pub mod scope;
 mod secrets;
 pub mod subject;
+pub mod unpacking;
 mod view;
 mod watching;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Mode;
 
-use crate::bundle::{self, OpenedArchive, UnpackLimits, Unpacked};
+use crate::bundle::{self, OpenedArchive};
 use crate::egress::relay::Published;
 use crate::kernel::credentials::AssumedFileIds;
 use crate::kernel::rlimit;
 use crate::plan::limits::Limits;
-use crate::plan::view::BUNDLE;
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
-use crate::run::interruptible::Interruptible;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
 use crate::run::subject::UnpackedFiles;
+use crate::run::unpacking::Bundle;
 use crate::sandbox::cgroups::{CgroupLimits, Counted};
 use crate::sandbox::launch::{Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
@@ -62,7 +63,7 @@ use crate::scratch::{self, FileLimits, OutputFile, Workspace};
 use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
-use crate::spec::report::{BundleReport, Report};
+use crate::spec::report::Report;
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
 use crate::spec::ulid::ulid;
@@ -200,13 +201,18 @@ impl Run<'_> {
             None => Some(self.settle(held, None, manifest.take(), time_namespace, report)?),
             Some(_) => None,
         };
-        let prepared = preparing.finish(&held.base)?;
+        let mut prepared = preparing.finish(&held.base)?;
         clock.lap(report, "prepare");
-        let bundle = self.unpack(archive, &prepared, held, signals.as_fd(), report)?;
+        let mut bundle = self.unpack(archive, &mut prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
         let mut settlement = match early {
             Some(settlement) => settlement,
             None => self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?,
+        };
+        // Nobody removes the kept tree while the body may still read it.
+        let _in_use = match &mut bundle {
+            Some(bundle) => self.finish_bundle(bundle, &mut prepared, held, report)?,
+            None => None,
         };
         drop(bundle);
         let place = workspace.as_ref();
@@ -238,50 +244,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn unpack(
-        &self,
-        archive: Option<OpenedArchive>,
-        prepared: &Prepared,
-        held: &Held,
-        signals: BorrowedFd<'_>,
-        report: &mut Report,
-    ) -> Result<Option<(Unpacked, OwnedFd)>, RunError> {
-        let Some(archive) = archive else {
-            return Ok(None);
-        };
-        let limits = unpack_limits(self.policy);
-        let root = {
-            let _assumed = self.assume(held)?;
-            contract::open_directory(prepared.space(), BUNDLE.trim_start_matches('/'))?
-        };
-        let unpacked = match archive {
-            OpenedArchive::File(file) => {
-                let _assumed = self.assume(held)?;
-                let mut source = Interruptible::new(file, signals);
-                let ahead_from_bytes = source.ahead_from_bytes();
-                let unpacked =
-                    bundle::unpack_ahead(&mut source, root.as_fd(), &limits, ahead_from_bytes);
-                if let Some(signal) = source.cancelled_by {
-                    return Err(RunError::Cancelled { signal });
-                }
-                unpacked?
-            }
-            // The source is read with the caller's rights, and only the target written with the
-            // body's.
-            OpenedArchive::Directory(source) => {
-                bundle::unpack_directory_as(source.as_fd(), root.as_fd(), &limits, held.body_ids())?
-            }
-        };
-        report.bundle = Some(BundleReport {
-            content_digest: unpacked.content_digest,
-            archive_digest: unpacked.archive_digest,
-            bytes: unpacked.bytes,
-            entries: unpacked.entries,
-        });
-        report.warnings.extend(unpacked.warnings.iter().cloned());
-        Ok(Some((unpacked, root)))
-    }
-
     fn assume(&self, held: &Held) -> Result<AssumedFileIds, RunError> {
         AssumedFileIds::assume(held.body_ids())
             .map_err(RunError::host("touch files with the body's ids"))
@@ -291,7 +253,7 @@ impl Run<'_> {
     fn settle(
         &self,
         held: &mut Held,
-        bundle: Option<&(Unpacked, OwnedFd)>,
+        bundle: Option<&Bundle>,
         manifest: Option<subject::Subject>,
         time_namespace: bool,
         report: &mut Report,
@@ -378,17 +340,17 @@ impl Run<'_> {
 
     fn choose(
         &self,
-        bundle: Option<&(Unpacked, OwnedFd)>,
+        bundle: Option<&Bundle>,
         manifest: Option<subject::Subject>,
     ) -> Result<Chosen, RunError> {
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
                 chosen::of_command(self.request, self.policy, argv, &mut Err)
             }
-            (Subject::Bundle(_), Some((unpacked, root))) => {
+            (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
-                    tree: &unpacked.tree,
-                    root: root.as_fd(),
+                    tree: &bundle.unpacked.tree,
+                    root: bundle.root.as_fd(),
                 };
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
                 chosen::of_bundle(self.request, self.policy, manifest, &files, &mut Err)
@@ -479,14 +441,6 @@ fn open_workspace(
     match Workspace::open(&path) {
         Ok(opened) => Ok(Some((path, opened))),
         Err(error) => refuse(error.into()).map(|()| None),
-    }
-}
-
-fn unpack_limits(policy: &HostPolicy) -> UnpackLimits {
-    UnpackLimits {
-        compressed_bytes: policy.unpack.archive_bytes,
-        unpacked_bytes: policy.unpack.unpacked_bytes,
-        entries: policy.unpack.entries,
     }
 }
 

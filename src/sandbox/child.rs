@@ -18,6 +18,7 @@ use crate::kernel::{landlock, mount, namespace, privileges, process, rlimit, ter
 use crate::plan::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
 use crate::sandbox::init;
 use crate::sandbox::network;
+use crate::sandbox::overlay;
 use crate::sandbox::steps::{
     BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, Streams, message,
 };
@@ -222,16 +223,17 @@ fn await_launch<'a>(
     link: BorrowedFd<'_>,
 ) -> Result<(LaunchSteps<'a>, Received), StepError> {
     let failed = at(ChildStep::AwaitLaunch);
-    match link::receive(link).map_err(&failed)? {
-        Some((
-            Message {
-                kind: message::LAUNCH,
-                ..
-            },
-            received,
-        )) => Ok((LaunchSteps::published(arena), received)),
-        Some(_) => Err(failed(Errno::BADMSG)),
-        None => Err(failed(Errno::PIPE)),
+    loop {
+        let (word, received) = link::receive(link)
+            .map_err(&failed)?
+            .ok_or_else(|| failed(Errno::PIPE))?;
+        match word.kind {
+            message::LAUNCH => return Ok((LaunchSteps::published(arena), received)),
+            message::OVERLAY => {
+                overlay::answer(arena, link, &received).map_err(at(ChildStep::Overlay))?;
+            }
+            _ => return Err(failed(Errno::BADMSG)),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::kernel::arena::{Arena, Slot};
-use crate::kernel::link::{self, Message};
+use crate::kernel::link::{self, Message, Received};
 use crate::kernel::process::ArgumentArea;
 use crate::kernel::terminal::copy_size;
 use crate::plan::ruleset::Ruleset;
@@ -175,12 +175,13 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
 /// # Errors
 /// [`SandboxError`]; then the body did not run, and nothing of the child is left.
 pub fn launch(
-    prepared: Prepared,
+    mut prepared: Prepared,
     plan: &LaunchPlan<'_>,
     trees: &[OwnedFd],
     joins: &[OwnedFd],
 ) -> Result<Launched, SandboxError> {
     let describe = |step, index| describe_launch(plan, step, index);
+    let heard = prepared.ready.take();
     let link = prepared.link.as_fd();
     publish(&prepared, plan, trees.len(), joins.len()).map_err(|errno| {
         SandboxError::Supervisor {
@@ -201,7 +202,7 @@ pub fn launch(
     if told {
         send_or_hear_why(link, go, &fds, &describe)?;
     }
-    let (proc, terminal) = await_ready(&prepared, plan, &describe)?;
+    let (proc, terminal) = await_ready(heard, link, plan, &describe)?;
     if !told {
         send_or_hear_why(link, go, &fds, &describe)?;
     }
@@ -242,13 +243,16 @@ pub fn launch(
 
 /// The child has assembled its root; what it hands over: proc, and the pseudo-terminal.
 fn await_ready(
-    prepared: &Prepared,
+    heard: Option<(Message, Received)>,
+    link: BorrowedFd<'_>,
     plan: &LaunchPlan<'_>,
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<(Option<OwnedFd>, Option<OwnedFd>), SandboxError> {
-    let link = prepared.link.as_fd();
     let act = "assemble the new root";
-    let (ready, mut received) = expect_message(link, message::READY, act, describe)?;
+    let (ready, mut received) = match heard {
+        Some(heard) => heard,
+        None => expect_message(link, message::READY, act, describe)?,
+    };
     let [has_proc, has_terminal, _] = ready.values;
     let mut descriptors = received.iter_mut().filter_map(Option::take);
     let mut take = |has: i32| (has != 0).then(|| descriptors.next()).flatten();

@@ -6,6 +6,7 @@ pub mod error;
 mod init;
 pub mod launch;
 pub mod network;
+pub mod overlay;
 pub mod prepare;
 pub mod registry;
 pub mod seed;

@@ -86,6 +86,8 @@ pub struct Prepared {
     pub(super) space: OwnedFd,
     pub(super) arena: Arena,
     pub(super) cloned_ns: u64,
+    /// What came with its word that the new root is assembled, once it has come.
+    pub(super) ready: Option<(Message, Received)>,
     /// Whether it has a time namespace of its own.
     pub time_namespace: bool,
 }
@@ -183,6 +185,7 @@ impl Preparing {
             link,
             space,
             arena,
+            ready: None,
             time_namespace,
             cloned_ns,
         })
@@ -314,7 +317,7 @@ pub(super) fn expect_message(
     }
 }
 
-fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> String {
+pub(super) fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> String {
     match step {
         ChildStep::BaseView => plan.view.get(index).map(describe_view).unwrap_or_default(),
         ChildStep::AttachRoot => format!("at {}", escape(plan.mount_point.as_os_str().as_bytes())),

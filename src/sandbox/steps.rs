@@ -55,6 +55,7 @@ child_steps! {
     Tap: "open the tap on the loopback device",
     PortListener: "listen for the body's connections at",
     HandOver: "hand over the sockets of the body's network",
+    Overlay: "lay out the bundle",
     Resize: "limit the writable space",
     LaunchView: "mount what was asked for",
     Pivot: "enter the new root",
@@ -129,12 +130,16 @@ pub(super) mod message {
     /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
     /// body's ends of its three streams, then claims to keep.
     pub(crate) const BASE: u32 = 16;
+    /// Init: whether the bundle's overlayfs was laid out: 0, or errno.
+    pub(crate) const OVERLAID: u32 = 8;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
     pub(crate) const SIGNAL: u32 = 18;
     /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
     pub(crate) const CONNECT: u32 = 19;
+    /// Supervisor: an overlayfs is wanted at the bundle's place; its tree, where that is one.
+    pub(crate) const OVERLAY: u32 = 20;
 }
 
 /// One step of the view, paths relative to the new root.

@@ -11,8 +11,8 @@ use crate::spec::egress::{self, EgressRule};
 use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
 use crate::spec::sources_policy::{
-    CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy, SecretsProvider,
-    intersect_ranges,
+    BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
+    SecretsProvider, intersect_ranges,
 };
 
 /// What holds for every run on this host.
@@ -134,6 +134,8 @@ pub struct Statement {
     pub cache_directory: Option<PathBuf>,
     /// `cache.size`.
     pub cache_bytes: Option<u64>,
+    /// `cache.bundles`; `false` says nothing.
+    pub bundle_cache: BundleCachePolicy,
     /// `github.base_url`.
     pub github_base_url: Option<String>,
     /// `github.token`.
@@ -194,8 +196,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// much, the last counts.
 ///
 /// What files allow of the network is what all files allow that say something about it: see
-/// [`egress::intersect`] and [`intersect_ranges`]. `require_pin` and `egress.refuse_ech` stay once
-/// they were stated.
+/// [`egress::intersect`] and [`intersect_ranges`]. `require_pin`, `egress.refuse_ech`,
+/// `cache.bundles.off` and `cache.bundles.copy` stay once they were stated.
 ///
 /// Of the provider and the inventory of secrets, of each reference, and of the service that
 /// `github` sources come from, the last counts, unless an earlier file denies the grant `secrets`
@@ -289,6 +291,12 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             directory: last(statements, |file| file.cache_directory.as_ref()),
             size_bytes: last(statements, |file| file.cache_bytes.as_ref())
                 .unwrap_or(CachePolicy::default().size_bytes),
+            bundles: BundleCachePolicy {
+                directory: last(statements, |file| file.bundle_cache.directory.as_ref()),
+                size_bytes: last(statements, |file| file.bundle_cache.size_bytes.as_ref()),
+                off: statements.iter().any(|file| file.bundle_cache.off),
+                copy: statements.iter().any(|file| file.bundle_cache.copy),
+            },
         },
         github: elsewhere.github,
         require_pin: statements.iter().any(|file| file.require_pin),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bpf;
+pub mod cache_report;
 pub mod captured;
 pub mod check;
 pub mod code_block;

@@ -132,6 +132,19 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
             optional(policy.cache.directory.as_deref().map(path), "found"),
         ),
         ("cache.size", policy.cache.size_bytes.to_string()),
+        (
+            "cache.bundles.directory",
+            optional(policy.cache.bundles.directory.as_deref().map(path), "found"),
+        ),
+        (
+            "cache.bundles.size",
+            optional(
+                policy.cache.bundles.size_bytes.map(|size| size.to_string()),
+                "a part of its file system",
+            ),
+        ),
+        ("cache.bundles.off", policy.cache.bundles.off.to_string()),
+        ("cache.bundles.copy", policy.cache.bundles.copy.to_string()),
         ("github.base_url", escape(policy.github.base_url.as_bytes())),
         (
             "github.token",

@@ -297,6 +297,51 @@ pub struct BundleReport {
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
+    /// What the cache of bundles did.
+    pub cache: BundleCacheReport,
+}
+
+/// What the cache of bundles did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BundleCacheReport {
+    /// Where the tree came from.
+    pub found: CacheFound,
+    /// Why it was `off`, or why a tree was not kept or not found by its file's identity: `flag`,
+    /// `policy`, `directory`, `stdin`, `small`, `too_large`, `full`, `unsafe`, `unusable`,
+    /// `others_may_write`, `others_may_replace`, `young`, `untrusted`.
+    pub reason: Option<&'static str>,
+    /// `overlayfs`: the kept tree lies below what the body changes; `copy`: the body has a copy of
+    /// it; `own`: it was unpacked for this run alone.
+    pub view: BundleView,
+}
+
+/// Where the tree of a bundle came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CacheFound {
+    /// The file has not changed since it was hashed.
+    Identity,
+    /// The file was hashed, and an archive with these bytes was unpacked before.
+    Digest,
+    /// It was unpacked, and is kept.
+    Miss,
+    /// It was unpacked, and is not kept.
+    Off,
+}
+
+/// How the body has the tree of its bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BundleView {
+    /// The kept tree lies below what the body changes.
+    Overlayfs,
+    /// The body has a copy of the kept tree.
+    Copy,
+    /// It was unpacked for this run alone.
+    Own,
 }
 
 /// How the body is started.

@@ -43,6 +43,10 @@ pub struct BundleOptions {
     pub arguments: Vec<Vec<u8>>,
     /// `--keep`.
     pub keep: bool,
+    /// `--no-cache`.
+    pub no_cache: bool,
+    /// `--no-trust-mtime`.
+    pub no_trust_mtime: bool,
 }
 
 /// The value of `--inputs`.
@@ -244,6 +248,10 @@ pub struct Caller {
     pub temporary_directory: PathBuf,
     /// Where records of runs lie: see `sandbox::registry`.
     pub runtime_directory: Option<PathBuf>,
+    /// Where what is worth keeping lies, where it does not lie in memory; absolute.
+    pub cache_directory: PathBuf,
+    /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are kept, before what the policy says.
+    pub bundle_cache_directory: Option<PathBuf>,
     /// `cgroup_parent` or `RUNNER_OPT_CGROUP_PARENT`.
     pub cgroup_parent: Option<String>,
     /// Set when the process was started again through systemd-run, so that it happens once.

@@ -178,6 +178,8 @@ pub struct CachePolicy {
     pub directory: Option<PathBuf>,
     /// Above this, what was not used for longest goes.
     pub size_bytes: u64,
+    /// Of bundles.
+    pub bundles: BundleCachePolicy,
 }
 
 impl Default for CachePolicy {
@@ -185,8 +187,23 @@ impl Default for CachePolicy {
         Self {
             directory: None,
             size_bytes: 5 << 30,
+            bundles: BundleCachePolicy::default(),
         }
     }
+}
+
+/// Where unpacked bundles are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BundleCachePolicy {
+    /// Absolute; `None`: in memory where that is large enough, else below the user's cache
+    /// directory.
+    pub directory: Option<PathBuf>,
+    /// Above this, what was not used for longest goes; `None`: a part of its file system.
+    pub size_bytes: Option<u64>,
+    /// Whether none is kept, and none used.
+    pub off: bool,
+    /// Whether a body gets a copy of a kept tree also where an overlayfs could be laid over it.
+    pub copy: bool,
 }
 
 /// The service that `github` sources are fetched from.

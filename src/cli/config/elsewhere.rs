@@ -11,7 +11,7 @@ use crate::spec::credential::looks_issued;
 use crate::spec::egress::EgressRule;
 use crate::spec::manifest::{is_slug, is_variable_name};
 use crate::spec::path::escape;
-use crate::spec::sources_policy::{IpRange, SecretsProvider};
+use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
 
 /// Longest slug, in bytes.
 const SLUG_BYTES_MAX: usize = 256;
@@ -45,6 +45,30 @@ pub(super) struct WrittenCache {
     pub(super) directory: Option<AbsolutePath>,
     #[serde(deserialize_with = "stated")]
     pub(super) size: Option<Size>,
+    pub(super) bundles: WrittenBundleCache,
+}
+
+/// `cache.bundles`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WrittenBundleCache {
+    #[serde(deserialize_with = "stated")]
+    directory: Option<AbsolutePath>,
+    #[serde(deserialize_with = "stated")]
+    size: Option<Size>,
+    off: bool,
+    copy: bool,
+}
+
+impl From<WrittenBundleCache> for BundleCachePolicy {
+    fn from(written: WrittenBundleCache) -> Self {
+        Self {
+            directory: written.directory.map(Into::into),
+            size_bytes: written.size.map(|size| size.0),
+            off: written.off,
+            copy: written.copy,
+        }
+    }
 }
 
 /// `github`.

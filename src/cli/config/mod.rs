@@ -29,7 +29,14 @@
 //!     native: [libpango-1.0-0] # packages that are baked in, by their Debian names
 //!     cost_tier: 1           # 0 for the lightest
 //!     source: "docker://docker.io/library/python:3.12" # or oci:DIRECTORY; none: not built yet
-//! cache: { directory: /var/cache/runner, size: 5g } # of fetched sources
+//! cache:
+//!   directory: /var/cache/runner # fetched sources
+//!   size: 5g
+//!   bundles:                 # unpacked bundles; in memory unless a directory is stated
+//!     directory: /var/cache/runner/bundles
+//!     size: 512m
+//!     off: true              # keep none, use none
+//!     copy: true             # give each body a copy, though an overlayfs could be laid out
 //! github: { base_url: "https://api.github.com", token: "file:/etc/runner/token" } # or env:NAME
 //! require_pin: true          # refuse branches and tags where a commit can be named
 //! ```
@@ -282,7 +289,7 @@ mod tests {
     use crate::spec::image::ImageTemplate;
     use crate::spec::request::Grants;
     use crate::spec::runner_block::Language;
-    use crate::spec::sources_policy::{IpRange, SecretsProvider};
+    use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
 
     fn refused(text: &str) -> String {
         let error = parse("f", text.as_bytes()).map(drop).expect_err(text);
@@ -326,7 +333,7 @@ mod tests {
               images:\n\
               - { id: py-3.12, languages: [python, multi], native: [libpango-1.0-0], cost_tier: 2, source: 'oci:/img' }\n\
               - { id: n, languages: [node], cost_tier: 0 }\n\
-              cache: { directory: /c, size: 2g }\n\
+              cache: { directory: /c, size: 2g, bundles: { directory: /b, size: 1m, off: true, copy: true } }\n\
               github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
               require_pin: true\n",
         )
@@ -384,6 +391,12 @@ mod tests {
             ],
             cache_directory: Some("/c".into()),
             cache_bytes: Some(2 << 30),
+            bundle_cache: BundleCachePolicy {
+                directory: Some("/b".into()),
+                size_bytes: Some(1 << 20),
+                off: true,
+                copy: true,
+            },
             github_base_url: Some("https://git.example.com/api/v3".to_owned()),
             github_token: Some("file:/s/token".to_owned()),
             require_pin: true,

@@ -152,6 +152,7 @@ impl Written {
             images: self.images,
             cache_directory: self.cache.directory.map(PathBuf::from),
             cache_bytes: self.cache.size.map(|size| size.0),
+            bundle_cache: self.cache.bundles.into(),
             github_base_url: self.github.base_url.map(|url| url.0),
             github_token: self.github.token.map(|token| token.0),
             require_pin: self.require_pin,

@@ -42,10 +42,28 @@ pub struct Facts {
     pub uid_range: Option<(bool, String)>,
     /// Where records of runs lie, else why they cannot.
     pub runtime_directory: Result<String, ErrorReport>,
+    /// Where unpacked bundles are kept, how much of how many bytes is used, and whether in memory;
+    /// else why none are.
+    pub bundle_cache: Result<CacheFacts, ErrorReport>,
+    /// Whether an overlayfs can be laid over a kept bundle, else the kernel's answer.
+    pub overlayfs: Result<(), String>,
     /// The network beyond the sandbox.
     pub network: NetworkFacts,
     /// Programs that bundles ask for, and where they lie.
     pub programs: Vec<(&'static str, Option<String>)>,
+}
+
+/// The cache of bundles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheFacts {
+    /// Escaped.
+    pub directory: String,
+    /// Whether it lies in memory.
+    pub in_memory: bool,
+    /// What the trees take.
+    pub used_bytes: u64,
+    /// What they may take.
+    pub size_bytes: u64,
 }
 
 /// A kind of namespace.
@@ -119,7 +137,11 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         vec![seccomp(facts), no_new_privs(facts), landlock(facts)],
         limits(facts),
         of_root(facts),
-        vec![runtime_directory(facts)],
+        vec![
+            runtime_directory(facts),
+            bundle_cache(facts),
+            overlayfs(facts),
+        ],
         network::items(&facts.network),
         programs(facts),
     ]
@@ -405,6 +427,53 @@ fn runtime_directory(facts: &Facts) -> Item {
     }
 }
 
+fn bundle_cache(facts: &Facts) -> Item {
+    match &facts.bundle_cache {
+        Ok(CacheFacts {
+            directory,
+            in_memory,
+            used_bytes,
+            size_bytes,
+        }) => {
+            let place = if *in_memory { "memory" } else { "disk" };
+            let (used, size) = (used_bytes >> 20, size_bytes >> 20);
+            let effect = format!(
+                "unpacked bundles are kept in {directory} ({place}), {used} of {size} MiB are used"
+            );
+            item("bundle_cache", true, Need::Convenience, effect)
+        }
+        Err(error) => Item {
+            mend: error.hint.clone(),
+            ..item(
+                "bundle_cache",
+                false,
+                Need::Convenience,
+                format!("each run unpacks its bundle: {}", error.message),
+            )
+        },
+    }
+}
+
+fn overlayfs(facts: &Facts) -> Item {
+    match &facts.overlayfs {
+        Ok(()) => item(
+            "overlayfs",
+            true,
+            Need::Convenience,
+            "a kept bundle lies below what its body changes",
+        ),
+        Err(errno) => with_mend(
+            item(
+                "overlayfs",
+                false,
+                Need::Convenience,
+                format!("each body gets a copy of a kept bundle ({errno})"),
+            ),
+            "modprobe overlay # and Linux 6.6 or later",
+        ),
+    }
+}
+
 fn programs(facts: &Facts) -> Vec<Item> {
     let of_program = |(name, found): &(&'static str, Option<String>)| {
         let effect = match found {
@@ -451,6 +520,13 @@ mod tests {
             idmapped_mounts: Some(Ok(())),
             uid_range: Some((true, "7-9".to_owned())),
             runtime_directory: Ok("/run/runner".to_owned()),
+            bundle_cache: Ok(CacheFacts {
+                directory: "/run/runner/bundles".to_owned(),
+                in_memory: true,
+                used_bytes: 0,
+                size_bytes: 1 << 30,
+            }),
+            overlayfs: Ok(()),
             network: network::tests::full(),
             programs: vec![("node", None)],
         }

@@ -31,9 +31,10 @@ use crate::run::explain::rows::Rows;
 use crate::run::planning;
 use crate::run::secrets;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
+use crate::run::unpacking::unpack_limits;
 use crate::run::{
     Given, check_destinations, hold, host, needed_workspace, open_what_was_given, open_workspace,
-    reporting, unpack_limits, view,
+    reporting, view,
 };
 use crate::sandbox::cgroups::{self, Backend};
 use crate::sandbox::error::SandboxError;

@@ -1,0 +1,160 @@
+//! `runner cache`: the unpacked bundles that are kept for the next run.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::dispatch::document;
+use crate::cli::exit_code::FAILED;
+use crate::cli::print::{Printer, Tone};
+use crate::run::kept;
+use crate::spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::report::ErrorReport;
+use crate::spec::request::Caller;
+
+/// Exit code of `verify` where something was damaged.
+const DAMAGED: u8 = 1;
+
+/// Look at the unpacked bundles that are kept for the next run.
+#[derive(Debug, clap::Args)]
+pub struct Cache {
+    /// What to do.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub enum What {
+    /// List them, the one that was used last first
+    Ls(CacheFlags),
+    /// Remove what is above the size and what dead runs left; never a tree in use
+    Gc(CacheGc),
+    /// Read them all and remove those that are not what their digest says
+    #[command(after_help = "Exit codes: 0 all whole, 1 some were damaged and are removed.")]
+    Verify(CacheFlags),
+}
+
+/// `ls`, `verify`.
+#[derive(Debug, clap::Args)]
+pub struct CacheFlags {
+    /// Print a JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: VoiceFlags,
+    /// Configuration.
+    #[command(flatten)]
+    pub policy: PolicyFile,
+}
+
+/// `gc`.
+#[derive(Debug, clap::Args)]
+pub struct CacheGc {
+    /// Every tree that no run uses
+    #[arg(long)]
+    pub all: bool,
+    /// What all have.
+    #[command(flatten)]
+    pub flags: CacheFlags,
+}
+
+impl What {
+    /// The flags that all have.
+    #[must_use]
+    pub fn flags(&self) -> &CacheFlags {
+        match self {
+            Self::Ls(flags) | Self::Verify(flags) => flags,
+            Self::Gc(gc) => &gc.flags,
+        }
+    }
+}
+
+/// Does it and prints what was found; the exit code.
+#[must_use]
+pub fn cache(what: &What, caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
+    let json = what.flags().json;
+    let said = match what {
+        What::Ls(_) => kept::list(caller, policy).map(|found| (text(json, &found, listing), 0)),
+        What::Gc(gc) => {
+            kept::collect(caller, policy, gc.all).map(|found| (text(json, &found, removal), 0))
+        }
+        What::Verify(_) => kept::verify(caller, policy).map(|found| {
+            let code = if found.damaged.is_empty() { 0 } else { DAMAGED };
+            (text(json, &found, verdict), code)
+        }),
+    };
+    match said {
+        Ok((text, code)) => match document(printer, &text) {
+            0 => code,
+            failed => failed,
+        },
+        Err(error) => refused(&error, printer),
+    }
+}
+
+fn refused(error: &ErrorReport, printer: &Printer) -> u8 {
+    let text = format!("failed: {} ({})", error.message, error.code);
+    printer.line(Tone::Error, &text);
+    if let Some(hint) = &error.hint {
+        printer.line(Tone::Hint, &format!("hint: {hint}"));
+    }
+    FAILED
+}
+
+fn text<Found: Serialize>(json: bool, found: &Found, plain: impl Fn(&Found) -> String) -> String {
+    if !json {
+        return plain(found);
+    }
+    // Strings, numbers and lists of them: this cannot fail.
+    let mut text = serde_json::to_string_pretty(found).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn listing(found: &CacheListing) -> String {
+    let mut text = String::new();
+    for tree in &found.trees {
+        let line = writeln!(
+            text,
+            "{}  {:>10} KiB  {:>7} entries",
+            tree.content_digest,
+            tree.disk_bytes / 1024,
+            tree.entries
+        );
+        debug_assert!(line.is_ok(), "writing to a string");
+    }
+    let place = if found.in_memory { "memory" } else { "disk" };
+    format!(
+        "{text}{} trees, {} of {} KiB, in {} ({place})\n",
+        found.trees.len(),
+        found.used_bytes / 1024,
+        found.size_bytes / 1024,
+        found.directory
+    )
+}
+
+fn removal(found: &CacheRemoval) -> String {
+    format!(
+        "removed {} trees, {} KiB\n",
+        found.trees,
+        found.bytes / 1024
+    )
+}
+
+fn verdict(found: &CacheVerdict) -> String {
+    let mut text = String::new();
+    for tree in &found.damaged {
+        let line = writeln!(text, "damaged, removed: {} ({})", tree.entry, tree.problem);
+        debug_assert!(line.is_ok(), "writing to a string");
+    }
+    format!(
+        "{text}{} trees are whole, {} were damaged\n",
+        found.whole,
+        found.damaged.len()
+    )
+}

@@ -28,13 +28,14 @@ pub mod scope;
 mod secrets;
 pub mod subject;
 mod view;
+pub mod warm;
 mod watching;
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Mode;
 
@@ -64,7 +65,7 @@ use crate::spec::report::{BundleReport, Report};
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
 use crate::spec::ulid::ulid;
-use crate::supervise::streams::make_pipes;
+use crate::supervise::streams::{Pipes, make_pipes};
 use crate::supervise::watch::listen_for_signals;
 
 /// Does one run. Whatever happens, there is a report.
@@ -75,26 +76,45 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or_default();
+    let started = started();
     let seed = host::random_bytes();
-    let run_id = ulid(now_ms, *seed.as_ref().unwrap_or(&[0; 10]));
-    let mut report = Report::new(run_id, Outcome::Refused);
-    let start_unix_s = i64::try_from(now.as_secs()).unwrap_or_default();
+    let run_id = run_id_at(started, *seed.as_ref().unwrap_or(&[0; 10]));
+    let report = Report::new(run_id, Outcome::Refused);
+    told(request, policy, started, report, |run, report| {
+        run.tell(seed?, report)
+    })
+}
+
+/// The time since 1970.
+fn started() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
+    ulid(
+        u64::try_from(started.as_millis()).unwrap_or_default(),
+        seed,
+    )
+}
+
+/// The report, after `tell` has told all that it knows.
+fn told(
+    request: &Request,
+    policy: &HostPolicy,
+    started: Duration,
+    mut report: Report,
+    tell: impl FnOnce(&Run<'_>, &mut Report) -> Result<(), RunError>,
+) -> Report {
     let masks = RefCell::new(Masks::default());
-    let told = seed.and_then(|seed| {
-        Run {
-            request,
-            policy,
-            start_unix_s,
-            seed,
-            masks: &masks,
-        }
-        .tell(&mut report)
-    });
-    match told {
+    let run = Run {
+        request,
+        policy,
+        start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
+        masks: &masks,
+    };
+    match tell(&run, &mut report) {
         Ok(()) => (),
         Err(RunError::Cancelled { signal }) => {
             report.outcome = Outcome::Cancelled;
@@ -114,7 +134,6 @@ struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
-    seed: [u8; 10],
     /// The values that the body was given.
     masks: &'run RefCell<Masks>,
 }
@@ -145,10 +164,9 @@ struct Ready {
 }
 
 impl Run<'_> {
-    fn tell(&self, report: &mut Report) -> Result<(), RunError> {
+    fn tell(&self, seed: [u8; 10], report: &mut Report) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let mut given = open_what_was_given(self.request, self.policy, &mut Err)?;
-        given.published = network::publish(&self.request.network.publish)?;
+        let given = self.open_given()?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         // Each relayed connection takes two descriptors. And init must have the limit too: what is
@@ -156,17 +174,23 @@ impl Run<'_> {
         // whose body is limited to less, could else keep this one from handing anything over.
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
-        let mut held = Held::take(self.request, self.policy, self.seed, report)?;
+        let mut held = Held::take(self.request, self.policy, seed, report)?;
         let done = self.tell_held(&mut held, given, signals, report, &mut clock);
         held.release(report);
         clock.lap(report, "clean");
         done
     }
 
+    fn open_given(&self) -> Result<Given, RunError> {
+        let mut given = open_what_was_given(self.request, self.policy, &mut Err)?;
+        given.published = network::publish(&self.request.network.publish)?;
+        Ok(given)
+    }
+
     fn tell_held(
         &self,
         held: &mut Held,
-        given: Given,
+        mut given: Given,
         signals: OwnedFd,
         report: &mut Report,
         clock: &mut Stopwatch,
@@ -174,24 +198,43 @@ impl Run<'_> {
         let (theirs, ours) = make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
         let preparing = begin(&held.base, theirs, held.group.clone_into())?;
         let time_namespace = preparing.has_time_namespace();
+        // A command is known already: it is settled while the child makes its namespaces.
+        let early = match &given.archive {
+            None => {
+                let manifest = given.manifest.take();
+                Some(self.settle(held, None, manifest, time_namespace, report)?)
+            }
+            Some(_) => None,
+        };
+        let prepared = preparing.finish(&held.base)?;
+        self.tell_prepared(held, (prepared, ours), (given, early), signals, report, clock)
+    }
+
+    /// From here on the child waits in its namespaces.
+    fn tell_prepared(
+        &self,
+        held: &mut Held,
+        (prepared, ours): (Prepared, Pipes),
+        (given, early): (Given, Option<Settlement>),
+        signals: OwnedFd,
+        report: &mut Report,
+        clock: &mut Stopwatch,
+    ) -> Result<(), RunError> {
         let Given {
-            mut manifest,
+            manifest,
             archive,
             workspace,
             published,
         } = given;
-        // A command is known already: it is settled while the child makes its namespaces.
-        let early = match &archive {
-            None => Some(self.settle(held, None, manifest.take(), time_namespace, report)?),
-            Some(_) => None,
-        };
-        let prepared = preparing.finish(&held.base)?;
         clock.lap(report, "prepare");
         let bundle = self.unpack(archive, &prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
         let mut settlement = match early {
             Some(settlement) => settlement,
-            None => self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?,
+            None => {
+                let time_namespace = prepared.time_namespace;
+                self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?
+            }
         };
         drop(bundle);
         let place = workspace.as_ref();

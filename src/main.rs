@@ -12,5 +12,6 @@ fn main() -> ExitCode {
         doctor: &runner::cli::doctor::doctor,
         demo: &runner::cli::demo::demo,
         gc: &runner::cli::gc::gc,
+        resident: &runner::resident::launcher::serve,
     }))
 }

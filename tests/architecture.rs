@@ -39,9 +39,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "supervise",
         ],
     ),
+    ("resident", &["spec", "kernel", "run"]),
     (
         "cli",
-        &["spec", "plan", "kernel", "compose", "secrets", "run"],
+        &[
+            "spec", "plan", "kernel", "compose", "secrets", "run", "resident",
+        ],
     ),
 ];
 
@@ -60,6 +63,7 @@ const EFFECTS: &[&str] = &[
 /// The only files that may lift the crate-wide ban on unsafe code.
 const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
+    "src/resident/launcher.rs",
     "src/sandbox/init.rs",
     "src/sandbox/prepare.rs",
     "src/sandbox/steps.rs",

@@ -15,6 +15,7 @@ use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
+use crate::cli::resident::Resident;
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
@@ -72,6 +73,9 @@ pub enum Verb {
     Schema(Schema),
     /// Remove what killed supervisors left behind; runs that live are not touched
     Gc(Gc),
+    /// Serve a program that keeps a pool of sandboxes
+    #[command(hide = true)]
+    Resident(Resident),
 }
 
 /// Run a bundle: unpack it, confine its body, stage and sync its files, report.

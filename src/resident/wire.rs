@@ -314,7 +314,9 @@ mod tests {
         again(&Duration::new(u64::MAX, 999_999_999));
         again(&IpAddr::from([127, 0, 0, 1]));
         again(&IpAddr::from([1_u16; 8]));
-        again(&PathBuf::from(std::ffi::OsString::from_vec(b"/a\xff".to_vec())));
+        again(&PathBuf::from(std::ffi::OsString::from_vec(
+            b"/a\xff".to_vec(),
+        )));
         again(&Ok::<f64, String>(0.1));
         again(&BTreeMap::from([("a".to_owned(), -1_i32)]));
     }

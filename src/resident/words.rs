@@ -22,92 +22,284 @@ use crate::spec::request::{
 use crate::spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 
 wire_struct!(Request {
-    subject, bundle, view, workdir, environment, secrets, network, limits, streams, stop_signal,
-    strict, grants, caller,
+    subject,
+    bundle,
+    view,
+    workdir,
+    environment,
+    secrets,
+    network,
+    limits,
+    streams,
+    stop_signal,
+    strict,
+    grants,
+    caller,
 });
 wire_enum!(Subject { 0 => Bundle(argument), 1 => Command(argv) });
 wire_enum!(BundleArgument { 0 => Stdin, 1 => Path(path) });
 wire_struct!(BundleOptions {
-    manifest, run, workspace, inputs, input_files, output_files, arguments, keep,
+    manifest,
+    run,
+    workspace,
+    inputs,
+    input_files,
+    output_files,
+    arguments,
+    keep,
 });
 wire_enum!(InputsArgument { 0 => Text(text), 1 => File(path) });
 wire_enum!(ViewEntry {
     0 => Bind { source, target, writable },
     1 => Tmpfs { target, size_bytes },
 });
-wire_struct!(GivenSecret { variable, reference, value });
-wire_struct!(NetworkOptions { allow, publish, added_hosts, report_denials, capture });
-wire_struct!(PublishedPort { host_port, body_port });
+wire_struct!(GivenSecret {
+    variable,
+    reference,
+    value
+});
+wire_struct!(NetworkOptions {
+    allow,
+    publish,
+    added_hosts,
+    report_denials,
+    capture
+});
+wire_struct!(PublishedPort {
+    host_port,
+    body_port
+});
 wire_struct!(AddedHost { name, address });
 wire_enum!(CaptureChoice { 0 => Auto, 1 => Tproxy, 2 => AnyIp });
 wire_struct!(LimitOptions {
-    memory_bytes, cpus, cpu_time, wall_time, grace, processes, disk_bytes, output_bytes, mode,
+    memory_bytes,
+    cpus,
+    cpu_time,
+    wall_time,
+    grace,
+    processes,
+    disk_bytes,
+    output_bytes,
+    mode,
     on_output_limit,
 });
 wire_enum!(LimitsMode { 0 => Stated, 1 => Require, 2 => BestEffort });
 wire_enum!(OnOutputLimit { 0 => Drop, 1 => Kill });
-wire_struct!(StreamOptions { interactive, terminal, capture });
-wire_struct!(Grants { egress, secrets, env, mounts, sources, outputs, policy });
+wire_struct!(StreamOptions {
+    interactive,
+    terminal,
+    capture
+});
+wire_struct!(Grants {
+    egress,
+    secrets,
+    env,
+    mounts,
+    sources,
+    outputs,
+    policy
+});
 wire_struct!(Caller {
-    path, working_directory, environment, home, temporary_directory, runtime_directory,
-    cgroup_parent, in_delegated_scope,
+    path,
+    working_directory,
+    environment,
+    home,
+    temporary_directory,
+    runtime_directory,
+    cgroup_parent,
+    in_delegated_scope,
 });
 
 wire_struct!(Report {
-    schema_version, run_id, outcome, exit, cancelled_by, error, timings_us, usage, limits,
-    enforcement, cgroup_backend, stdout, stderr, inputs, outputs, output, denials, egress, bundle,
-    run_form, argv, bound_programs, downgraded, runner, kept, secrets, warnings,
+    schema_version,
+    run_id,
+    outcome,
+    exit,
+    cancelled_by,
+    error,
+    timings_us,
+    usage,
+    limits,
+    enforcement,
+    cgroup_backend,
+    stdout,
+    stderr,
+    inputs,
+    outputs,
+    output,
+    denials,
+    egress,
+    bundle,
+    run_form,
+    argv,
+    bound_programs,
+    downgraded,
+    runner,
+    kept,
+    secrets,
+    warnings,
 });
 wire_enum!(Outcome {
     0 => Exited, 1 => Signaled, 2 => TimedOut, 3 => CpuExhausted, 4 => OutOfMemory,
     5 => OutputLimit, 6 => Cancelled, 7 => Refused, 8 => Failed,
 });
-wire_struct!(Exit { code, signal, core_dump, raw_status });
-wire_struct!(ErrorReport { code, message, hint });
+wire_struct!(Exit {
+    code,
+    signal,
+    core_dump,
+    raw_status
+});
+wire_struct!(ErrorReport {
+    code,
+    message,
+    hint
+});
 wire_struct!(Timing { phase, duration_us });
 wire_struct!(Usage {
-    wall_time_ms, user_time_ms, system_time_ms, memory_peak_bytes, processes_peak, written_bytes,
+    wall_time_ms,
+    user_time_ms,
+    system_time_ms,
+    memory_peak_bytes,
+    processes_peak,
+    written_bytes,
     oom_kills,
 });
-wire_struct!(LimitReport { name, requested, effective, enforced_by, source });
-wire_struct!(Enforcement { axis, state, reason });
+wire_struct!(LimitReport {
+    name,
+    requested,
+    effective,
+    enforced_by,
+    source
+});
+wire_struct!(Enforcement {
+    axis,
+    state,
+    reason
+});
 wire_enum!(EnforcementState { 0 => Enforced, 1 => Weaker, 2 => Absent });
-wire_struct!(StreamReport { bytes, dropped_bytes, captured });
-wire_struct!(StagedReport { key, path, sha256, bytes });
-wire_struct!(SyncedReport { key, path, state, sha256, bytes, error });
+wire_struct!(StreamReport {
+    bytes,
+    dropped_bytes,
+    captured
+});
+wire_struct!(StagedReport {
+    key,
+    path,
+    sha256,
+    bytes
+});
+wire_struct!(SyncedReport {
+    key,
+    path,
+    state,
+    sha256,
+    bytes,
+    error
+});
 wire_enum!(SyncState { 0 => Synced, 1 => Missing, 2 => Failed, 3 => Skipped });
-wire_struct!(Denial { kind, object, rule, reason, protocol, host, ip, port, hint, count, first_ms });
+wire_struct!(Denial {
+    kind,
+    object,
+    rule,
+    reason,
+    protocol,
+    host,
+    ip,
+    port,
+    hint,
+    count,
+    first_ms
+});
 wire_struct!(EgressReport {
-    capture, allowed, hosts, unreachable, unreachable_beyond, denials_beyond, lost_questions,
-    lost_datagrams, published,
+    capture,
+    allowed,
+    hosts,
+    unreachable,
+    unreachable_beyond,
+    denials_beyond,
+    lost_questions,
+    lost_datagrams,
+    published,
 });
 wire_enum!(EgressCapture { 0 => Tproxy, 1 => AnyIp, 2 => None });
-wire_struct!(HostTraffic { host, connections, sent_bytes, received_bytes });
-wire_struct!(UnreachableHost { host, port, cause, count });
+wire_struct!(HostTraffic {
+    host,
+    connections,
+    sent_bytes,
+    received_bytes
+});
+wire_struct!(UnreachableHost {
+    host,
+    port,
+    cause,
+    count
+});
 wire_enum!(UnreachableCause {
     0 => NoAddress, 1 => NoNameServer, 2 => Refused, 3 => NoRoute, 4 => TimedOut,
 });
-wire_struct!(PublishedReport { host_port, body_port, connections });
-wire_struct!(BundleReport { content_digest, archive_digest, bytes, entries });
+wire_struct!(PublishedReport {
+    host_port,
+    body_port,
+    connections
+});
+wire_struct!(BundleReport {
+    content_digest,
+    archive_digest,
+    bytes,
+    entries
+});
 wire_enum!(RunForm { 0 => File, 1 => Exec, 2 => Shell });
-wire_struct!(RunnerReport { engine, image, downgraded, needs_unsatisfied });
+wire_struct!(RunnerReport {
+    engine,
+    image,
+    downgraded,
+    needs_unsatisfied
+});
 wire_enum!(EngineName { 0 => Subprocess, 1 => Sandbox });
 wire_struct!(UnsatisfiedNeed { kind, need, reason });
-wire_struct!(SecretReport { variable, reference, provider, granted_by });
+wire_struct!(SecretReport {
+    variable,
+    reference,
+    provider,
+    granted_by
+});
 wire_struct!(WarningReport { code, message });
 
 /// Every name that stands in a report as a constant of the program.
 const NAMES: &[&str] = &[
     SCHEMA_VERSION,
     // Phases.
-    "prepare", "unpack", "plan", "stage", "launch", "body", "sync", "clean",
+    "prepare",
+    "unpack",
+    "plan",
+    "stage",
+    "launch",
+    "body",
+    "sync",
+    "clean",
     // Limits.
-    "memory_bytes", "wall_time_ms", "cpu_time_ms", "cpu_millis", "processes", "disk_bytes",
-    "disk_inodes", "output_bytes", "grace_ms",
+    "memory_bytes",
+    "wall_time_ms",
+    "cpu_time_ms",
+    "cpu_millis",
+    "processes",
+    "disk_bytes",
+    "disk_inodes",
+    "output_bytes",
+    "grace_ms",
     // What enforces them.
-    "cgroup-v1", "cgroup-v2", "rlimit", "tmpfs", "supervisor", "poll", "none",
+    "cgroup-v1",
+    "cgroup-v2",
+    "rlimit",
+    "tmpfs",
+    "supervisor",
+    "poll",
+    "none",
     // Needs.
-    "language", "native", "npm", "pip",
+    "language",
+    "native",
+    "npm",
+    "pip",
 ];
 
 impl Wire for &'static str {
@@ -140,4 +332,5 @@ macro_rules! as_text {
 as_text!(Digest, Digest::parse);
 as_text!(EgressRule, |text: &str| EgressRule::parse(text).ok());
 as_text!(HostName, |text: &str| HostName::parse(text.as_bytes()).ok());
-as_text!(serde_json::Value, |text: &str| serde_json::from_str(text).ok());
+as_text!(serde_json::Value, |text: &str| serde_json::from_str(text)
+    .ok());

@@ -93,10 +93,7 @@ fn started() -> Duration {
 }
 
 fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
-    ulid(
-        u64::try_from(started.as_millis()).unwrap_or_default(),
-        seed,
-    )
+    ulid(u64::try_from(started.as_millis()).unwrap_or_default(), seed)
 }
 
 /// The report, after `tell` has told all that it knows.
@@ -207,7 +204,14 @@ impl Run<'_> {
             Some(_) => None,
         };
         let prepared = preparing.finish(&held.base)?;
-        self.tell_prepared(held, (prepared, ours), (given, early), signals, report, clock)
+        self.tell_prepared(
+            held,
+            (prepared, ours),
+            (given, early),
+            signals,
+            report,
+            clock,
+        )
     }
 
     /// From here on the child waits in its namespaces.

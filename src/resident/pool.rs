@@ -300,7 +300,9 @@ impl Drop for Pool {
         drop(offers);
         for line in &lines {
             // A supervisor that ended is no loss here.
-            match rustix::net::shutdown(line, Shutdown::Write) { Ok(()) | Err(_) => () }
+            match rustix::net::shutdown(line, Shutdown::Write) {
+                Ok(()) | Err(_) => (),
+            }
         }
         let reaped = self.launcher.wait();
         debug_assert!(reaped.is_ok(), "wait for a child of ours");

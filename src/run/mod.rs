@@ -27,6 +27,7 @@ mod reporting;
 pub mod scope;
 mod secrets;
 pub mod subject;
+mod telling;
 mod view;
 pub mod warm;
 mod watching;
@@ -35,7 +36,6 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Mode;
 
@@ -54,6 +54,7 @@ use crate::run::interruptible::Interruptible;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
 use crate::run::subject::UnpackedFiles;
+use crate::run::telling::{run_id_at, started, told};
 use crate::sandbox::cgroups::CgroupLimits;
 use crate::sandbox::launch::{Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
@@ -64,7 +65,6 @@ use crate::spec::outcome::Outcome;
 use crate::spec::report::{BundleReport, Report};
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
-use crate::spec::ulid::ulid;
 use crate::supervise::streams::{Pipes, make_pipes};
 use crate::supervise::watch::listen_for_signals;
 
@@ -83,48 +83,6 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     told(request, policy, started, report, |run, report| {
         run.tell(seed?, report)
     })
-}
-
-/// The time since 1970.
-fn started() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
-fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
-    ulid(u64::try_from(started.as_millis()).unwrap_or_default(), seed)
-}
-
-/// The report, after `tell` has told all that it knows.
-fn told(
-    request: &Request,
-    policy: &HostPolicy,
-    started: Duration,
-    mut report: Report,
-    tell: impl FnOnce(&Run<'_>, &mut Report) -> Result<(), RunError>,
-) -> Report {
-    let masks = RefCell::new(Masks::default());
-    let run = Run {
-        request,
-        policy,
-        start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
-        masks: &masks,
-    };
-    match tell(&run, &mut report) {
-        Ok(()) => (),
-        Err(RunError::Cancelled { signal }) => {
-            report.outcome = Outcome::Cancelled;
-            report.cancelled_by = Some(signal);
-        }
-        Err(error) => {
-            report.outcome = error.outcome();
-            report.error = Some(error.report());
-        }
-    }
-    // Last of all: whatever was said of the body's words before, values are not part of it.
-    masks.into_inner().mask_report(&mut report);
-    report
 }
 
 struct Run<'run> {

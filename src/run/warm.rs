@@ -3,14 +3,13 @@
 //! What a [`Warm`] has is a run's own, made for it and never used before: record, groups, uid,
 //! namespaces, base view. [`Warm::execute`] takes it by value, so it serves one request or none.
 
-use std::time::{Duration, Instant};
-
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::run::error::RunError;
 use crate::run::hold::{Held, Site};
 use crate::run::reporting::Stopwatch;
-use crate::run::{execute, host, run_id_at, started, told};
+use crate::run::telling::{run_id_at, started, told};
+use crate::run::{execute, host};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -24,7 +23,6 @@ use crate::supervise::watch::listen_for_signals;
 pub struct Warm {
     report: Report,
     caller: Place,
-    begun: Instant,
     signals: OwnedFd,
     // Before `held`: the child must have ended when its groups are removed.
     prepared: Prepared,
@@ -69,7 +67,6 @@ impl Warm {
             Ok((prepared, ours)) => Ok(Self {
                 report,
                 caller: Place::of(caller),
-                begun: Instant::now(),
                 signals,
                 prepared,
                 ours,
@@ -86,12 +83,6 @@ impl Warm {
     #[must_use]
     pub fn signals(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
-    }
-
-    /// How long it has waited.
-    #[must_use]
-    pub fn age(&self) -> Duration {
-        self.begun.elapsed()
     }
 
     /// Whether `request` may have it, on a host that is still the one that it was begun on.

@@ -6,11 +6,13 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -141,7 +143,7 @@ fn two_loops(ground: &Ground, body: &Path, pool: &Pool, seconds: usize, report: 
             report.absent(name, "it is started from elsewhere, one at a time");
             continue;
         }
-        let mut loops: Vec<Box<dyn FnMut() + Send>> = [one.command, other.command]
+        let mut loops: Vec<Box<dyn FnMut() + Send>> = [one.command, renamed(&other.command)]
             .into_iter()
             .map(|mut command| -> Box<dyn FnMut() + Send> {
                 Box::new(move || support::run_once(&mut command))
@@ -166,6 +168,17 @@ fn two_loops(ground: &Ground, body: &Path, pool: &Pool, seconds: usize, report: 
     report.text.push_str(&text);
     let ratio = (0.0 < best).then_some(resident / best);
     report.mark_if("resident runs/s ÷ best peer", ratio, "no peer is here");
+}
+
+/// The same command for another container: two of one name cannot run at once.
+fn renamed(command: &Command) -> Command {
+    let mut other = Command::new(command.get_program());
+    for word in command.get_args() {
+        let is_name = word.as_bytes().starts_with(b"runner-bench-");
+        let suffix = if is_name { "-other" } else { "" };
+        other.arg([word, suffix.as_ref()].into_iter().collect::<OsString>());
+    }
+    other
 }
 
 fn drop_time(_us: f64) {}

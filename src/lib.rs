@@ -32,6 +32,8 @@
 //!
 //! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
 //!   exit codes and reads the variables of the environment. One file for each verb that is no run.
+//! - [`resident`] serves a program that starts many runs: a pool of sandboxes that were never
+//!   used, the launcher that makes them, and the line between the two.
 //! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
 //!   ([`run::explain()`]), the facts of a host ([`run::doctor`]), the demonstration
 //!   ([`run::demonstration`]). It reads as the list above.
@@ -88,9 +90,11 @@
 //! # Public surface
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
-//! its verbs call, on an allocator of its own ([`kernel::heap`]). A caller that is a program of its own starts the `runner` binary and reads the
-//! report (`--json=fd:N`); the modules are public for the tests, and for reading. The blocks of
-//! the specifications as types are [`define_io`], [`define_runner`] and [`define_sandbox`]: pure
+//! its verbs call, on an allocator of its own ([`kernel::heap`]). A caller that is a program of its
+//! own starts the `runner` binary and reads the report (`--json=fd:N`), or keeps a
+//! [`resident::Pool`] where it starts many runs; the other modules are public for the tests, and for
+//! reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
+//! [`define_sandbox`]: pure
 //! functions, for a host that composes manifests itself.
 
 pub mod bundle;
@@ -100,6 +104,7 @@ pub mod compose;
 pub mod egress;
 pub mod kernel;
 pub mod plan;
+pub mod resident;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;

@@ -41,9 +41,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "supervise",
         ],
     ),
+    ("resident", &["spec", "kernel", "run"]),
     (
         "cli",
-        &["spec", "plan", "kernel", "compose", "secrets", "run"],
+        &[
+            "spec", "plan", "kernel", "compose", "secrets", "run", "resident",
+        ],
     ),
 ];
 
@@ -63,6 +66,7 @@ const EFFECTS: &[&str] = &[
 const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
     "src/main.rs",
+    "src/resident/launcher.rs",
     "src/sandbox/init.rs",
     "src/sandbox/overlay.rs",
     "src/sandbox/seed.rs",

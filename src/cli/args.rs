@@ -16,6 +16,7 @@ use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
+use crate::cli::resident::Resident;
 use crate::cli::signal::parse_signal;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
@@ -76,6 +77,9 @@ pub enum Verb {
     /// Look at the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]
     Cache(Cache),
+    /// Serve a program that keeps a pool of sandboxes
+    #[command(hide = true)]
+    Resident(Resident),
 }
 
 /// Run a bundle: unpack it, confine its body, stage and sync its files, report.

@@ -27,6 +27,7 @@ pub mod print;
 pub mod progress;
 pub mod report_target;
 pub mod request;
+pub mod resident;
 pub mod schema;
 pub mod signal;
 pub mod summary;

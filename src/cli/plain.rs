@@ -20,7 +20,8 @@ use crate::spec::units::{parse_duration, parse_size_bytes};
 pub const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
 
 /// Variables that begin like those of flags and are none.
-const NO_FLAGS: [&str; 3] = [
+const NO_FLAGS: [&str; 4] = [
+    "RUNNER_OPT_CACHE_DIRECTORY",
     "RUNNER_OPT_CGROUP_PARENT",
     "RUNNER_OPT_IN_DELEGATED_SCOPE",
     "RUNNER_OPT_RUNTIME_DIRECTORY",
@@ -161,6 +162,8 @@ fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut
     match name {
         "interactive" => Some(&mut flags.process.interactive),
         "keep" => Some(&mut flags.bundle.keep),
+        "no-cache" => Some(&mut flags.bundle.no_cache),
+        "no-trust-mtime" => Some(&mut flags.bundle.no_trust_mtime),
         "quiet" => Some(&mut flags.voice.quiet),
         "report-denials" => Some(&mut flags.network.report_denials),
         "strict" => Some(&mut flags.policy.strict),
@@ -267,6 +270,8 @@ mod tests {
         &["--memory", "64m"],
         &["-m", "1g"],
         &["--mount", "/a:/b:ro"],
+        &["--no-cache"],
+        &["--no-trust-mtime"],
         &["--on-output-limit", "kill"],
         &["--out", "a=b"],
         &["--pids", "+7"],

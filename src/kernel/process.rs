@@ -67,6 +67,22 @@ pub unsafe fn fork_into(
     })
 }
 
+/// fork(2): the pid of the child, and `None` in it.
+///
+/// # Safety
+/// The calling process must have one thread only, as for [`fork_into`].
+///
+/// # Errors
+/// EAGAIN at a process limit, ENOMEM.
+pub unsafe fn fork() -> Result<Option<i32>, Errno> {
+    // SAFETY: takes nothing; the caller vouches for the single thread.
+    match unsafe { libc::fork() } {
+        0 => Ok(None),
+        pid if 0 < pid => Ok(Some(pid)),
+        _ => Err(last_errno()),
+    }
+}
+
 /// clone(2) with CLONE_VM and CLONE_VFORK: `child` runs on `stack` in the caller's memory while
 /// the caller stands still, until it calls execve or exits. Returns the pid.
 ///

@@ -200,7 +200,7 @@ impl From<SecretError> for RunError {
 
 impl RunError {
     /// A failed call of the supervisor's own.
-    pub(super) fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+    pub fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         let act = act.into();
         move |errno| Self::Host { act, errno }
     }

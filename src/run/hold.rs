@@ -10,7 +10,7 @@ use crate::plan::limits::Coverage;
 use crate::plan::view;
 use crate::run::error::RunError;
 use crate::run::host;
-use crate::sandbox::cgroups::{self, AxisCoverage, RunCgroup};
+use crate::sandbox::cgroups::{self, AxisCoverage, Backend, RunCgroup};
 use crate::sandbox::prepare::BasePlan;
 use crate::sandbox::registry::{Entry, Leftover, Registry, RunRecord, UidClaim, default_directory};
 use crate::scratch::{Journal, TemporaryName, remove_temporary};
@@ -55,19 +55,47 @@ impl Held {
         has_child: bool,
         report: &mut Report,
     ) -> Result<Self, RunError> {
-        let host = host::look()?;
-        let registry = open_registry(&request.caller)?;
-        for warning in collect(&registry)? {
+        let site = Site::look(&request.caller)?;
+        for warning in collect(&site.registry)? {
             report.warnings.push(warning);
         }
+        Self::take_at(
+            &site,
+            request.streams.terminal,
+            policy,
+            seed,
+            has_child,
+            report,
+        )
+    }
+
+    /// Takes what a run at `site` needs.
+    ///
+    /// # Errors
+    /// As [`Held::take`].
+    pub fn take_at(
+        site: &Site,
+        terminal: bool,
+        policy: &HostPolicy,
+        seed: [u8; 10],
+        has_child: bool,
+        report: &mut Report,
+    ) -> Result<Self, RunError> {
+        let Site {
+            host,
+            registry,
+            backend,
+        } = site;
         let mut record = registry.begin(&report.run_id)?;
         let mut planned = Vec::new();
-        let taken =
-            take_groups(request, has_child, &mut record, &mut planned, report).and_then(|group| {
-                let claimed =
-                    host::claim_identity(&host, &registry, policy.uid_range, number(seed))?;
-                Ok((group, claimed))
-            });
+        let chosen = match backend.clone() {
+            backend if has_child => backend.for_living_child(),
+            backend => backend,
+        };
+        let taken = take_groups(&chosen, &mut record, &mut planned, report).and_then(|group| {
+            let claimed = host::claim_identity(host, registry, policy.uid_range, number(seed))?;
+            Ok((group, claimed))
+        });
         let (group, claimed) = match taken {
             Ok(taken) => taken,
             Err(error) => {
@@ -83,14 +111,14 @@ impl Held {
             mount_point: registry.mount_point().to_path_buf(),
             space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
             space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
-            view: view::base(&host),
-            terminal: request.streams.terminal,
+            view: view::base(host),
+            terminal,
             send_proc: coverage(&group)
                 .iter()
                 .any(|axis| axis.enforced_by == "poll"),
         };
         Ok(Self {
-            host,
+            host: host.clone(),
             group,
             record,
             base,
@@ -144,20 +172,42 @@ impl Held {
     }
 }
 
+/// Where runs of this caller stand: the same for each of them, while the host stays as it is.
+#[derive(Debug)]
+pub struct Site {
+    /// What the host can do.
+    pub host: HostSupport,
+    /// Where runs are recorded.
+    pub registry: Registry,
+    /// Which groups they get.
+    pub backend: Backend,
+}
+
+impl Site {
+    /// Looks at the host, as far as runs of `caller` depend on it.
+    ///
+    /// # Errors
+    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
+    pub fn look(caller: &Caller) -> Result<Self, RunError> {
+        let host = host::look()?;
+        let registry = open_registry(caller)?;
+        let named = caller.cgroup_parent.as_deref();
+        let facts = cgroups::observe(named, caller.in_delegated_scope)?;
+        Ok(Self {
+            host,
+            registry,
+            backend: cgroups::choose(named, &facts),
+        })
+    }
+}
+
 /// Writes down which groups the run may come to have, in `planned` too, and makes the first.
 fn take_groups(
-    request: &Request,
-    has_child: bool,
+    backend: &Backend,
     record: &mut RunRecord,
     planned: &mut Vec<String>,
     report: &mut Report,
 ) -> Result<RunCgroup, RunError> {
-    let named = request.caller.cgroup_parent.as_deref();
-    let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
-    let backend = match cgroups::choose(named, &facts) {
-        backend if has_child => backend.for_living_child(),
-        backend => backend,
-    };
     backend.name().clone_into(&mut report.cgroup_backend);
     let paths = backend.planned_paths(&report.run_id);
     let entries: Vec<Entry> = paths.iter().cloned().map(Entry::Cgroup).collect();

@@ -29,15 +29,16 @@ mod reporting;
 pub mod scope;
 mod secrets;
 pub mod subject;
+mod telling;
 pub mod unpacking;
 mod view;
+pub mod warm;
 mod watching;
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Mode;
 
@@ -54,6 +55,7 @@ use crate::run::hold::Held;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
 use crate::run::subject::UnpackedFiles;
+use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
 use crate::sandbox::cgroups::{CgroupLimits, Counted};
 use crate::sandbox::launch::{Launched, launch};
@@ -66,8 +68,7 @@ use crate::spec::outcome::Outcome;
 use crate::spec::report::Report;
 use crate::spec::request::{BundleArgument, Request, Subject};
 use crate::spec::tokens::TokenValues;
-use crate::spec::ulid::ulid;
-use crate::supervise::streams::make_pipes;
+use crate::supervise::streams::{Pipes, make_pipes};
 use crate::supervise::watch::listen_for_signals;
 
 /// Does one run. Whatever happens, there is a report.
@@ -84,46 +85,19 @@ pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) ->
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or_default();
+    let started = started();
     let seed = host::random_bytes();
-    let run_id = ulid(now_ms, *seed.as_ref().unwrap_or(&[0; 10]));
-    let mut report = Report::new(run_id, Outcome::Refused);
-    let start_unix_s = i64::try_from(now.as_secs()).unwrap_or_default();
-    let masks = RefCell::new(Masks::default());
-    let told = seed.and_then(|seed| {
-        Run {
-            request,
-            policy,
-            start_unix_s,
-            seed,
-            masks: &masks,
-        }
-        .tell(sown, &mut report)
-    });
-    match told {
-        Ok(()) => (),
-        Err(RunError::Cancelled { signal }) => {
-            report.outcome = Outcome::Cancelled;
-            report.cancelled_by = Some(signal);
-        }
-        Err(error) => {
-            report.outcome = error.outcome();
-            report.error = Some(error.report());
-        }
-    }
-    // Last of all: whatever was said of the body's words before, values are not part of it.
-    masks.into_inner().mask_report(&mut report);
-    report
+    let run_id = run_id_at(started, *seed.as_ref().unwrap_or(&[0; 10]));
+    let report = Report::new(run_id, Outcome::Refused);
+    told(request, policy, started, report, |run, report| {
+        run.tell(sown, seed?, report)
+    })
 }
 
 struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
-    seed: [u8; 10],
     /// The values that the body was given.
     masks: &'run RefCell<Masks>,
 }
@@ -156,28 +130,38 @@ struct Ready {
 }
 
 impl Run<'_> {
-    fn tell(&self, sown: Option<Seed>, report: &mut Report) -> Result<(), RunError> {
+    fn tell(
+        &self,
+        sown: Option<Seed>,
+        seed: [u8; 10],
+        report: &mut Report,
+    ) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let mut given = open_what_was_given(self.request, self.policy, &mut Err)?;
-        given.published = network::publish(&self.request.network.publish)?;
+        let given = self.open_given()?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         // Each relayed connection takes two descriptors.
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
         let (request, policy) = (self.request, self.policy);
-        let mut held = Held::take(request, policy, self.seed, sown.is_some(), report)?;
+        let mut held = Held::take(request, policy, seed, sown.is_some(), report)?;
         let done = self.tell_held(&mut held, sown, given, signals, report, &mut clock);
         held.release(report);
         clock.lap(report, "clean");
         done
     }
 
+    fn open_given(&self) -> Result<Given, RunError> {
+        let mut given = open_what_was_given(self.request, self.policy, &mut Err)?;
+        given.published = network::publish(&self.request.network.publish)?;
+        Ok(given)
+    }
+
     fn tell_held(
         &self,
         held: &mut Held,
         sown: Option<Seed>,
-        given: Given,
+        mut given: Given,
         signals: OwnedFd,
         report: &mut Report,
         clock: &mut Stopwatch,
@@ -190,24 +174,50 @@ impl Run<'_> {
         };
         let preparing = begin(seed, &held.base, theirs, &held.claims())?;
         let time_namespace = preparing.has_time_namespace();
+        // A command is known already: it is settled while the child makes its namespaces.
+        let early = match &given.archive {
+            None => {
+                let manifest = given.manifest.take();
+                Some(self.settle(held, None, manifest, time_namespace, report)?)
+            }
+            Some(_) => None,
+        };
+        let prepared = preparing.finish(&held.base)?;
+        self.tell_prepared(
+            held,
+            (prepared, ours),
+            (given, early),
+            signals,
+            report,
+            clock,
+        )
+    }
+
+    /// From here on the child waits in its namespaces.
+    fn tell_prepared(
+        &self,
+        held: &mut Held,
+        (mut prepared, ours): (Prepared, Pipes),
+        (given, early): (Given, Option<Settlement>),
+        signals: OwnedFd,
+        report: &mut Report,
+        clock: &mut Stopwatch,
+    ) -> Result<(), RunError> {
         let Given {
-            mut manifest,
+            manifest,
             archive,
             workspace,
             published,
         } = given;
-        // A command is known already: it is settled while the child makes its namespaces.
-        let early = match &archive {
-            None => Some(self.settle(held, None, manifest.take(), time_namespace, report)?),
-            Some(_) => None,
-        };
-        let mut prepared = preparing.finish(&held.base)?;
         clock.lap(report, "prepare");
         let mut bundle = self.unpack(archive, &mut prepared, held, signals.as_fd(), report)?;
         clock.lap(report, "unpack");
         let mut settlement = match early {
             Some(settlement) => settlement,
-            None => self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?,
+            None => {
+                let time_namespace = prepared.time_namespace;
+                self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?
+            }
         };
         // Nobody removes the kept tree while the body may still read it.
         let _in_use = match &mut bundle {

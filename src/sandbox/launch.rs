@@ -75,7 +75,7 @@ impl Launched {
         let moments = steps::moments(&self.arena).into_iter();
         moments
             .map(|(act, moment_ns)| StepEnd {
-                act,
+                act: act.into(),
                 at_us: since(moment_ns),
             })
             .collect()

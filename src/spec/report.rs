@@ -1,6 +1,7 @@
 //! The report: the JSON document about one run. Its schema is `schemas/report.schema.json`.
 
 use serde::Serialize;
+use std::borrow::Cow;
 
 #[cfg(test)]
 use crate::spec::captured::StreamDocument;
@@ -137,7 +138,7 @@ pub struct Timing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEnd {
     /// What it did.
-    pub act: &'static str,
+    pub act: Cow<'static, str>,
     /// Microseconds from the clone.
     pub at_us: u64,
 }

@@ -20,7 +20,7 @@ pub(super) fn table(report: &Report) -> String {
     let mut before_us = 0;
     for step in &report.steps {
         let took_us = step.at_us.saturating_sub(before_us);
-        row(&mut text, took_us, step.at_us, step.act);
+        row(&mut text, took_us, step.at_us, &step.act);
         before_us = step.at_us;
     }
     text
@@ -53,7 +53,10 @@ mod tests {
             report.timings_us.push(Timing { phase, duration_us });
         }
         for (act, at_us) in [("pivot", 900), ("execute", 1_000)] {
-            report.steps.push(StepEnd { act, at_us });
+            report.steps.push(StepEnd {
+                act: act.into(),
+                at_us,
+            });
         }
         let expected = "     took    until  phase of the supervisor\n   1.500    1.500  prepare\n   \
                         0.250    1.750  body\n     took    until  step of the child, from its \

@@ -1,0 +1,56 @@
+//! From the first word of a report to its last: whatever happens in between, there is one.
+
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::run::Run;
+use crate::run::error::RunError;
+use crate::secrets::mask::Masks;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::outcome::Outcome;
+use crate::spec::report::Report;
+use crate::spec::request::Request;
+use crate::spec::ulid::ulid;
+
+/// The time since 1970.
+pub(super) fn started() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// The name of a run that was begun then; `seed` makes it its own.
+pub(super) fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
+    ulid(u64::try_from(started.as_millis()).unwrap_or_default(), seed)
+}
+
+/// The report, after `tell` has told all that it knows.
+pub(super) fn told(
+    request: &Request,
+    policy: &HostPolicy,
+    started: Duration,
+    mut report: Report,
+    tell: impl FnOnce(&Run<'_>, &mut Report) -> Result<(), RunError>,
+) -> Report {
+    let masks = RefCell::new(Masks::default());
+    let run = Run {
+        request,
+        policy,
+        start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
+        masks: &masks,
+    };
+    match tell(&run, &mut report) {
+        Ok(()) => (),
+        Err(RunError::Cancelled { signal }) => {
+            report.outcome = Outcome::Cancelled;
+            report.cancelled_by = Some(signal);
+        }
+        Err(error) => {
+            report.outcome = error.outcome();
+            report.error = Some(error.report());
+        }
+    }
+    // Last of all: whatever was said of the body's words before, values are not part of it.
+    masks.into_inner().mask_report(&mut report);
+    report
+}

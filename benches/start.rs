@@ -3,6 +3,11 @@
 //!
 //! `cargo bench --bench start -- --help`.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a measurement that cannot be taken ends there"
+)]
+
 mod support;
 
 use std::path::Path;

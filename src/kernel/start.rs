@@ -16,7 +16,7 @@ pub unsafe fn words(count: c_int, words: *const *const c_char) -> Vec<OsString> 
     let mut read = Vec::with_capacity(count);
     for place in 0..count {
         // SAFETY: the caller vouches for `count` pointers.
-        let word = unsafe { *words.add(place) };
+        let word = unsafe { words.wrapping_add(place).read() };
         // SAFETY: the caller vouches for what they point to.
         let word = unsafe { CStr::from_ptr(word) };
         read.push(OsStr::from_bytes(word.to_bytes()).to_owned());

@@ -3,6 +3,11 @@
 //!
 //! `cargo bench --bench scale -- --help`.
 
+#![expect(
+    clippy::expect_used,
+    reason = "a bench that cannot do its work has nothing to say"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;

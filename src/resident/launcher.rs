@@ -125,6 +125,10 @@ impl Launcher {
         process::close_all_but(&[0, 1, 2]).map_err(failed("close what is inherited"))?;
         // A signal of the caller's terminal is the caller's.
         rustix::process::setsid().map_err(failed("begin a session"))?;
+        // The init of a supervisor that was killed becomes ours: its end is when nothing of the run
+        // is claimed any more.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(failed("become the parent of orphans"))?;
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(failed("raise the limit of open descriptors"))?;
         let caller = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
@@ -293,16 +297,17 @@ impl Launcher {
             ends |= number != libc::SIGCHLD;
         }
         while let Ok(Some(ended)) = process::wait(-1, false) {
-            let role = self.living.remove(&ended.pid);
-            if ended.raw_status == 0 {
-                continue;
+            match self.living.remove(&ended.pid) {
+                // An orphan: what is left of its run can be removed now.
+                None => killed = true,
+                Some(role) if ended.raw_status != 0 => {
+                    killed = true;
+                    if role == Role::Spare {
+                        self.pause_until = Some(Instant::now() + PAUSE_AFTER_DEATH);
+                    }
+                }
+                Some(_) => (),
             }
-            if role == Some(Role::Spare) {
-                self.pause_until = Some(Instant::now() + PAUSE_AFTER_DEATH);
-            }
-            // It could not clean up after itself. Its init dies with it, but not before it: what
-            // is still claimed is found by the next one.
-            killed = true;
         }
         if killed {
             // What stays is in its record, for the next start.
@@ -331,11 +336,12 @@ impl Launcher {
         drop(self.generation);
         drop(self.nest.1);
         let mut unclean = false;
-        while !self.living.is_empty() {
+        // Orphans too.
+        loop {
             match process::wait(-1, true) {
                 Ok(Some(ended)) => {
-                    unclean |= ended.raw_status != 0;
-                    self.living.remove(&ended.pid);
+                    let is_ours = self.living.remove(&ended.pid).is_some();
+                    unclean |= !is_ours || ended.raw_status != 0;
                 }
                 Ok(None) | Err(Errno::CHILD) => break,
                 Err(errno) => return Err(errno),

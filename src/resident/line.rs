@@ -19,6 +19,9 @@ const HEAD_BYTES: usize = size_of::<u64>();
 /// Longest message: a report holds both captured streams and the structured output.
 const MESSAGE_BYTES_MAX: u64 = 1 << 32;
 
+/// The bytes of a message, and the descriptors that came with it.
+pub(super) type Heard = (Vec<u8>, Vec<OwnedFd>);
+
 /// Why a line gave nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
@@ -108,7 +111,7 @@ pub(super) fn hear_once(
 }
 
 /// Receives the bytes of one message, and its descriptors.
-pub(super) fn hear(line: BorrowedFd<'_>) -> Result<(Vec<u8>, Vec<OwnedFd>), Silence> {
+pub(super) fn hear(line: BorrowedFd<'_>) -> Result<Heard, Silence> {
     let mut head = [0; HEAD_BYTES];
     let (count, descriptors) =
         hear_once(line, &mut head, RecvFlags::empty()).map_err(Silence::Failed)?;

@@ -1,5 +1,6 @@
 //! The caller's side: a pool of sandboxes that were never used.
 
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -20,6 +21,9 @@ use crate::spec::secret::overwrite;
 /// Most supervisors that wait: each offer is in flight until it is taken, and the kernel counts
 /// descriptors in flight.
 const SPARES_MAX: u16 = 64;
+
+/// Longest greeting: it has the caller's environment.
+const GREETING_BYTES_MAX: u64 = 16 << 20;
 
 /// How a pool is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -322,22 +326,12 @@ fn reap(launcher: &mut Child) -> Result<(), PoolError> {
     launcher.wait().map(|_status| ()).map_err(failed)
 }
 
+/// What the launcher says on its standard output; `None` where that is something else.
 fn greeting(launcher: &mut Child) -> Option<Greeting> {
     let stdout = launcher.stdout.take()?;
-    let (bytes, _) = hear_pipe(stdout.into())?;
-    unframed(&bytes).ok()
-}
-
-/// The one message that comes through a pipe.
-fn hear_pipe(pipe: OwnedFd) -> Option<(Vec<u8>, ())> {
-    use std::io::Read as _;
     let mut all = Vec::new();
-    std::fs::File::from(pipe)
-        .take(16 << 20)
-        .read_to_end(&mut all)
-        .ok()?;
-    let bytes = all.get(size_of::<u64>()..)?.to_vec();
-    Some((bytes, ()))
+    stdout.take(GREETING_BYTES_MAX).read_to_end(&mut all).ok()?;
+    unframed(all.get(size_of::<u64>()..)?).ok()
 }
 
 /// Which of the standard streams the run needs, and from where.

@@ -10,7 +10,7 @@ use rustix::net::Shutdown;
 
 use crate::kernel::{process, signal};
 use crate::resident::launcher::{Orders, word};
-use crate::resident::line::{Silence, hear, pair, say, say_once};
+use crate::resident::line::{Heard, Silence, hear, pair, say, say_once};
 use crate::resident::wire::{unframed, wire_struct};
 use crate::run::execute;
 use crate::run::hold::Site;
@@ -97,7 +97,7 @@ fn await_errand(
     duty: &Duty<'_>,
     warm: Option<&Warm>,
     line: &OwnedFd,
-) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, Errno> {
+) -> Result<Option<Heard>, Errno> {
     let begun = std::time::Instant::now();
     loop {
         let mut watched = vec![

@@ -1,6 +1,7 @@
 //! One module per primitive of the kernel: plain arguments, no policy, the only room with raw system calls.
 #![allow(unsafe_code, reason = "the one room where raw system calls are made")]
 
+pub mod affinity;
 pub mod arena;
 pub mod cgroup;
 pub mod credentials;

@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::thread::CpuSet;
 
 use crate::kernel::arena::Arena;
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::mount::Attributes;
 use crate::kernel::namespace::kind;
-use crate::kernel::{landlock, mount, namespace, privileges, process, rlimit, terminal};
+use crate::kernel::{affinity, landlock, mount, namespace, privileges, process, rlimit, terminal};
 use crate::plan::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
 use crate::sandbox::init;
 use crate::sandbox::network;
@@ -24,9 +25,17 @@ use crate::sandbox::steps::{
 };
 
 /// Runs the whole checklist and then serves as init. Never returns.
-pub(super) fn run(arena: &Arena, link: &OwnedFd, stack: &mut [u8]) -> ! {
+///
+/// `processors` are given back to it, and so to the body, once the supervisor has moved it for the
+/// last time.
+pub(super) fn run(
+    arena: &Arena,
+    link: &OwnedFd,
+    processors: Option<&CpuSet>,
+    stack: &mut [u8],
+) -> ! {
     let link = link.as_fd();
-    let failed = match follow(arena, link, stack) {
+    let failed = match follow(arena, link, processors, stack) {
         Ok(never) => match never {},
         Err(failed) => failed,
     };
@@ -58,11 +67,15 @@ fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
 fn follow(
     arena: &Arena,
     link: BorrowedFd<'_>,
+    processors: Option<&CpuSet>,
     stack: &mut [u8],
 ) -> Result<std::convert::Infallible, StepError> {
     leave_the_host(arena)?;
     let (base, handed) = await_base(arena, link)?;
     let base = &base;
+    if let Some(all) = processors {
+        affinity::release(all).map_err(at(ChildStep::Processors))?;
+    }
     take_ids(base)?;
     note(arena, ChildStep::BecomeBody);
     let space = make_space(base)?;

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::kernel::affinity;
 use crate::kernel::arena::Arena;
 use crate::kernel::link;
 use crate::kernel::namespace::kind;
@@ -122,6 +123,7 @@ impl Seed {
         let arena = Arena::new(ARENA_BYTES).map_err(supervisor("map", "memory for the plan"))?;
         let (ours, theirs) = link::pair().map_err(supervisor("make", "a socket pair"))?;
         let mut stack = vec![0_u8; STACK_BYTES];
+        let processors = affinity::choice();
         let wanted = kind::USER | kind::MOUNT | kind::PID;
         let mut clone = |namespaces| {
             #[expect(unsafe_code, reason = "the one place where a child is cloned")]
@@ -130,7 +132,7 @@ impl Seed {
             if matches!(forked, Ok(Forked::Child)) {
                 // The other end would keep the link open after the supervisor's death.
                 process::close_quietly(ours.as_raw_fd());
-                child::run(&arena, &theirs, &mut stack);
+                child::run(&arena, &theirs, processors.as_ref(), &mut stack);
             }
             forked
         };
@@ -141,17 +143,23 @@ impl Seed {
             other => (other, true),
         };
         match forked {
-            Ok(Forked::Parent { pid, pidfd }) => Ok(Self {
-                child: Child {
-                    pid,
-                    pidfd,
-                    reaped: false,
-                },
-                link: ours,
-                arena,
-                time_namespace,
-                cloned_ns,
-            }),
+            Ok(Forked::Parent { pid, pidfd }) => {
+                // Before the base plan is sent: the child gives itself all of them back after that.
+                if let Some(all) = &processors {
+                    affinity::move_beside(pid, all);
+                }
+                Ok(Self {
+                    child: Child {
+                        pid,
+                        pidfd,
+                        reaped: false,
+                    },
+                    link: ours,
+                    arena,
+                    time_namespace,
+                    cloned_ns,
+                })
+            }
             Ok(Forked::Child) => Err(SandboxError::ChildGone { act: "run" }),
             Err(errno) => Err(SandboxError::Clone { errno }),
         }

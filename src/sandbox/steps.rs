@@ -38,6 +38,7 @@ child_steps! {
     HostName: "set the host name",
     PrivateMounts: "make the mounts private",
     AwaitBase: "wait for the base plan",
+    Processors: "take its processors",
     WriteIds: "write the id maps",
     BecomeBody: "become the body's uid",
     WritableSpace: "make the writable space",

@@ -84,3 +84,34 @@ fn a_supervisor_that_is_killed_at_any_moment_takes_the_child_along() {
     again.done().assert_exited(0);
     runtime.assert_nothing_left(&runs);
 }
+
+#[test]
+fn a_body_may_use_the_processors_that_its_caller_may() {
+    let runtime = Runtime::new();
+    let allowed = |program: &std::ffi::OsStr, words: &[&str]| {
+        let output = Command::new("taskset")
+            .args(["--cpu-list", "0"])
+            .arg(program)
+            .args(words)
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.path)
+            .output()
+            .expect("started");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let look = ["Cpus_allowed_list", "/proc/self/status"];
+    let inside = [&["run", "--", "/usr/bin/grep"], &look[..]].concat();
+    let outside = Command::new("/usr/bin/grep").args(look).output();
+    let all = outside.expect("started").stdout;
+    for _ in 0..20 {
+        let output = Command::new(runner())
+            .args(&inside)
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.path)
+            .output()
+            .expect("started");
+        assert_eq!(output.stdout, all, "{output:?}");
+    }
+    let one = allowed("/usr/bin/grep".as_ref(), &look);
+    assert_eq!(allowed(&runner(), &inside), one);
+    runtime.assert_nothing_left(&[]);
+}

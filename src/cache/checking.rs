@@ -65,7 +65,7 @@ impl Cache {
                 });
             }
         }
-        listed.sort_by(|one, other| other.used.cmp(&one.used));
+        listed.sort_by_key(|tree| std::cmp::Reverse(tree.used));
         Ok(listed)
     }
 }

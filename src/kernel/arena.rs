@@ -139,14 +139,11 @@ impl Arena {
         if MOMENTS_MAX <= number {
             return None;
         }
-        // SAFETY: within the mapping (checked above), at a multiple of eight bytes from its page
-        // aligned start, reserved for moments, and only ever touched as an atomic.
-        Some(unsafe {
-            self.base
-                .add(MOMENTS_AT + number * size_of::<u64>())
-                .cast::<AtomicU64>()
-                .as_ref()
-        })
+        // SAFETY: within the mapping: `number` was checked, and the place for so many is reserved.
+        let place = unsafe { self.base.add(MOMENTS_AT + number * size_of::<u64>()) };
+        // SAFETY: at a multiple of eight bytes from the mapping's page aligned start, reserved for
+        // moments, and only ever touched as an atomic.
+        Some(unsafe { place.cast::<AtomicU64>().as_ref() })
     }
 
     /// The value that the other process published.

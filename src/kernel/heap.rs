@@ -3,7 +3,7 @@
 //! A launch makes about a thousand small values, 70 KiB in all, and ends. Finding each a place that
 //! can be used again costs a quarter of its instructions in user mode; here a place is an addition.
 //! What is given back is used again only where it was the last; the rest is held until the process
-//! ends, and is [`REGION_BYTES`] at most. Programs that run longer fill the region once and then
+//! ends, and is `REGION_BYTES` at most. Programs that run longer fill the region once and then
 //! live with the C library's allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -62,7 +62,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
         }
     });
     let egress = policy.egress.allow.as_ref();
-    vec![
+    let mut values = vec![
         ("maxima.memory", policy.maxima.memory_bytes.to_string()),
         (
             "maxima.timeout",
@@ -127,6 +127,17 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
             "images",
             list(policy.images.iter().map(|one| escape(one.id.as_bytes()))),
         ),
+    ];
+    values.extend(fetching(policy));
+    values.push(("require_pin", policy.require_pin.to_string()));
+    values
+}
+
+/// What is kept, and where bundles and sources come from.
+fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
+    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
+    let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+    [
         (
             "cache.directory",
             optional(policy.cache.directory.as_deref().map(path), "found"),
@@ -157,7 +168,6 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
                 "none",
             ),
         ),
-        ("require_pin", policy.require_pin.to_string()),
     ]
 }
 

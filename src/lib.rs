@@ -17,12 +17,12 @@
 //! Each stage is a type that can only be had from the stage before. Secrets are asked for between
 //! stage and launch, last of all.
 //!
-//! The child may be older than the run ([`sandbox::seed`]): the program sows one before it reads its
-//! command line, a spare of a [`resident::Pool`] waits with one that is `Prepared` already. It makes its
-//! namespaces and then hears, one after the other, of what was published to it in the memory that
-//! both share ([`kernel::arena`]): the base plan, an overlayfs where the bundle comes from the cache,
-//! the launch plan. A seed that no run takes is killed and has left nothing; a spare gives back what
-//! it has made.
+//! The child may be older than the run ([`sandbox::seed`]): the program sows one before it reads
+//! its command line, a spare of a [`resident::Pool`] waits with one that is `Prepared` already.
+//! It makes its namespaces and then hears, one after the other, of what was published to it in
+//! the memory that both share ([`kernel::arena`]): the base plan, an overlayfs where the bundle
+//! comes from the cache, the launch plan. A seed that no run takes is killed and has left
+//! nothing; a spare gives back what it has made.
 //!
 //! [`run::explain()`] is the same up to the launch, and makes nothing.
 //!
@@ -78,8 +78,8 @@
 //!   openat2(2), and never through a link.
 //! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
 //!   The thread that sows a child outlives the run, since the child dies with it. A program with
-//!   threads has a launcher, which has one ([`resident`]); the threads of an unpacking have
-//!   ended before anything is cloned.
+//!   threads has a launcher, which has one ([`resident`]). The threads of an unpacking have ended
+//!   before anything is cloned.
 //! - A seed knows nothing of a run: no id of the host, group, path or stream.
 //! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
 //!   from which another run's supervisor is forked.

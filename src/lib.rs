@@ -17,6 +17,13 @@
 //! Each stage is a type that can only be had from the stage before. Secrets are asked for between
 //! stage and launch, last of all.
 //!
+//! The child may be older than the run ([`sandbox::seed`]): the program sows one before it reads
+//! its command line, a spare of a [`resident::Pool`] waits with one that is `Prepared` already.
+//! It makes its namespaces and then hears, one after the other, of what was published to it in
+//! the memory that both share ([`kernel::arena`]): the base plan, an overlayfs where the bundle
+//! comes from the cache, the launch plan. A seed that no run takes is killed and has left
+//! nothing; a spare gives back what it has made.
+//!
 //! [`run::explain()`] is the same up to the launch, and makes nothing.
 //!
 //! # One bundle
@@ -39,8 +46,9 @@
 //!   ([`run::demonstration`]). It reads as the list above.
 //! - [`supervise`] is what happens while the body runs: pumping its streams, counting what it uses,
 //!   ending it, and one pure function that judges which of several causes it was that ended it.
-//! - [`sandbox`] is what happens before: preparing and launching the child, its checklist between
-//!   clone and exec, init (pid 1 inside), the groups that limit, the records of what a run holds.
+//! - [`sandbox`] is what happens before: cloning the child early, preparing and launching it, its
+//!   checklist between clone and exec, init (pid 1 inside), the groups that limit, the records of
+//!   what a run holds.
 //! - [`egress`] is the world outside as a body sees it: the relay that answers its questions for
 //!   names and takes its connections, the parsers of what it sends, and what is denied and why.
 //! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
@@ -69,6 +77,13 @@
 //! - A path that a body or an archive can influence is opened beneath a descriptor, with
 //!   openat2(2), and never through a link.
 //! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
+//!   The thread that sows a child outlives the run, since the child dies with it. A program with
+//!   threads has a launcher, which has one ([`resident`]). The threads of an unpacking have ended
+//!   before anything is cloned.
+//! - A seed knows nothing of a run: no id of the host, group, path or stream.
+//! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
+//!   from which another run's supervisor is forked.
+//! - A body reaches a kept tree through its overlayfs only, and a tree is never written again.
 //! - The supervisor reads nothing that the body wrote, except the declared output document and the
 //!   declared output files, bounded in size.
 //! - What a run makes on the host is recorded before it is made. It is given back in reverse order;
@@ -85,7 +100,8 @@
 //! - No descriptor of the body's network namespace stays open after the run: one would keep it.
 //! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
 //!   bundle or argument vector; a token is in a header to its own service.
-//! - There is no global state, and no program is found through /proc/self/exe.
+//! - There is no global state but the binary's allocator, which only adds ([`kernel::heap`]), and no
+//!   program is found through /proc/self/exe.
 //!
 //! # Public surface
 //!

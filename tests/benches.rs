@@ -53,6 +53,16 @@ fn marks_py(words: &[&Path]) -> Output {
         .expect("python3 starts")
 }
 
+/// With `RUNNER_BIN` naming a program only where `program` says so.
+fn profile(program: Option<&Path>, words: &[&str]) -> Command {
+    let mut command = Command::new(tree("scripts/profile"));
+    command.args(words).env_remove("RUNNER_BIN");
+    if let Some(program) = program {
+        command.env("RUNNER_BIN", program);
+    }
+    command
+}
+
 fn printed(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).expect("UTF-8")
@@ -232,4 +242,146 @@ fn figures_are_written_into_the_documents_and_compared_with_them() {
         missed.contains("4 marks: 3 met, 0 missed, 1 not measured"),
         "{missed}"
     );
+}
+
+#[test]
+fn the_profile_explains_itself_and_says_what_it_lacks() {
+    let run = |mut command: Command| command.output().expect("bash starts");
+    let help = printed(&run(profile(None, &["--help"])));
+    for option in ["--rounds", "--json", "--parse", "RUNNER_BIN"] {
+        assert!(help.contains(option), "{option}: {help}");
+    }
+    for wrong in [
+        &["--no-such-option"] as &[&str],
+        &["--rounds", "0"],
+        &["--parse"],
+        &["a-file"],
+        &["--"],
+    ] {
+        let refused = run(profile(None, wrong));
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {refused:?}");
+    }
+    let ground = tempfile::tempdir().expect("a directory");
+    let mut nothing_built = profile(None, &[]);
+    nothing_built.env("CARGO_TARGET_DIR", ground.path());
+    let nowhere = ground.path().join("runner");
+    for lacking in [nothing_built, profile(Some(&nowhere), &[])] {
+        let refused = run(lacking);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("run scripts/build-release"), "{said}");
+    }
+}
+
+/// What `-vv` says of one launch whose phase `prepare` and whose last step took that many
+/// milliseconds; a step that only some launches have is there where `waited`.
+fn told(prepare: &str, execute: &str, waited: bool) -> String {
+    let wait = if waited {
+        "runner:    0.007    0.207  wait for the launch\n"
+    } else {
+        ""
+    };
+    format!(
+        "runner: run 01m8\nrunner: prepare: {prepare} ms\n\
+         runner:      took    until  phase of the supervisor\n\
+         runner:    {prepare}    9.999  prepare\n\
+         the body says: 0.001    0.002  nothing\n\
+         runner:    0.250    9.999  body\n\
+         runner:      took    until  step of the child, from its clone on\n\
+         runner:    0.200    0.200  enter the new root\n\
+         {wait}\
+         runner:    {execute}    9.999  execute the program\n"
+    )
+}
+
+/// Process 10 is the supervisor and 11 a thread of it, 12 is init and 13 the body's first process,
+/// which starts 14. Each of the four clones returns, or is seen, in another way.
+const TRACE: &str = r#"10    execve("./runner", ["./runner", "run"], 0x7ffc /* 4 vars */) = 0
+10    clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0}, 88) = -1 EAGAIN (Resource temporarily unavailable)
+10    clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0} => {parent_tid=[11]}, 88) = 11
+10    clone3({flags=CLONE_PIDFD|CLONE_NEWPID|CLONE_NEWUSER, exit_signal=SIGCHLD} <unfinished ...>
+12    prctl(PR_SET_NAME, "init" <unfinished ...>
+11    read(3,  <unfinished ...>
+10    <... clone3 resumed> => {pidfd=[5]}, 88) = 12
+12    <... prctl resumed>)              = 0
+11    <... read resumed>"= -1", 4)      = 4
+11    +++ exited with 0 +++
+12    clone(child_stack=0x7f1b, flags=CLONE_VM|CLONE_VFORK|SIGCHLD <unfinished ...>
+13    execve("/no/sh", ["sh"], 0x7f1b /* 9 vars */) = -1 ENOENT (No such file or directory)
+13    execve("/bin/sh", ["sh"], 0x7f1b /* 9 vars */ <unfinished ...>
+12    <... clone resumed>)              = 2
+13    <... execve resumed>)             = 0
+12    ppoll([{fd=4, events=POLLIN}], 1, NULL, NULL, 8 <unfinished ...>
+13    clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD) = 3
+14    write(1, "hello
+", 6)            = 6
+14    exit_group(0)                     = ?
+14    +++ exited with 0 +++
+13    --- SIGCHLD {si_signo=SIGCHLD} ---
+13    exit_group(0)                     = ?
+13    +++ exited with 0 +++
+12    <... ppoll resumed>)              = 1 ([{fd=4, revents=POLLIN}])
+12    exit_group(0)                     = ?
+12    +++ exited with 0 +++
+10    exit_group(0)                     = ?
+"#;
+
+#[test]
+fn a_profile_is_counted_from_what_the_runner_and_strace_say() {
+    let ground = tempfile::tempdir().expect("a directory");
+    let mut words = vec!["--parse".to_owned()];
+    for (name, text) in [
+        ("first", told("1.500", "0.030", false)),
+        ("second", told("0.900", "0.010", true)),
+        ("third", told("1.000", "0.020", true)),
+        ("trace", TRACE.to_owned()),
+    ] {
+        let path = ground.path().join(name);
+        fs::write(&path, text).expect("a file");
+        words.push(path.to_str().expect("UTF-8").to_owned());
+    }
+    let parse = |words: &[&str]| profile(None, words).output().expect("bash starts");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let page = printed(&parse(&words));
+    for line in [
+        "| prepare | 900 | 1,000 |",
+        "| body | 250 | 250 |",
+        "| all | 1,150 | 1,250 |",
+        "| enter the new root | 200 | 200 | 3 |",
+        "| wait for the launch | 7 | 7 | 2 |",
+        "| execute the program | 10 | 20 | 3 |",
+        "| all | 217 | 227 | 3 |",
+        "| system call | supervisor | init | body's first process until its exec | all |",
+        "| `clone3` | 3 |  |  | 3 |",
+        "| `execve` | 1 |  | 2 | 3 |",
+        "| `exit_group` | 1 | 1 |  | 2 |",
+        "| `read` | 1 |  |  | 1 |",
+        "| **all** | 6 | 4 | 2 | 12 |",
+        "exec the body made 4 more.",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    }
+    assert!(!page.contains("nothing"), "{page}");
+    let at = |name: &str| page.find(name).expect("a row");
+    assert!(
+        at("`execve`") < at("`exit_group`"),
+        "frequent ones first: {page}"
+    );
+
+    let words = [vec!["--json"], words].concat();
+    let json: Value = serde_json::from_str(&printed(&parse(&words))).expect("JSON");
+    assert_eq!(json["launches"], json!(3));
+    assert_eq!(
+        json["phases"][0],
+        json!({"name": "prepare", "launches": 3, "min_us": 900, "median_us": 1000})
+    );
+    assert_eq!(
+        json["system_calls"]["init"],
+        json!({"total": 4, "calls": {"clone": 1, "exit_group": 1, "ppoll": 1, "prctl": 1}})
+    );
+
+    let wrong = ground.path().join("wrong");
+    fs::write(&wrong, "neither\n").expect("a file");
+    let refused = parse(&["--parse", wrong.to_str().expect("UTF-8")]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
 }

@@ -209,7 +209,10 @@ fn renaming_a_directory_of_the_bundle_is_the_one_thing_that_only_a_tree_of_ones_
         (_, text) => (text, "renamed\n"),
     };
     assert_eq!(expected.0, expected.1);
-    assert_eq!(told(&["--keep"]).1, "renamed\n");
+    let done = kept.exec(&["--keep", "--run", &run]);
+    assert_eq!(done.text(), "renamed\n");
+    let scratch = done.report["kept"].as_str().expect("a path");
+    std::fs::remove_dir_all(scratch).expect("removed");
     kept.assert_clean();
 }
 

@@ -326,8 +326,29 @@ const TRACE: &str = r#"10    execve("./runner", ["./runner", "run"], 0x7ffc /* 4
 10    exit_group(0)                     = ?
 "#;
 
+/// The same family with its page faults: init is one before it says so, 14 is the body's.
+const FAULTS: &str = "\
+       perf-exec     0/0     PERF_RECORD_COMM: perf-exec:10/10
+          runner    10/10    PERF_RECORD_COMM exec: runner:10/10
+          runner    10/10    page-faults:u:
+          runner    10/10    PERF_RECORD_FORK(10:11):(10:10)
+          runner    10/11    page-faults:u:
+          runner    10/10    PERF_RECORD_FORK(12:12):(10:10)
+          runner    12/12    page-faults:u:
+            init    12/12    PERF_RECORD_COMM: init:12/12
+            init    12/12    page-faults:u:
+            init    12/12    PERF_RECORD_FORK(13:13):(12:12)
+            init    13/13    page-faults:u:
+              sh    13/13    PERF_RECORD_COMM exec: sh:13/13
+              sh    13/13    page-faults:u:
+              sh    13/13    PERF_RECORD_FORK(14:14):(13:13)
+              sh    14/14    page-faults:u:
+              sh    14/14    PERF_RECORD_EXIT(14:14):(13:13)
+          runner    10/10    page-faults:u:
+";
+
 #[test]
-fn a_profile_is_counted_from_what_the_runner_and_strace_say() {
+fn a_profile_is_counted_from_what_the_runner_strace_and_perf_say() {
     let ground = tempfile::tempdir().expect("a directory");
     let mut words = vec!["--parse".to_owned()];
     for (name, text) in [
@@ -335,6 +356,7 @@ fn a_profile_is_counted_from_what_the_runner_and_strace_say() {
         ("second", told("0.900", "0.010", true)),
         ("third", told("1.000", "0.020", true)),
         ("trace", TRACE.to_owned()),
+        ("faults", FAULTS.to_owned()),
     ] {
         let path = ground.path().join(name);
         fs::write(&path, text).expect("a file");
@@ -358,15 +380,17 @@ fn a_profile_is_counted_from_what_the_runner_and_strace_say() {
         "| `read` | 1 |  |  | 1 |",
         "| **all** | 6 | 4 | 2 | 12 |",
         "exec the body made 4 more.",
+        "| supervisor | 3 |",
+        "| init | 2 |",
+        "| body's first process until its exec | 1 |",
+        "| body after its exec | 2 |",
     ] {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
     assert!(!page.contains("nothing"), "{page}");
     let at = |name: &str| page.find(name).expect("a row");
-    assert!(
-        at("`execve`") < at("`exit_group`"),
-        "frequent ones first: {page}"
-    );
+    let sorted = at("| `exit_group`") < at("| `clone`");
+    assert!(sorted, "the most frequent ones first: {page}");
 
     let words = [vec!["--json"], words].concat();
     let json: Value = serde_json::from_str(&printed(&parse(&words))).expect("JSON");

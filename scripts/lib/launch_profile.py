@@ -2,7 +2,7 @@
 """What one launch consists of, as tables: for scripts/profile.
 
     launch_profile.py measure [--json] ROUNDS WORK PROGRAM WORD…   WORK: a directory for its files
-    launch_profile.py parse [--json] -- FILE…    each the stderr of one -vv or one strace -f -o
+    launch_profile.py parse [--json] -- FILE…    each of a kind that scripts/profile --help names
 """
 
 import json
@@ -29,6 +29,9 @@ COLUMNS = (SUPERVISOR, INIT, FIRST, OTHERS)
 
 TABLES = {"phase of the supervisor": "phases", "step of the child, from its clone on": "steps"}
 HEAD = re.compile(r"^runner: +took +until  (.+)$")
+FAILED = re.compile(r"^runner: failed: ", re.MULTILINE)
+# What a launch costs depends on it: without groups nothing is made, written and removed there.
+GROUPS = re.compile(r"^runner: cgroup back end: (.+)$", re.MULTILINE)
 ROW = re.compile(r"^runner: +(\d+)\.(\d{3}) +\d+\.\d{3}  (.+)$")
 
 
@@ -157,7 +160,8 @@ TASK = re.compile(r"PERF_RECORD_(FORK|COMM)( exec)?(?:: (.*):(\d+)/\d+|\((\d+):\
 
 
 def faults(script):
-    """{role: page faults} of perf script --show-task-events, and whether of user mode only."""
+    """{"roles": {role: page faults}, "user_mode_only": bool} of perf script --show-task-events; None
+    where it has none."""
     counts, parents, supervisor, init, first, user_only = Counter(), {}, None, None, None, False
     executed = set()
     for line in script.splitlines():
@@ -193,7 +197,7 @@ def faults(script):
             while line_of in parents and line_of != first:
                 line_of = parents[line_of]
             found[BODY if line_of == first else OTHERS] += count
-    return dict(found), user_only
+    return {"roles": dict(found), "user_mode_only": user_only} if found else None
 
 
 def start(command, stderr):
@@ -229,23 +233,26 @@ def measure(rounds, work, program, words):
         return os.path.join(work, name)
 
     command = [program, words[0], "-vv", *words[1:]]
-    launches, page_faults, codes = [], [], set()
+    launches, page_faults, codes, groups = [], [], set(), set()
     for number in range(rounds + 1):
         code, minor = start(command, at("stderr"))
-        launch = times(text(at("stderr")))
-        if not launch["phases"]:
-            sys.stderr.write(text(at("stderr")))
-            sys.exit(f"no phases to show: {' '.join(command)} ended with code {code}")
+        said = text(at("stderr"))
+        launch = times(said)
+        if not launch["phases"] or FAILED.search(said):
+            sys.stderr.write(said)
+            sys.exit(f"no launch to show: {' '.join(command)} ended with code {code}")
         # The first one finds caches cold.
         if number > 0:
             launches.append(launch)
             page_faults.append(minor)
             codes.add(code)
+            groups.update(GROUPS.findall(said))
     result = {
         "program": program,
         "words": ["BODY" if word == at("body") else word for word in words],
         "launches": rounds,
         "codes": sorted(codes),
+        "cgroups": sorted(groups),
         **tables(launches),
         "page_faults_all": round(statistics.median(page_faults)),
         "absent": [],
@@ -282,8 +289,7 @@ def measure(rounds, work, program, words):
 def perf_script(path):
     words = ["perf", "script", "-i", path, "--show-task-events", "-F", "comm,pid,tid,event"]
     script = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    found, user_only = faults(script.stdout.decode(errors="replace"))
-    return {"roles": found, "user_mode_only": user_only} if found else None
+    return faults(script.stdout.decode(errors="replace"))
 
 
 def tables(launches):
@@ -292,16 +298,22 @@ def tables(launches):
 
 def parse(paths):
     launches, result = [], {}
+
+    def one(key, found):
+        if key in result:
+            sys.exit(f"{path} is a second one of its kind: {key} are those of one launch")
+        result[key] = found
+
     for path in paths:
         words = text(path)
         if any(HEAD.match(line) for line in words.splitlines()):
             launches.append(times(words))
+        elif "PERF_RECORD_COMM" in words:
+            one("page_faults", faults(words))
         elif any(LINE.match(line) for line in words.splitlines()):
-            if "system_calls" in result:
-                sys.exit(f"{path} is a second strace: counts are those of one launch")
-            result["system_calls"] = by_role(calls(words))
+            one("system_calls", by_role(calls(words)))
         else:
-            sys.exit(f"{path} is neither the stderr of a `runner … -vv` nor the output of strace -f -o")
+            sys.exit(f"{path} is of no kind that scripts/profile --help names")
     return {"launches": len(launches), **tables(launches), **result}
 
 
@@ -331,7 +343,8 @@ def call_table(roles):
 def markdown(result):
     if "program" in result:
         yield f"`{result['program']} {' '.join(result['words'])}`, {result['launches']} launches with `-vv`"
-        yield "after one that is not counted; ended with code " + ", ".join(map(str, result["codes"])) + "."
+        codes, groups = ", ".join(map(str, result["codes"])), ", ".join(result["cgroups"])
+        yield f"after one that is not counted; ended with code {codes}; cgroup back end: {groups or 'not said'}."
     for name, title, about in (
         ("phases", "phase of the supervisor", "One after the other: their sum is the launch."),
         (
@@ -349,8 +362,9 @@ def markdown(result):
         yield "so only counts are shown, no times. The supervisor's own exec is one of its calls. After its"
         yield f"exec the body made {roles[BODY]['total']} more.\n"
         yield from call_table(roles)
-    if "page_faults_all" in result:
+    if "page_faults_all" in result or result.get("page_faults"):
         yield "\n## Page faults\n"
+    if "page_faults_all" in result:
         yield f"All processes together, by getrusage, without reads from disk: {result['page_faults_all']}"
         yield "(median of the launches). That has those in which the kernel itself touches a page, too;"
         yield "perf has them not."

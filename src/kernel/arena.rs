@@ -90,10 +90,27 @@ impl Arena {
     /// # Errors
     /// EINVAL when `bytes` contains a NUL, ENOMEM when the arena is full.
     pub fn c_string<'arena>(&'arena self, bytes: &[u8]) -> Result<&'arena CStr, Errno> {
-        let mut terminated = Vec::with_capacity(bytes.len() + 1);
-        terminated.extend_from_slice(bytes);
-        terminated.push(0);
-        CStr::from_bytes_with_nul(self.slice(&terminated)?).map_err(|_nul| Errno::INVAL)
+        // Piece by piece, so that no copy of a secret stays on the heap.
+        let at = self.used_bytes.get();
+        self.slice(bytes)?;
+        self.slice(&[0_u8])?;
+        // SAFETY: bytes need no alignment, so the two pieces lie one behind the other from `at`
+        // on; they were just written and nobody writes them again while they are borrowed.
+        let all =
+            unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), bytes.len() + 1) };
+        CStr::from_bytes_with_nul(all).map_err(|_nul| Errno::INVAL)
+    }
+
+    /// Overwrites all that was copied into the arena, in both processes: the body's environment has
+    /// secrets. Published values and moments stay.
+    ///
+    /// The other process must read none of it any more.
+    pub fn overwrite_plan(&mut self) {
+        for place in PLAN_AT..self.used_bytes.get() {
+            // SAFETY: within the mapping, as `slice` has checked; the exclusive borrow says that
+            // this process has no reference into it.
+            unsafe { self.base.add(place).write_volatile(0) };
+        }
     }
 
     /// Puts `value` where [`Arena::published`] of the other process finds it.

@@ -225,10 +225,13 @@ pub fn launch(
         child,
         link,
         space,
-        arena,
+        mut arena,
         cloned_ns,
         ..
     } = prepared;
+    // The body has been executed, and init reads nothing of its plan after that: what stays of the
+    // arena are the moments.
+    arena.overwrite_plan();
     Ok(Launched {
         arena,
         cloned_ns,

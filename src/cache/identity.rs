@@ -42,7 +42,7 @@ pub enum Distrust {
     OthersMayWrite,
     /// A directory above it does: it may be replaced.
     OthersMayReplace,
-    /// It changed less than two seconds ago.
+    /// It changed less than two seconds ago, or its ctime does not say when it did.
     Young,
 }
 
@@ -104,7 +104,10 @@ impl Identity {
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         // Whole seconds, so that what is left of one does not count. In the future: not settled.
         let latest_s = self.modified.0.max(self.changed.0);
-        latest_s.saturating_add(SETTLED_AFTER_S) < now_s
+        // Whole seconds: the times of an image (squashfs, ISO 9660), which its maker chose, or of a
+        // file system that keeps no ctime (FAT). Of two images that are mounted one after the other
+        // a file may have the same device, inode, size and times.
+        self.changed.1 != 0 && latest_s.saturating_add(SETTLED_AFTER_S) < now_s
     }
 
     /// Under which name the index has it.
@@ -262,7 +265,7 @@ mod tests {
         std::fs::write(&path, b"one").expect("written");
         let mut identity = Identity::of(&opened(&path)).expect("looked at");
         identity.modified = (100, 999_999_999);
-        identity.changed = (90, 0);
+        identity.changed = (90, 1);
         let at = |seconds| UNIX_EPOCH + Duration::from_millis(seconds);
         for (now_ms, settled) in [
             (0, false),
@@ -272,7 +275,9 @@ mod tests {
         ] {
             assert_eq!(identity.is_settled(at(now_ms)), settled, "{now_ms}");
         }
-        identity.changed = (101, 0);
+        identity.changed = (101, 1);
+        assert!(!identity.is_settled(at(103_000)));
+        identity.changed = (90, 0);
         assert!(!identity.is_settled(at(103_000)));
     }
 }

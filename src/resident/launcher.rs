@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,7 +15,7 @@ use rustix::net::RecvFlags;
 
 use crate::kernel::signal::{self, SignalSet};
 use crate::kernel::{process, rlimit};
-use crate::resident::line::{hear_once, message_pair, say_once};
+use crate::resident::line::{hear_once, message_pair, say_if_room};
 use crate::resident::spare::{self, Duty};
 use crate::resident::wire::{framed, wire_struct};
 use crate::run::error::RunError;
@@ -108,6 +108,9 @@ struct Launcher {
     mounts: OwnedFd,
     living: BTreeMap<i32, Role>,
     pause_until: Option<Instant>,
+    /// An offer for which the caller's socket has no room. Nobody is heard until it has: a caller
+    /// that takes nothing for hours would else keep the launcher from reaping and from ending.
+    untaken: Option<([u8; 4], OwnedFd)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +161,7 @@ impl Launcher {
             mounts,
             living: BTreeMap::new(),
             pause_until: None,
+            untaken: None,
         })
     }
 
@@ -168,9 +172,12 @@ impl Launcher {
         drop(null);
         loop {
             self.fill_up(orders)?;
-            let [caller, nest, signals, mounts] = self.await_word()?;
+            let [caller, room, nest, signals, mounts] = self.await_word()?;
             if mounts {
                 self.begin_generation(orders)?;
+            }
+            if room && let Some((pid, line)) = self.untaken.take() {
+                self.offer(pid, line)?;
             }
             if nest {
                 self.hear()?;
@@ -223,6 +230,9 @@ impl Launcher {
         ] {
             process::close_quietly(ours.as_raw_fd());
         }
+        if let Some((_, line)) = &self.untaken {
+            process::close_quietly(line.as_raw_fd());
+        }
         let code = spare::serve(&Duty {
             site: &self.site,
             orders,
@@ -236,12 +246,16 @@ impl Launcher {
         self.living.values().filter(|has| **has == role).count()
     }
 
-    /// Whether something came from the caller (its end), the nest, as a signal; whether the
-    /// mounts changed.
-    fn await_word(&self) -> Result<[bool; 4], Errno> {
+    /// Whether something came from the caller (its end), whether it has room for the offer that
+    /// waits; whether something came from the nest, as a signal; whether the mounts changed.
+    fn await_word(&self) -> Result<[bool; 5], Errno> {
+        let (of_caller, of_nest) = match &self.untaken {
+            Some(_) => (PollFlags::IN | PollFlags::OUT, PollFlags::empty()),
+            None => (PollFlags::IN, PollFlags::IN),
+        };
         let mut watched = [
-            PollFd::new(&self.caller, PollFlags::IN),
-            PollFd::new(&self.nest.1, PollFlags::IN),
+            PollFd::new(&self.caller, of_caller),
+            PollFd::new(&self.nest.1, of_nest),
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.mounts, PollFlags::PRI),
         ];
@@ -250,7 +264,16 @@ impl Launcher {
             .map(|until| until.saturating_duration_since(Instant::now()))
             .and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut watched, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(watched.map(|fd| !fd.revents().is_empty())),
+            Ok(_) | Err(Errno::INTR) => {
+                let [caller, nest, signals, mounts] = watched.map(|fd| fd.revents());
+                Ok([
+                    !caller.difference(PollFlags::OUT).is_empty(),
+                    caller.contains(PollFlags::OUT),
+                    !nest.is_empty(),
+                    !signals.is_empty(),
+                    !mounts.is_empty(),
+                ])
+            }
             Err(errno) => Err(errno),
         }
     }
@@ -276,9 +299,7 @@ impl Launcher {
         };
         let [kind, pid @ ..] = bytes;
         match (kind, lines.pop()) {
-            (word::OFFER, Some(line)) if count == bytes.len() => {
-                offer(self.caller.as_fd(), pid, &line)
-            }
+            (word::OFFER, Some(line)) if count == bytes.len() => self.offer(pid, line),
             (word::TAKEN, None) if count == bytes.len() => {
                 if let Some(role) = self.living.get_mut(&i32::from_ne_bytes(pid)) {
                     *role = Role::Serving;
@@ -286,6 +307,24 @@ impl Launcher {
                 Ok(())
             }
             _ => Err(Errno::BADMSG),
+        }
+    }
+
+    /// Passes an offer on. That the caller is gone is seen at its socket.
+    fn offer(&mut self, pid: [u8; 4], line: OwnedFd) -> Result<(), Errno> {
+        match say_if_room(self.caller.as_fd(), &pid, &[line.as_fd()]) {
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(Errno::AGAIN) => {
+                self.untaken = Some((pid, line));
+                Ok(())
+            }
+            // Descriptors under way are counted for all processes of the uid together, bodies
+            // included. The line is dropped, its supervisor ends, and another one is made later.
+            Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
+                self.pause_until = Some(Instant::now() + PAUSE_AFTER_DEATH);
+                Ok(())
+            }
+            Err(errno) => Err(errno),
         }
     }
 
@@ -332,6 +371,7 @@ impl Launcher {
             }
         }
         drop(self.caller);
+        drop(self.untaken);
         // Spares go: their lines end with the caller, their generation here.
         drop(self.generation);
         drop(self.nest.1);
@@ -351,13 +391,5 @@ impl Launcher {
             drop(collect(&self.site.registry));
         }
         Ok(())
-    }
-}
-
-/// Passes an offer on. That the caller is gone is seen at its socket.
-fn offer(caller: BorrowedFd<'_>, pid: [u8; 4], line: &OwnedFd) -> Result<(), Errno> {
-    match say_once(caller, &pid, &[line.as_fd()]) {
-        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-        Err(errno) => Err(errno),
     }
 }

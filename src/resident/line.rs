@@ -74,15 +74,37 @@ pub(super) fn say_once(
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<usize, Errno> {
+    send(line, bytes, descriptors, SendFlags::NOSIGNAL)
+}
+
+fn send(
+    line: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::TOOBIG);
     }
     rustix::io::retry_on_intr(|| {
-        let flags = SendFlags::NOSIGNAL;
         rustix::net::sendmsg(line, &[IoSlice::new(bytes)], &mut ancillary, flags)
     })
+}
+
+/// One sendmsg(2) that does not wait: EAGAIN where there is no room.
+pub(super) fn say_if_room(
+    line: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<usize, Errno> {
+    send(
+        line,
+        bytes,
+        descriptors,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    )
 }
 
 /// One recvmsg(2) into `bytes`; how many came, and the descriptors that came with them.

@@ -330,6 +330,12 @@ impl Run<'_> {
             joins,
             mut outward,
         } = settlement;
+        // Where the place cannot even be looked at, no run uses what lies there.
+        if !self.policy.cache.bundles.off
+            && let Ok(place) = unpacking::place(&self.request.caller, self.policy)
+        {
+            view::refuse_cache(&chosen.view, &place.directory)?;
+        }
         let filled = planning::space_in_use(&prepared)?;
         let (mut plan, trees) =
             planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;

@@ -56,15 +56,23 @@ pub fn open_cache(
     caller: &Caller,
     policy: &HostPolicy,
 ) -> Result<(Cache, cache::Place), CacheError> {
+    let place = place(caller, policy)?;
+    Ok((Cache::open(&place)?, place))
+}
+
+/// Where they are, or would be.
+///
+/// # Errors
+/// [`CacheError::Call`] where the file system cannot be looked at.
+pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<cache::Place, CacheError> {
     let bundles = &policy.cache.bundles;
     let stated = caller.bundle_cache_directory.as_ref();
-    let place = cache::choose(
+    cache::choose(
         stated.or(bundles.directory.as_ref()).map(AsRef::as_ref),
         caller.runtime_directory.as_deref(),
         &caller.cache_directory,
         bundles.size_bytes,
-    )?;
-    Ok((Cache::open(&place)?, place))
+    )
 }
 
 impl Run<'_> {
@@ -454,6 +462,11 @@ fn show_as_body(in_use: &InUse, owner: HostIds, body: HostIds) -> Result<OwnedFd
     let path =
         std::ffi::CString::new(in_use.path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
     let tree = mount::clone_tree(&path)?;
+    // What was locked and looked at, and nothing that took its name since.
+    let (cloned, held) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(&in_use.root)?);
+    if (cloned.st_dev, cloned.st_ino) != (held.st_dev, held.st_ino) {
+        return Err(Errno::STALE);
+    }
     let map = OwnerMap::new(owner, body)?;
     mount::map_owners(tree.as_fd(), map.as_fd())?;
     let attributes = Attributes::NOSUID.and(Attributes::NODEV);

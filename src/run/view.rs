@@ -61,6 +61,50 @@ pub(super) fn open(
     Ok((mounts, trees))
 }
 
+/// Refuses a writable mount through which the body could put trees of its own into the bundle cache
+/// at `cache`, also where that is not made yet. Masking it would not do: a directory above it can
+/// be renamed.
+///
+/// # Errors
+/// [`RunError::Argument`].
+pub(super) fn refuse_cache(entries: &[ViewEntry], cache: &Path) -> Result<(), RunError> {
+    let cache = free_of_links(cache);
+    for entry in entries {
+        let ViewEntry::Bind {
+            source,
+            writable: true,
+            ..
+        } = entry
+        else {
+            continue;
+        };
+        let real = free_of_links(source);
+        if cache.starts_with(&real) || real.starts_with(&cache) {
+            return Err(RunError::Argument {
+                code: "mount_holds_cache",
+                what: "mount source",
+                object: escape(source.as_os_str().as_bytes()),
+                problem: "holds the cache of unpacked bundles, which the body could then change"
+                    .to_owned(),
+                hint: Some(
+                    "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)"
+                        .to_owned(),
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// `path` without links as far as it exists.
+fn free_of_links(path: &Path) -> std::path::PathBuf {
+    let found = path.ancestors().find_map(|above| {
+        let real = above.canonicalize().ok()?;
+        Some(real.join(path.strip_prefix(above).ok()?))
+    });
+    found.unwrap_or_else(|| path.to_owned())
+}
+
 fn too_many(count: usize) -> RunError {
     RunError::Argument {
         code: "mounts_too_many",

@@ -217,6 +217,24 @@ fn renaming_a_directory_of_the_bundle_is_the_one_thing_that_only_a_tree_of_ones_
 }
 
 #[test]
+fn no_directory_that_holds_the_cache_is_lent_for_writing() {
+    let kept = Kept::new("true");
+    assert_eq!(found(&kept.exec(&[])).0, "miss");
+    let link = kept.ground.path("way");
+    std::os::unix::fs::symlink(&kept.cache, &link).expect("linked");
+    let trees = kept.cache.join("1/trees");
+    let lent = |path: &Path| format!("{}:/work", path.display());
+    for place in [&kept.cache, &trees, &link] {
+        let done = kept.exec(&["--mount", &lent(place)]);
+        assert_eq!(done.code, 125, "{}: {done:#?}", place.display());
+        assert_eq!(done.report["error"]["code"], "mount_holds_cache");
+        let done = kept.exec(&["--mount", &(lent(place) + ":ro")]);
+        assert_eq!(done.code, 0, "reading changes nothing: {done:#?}");
+    }
+    kept.assert_clean();
+}
+
+#[test]
 fn the_report_says_where_the_tree_came_from() {
     let kept = Kept::new("true");
     assert_eq!(found(&kept.exec(&[])).0, "miss");

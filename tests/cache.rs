@@ -228,6 +228,13 @@ fn no_directory_that_holds_the_cache_is_lent_for_writing() {
         let done = kept.exec(&["--mount", &lent(place)]);
         assert_eq!(done.code, 125, "{}: {done:#?}", place.display());
         assert_eq!(done.report["error"]["code"], "mount_holds_cache");
+        let output = Command::new(runner())
+            .args(["plan", "--mount", &lent(place)])
+            .arg(&kept.bundle)
+            .env("RUNNER_OPT_CACHE_DIRECTORY", &kept.cache)
+            .output();
+        let code = output.expect("the runner starts").status.code();
+        assert_eq!(code, Some(125), "what exec refuses, plan does not promise");
         let done = kept.exec(&["--mount", &(lent(place) + ":ro")]);
         assert_eq!(done.code, 0, "reading changes nothing: {done:#?}");
     }

@@ -94,10 +94,11 @@ impl Arena {
         let at = self.used_bytes.get();
         self.slice(bytes)?;
         self.slice(&[0_u8])?;
-        // SAFETY: bytes need no alignment, so the two pieces lie one behind the other from `at`
+        // SAFETY: within the mapping, where `slice` has just put the first of the two pieces.
+        let start = unsafe { self.base.add(at) };
+        // SAFETY: bytes need no alignment, so the two pieces lie one behind the other from `start`
         // on; they were just written and nobody writes them again while they are borrowed.
-        let all =
-            unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), bytes.len() + 1) };
+        let all = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len() + 1) };
         CStr::from_bytes_with_nul(all).map_err(|_nul| Errno::INVAL)
     }
 
@@ -107,9 +108,11 @@ impl Arena {
     /// The other process must read none of it any more.
     pub fn overwrite_plan(&mut self) {
         for place in PLAN_AT..self.used_bytes.get() {
-            // SAFETY: within the mapping, as `slice` has checked; the exclusive borrow says that
-            // this process has no reference into it.
-            unsafe { self.base.add(place).write_volatile(0) };
+            // SAFETY: within the mapping, as `slice` has checked.
+            let byte = unsafe { self.base.add(place) };
+            // SAFETY: the exclusive borrow says that this process has no reference into the
+            // mapping; volatile, so that it is written though nobody reads it again.
+            unsafe { byte.write_volatile(0) };
         }
     }
 

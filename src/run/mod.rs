@@ -269,6 +269,7 @@ impl Run<'_> {
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
         let chosen = self.choose(bundle, manifest)?;
+        view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
             self.request,
@@ -330,12 +331,6 @@ impl Run<'_> {
             joins,
             mut outward,
         } = settlement;
-        // Where the place cannot even be looked at, no run uses what lies there.
-        if !self.policy.cache.bundles.off
-            && let Ok(place) = unpacking::place(&self.request.caller, self.policy)
-        {
-            view::refuse_cache(&chosen.view, &place.directory)?;
-        }
         let filled = planning::space_in_use(&prepared)?;
         let (mut plan, trees) =
             planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;

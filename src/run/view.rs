@@ -15,8 +15,10 @@ use crate::kernel::mount::{self, Attributes};
 use crate::kernel::owner_map::OwnerMap;
 use crate::plan::view::AskedMount;
 use crate::run::error::RunError;
+use crate::run::unpacking;
+use crate::spec::host_policy::HostPolicy;
 use crate::spec::path::escape;
-use crate::spec::request::ViewEntry;
+use crate::spec::request::{Caller, ViewEntry};
 
 /// Most trees that are cloned for root: one message carries them to the child, beside the groups
 /// that it joins.
@@ -61,13 +63,32 @@ pub(super) fn open(
     Ok((mounts, trees))
 }
 
-/// Refuses a writable mount through which the body could put trees of its own into the bundle cache
-/// at `cache`, also where that is not made yet. Masking it would not do: a directory above it can
+/// Refuses a writable mount through which the body could put trees of its own into the bundle cache.
+///
+/// # Errors
+/// [`RunError::Argument`].
+pub(super) fn keep_cache_apart(
+    entries: &[ViewEntry],
+    caller: &Caller,
+    policy: &HostPolicy,
+) -> Result<(), RunError> {
+    let is_lent = |entry: &ViewEntry| matches!(entry, ViewEntry::Bind { writable: true, .. });
+    if policy.cache.bundles.off || !entries.iter().any(is_lent) {
+        return Ok(());
+    }
+    match unpacking::place(caller, policy) {
+        Ok(place) => refuse_cache(entries, &place.directory),
+        // Where the place cannot even be looked at, no run uses what lies there.
+        Err(_unusable) => Ok(()),
+    }
+}
+
+/// `cache` need not be made yet. Masking it would not do: a directory above it can
 /// be renamed.
 ///
 /// # Errors
 /// [`RunError::Argument`].
-pub(super) fn refuse_cache(entries: &[ViewEntry], cache: &Path) -> Result<(), RunError> {
+fn refuse_cache(entries: &[ViewEntry], cache: &Path) -> Result<(), RunError> {
     let cache = free_of_links(cache);
     for entry in entries {
         let ViewEntry::Bind {

@@ -319,6 +319,8 @@ impl Planner<'_> {
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);
+        let apart = view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy);
+        or_refused(apart, refuse)?;
         let mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);

@@ -12,6 +12,7 @@
 mod support;
 
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -72,12 +73,23 @@ fn exec(cache: &Path, flags: &[&str], bundle: &Path) -> Command {
     command
 }
 
+/// Where the report says that the tree came from.
+fn found(mut command: Command) -> String {
+    let output = command.stdout(Stdio::piped()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["bundle"]["cache"]["found"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
 /// A directory in memory where there is one; removed on drop.
 fn cache_directory() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let above = if shm.is_dir() { shm } else { Path::new("/tmp") };
     tempfile::Builder::new()
         .prefix("runner-bench-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
         .tempdir_in(above)
         .unwrap()
 }
@@ -104,6 +116,13 @@ fn measure(options: &Options) -> Report {
         ] {
             names.push(format!("{name}, {how}"));
             commands.push(exec(cache.path(), flags, archive));
+        }
+    }
+    for (_, archive, _) in &bundles {
+        // Once to fill it; then what is measured must be what its row says.
+        for wanted in ["miss", "identity"] {
+            let told = exec(cache.path(), &["--json"], archive);
+            assert_eq!(found(told), wanted, "{}", archive.display());
         }
     }
     let table = Table::new("launch to exit", "µs", &["hello"]).measure(

@@ -21,11 +21,15 @@ impl OwnerMap {
     /// # Errors
     /// The errno of clone3(2), open(2) or write(2).
     pub fn new(owner: HostIds, body: HostIds) -> Result<Self, Errno> {
+        let parent = rustix::process::getpid();
         // SAFETY: the caller has one thread, and the child only waits to be killed.
         let forked = unsafe { process::fork_into(kind::USER, None) }?;
         let Forked::Parent { pid, pidfd } = forked else {
-            // The supervisor may be killed before it kills this.
-            if super::privileges::die_with_parent().is_err() {
+            // The supervisor may be killed before it kills this, and before this could say so: then
+            // this has another parent by now, and nobody would ever end it.
+            if super::privileges::die_with_parent().is_err()
+                || rustix::process::getppid() != Some(parent)
+            {
                 process::exit_now(1);
             }
             loop {

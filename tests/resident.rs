@@ -170,9 +170,10 @@ true
 "#;
 
 /// Says all that it sees, but for the limit of a file's size: that is what the writable space has
-/// left while it is still being filled by init, a page more or less.
+/// left while it is still being filled by init, a page more or less. How many links /proc has is the
+/// number of the host's processes: it sets the width of a column.
 const LOOK: &str = r#"
-ls -la / /tmp /dev/shm /scratch /bundle "$HOME" /var/tmp /run 2>&1 | grep -v ' proc$' | sed 's/[A-Z][a-z][a-z] [ 0-9]*:[0-9]*//'
+ls -la / /tmp /dev/shm /scratch /bundle "$HOME" /var/tmp /run 2>&1 | grep -v ' proc$' | sed 's/[A-Z][a-z][a-z] [ 0-9]*:[0-9]*//; s/  */ /g'
 env | grep -v ^RUNNER_RUN_ID= | sort; umask; ulimit -a | grep -v '^file'
 for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline; echo; done
 ls -l /proc/self/fd | awk '{print $9,$10}' | grep -c .

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use crate::bundle::Tree;
 use crate::bundle::listing;
 use crate::cache::error::{CacheError, failed};
 use crate::cache::store::{FACTS, TREE};
+use crate::kernel::file;
 
 const DIRECTORY_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;
@@ -65,19 +66,8 @@ pub(super) fn open_tree(entry: &OwnedFd, path: &Path) -> Result<OwnedFd, CacheEr
 
 /// Marks an entry as used now.
 pub(super) fn touch(entry: &OwnedFd, path: &Path) -> Result<(), CacheError> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    match rustix::fs::utimensat(entry, FACTS, &times, AtFlags::SYMLINK_NOFOLLOW) {
-        // A cache on a file system that became read-only is as good as before.
-        Ok(()) | Err(Errno::ROFS) => Ok(()),
-        Err(errno) => Err(failed("utimensat", path)(errno)),
-    }
+    // A cache on a file system that became read-only is as good as before.
+    file::touch(entry.as_fd(), FACTS).map_err(failed("utimensat", path))
 }
 
 pub(super) fn make_directory(at: &OwnedFd, name: &str, path: &Path) -> Result<(), CacheError> {

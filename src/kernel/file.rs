@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 /// A system call that failed: which, on what, why.
@@ -122,6 +122,26 @@ pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> 
         return Err(Unread::TooLarge);
     }
     Ok(bytes)
+}
+
+/// Sets both times of `name` in `directory` to now, and of a link its own. A file system that is
+/// read-only keeps its times, and that is no error.
+///
+/// # Errors
+/// The errno of utimensat(2).
+pub fn touch(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    match rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(()) | Err(Errno::ROFS) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 #[cfg(test)]

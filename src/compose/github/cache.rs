@@ -18,14 +18,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::compose::github::error::GitHubError;
 use crate::compose::github::reference::{TAG_LIFETIME, is_commit};
 use crate::kernel::credentials::is_ours_or_roots;
-use crate::kernel::file::CallError;
+use crate::kernel::file::{self, CallError};
 use crate::kernel::lock::{claim_file, share_file, try_claim_file};
 use crate::spec::digest::Digest;
 use crate::spec::path::escape;
@@ -478,19 +478,8 @@ fn read_label(directory: &OwnedFd, key: &Key) -> Option<Label> {
 
 /// Marks an entry as used now.
 fn touch(directory: &OwnedFd, path: &Path) -> Result<(), GitHubError> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    match rustix::fs::utimensat(directory, LABEL, &times, AtFlags::SYMLINK_NOFOLLOW) {
-        // A cache on a file system that became read-only is as good as before.
-        Ok(()) | Err(Errno::ROFS) => Ok(()),
-        Err(errno) => Err(failed("utimensat", path, errno)),
-    }
+    // A cache on a file system that became read-only is as good as before.
+    file::touch(directory.as_fd(), LABEL).map_err(|errno| failed("utimensat", path, errno))
 }
 
 fn json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, GitHubError> {

@@ -283,7 +283,7 @@ impl Run<'_> {
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
         let chosen = self.choose(bundle, manifest)?;
-        view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy)?;
+        view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
             self.request,

@@ -1,0 +1,6 @@
+//! OCI registries and artifacts as text: what names them, and the documents that they hold.
+#![forbid(unsafe_code)]
+
+pub mod canonical_json;
+pub mod image_config;
+pub mod source_config;

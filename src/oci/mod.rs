@@ -5,6 +5,7 @@
 //! a directory. Nothing that comes out of either is believed before its digest was looked at.
 
 pub mod error;
+pub mod layers;
 pub mod layout;
 pub mod listener;
 pub mod origin;

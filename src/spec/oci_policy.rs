@@ -20,6 +20,8 @@ pub struct OciPolicy {
     pub ca_file: Option<PathBuf>,
     /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`.
     pub insecure: Vec<String>,
+    /// Whether no body may write the root of its image.
+    pub root_read_only: bool,
 }
 
 impl Default for OciPolicy {
@@ -32,6 +34,7 @@ impl Default for OciPolicy {
             entries: 1_000_000,
             ca_file: None,
             insecure: Vec::new(),
+            root_read_only: false,
         }
     }
 }
@@ -53,6 +56,8 @@ pub struct OciStatement {
     pub ca_file: Option<PathBuf>,
     /// `oci.insecure`.
     pub insecure: Vec<String>,
+    /// `oci.root_read_only`; `false` says nothing.
+    pub root_read_only: bool,
 }
 
 impl OciStatement {
@@ -64,7 +69,7 @@ impl OciStatement {
 
 impl OciPolicy {
     /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. Certificates (the last) and registries without TLS (all of them) are taken of the
+    /// the last. `root_read_only` stays once it was stated. Certificates (the last) and registries without TLS (all of them) are taken of the
     /// files that `trusts` says may speak of them.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
@@ -81,6 +86,7 @@ impl OciPolicy {
             ..default
         };
         for (index, file) in files.enumerate() {
+            merged.root_read_only |= file.root_read_only;
             if file.directory.is_some() {
                 merged.directory.clone_from(&file.directory);
             }

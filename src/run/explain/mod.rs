@@ -28,6 +28,7 @@ use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
+use crate::run::image::Access;
 use crate::run::planning;
 use crate::run::secrets;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
@@ -247,12 +248,13 @@ impl Planner<'_> {
         report.warnings = std::mem::take(&mut plan.warnings);
         let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, refuse)?
+                chosen::of_command(self.request, self.policy, argv, Access::Look, refuse)?
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let subject =
                     chosen::manifest_of(self.request, self.policy, read.manifest, bundle)?;
                 rows.tell_manifest(plan, &subject);
+                let subject = (subject, Access::Look);
                 chosen::of_bundle(self.request, self.policy, subject, bundle, refuse)?
             }
             (Subject::Bundle(_), None) => {
@@ -321,7 +323,7 @@ impl Planner<'_> {
         chosen.name_secrets(self.request);
         let apart = view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy);
         or_refused(apart, refuse)?;
-        let mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
+        let mounts = look_at_mounts(&planning::distinct(&chosen), refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);
         steps.extend(asked.unwrap_or_default());

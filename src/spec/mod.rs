@@ -19,6 +19,7 @@ pub mod host;
 pub mod host_name;
 pub mod host_policy;
 pub mod image;
+pub mod image_report;
 pub mod inventory;
 pub mod io;
 pub mod lock;

@@ -232,7 +232,7 @@ impl Run<'_> {
             None => None,
         };
         drop(bundle);
-        let (chosen, child) = (&settlement.chosen, (&mut prepared, held));
+        let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
         let sources = self.have_sources(chosen, child, signals.as_fd(), report, clock)?;
         settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
         let place = workspace.as_ref();

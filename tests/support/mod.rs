@@ -14,6 +14,7 @@
 pub mod bodies;
 pub mod bundles;
 pub mod certificates;
+pub mod images;
 pub mod invariants;
 pub mod network;
 pub mod packages;

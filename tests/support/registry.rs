@@ -113,6 +113,19 @@ impl Registry {
         path.to_str().expect("a plain path").to_owned()
     }
 
+    /// A directory with that authority alone, as `--cert-dir` of skopeo wants it.
+    pub fn certificates(&self) -> String {
+        let directory = self.directory.join("certificates");
+        std::fs::create_dir_all(&directory).expect("made");
+        std::fs::copy(self.authority(), directory.join("ca.crt")).expect("copied");
+        directory.to_str().expect("a plain path").to_owned()
+    }
+
+    /// How it was started.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
     /// Its address as a URL, without a slash at the end.
     pub fn url(&self) -> String {
         let scheme = if self.options.tls { "https" } else { "http" };

@@ -11,13 +11,15 @@ use super::packages::{has, prepared, succeed, tool};
 use super::registry::{Options, Registry};
 
 /// What stays out of the Debian image: nothing that runs needs it.
-const LEFT_OUT: [&str; 6] = [
+const LEFT_OUT: [&str; 8] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",
     "/usr/share/locale/*",
     "/usr/share/zoneinfo/*",
     "/usr/share/info/*",
     "/usr/lib/*/gconv/*",
+    "/usr/lib/*/perl/5.*",
+    "/usr/share/perl/5.*",
 ];
 
 /// An image in a layout.
@@ -106,6 +108,8 @@ pub fn busybox() -> Option<PathBuf> {
 /// - `/lib` is a link to `usr/lib`; an upper layer writes `lib/second` through it.
 /// - `/data/kept` says `lower`, `/data/changed` says `upper`, `/data/gone` is whited out.
 /// - `/opaque` has `new` only: `old` was below an opaque directory.
+/// - The layers end as umoci 0.4 ends them: without the padding of the last
+///   file and without the two blocks of zeroes, which every reader of images takes.
 /// - Config: `GREETING=hello`, `PATH=/bin`, working directory `/data`, no user.
 pub fn tiny() -> Option<Image> {
     let busybox = busybox()?;
@@ -127,7 +131,7 @@ pub fn debian() -> Option<Image> {
     if !["umoci", "mmdebstrap", "npm"].iter().all(|name| has(name)) {
         return None;
     }
-    let directory = prepared("image-debian-1", make_debian)?;
+    let directory = prepared("image-debian-2", make_debian)?;
     Some(Image {
         layout: directory.join("layout"),
         name: "debian",

@@ -11,15 +11,13 @@ use super::packages::{has, prepared, succeed, tool};
 use super::registry::{Options, Registry};
 
 /// What stays out of the Debian image: nothing that runs needs it.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 6] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",
     "/usr/share/locale/*",
     "/usr/share/zoneinfo/*",
     "/usr/share/info/*",
     "/usr/lib/*/gconv/*",
-    "/usr/lib/*/perl/5.*",
-    "/usr/share/perl/5.*",
 ];
 
 /// An image in a layout.
@@ -196,6 +194,10 @@ fn make_debian(directory: &Path) -> Result<(), String> {
     let mut make = tool("mmdebstrap");
     make.args(["--variant=minbase", "--quiet", "--skip=output/dev"]);
     make.arg("--include=python3,python3-pip,nodejs");
+    // The package that would merge /usr, where it is not, needs all of Perl.
+    make.arg("--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr");
+    make.arg("--setup-hook=printf 'Package: usrmerge\\nPin: release *\\nPin-Priority: -1\\n' >\"$1/etc/apt/preferences.d/merged\"");
+    make.arg("--customize-hook=rm \"$1/etc/apt/preferences.d/merged\"");
     for pattern in LEFT_OUT {
         make.arg(format!("--dpkgopt=path-exclude={pattern}"));
     }

@@ -1,0 +1,4 @@
+//! What OCI registries and layouts have, as names and texts: references and media types.
+
+pub mod media;
+pub mod reference;

@@ -1,4 +1,7 @@
-//! What OCI registries and layouts have, as names and texts: references and media types.
+//! What OCI registries and layouts have, as names and texts: references, media types, configs.
+#![forbid(unsafe_code)]
 
+pub mod canonical_json;
 pub mod media;
 pub mod reference;
+pub mod source_config;

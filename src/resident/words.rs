@@ -110,6 +110,7 @@ wire_struct!(Caller {
     runtime_directory,
     cache_directory,
     bundle_cache_directory,
+    docker_config,
     cgroup_parent,
     in_delegated_scope,
 });

@@ -29,6 +29,7 @@ pub mod mounts;
 pub mod needs;
 pub mod network;
 pub mod oci;
+pub mod oci_policy;
 pub mod outcome;
 pub mod path;
 pub mod plan_report;

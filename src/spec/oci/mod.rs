@@ -1,5 +1,4 @@
-//! What OCI registries and layouts have, as names and texts: references, media types, and the
-//! documents that this program writes and reads.
+//! What OCI registries and layouts have, as names and texts: references, media types, configs.
 #![forbid(unsafe_code)]
 
 pub mod canonical_json;

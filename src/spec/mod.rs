@@ -7,6 +7,7 @@ pub mod captured;
 pub mod check;
 pub mod code_block;
 pub(crate) mod credential;
+pub mod credential_files;
 pub mod define;
 pub mod demonstration;
 pub mod diagnosis;

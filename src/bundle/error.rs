@@ -137,6 +137,9 @@ pub enum UnpackError {
         #[source]
         source: CallError,
     },
+    /// Whoever asked for it wants it no more.
+    #[error("the unpacking was cancelled")]
+    Cancelled,
     /// The canonical tar could not be written.
     #[error("the canonical tar could not be written")]
     Canonical(#[source] std::io::Error),
@@ -180,6 +183,12 @@ pub enum EntryRefusal {
         /// The type flag, escaped.
         type_flag: String,
         /// What that is.
+        what: &'static str,
+    },
+    /// Something that the snapshot of a source does not hold.
+    #[error("it is {what}; the snapshot of a source holds files and directories only")]
+    NotInSnapshot {
+        /// What it is.
         what: &'static str,
     },
     /// Something in the source directory that bundles do not hold.
@@ -311,6 +320,7 @@ impl EntryRefusal {
             Self::Header(error) => error.code(),
             Self::Pax(error) => error.code(),
             Self::Type { .. } | Self::SourceType { .. } => "entry_type",
+            Self::NotInSnapshot { .. } => "snapshot_entry_type",
             Self::DataWithoutFile { .. } => "data_without_file",
             Self::TwoSizes { .. } => "two_sizes",
             Self::ExtensionTooLong { .. } => "extension_too_long",
@@ -338,6 +348,9 @@ impl EntryRefusal {
             }
             Self::Link(_) => LINK_HINT,
             Self::Type { .. } => "leave it out, e.g. with `tar --exclude`",
+            Self::NotInSnapshot { .. } => {
+                "build the source again with `runner source build`, which leaves such things out"
+            }
             Self::Pax(PaxError::Sparse { .. }) => "pack without `tar --sparse`",
             Self::Header(HeaderError::Star) => "pack with `tar --format=pax`",
             Self::Truncated => "the archive is incomplete: make or fetch it again",
@@ -377,6 +390,7 @@ impl UnpackError {
             Self::Source { .. } => "source_unreadable",
             Self::Target { source, .. } if source.errno == Errno::NOSPC => "unpack_no_space",
             Self::Target { .. } => "unpack_failed",
+            Self::Cancelled => "unpack_cancelled",
             Self::Canonical(_) => "canonical_unwritten",
         }
     }
@@ -430,6 +444,7 @@ impl UnpackError {
                 | Self::Source { .. }
                 | Self::SourceChanged { .. }
                 | Self::Target { .. }
+                | Self::Cancelled
                 | Self::Canonical(_)
         )
     }

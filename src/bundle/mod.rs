@@ -4,9 +4,11 @@
 mod ahead;
 pub mod canonical;
 mod entries;
+mod entry_rules;
 pub mod error;
 pub mod gzip;
 mod hash_beside;
+mod inflated;
 pub mod links;
 pub(crate) mod listing;
 pub mod open;
@@ -22,7 +24,7 @@ pub mod unpack;
 
 pub(crate) use canonical::content_digest;
 pub use canonical::write_canonical;
-pub(crate) use entries::SEGMENTS_MAX;
+pub(crate) use entry_rules::SEGMENTS_MAX;
 pub use error::{EntryRefusal, UnpackError};
 pub use open::{OpenedArchive, open_archive};
 pub use pack::{unpack_directory, unpack_directory_as};
@@ -30,4 +32,6 @@ pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
 pub(crate) use tree_writer::{LEFT_OUT, case_twins};
 pub(crate) use unpack::unpack_hosted;
-pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead};
+pub use unpack::{
+    AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot,
+};

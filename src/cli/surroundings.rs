@@ -124,6 +124,7 @@ impl Surroundings {
                 _ => self.cache_directory(),
             },
             bundle_cache_directory: self.absolute("RUNNER_OPT_CACHE_DIRECTORY"),
+            oci_directory: self.absolute("RUNNER_OPT_OCI_DIRECTORY"),
             cgroup_parent,
             in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),
         }

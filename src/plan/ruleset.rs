@@ -94,7 +94,9 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
                         0
                     },
             ),
-            ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
+            ViewStep::Tmpfs { target, .. } | ViewStep::AttachOverlay { target, .. } => {
+                (target, WRITE_ALL | refer)
+            }
             ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
                 (path, WRITE_ALL | refer)
             }
@@ -167,7 +169,7 @@ mod tests {
                 (*access != Access::ReadOnly).then_some(target)
             }
             ViewStep::OwnMount { path } => Some(path),
-            ViewStep::Tmpfs { target, .. } => Some(target),
+            ViewStep::Tmpfs { target, .. } | ViewStep::AttachOverlay { target, .. } => Some(target),
             ViewStep::Proc => Some(b"/proc"),
             ViewStep::Devpts => Some(b"/dev/pts"),
             // Of the root's mount, which turns read-only; and the null device, read-only or not.
@@ -209,6 +211,10 @@ mod tests {
         });
         steps.push(ViewStep::OwnMount {
             path: place("/own"),
+        });
+        steps.push(ViewStep::AttachOverlay {
+            overlay: 0,
+            target: place("/laid"),
         });
         let by_mount: BTreeSet<&[u8]> = steps.iter().filter_map(writable).collect();
         for abi in [1, 2, 3, 5, 6, 7, 99] {

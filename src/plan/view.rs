@@ -113,6 +113,13 @@ pub enum ViewStep {
         /// Inside; exists already.
         target: Vec<u8>,
     },
+    /// Shows an overlayfs that the child was asked for before the launch; it is writable.
+    AttachOverlay {
+        /// The number by which it was asked for.
+        overlay: usize,
+        /// Inside; exists already.
+        target: Vec<u8>,
+    },
     /// Gives a directory of the new root a mount of its own, so that it stays writable.
     OwnMount {
         /// Inside.

@@ -83,7 +83,7 @@ fn follow(
     // The directories that the supervisor fills exist before it hears of the space.
     let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
     let (first, rest) = base.view.split_at(cut);
-    assemble(first, &[], ChildStep::BaseView, 0)?;
+    assemble(first, &Shown::default(), ChildStep::BaseView, 0)?;
     link::send(
         link,
         Message {
@@ -95,16 +95,17 @@ fn follow(
     .map_err(at(ChildStep::WritableSpace))?;
     drop(space);
     note(arena, ChildStep::WritableSpace);
-    assemble(rest, &[], ChildStep::BaseView, cut)?;
+    assemble(rest, &Shown::default(), ChildStep::BaseView, cut)?;
     note(arena, ChildStep::BaseView);
     let slave = announce(base, link)?;
-    let (launch, received) = await_launch(arena, link)?;
+    let mut kept = [const { None }; overlay::KEPT_MAX];
+    let (launch, received) = await_launch(arena, link, &mut kept)?;
     note(arena, ChildStep::AwaitLaunch);
     launch.arguments.overwrite(b"init");
     if let Some(steps) = launch.network {
         network::set_up(steps, link)?;
     }
-    let ruleset = enter(arena, &launch, &received)?;
+    let ruleset = enter(arena, &launch, &received, &kept)?;
     let claims = handed.get(STREAMS..STREAMS + base.claims);
     init::start_and_serve(&mut init::Start {
         arena,
@@ -234,6 +235,7 @@ fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd
 fn await_launch<'a>(
     arena: &'a Arena,
     link: BorrowedFd<'_>,
+    kept: &mut overlay::Kept,
 ) -> Result<(LaunchSteps<'a>, Received), StepError> {
     let failed = at(ChildStep::AwaitLaunch);
     loop {
@@ -243,7 +245,7 @@ fn await_launch<'a>(
         match word.kind {
             message::LAUNCH => return Ok((LaunchSteps::published(arena), received)),
             message::OVERLAY => {
-                overlay::answer(arena, link, &received).map_err(at(ChildStep::Overlay))?;
+                overlay::answer(arena, link, &received, kept).map_err(at(ChildStep::Overlay))?;
             }
             _ => return Err(failed(Errno::BADMSG)),
         }
@@ -255,12 +257,17 @@ fn enter(
     arena: &Arena,
     launch: &LaunchSteps<'_>,
     received: &Received,
+    overlays: &overlay::Kept,
 ) -> Result<Option<OwnedFd>, StepError> {
     if let Some((size, inodes)) = launch.resize {
         mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
     }
-    let trees = received.get(..launch.trees).unwrap_or(&[]);
-    assemble(launch.view, trees, ChildStep::LaunchView, 0)?;
+    let shown = Shown {
+        trees: received.get(..launch.trees).unwrap_or(&[]),
+        overlays,
+    };
+    assemble(launch.view, &shown, ChildStep::LaunchView, 0)?;
+    overlay::cover_places().map_err(at(ChildStep::LaunchView))?;
     note(arena, ChildStep::LaunchView);
     mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
     note(arena, ChildStep::Pivot);
@@ -288,14 +295,21 @@ fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
     Ok(ruleset)
 }
 
+/// What the steps show that was made before: by the supervisor, or by this process.
+#[derive(Default)]
+struct Shown<'a> {
+    trees: &'a [Option<OwnedFd>],
+    overlays: &'a [Option<OwnedFd>],
+}
+
 fn assemble(
     steps: &[Step<'_>],
-    trees: &[Option<OwnedFd>],
+    shown: &Shown<'_>,
     name: ChildStep,
     first: usize,
 ) -> Result<(), StepError> {
     for (index, step) in (first..).zip(steps) {
-        assemble_one(step, trees).map_err(|errno| StepError {
+        assemble_one(step, shown).map_err(|errno| StepError {
             step: name,
             index: i32::try_from(index).unwrap_or(i32::MAX),
             errno,
@@ -304,7 +318,7 @@ fn assemble(
     Ok(())
 }
 
-fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno> {
+fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
     match *step {
         Step::Directory { path, mode } => {
             match rustix::fs::mkdirat(rustix::fs::CWD, path, Mode::from_raw_mode(mode)) {
@@ -329,13 +343,8 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
             mount::bind(source, target, true)?;
             mount::restrict(target, attributes, true)
         }
-        Step::Attach { tree, target } => {
-            let tree = trees
-                .get(tree)
-                .and_then(Option::as_ref)
-                .ok_or(Errno::BADF)?;
-            mount::attach(tree.as_fd(), target)
-        }
+        Step::Attach { tree, target } => attach(shown.trees, tree, target),
+        Step::AttachOverlay { overlay, target } => attach(shown.overlays, overlay, target),
         // A bind keeps the nosuid and nodev of the mount that it is taken from.
         Step::OwnMount { path } => mount::bind(path, path, false),
         Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
@@ -353,6 +362,11 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
             }
         }
     }
+}
+
+fn attach(mounts: &[Option<OwnedFd>], number: usize, target: &CStr) -> Result<(), Errno> {
+    let mount = mounts.get(number).and_then(Option::as_ref);
+    mount::attach(mount.ok_or(Errno::BADF)?.as_fd(), target)
 }
 
 /// What this kernel does not have needs no mask: `false`.

@@ -56,7 +56,7 @@ child_steps! {
     Tap: "open the tap on the loopback device",
     PortListener: "listen for the body's connections at",
     HandOver: "hand over the sockets of the body's network",
-    Overlay: "lay out the bundle",
+    Overlay: "lay out an overlayfs",
     Resize: "limit the writable space",
     LaunchView: "mount what was asked for",
     Pivot: "enter the new root",
@@ -131,7 +131,7 @@ pub(super) mod message {
     /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
     /// body's ends of its three streams, then claims to keep.
     pub(crate) const BASE: u32 = 16;
-    /// Init: whether the bundle's overlayfs was laid out: 0, or errno.
+    /// Init: whether one overlayfs was laid out: 0, or errno.
     pub(crate) const OVERLAID: u32 = 8;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
@@ -139,7 +139,7 @@ pub(super) mod message {
     pub(crate) const SIGNAL: u32 = 18;
     /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
     pub(crate) const CONNECT: u32 = 19;
-    /// Supervisor: an overlayfs is wanted at the bundle's place; its tree, where that is one.
+    /// Supervisor: the overlayfs that are wanted are in the arena; their trees, in order.
     pub(crate) const OVERLAY: u32 = 20;
 }
 
@@ -165,6 +165,10 @@ pub(super) enum Step<'a> {
     },
     Attach {
         tree: usize,
+        target: &'a CStr,
+    },
+    AttachOverlay {
+        overlay: usize,
         target: &'a CStr,
     },
     OwnMount {
@@ -337,6 +341,10 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
         },
         ViewStep::Attach { tree, target, .. } => Step::Attach {
             tree: *tree,
+            target: inside(arena, target)?,
+        },
+        ViewStep::AttachOverlay { overlay, target } => Step::AttachOverlay {
+            overlay: *overlay,
             target: inside(arena, target)?,
         },
         ViewStep::OwnMount { path } => Step::OwnMount {

@@ -63,15 +63,15 @@ impl Piece {
 }
 
 /// A decoder that reads, as [`Inflated`].
-pub(crate) struct Decoded<R> {
+pub(crate) struct Decoded<R, F> {
     decoder: R,
-    failed: fn(std::io::Error) -> UnpackError,
+    failed: F,
     output: Piece,
 }
 
-impl<R: Read> Decoded<R> {
+impl<R: Read, F: Fn(std::io::Error) -> UnpackError> Decoded<R, F> {
     /// What `decoder` gives; `failed` says what an error of it means.
-    pub(crate) fn new(decoder: R, failed: fn(std::io::Error) -> UnpackError) -> Self {
+    pub(crate) fn new(decoder: R, failed: F) -> Self {
         Self {
             decoder,
             failed,
@@ -97,7 +97,7 @@ impl<R: Read> Decoded<R> {
     }
 }
 
-impl<R: Read> Inflated for Decoded<R> {
+impl<R: Read, F: Fn(std::io::Error) -> UnpackError> Inflated for Decoded<R, F> {
     fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         self.fill()?;
         Ok(self.output.bytes())
@@ -108,7 +108,7 @@ impl<R: Read> Inflated for Decoded<R> {
     }
 }
 
-impl<R: Read> Pieces for Decoded<R> {
+impl<R: Read, F: Fn(std::io::Error) -> UnpackError> Pieces for Decoded<R, F> {
     fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
         self.fill()?;
         Ok(std::mem::replace(&mut self.output, empty))

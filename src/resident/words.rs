@@ -117,6 +117,7 @@ wire_struct!(Caller {
     cache_directory,
     bundle_cache_directory,
     oci_directory,
+    docker_config,
     cgroup_parent,
     in_delegated_scope,
 });

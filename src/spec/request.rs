@@ -269,6 +269,8 @@ pub struct Caller {
     /// `RUNNER_OPT_OCI_DIRECTORY`: where artifacts from registries are kept, before what the policy
     /// says.
     pub oci_directory: Option<PathBuf>,
+    /// `DOCKER_CONFIG`, else `.docker` of the home: where the credentials of registries are.
+    pub docker_config: Option<PathBuf>,
     /// `cgroup_parent` or `RUNNER_OPT_CGROUP_PARENT`.
     pub cgroup_parent: Option<String>,
     /// Set when the process was started again through systemd-run, so that it happens once.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::spec::egress::{self, EgressRule};
 use crate::spec::image::ImageTemplate;
+use crate::spec::preparation::{self, PreparationPolicy, PreparationStatement};
 use crate::spec::request::Grants;
 use crate::spec::sources_policy::{
     BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
@@ -48,6 +49,8 @@ pub struct HostPolicy {
     pub github: GitHubPolicy,
     /// Whether references to branches and tags are refused.
     pub require_pin: bool,
+    /// Where `needs` of `engine: sandbox` are installed from.
+    pub preparation: PreparationPolicy,
 }
 
 /// Upper bounds for what a bundle's own manifest may ask.
@@ -142,6 +145,8 @@ pub struct Statement {
     pub github_token: Option<String>,
     /// `require_pin`; `false` says nothing.
     pub require_pin: bool,
+    /// `preparation`.
+    pub preparation: PreparationStatement,
 }
 
 /// What one file states and an earlier file forbids: it does not count.
@@ -204,6 +209,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// (for the first two) or `sources` (for the others): then later files are not asked, and what
 /// they state is returned. A token goes only to the service that it was stated for: a file that
 /// names another base URL and no token has none.
+///
+/// What counts of `preparation` is said at [`preparation::merge`].
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     fn smallest<T: Ord + Copy>(
@@ -300,6 +307,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         },
         github: elsewhere.github,
         require_pin: statements.iter().any(|file| file.require_pin),
+        preparation: preparation::merge(statements, &mut forbidden),
     };
     (policy, forbidden)
 }
@@ -445,7 +453,8 @@ fn only(name: &str) -> Grants {
     }
 }
 
-fn has(grants: Grants, name: &str) -> bool {
+/// Whether the grant of this name is given.
+pub(super) fn has(grants: Grants, name: &str) -> bool {
     minus(only(name), grants) == Grants::default()
 }
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::cli::config::elsewhere::{
     Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenSecrets,
 };
+use crate::cli::config::preparation::WrittenPreparation;
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
 use crate::kernel::credentials::OVERFLOW_UID;
 use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
@@ -36,6 +37,7 @@ pub(super) struct Written {
     cache: WrittenCache,
     github: WrittenGitHub,
     require_pin: bool,
+    preparation: WrittenPreparation,
 }
 
 #[derive(Default, Deserialize)]
@@ -156,6 +158,7 @@ impl Written {
             github_base_url: self.github.base_url.map(|url| url.0),
             github_token: self.github.token.map(|token| token.0),
             require_pin: self.require_pin,
+            preparation: self.preparation.statement(),
         }
     }
 }

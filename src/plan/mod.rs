@@ -10,6 +10,7 @@ pub mod grants;
 pub mod image;
 pub mod limits;
 pub mod node_permission;
+pub mod preparation;
 pub mod ruleset;
 pub mod run_form;
 pub mod run_place;

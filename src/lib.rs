@@ -60,6 +60,10 @@
 //!   and has the token.
 //! - [`cache`] keeps what was unpacked for the next run: found by a file's identity or an archive's
 //!   digest, never written again, removed by what was not used for longest.
+//! - [`oci`] has artifacts and images from registries and layouts, and brings them there.
+//!   [`oci::registry`] in it is the one place that sees the credentials of a registry.
+//! - [`http`] is what every conversation with a service has in common: how long it is waited for,
+//!   whom it trusts, where a credential may go, and what is tried again.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
@@ -118,7 +122,9 @@ pub mod cache;
 pub mod cli;
 pub mod compose;
 pub mod egress;
+pub mod http;
 pub mod kernel;
+pub mod oci;
 pub mod plan;
 pub mod resident;
 pub mod run;

@@ -16,8 +16,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kernel", &["spec"]),
     ("bundle", &["spec", "kernel"]),
     ("cache", &["spec", "kernel", "bundle"]),
-    ("compose", &["spec", "plan", "kernel", "bundle"]),
+    ("http", &["spec", "kernel"]),
+    ("compose", &["spec", "plan", "kernel", "bundle", "http"]),
     ("secrets", &["spec", "kernel"]),
+    (
+        "oci",
+        &[
+            "spec", "plan", "kernel", "bundle", "cache", "http", "secrets",
+        ],
+    ),
     ("egress", &["spec", "plan", "kernel"]),
     ("scratch", &["spec", "kernel", "bundle"]),
     ("sandbox", &["spec", "plan", "kernel"]),
@@ -33,8 +40,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "kernel",
             "bundle",
             "cache",
+            "http",
             "compose",
             "secrets",
+            "oci",
             "egress",
             "scratch",
             "sandbox",
@@ -45,7 +54,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "spec", "plan", "kernel", "compose", "secrets", "run", "resident",
+            "spec", "plan", "kernel", "http", "compose", "secrets", "oci", "run", "resident",
         ],
     ),
 ];

@@ -140,6 +140,15 @@ impl Tree {
         sizes.fold(0, u64::saturating_add)
     }
 
+    /// Number of regular files.
+    #[must_use]
+    pub fn file_count(&self) -> u64 {
+        let files = self.entries.values();
+        files
+            .filter(|entry| matches!(entry, Entry::File { .. }))
+            .count() as u64
+    }
+
     /// All entries as the canonical tar lists them: by the bytes of the member name, in which a
     /// directory ends in `/`. What lies beneath a directory follows it without a gap.
     #[must_use]

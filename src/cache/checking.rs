@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use crate::bundle::{Entry, Tree, content_digest};
 use crate::cache::error::{CacheError, failed};
 use crate::cache::files::{open_tree, read_facts};
-use crate::cache::store::{Cache, FACTS, TREE, TREES};
+use crate::cache::shelf::{FACTS, TREE, TREES};
+use crate::cache::store::Cache;
 use crate::kernel::file::open_beneath;
 use crate::kernel::lock::share_file;
 use crate::spec::digest::Digest;
@@ -47,10 +48,10 @@ impl Cache {
     /// [`CacheError`].
     pub fn list(&self) -> Result<Vec<Listed>, CacheError> {
         let mut listed = Vec::new();
-        for key in self.names(TREES)? {
+        for key in self.shelf.names(TREES)? {
             let name = format!("{TREES}/{key}");
-            let path = self.path.join(&name);
-            let Some(entry) = self.open_directory(&name)? else {
+            let path = self.shelf.path.join(&name);
+            let Some(entry) = self.shelf.open_directory(&name)? else {
                 continue;
             };
             let used = std::fs::metadata(path.join(FACTS)).and_then(|status| status.modified());
@@ -78,10 +79,10 @@ impl Cache {
 pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
     let mut whole = 0;
     let mut damaged = Vec::new();
-    for key in cache.names(TREES)? {
+    for key in cache.shelf.names(TREES)? {
         let name = format!("{TREES}/{key}");
-        let path = cache.path.join(&name);
-        let problem = match cache.open_directory(&name) {
+        let path = cache.shelf.path.join(&name);
+        let problem = match cache.shelf.open_directory(&name) {
             Ok(None) => continue,
             Ok(Some(entry)) => {
                 share_file(entry.as_fd()).map_err(failed("flock", &path))?;
@@ -94,9 +95,9 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
         match problem {
             None => whole += 1,
             Some(problem) => {
-                match cache.discard(&name) {
+                match cache.shelf.discard(&name) {
                     Ok(()) => (),
-                    Err(_no_directory) => cache.forget(&name)?,
+                    Err(_no_directory) => cache.shelf.forget(&name)?,
                 }
                 damaged.push(Damaged {
                     entry: key,

@@ -12,10 +12,10 @@ use crate::spec::path::escape;
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// A call on something in it failed.
-    #[error("the bundle cache cannot be used")]
+    #[error("the cache cannot be used")]
     Call(#[source] CallError),
     /// Somebody else could put his own trees there.
-    #[error("the bundle cache is not safe: {path} is {found}; expected {expected}")]
+    #[error("the cache is not safe: {path} is {found}; expected {expected}")]
     Unsafe {
         /// What of it, escaped.
         path: String,
@@ -25,7 +25,7 @@ pub enum CacheError {
         expected: &'static str,
     },
     /// An entry is not what its name says.
-    #[error("the entry {entry} of the bundle cache is damaged: {problem}")]
+    #[error("the entry {entry} of the cache is damaged: {problem}")]
     Damaged {
         /// Its name.
         entry: String,
@@ -33,7 +33,7 @@ pub enum CacheError {
         problem: String,
     },
     /// A tree could not be read.
-    #[error("a tree of the bundle cache cannot be read")]
+    #[error("a tree of the cache cannot be read")]
     Read(#[source] Box<UnpackError>),
 }
 

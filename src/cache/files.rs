@@ -12,13 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::bundle::Tree;
 use crate::bundle::listing;
 use crate::cache::error::{CacheError, failed};
-use crate::cache::store::{FACTS, TREE};
+use crate::cache::shelf::{FACTS, TREE};
 use crate::kernel::file;
 
 const DIRECTORY_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;
 /// The longest facts: 100,000 entries with 160 bytes of names each, and as much again.
 const FACTS_BYTES_MAX: u64 = 64 << 20;
+/// The longest first line of facts: a digest, a boot and numbers.
+const HEAD_BYTES_MAX: u64 = 4 << 10;
 
 /// The head of the facts of a tree; its listing follows after a newline.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub(super) struct Facts {
     pub(super) bytes: u64,
     pub(super) disk_bytes: u64,
     pub(super) boot: String,
+    /// Regular files; facts that an earlier version wrote do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) files: Option<u64>,
 }
 
 pub(super) fn facts_bytes(facts: &Facts, tree: &Tree, path: &Path) -> Result<Vec<u8>, CacheError> {
@@ -47,16 +52,39 @@ pub(super) fn read_facts(
     let Some(bytes) = read_at(entry, FACTS, path, FACTS_BYTES_MAX)? else {
         return Ok(None);
     };
-    let parsed = bytes
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .and_then(|end| {
-            let facts: Facts = serde_json::from_slice(&bytes[..end]).ok()?;
-            let is_this = facts.content.strip_prefix("sha256:") == Some(key);
-            is_this.then_some(())?;
-            Some((facts, listing::read(&bytes[end + 1..])?))
-        });
-    Ok(parsed)
+    Ok(head_of(&bytes, key).and_then(|(facts, rest)| Some((facts, listing::read(rest)?))))
+}
+
+/// The first line of the facts of the entry that is called `key`.
+pub(super) fn read_head(
+    entry: &OwnedFd,
+    path: &Path,
+    key: &str,
+) -> Result<Option<Facts>, CacheError> {
+    let bytes = read_at(entry, FACTS, path, HEAD_BYTES_MAX)?;
+    Ok(bytes.and_then(|bytes| Some(head_of(&bytes, key)?.0)))
+}
+
+/// What follows on the first line of the facts of an entry; `None` where there is none.
+pub(super) fn read_body(entry: &OwnedFd, path: &Path) -> Result<Option<Vec<u8>>, CacheError> {
+    let bytes = read_at(entry, FACTS, path, FACTS_BYTES_MAX)?;
+    Ok(bytes.and_then(|mut bytes| {
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        bytes.drain(..=end);
+        Some(bytes)
+    }))
+}
+
+/// The list of a tree that an entry holds; `None` where it has none.
+pub(super) fn read_listing(entry: &OwnedFd, path: &Path) -> Result<Option<Tree>, CacheError> {
+    Ok(read_body(entry, path)?.and_then(|bytes| listing::read(&bytes)))
+}
+
+fn head_of<'bytes>(bytes: &'bytes [u8], key: &str) -> Option<(Facts, &'bytes [u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let facts: Facts = serde_json::from_slice(&bytes[..end]).ok()?;
+    let is_this = facts.content.strip_prefix("sha256:") == Some(key);
+    is_this.then_some((facts, &bytes[end + 1..]))
 }
 
 pub(super) fn open_tree(entry: &OwnedFd, path: &Path) -> Result<OwnedFd, CacheError> {

@@ -1,22 +1,13 @@
 //! Making trees: building, publishing, and what the indexes remember of them.
 
-use std::os::fd::AsFd as _;
-
-use rustix::fs::{AtFlags, Mode};
-use rustix::io::Errno;
-
 use crate::bundle::{Entry, Tree, UnpackLimits, Unpacked};
 use crate::cache::error::{CacheError, failed};
 use crate::cache::files::{
     Facts, facts_bytes, json, make_directory, open_tree, read_facts, write_new,
 };
 use crate::cache::identity::{Identity, archive_key, hexadecimal};
-use crate::cache::store::{
-    ARCHIVES, BUILDING, Building, Cache, FACTS, HeldTree, IDENTITIES, InUse, Record, TREE, TREES,
-};
-use crate::kernel::lock::{claim_file, share_file};
-
-const TREE_MODE: u32 = 0o755;
+use crate::cache::shelf::{Building, FACTS, TREE, TREES};
+use crate::cache::store::{ARCHIVES, Cache, HeldTree, IDENTITIES, InUse, Record};
 
 impl Cache {
     /// Begins to make a tree, after what dead processes left was removed.
@@ -24,37 +15,10 @@ impl Cache {
     /// # Errors
     /// [`CacheError`].
     pub fn begin(&self) -> Result<Building, CacheError> {
-        for part in ["", TREES, ARCHIVES, IDENTITIES, BUILDING] {
-            if !part.is_empty() {
-                make_directory(&self.root, part, &self.path.join(part))?;
-            }
+        for part in [ARCHIVES, IDENTITIES] {
+            make_directory(&self.shelf.root, part, &self.shelf.path.join(part))?;
         }
-        let _names = self.lock_names()?;
-        self.sweep()?;
-        let name = self.draft()?;
-        let path = self.path.join(&name);
-        make_directory(&self.root, &name, &path)?;
-        let entry = self
-            .open_directory(&name)?
-            .ok_or_else(|| failed("openat", &path)(Errno::NOENT))?;
-        claim_file(entry.as_fd()).map_err(failed("flock", &path))?;
-        rustix::fs::mkdirat(&entry, TREE, Mode::from_raw_mode(TREE_MODE))
-            .map_err(failed("mkdirat", &path))?;
-        let tree = open_tree(&entry, &path.join(TREE))?;
-        // Whatever the mask of this process is: the body sees this mode.
-        rustix::fs::chmodat(
-            &entry,
-            TREE,
-            Mode::from_raw_mode(TREE_MODE),
-            AtFlags::empty(),
-        )
-        .map_err(failed("fchmodat", &path))?;
-        Ok(Building {
-            entry,
-            tree,
-            path,
-            published: false,
-        })
+        self.shelf.begin()
     }
 
     /// Makes what was built an entry, unless one with that content is there already, and remembers
@@ -64,52 +28,38 @@ impl Cache {
     /// [`CacheError`]; what was built is gone.
     pub fn publish(
         &self,
-        mut building: Building,
+        building: Building,
         unpacked: Unpacked,
         archive_bytes: u64,
         limits: &UnpackLimits,
     ) -> Result<(HeldTree, Option<Record>), CacheError> {
         let content = unpacked.content_digest;
-        let name = format!("{TREES}/{}", hexadecimal(&content));
-        let path = self.path.join(&name);
+        let key = hexadecimal(&content);
+        let path = self.shelf.path.join(format!("{TREES}/{key}"));
         let facts = Facts {
             content: content.to_string(),
             bytes: unpacked.bytes,
             disk_bytes: disk_bytes(&unpacked.tree),
-            boot: self.boot.clone(),
+            boot: self.shelf.boot.clone(),
+            files: Some(unpacked.tree.file_count()),
         };
-        if self.size_bytes < facts.disk_bytes {
-            return Ok((used_once(building, unpacked)?, None));
-        }
         write_new(
             &building.entry,
             FACTS,
             &facts_bytes(&facts, &unpacked.tree, &path)?,
             &path,
         )?;
+        if self.size_bytes < facts.disk_bytes {
+            return Ok((used_once(building, unpacked)?, None));
+        }
         let record = record_of(&unpacked);
-        let names = self.lock_names()?;
-        let there = self.open_directory(&name)?;
-        let whole = match &there {
-            Some(entry) => read_facts(entry, &path, &hexadecimal(&content))?
-                .is_some_and(|(facts, _)| facts.boot == self.boot),
-            None => false,
-        };
-        let entry = match there.filter(|_| whole) {
-            Some(entry) => entry,
-            None => {
-                self.move_away(&name)?;
-                rustix::fs::renameat(&self.root, building.name(&self.path), &self.root, &name)
-                    .map_err(failed("renameat", &path))?;
-                building.published = true;
-                rustix::io::fcntl_dupfd_cloexec(&building.entry, 0)
-                    .map_err(failed("fcntl", &path))?
-            }
-        };
-        // Not at once, but nobody removes entries while the names are locked.
-        share_file(entry.as_fd()).map_err(failed("flock", &path))?;
+        let names = self.shelf.lock_names()?;
+        let entry = self.shelf.place(&names, building, &key, |there| {
+            Ok(read_facts(there, &path, &key)?
+                .is_some_and(|(facts, _)| facts.boot == self.shelf.boot))
+        })?;
         self.remember_archive(archive_bytes, &unpacked, &record, limits)?;
-        self.shrink()?;
+        self.shrink(&names)?;
         drop(names);
         let Unpacked {
             archive_digest,
@@ -134,7 +84,7 @@ impl Cache {
             return Ok(());
         };
         let of_size = format!("{ARCHIVES}/{archive_bytes}");
-        make_directory(&self.root, &of_size, &self.path.join(&of_size))?;
+        make_directory(&self.shelf.root, &of_size, &self.shelf.path.join(&of_size))?;
         self.put(
             &format!("{of_size}/{}", archive_key(archive, limits)),
             record,
@@ -152,16 +102,16 @@ impl Cache {
         limits: &UnpackLimits,
     ) -> Result<(), CacheError> {
         // What is being written has no lock of its own: nobody sweeps while the names are locked.
-        let _names = self.lock_names()?;
+        let _names = self.shelf.lock_names()?;
         self.put(&format!("{IDENTITIES}/{}", identity.key(limits)), record)
     }
 
     fn put(&self, name: &str, record: &Record) -> Result<(), CacheError> {
-        let path = self.path.join(name);
+        let path = self.shelf.path.join(name);
         let bytes = json(record, &path)?;
-        let draft = self.draft()?;
-        self.write(&draft, &bytes)?;
-        rustix::fs::renameat(&self.root, &draft, &self.root, name)
+        let draft = self.shelf.draft()?;
+        self.shelf.write(&draft, &bytes)?;
+        rustix::fs::renameat(&self.shelf.root, &draft, &self.shelf.root, name)
             .map_err(failed("renameat", &path))
     }
 }
@@ -174,7 +124,7 @@ fn used_once(building: Building, unpacked: Unpacked) -> Result<HeldTree, CacheEr
             root: open_tree(&building.entry, &path)?,
             path,
             building: Some(building),
-            _entry: None,
+            entry: None,
         },
     })
 }

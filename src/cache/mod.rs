@@ -31,6 +31,8 @@ mod files;
 pub mod identity;
 mod making;
 pub mod place;
+pub mod private;
+pub mod shelf;
 mod shrinking;
 pub mod store;
 
@@ -39,8 +41,10 @@ pub use copy::copy_into;
 pub use error::{CacheError, is_full};
 pub use identity::{Distrust, Identity, hash};
 pub use place::{Place, choose};
-pub use shrinking::Collected;
-pub use store::{Building, Cache, HeldTree, InUse, Record};
+pub use private::open_private;
+pub use shelf::{Building, Shelf};
+pub use shrinking::{Collected, Shelved};
+pub use store::{Cache, HeldTree, InUse, KeptTree, Record};
 
 /// Version of what unpacking makes of an archive. It changes when any archive is unpacked to
 /// something else than before: names, modes, links, what is left out, what is refused.

@@ -1,15 +1,11 @@
-//! Where the cache lies: in memory where that is large enough, and nobody else's.
+//! Where the cache lies: in memory where that is large enough.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FsWord, Mode, OFlags};
+use rustix::fs::FsWord;
 use rustix::io::Errno;
 
 use crate::cache::error::{CacheError, failed};
-use crate::cache::identity::path_of;
-use crate::kernel::credentials::is_ours_or_roots;
-use crate::spec::path::escape;
 
 /// A tmpfs that is smaller is meant for sockets and pid files.
 const MEMORY_BYTES_LEAST: u64 = 256 << 20;
@@ -19,9 +15,6 @@ const ON_DISK_BYTES: u64 = 5 << 30;
 /// The part of its file system that it takes at most, unless somebody states a size.
 const PART_OF_MEMORY: u64 = 4;
 const PART_OF_DISK: u64 = 10;
-const PRIVATE_MODE: u32 = 0o700;
-const FOR_ALL_AND_STICKY: u32 = 0o1002;
-const FOR_ALL: u32 = 0o0002;
 
 /// Where the cache lies and how much it may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,77 +83,4 @@ fn file_system(path: &Path) -> Result<Option<(bool, u64)>, CacheError> {
         }
     }
     Ok(None)
-}
-
-/// Opens the directory of the cache, making it and what is missing above it, and returns its path
-/// free of links.
-///
-/// # Errors
-/// [`CacheError::Unsafe`] where it is no directory of this uid's with mode 0700, or somebody else
-/// may replace it or a directory above it; [`CacheError::Call`].
-pub(super) fn open_private(directory: &Path) -> Result<(OwnedFd, PathBuf), CacheError> {
-    let opened = match open(directory) {
-        Err(Errno::NOENT) => {
-            make(directory)?;
-            open(directory)
-        }
-        other => other,
-    };
-    let opened = opened.map_err(|errno| match errno {
-        Errno::LOOP | Errno::NOTDIR => not_safe(directory, "a link or a file".to_owned()),
-        Errno::ACCESS => not_safe(directory, "closed to this user".to_owned()),
-        errno => failed("open", directory)(errno),
-    })?;
-    let status = rustix::fs::fstat(&opened).map_err(failed("fstat", directory))?;
-    let (uid, mode) = (status.st_uid, status.st_mode & 0o7777);
-    if uid != rustix::process::geteuid().as_raw() || mode != PRIVATE_MODE {
-        return Err(not_safe(
-            directory,
-            format!("a directory of uid {uid} with mode {mode:04o}"),
-        ));
-    }
-    let path = path_of(&opened)?;
-    for above in path.ancestors().skip(1) {
-        let status = rustix::fs::stat(above).map_err(failed("stat", above))?;
-        let is_open = status.st_mode & FOR_ALL_AND_STICKY == FOR_ALL;
-        if is_open || !is_ours_or_roots(status.st_uid) {
-            return Err(CacheError::Unsafe {
-                path: escape(above.as_os_str().as_encoded_bytes()),
-                found: format!(
-                    "a directory of uid {} with mode {:04o} above it",
-                    status.st_uid,
-                    status.st_mode & 0o7777
-                ),
-                expected: "one of root's or of this user's that not everybody may write to, or a sticky one",
-            });
-        }
-    }
-    Ok((opened, path))
-}
-
-fn open(directory: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(directory, flags, Mode::empty())
-}
-
-fn make(directory: &Path) -> Result<(), CacheError> {
-    let missing = directory.ancestors().take_while(|above| !above.exists());
-    let mut missing: Vec<&Path> = missing.collect();
-    missing.reverse();
-    for one in missing {
-        match rustix::fs::mkdir(one, Mode::from_raw_mode(PRIVATE_MODE)) {
-            // EEXIST: another run was faster, or it is a link to nothing; looked at afterwards.
-            Ok(()) | Err(Errno::EXIST) => (),
-            Err(errno) => return Err(failed("mkdir", one)(errno)),
-        }
-    }
-    Ok(())
-}
-
-fn not_safe(path: &Path, found: String) -> CacheError {
-    CacheError::Unsafe {
-        path: escape(path.as_os_str().as_encoded_bytes()),
-        found,
-        expected: "a directory of this user's with mode 0700: remove it, or name another (cache.bundles.directory)",
-    }
 }

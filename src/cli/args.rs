@@ -182,6 +182,9 @@ pub struct RunFlags {
     /// The bundle's own words and files.
     #[command(flatten)]
     pub bundle: BundleFlags,
+    /// Images and sources from registries.
+    #[command(flatten)]
+    pub oci: OciFlags,
     /// Environment.
     #[command(flatten)]
     pub environment: EnvironmentFlags,
@@ -287,6 +290,26 @@ pub struct BundleFlags {
     /// Hash the archive also where device, inode, size, mtime and ctime say that it did not change
     #[arg(long, env = "RUNNER_OPT_NO_TRUST_MTIME", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub no_trust_mtime: bool,
+}
+
+/// `--image`, `--allow-tags`, `--insecure`.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Images and workspace sources")]
+pub struct OciFlags {
+    /// The root file system of the body, for engine: sandbox: of a registry or of an OCI layout
+    #[arg(
+        long,
+        value_name = "docker://REF|oci:DIR",
+        env = "RUNNER_OPT_IMAGE",
+        hide_env_values = true
+    )]
+    pub image: Option<OsString>,
+    /// Take what a tag points to; without it only digests are taken
+    #[arg(long, env = "RUNNER_OPT_ALLOW_TAGS", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub allow_tags: bool,
+    /// Speak plain HTTP to registries
+    #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub insecure: bool,
 }
 
 /// `--env`, `--env-file`, `--secret`.

@@ -20,10 +20,11 @@ use crate::spec::units::{parse_duration, parse_size_bytes};
 pub const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
 
 /// Variables that begin like those of flags and are none.
-const NO_FLAGS: [&str; 4] = [
+const NO_FLAGS: [&str; 5] = [
     "RUNNER_OPT_CACHE_DIRECTORY",
     "RUNNER_OPT_CGROUP_PARENT",
     "RUNNER_OPT_IN_DELEGATED_SCOPE",
+    "RUNNER_OPT_OCI_DIRECTORY",
     "RUNNER_OPT_RUNTIME_DIRECTORY",
 ];
 
@@ -160,6 +161,8 @@ fn long_name(word: &OsStr) -> Option<&'static str> {
 
 fn switch<'flags>(flags: &'flags mut RunFlags, name: &str) -> Option<&'flags mut bool> {
     match name {
+        "allow-tags" => Some(&mut flags.oci.allow_tags),
+        "insecure" => Some(&mut flags.oci.insecure),
         "interactive" => Some(&mut flags.process.interactive),
         "keep" => Some(&mut flags.bundle.keep),
         "no-cache" => Some(&mut flags.bundle.no_cache),
@@ -177,6 +180,7 @@ fn set_path(flags: &mut RunFlags, name: &str, value: &OsStr) -> Option<()> {
     match name {
         "env" => flags.environment.env.push(value.to_owned()),
         "env-file" => flags.environment.env_file.push(value.into()),
+        "image" => flags.oci.image = Some(value.to_owned()),
         "inputs" => flags.bundle.inputs = Some(value.to_owned()),
         "manifest" => flags.bundle.manifest = Some(value.into()),
         "mount" => flags.view.mount.push(value.to_owned()),
@@ -247,6 +251,7 @@ mod tests {
     const FLAGS: &[&[&str]] = &[
         &["--add-host", "a.example.com:10.0.0.1,b.example.com:[::1]"],
         &["--allow-net=a.example.com,*.example.com:443"],
+        &["--allow-tags"],
         &["--color", "never"],
         &["--cpu-time", "30s"],
         &["--cpus", "1.5"],
@@ -257,8 +262,10 @@ mod tests {
         &["--env-file", "/a/b"],
         &["--grace", "0s"],
         &["--grant", "env,secrets"],
+        &["--image", "oci:/a/b@c"],
         &["--in", "a=b"],
         &["--inputs", "@file"],
+        &["--insecure"],
         &["--interactive"],
         &["-i"],
         &["--json"],

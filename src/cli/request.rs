@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::cli::args::{
-    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
-    RunFlags,
+    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OciFlags,
+    OnOutputLimitArgument, Run, RunFlags,
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
@@ -19,7 +19,7 @@ use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::request::{
     BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
-    OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
+    OciOptions, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::units::parse_size_bytes;
 
@@ -267,6 +267,7 @@ impl Making<'_> {
             stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
             strict: flags.policy.strict,
             grants,
+            oci: oci(flags.oci)?,
             bundle: bundle(flags.bundle, self.surroundings)?,
             caller: self.surroundings.caller(self.policy),
         })
@@ -298,6 +299,9 @@ fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), R
         ("ro", "mounts", !view.ro.is_empty()),
         ("rw", "mounts", !view.rw.is_empty()),
         ("mount", "mounts", !view.mount.is_empty()),
+        ("image", "sources", flags.oci.image.is_some()),
+        ("allow-tags", "sources", flags.oci.allow_tags),
+        ("insecure", "sources", flags.oci.insecure),
     ] {
         if given && denied.contains(&grant) {
             return Err(RequestError::GrantForbidden { flag, grant });
@@ -398,6 +402,21 @@ fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptio
         keep: flags.keep,
         no_cache: flags.no_cache,
         no_trust_mtime: flags.no_trust_mtime,
+    })
+}
+
+fn oci(flags: OciFlags) -> Result<OciOptions, RequestError> {
+    let image = flags.image.map(|given| {
+        given.into_string().map_err(|bytes| RequestError::Flag {
+            flag: "image",
+            found: escape(bytes.as_bytes()),
+            expected: "docker://REGISTRY/REPOSITORY@DIGEST or oci:DIR",
+        })
+    });
+    Ok(OciOptions {
+        image: image.transpose()?,
+        allow_tags: flags.allow_tags,
+        insecure: flags.insecure,
     })
 }
 
@@ -549,6 +568,7 @@ mod tests {
             stop_signal: 15,
             strict: false,
             grants: Grants::default(),
+            oci: OciOptions::default(),
             caller: surroundings(&[]).caller(&HostPolicy::default()),
         }
     }
@@ -688,6 +708,10 @@ mod tests {
         assert_changes(&["--grant", "egress,env"], |r| {
             r.grants.egress = true;
             r.grants.env = true;
+        });
+        assert_changes(&["--allow-tags", "--insecure"], |r| {
+            r.oci.allow_tags = true;
+            r.oci.insecure = true;
         });
         assert_changes(&["--grant", "all"], |r| {
             r.grants = grants_named("all").expect("a name");
@@ -845,6 +869,9 @@ mod tests {
             &["run", "--ro", "/a", "x"],
             &["run", "--rw", "/a", "x"],
             &["run", "--mount", "/a:/b", "x"],
+            &["run", "--image", "oci:/a", "x"],
+            &["run", "--allow-tags", "x"],
+            &["run", "--insecure", "x"],
         ] {
             let error = request_of(words, &[("A", "1")], &policy).expect_err("refused");
             assert_eq!(error.report().code, "grant_forbidden", "{words:?}");

@@ -124,6 +124,10 @@ impl Surroundings {
                 _ => self.cache_directory(),
             },
             bundle_cache_directory: self.absolute("RUNNER_OPT_CACHE_DIRECTORY"),
+            oci_directory: self.absolute("RUNNER_OPT_OCI_DIRECTORY"),
+            docker_config: self
+                .absolute("DOCKER_CONFIG")
+                .or_else(|| Some(self.absolute("HOME")?.join(".docker"))),
             cgroup_parent,
             in_delegated_scope: self.variable("RUNNER_OPT_IN_DELEGATED_SCOPE").is_some(),
         }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
@@ -122,6 +123,53 @@ pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(rustix::fs::CWD, path, flags)
 }
 
+/// A private copy of the one mount that `directory` is open in, from that directory on, attached
+/// nowhere.
+///
+/// # Errors
+/// The errno of open_tree(2).
+pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    rustix::mount::open_tree(directory, c"", flags)
+}
+
+/// Shows what is visible at `source`, with what is mounted beneath it, at `target` beneath the open
+/// directory `root` as well; with `read_only` its uppermost mount cannot be written there. No link
+/// is followed on the way to either, nor is `root` left.
+///
+/// # Errors
+/// The errno of openat2(2), ELOOP for a link; of open_tree(2), mount_setattr(2) or move_mount(2).
+pub fn graft(
+    source: &CStr,
+    root: BorrowedFd<'_>,
+    target: &CStr,
+    read_only: bool,
+) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let open = |at, path| rustix::fs::openat2(at, path, flags, Mode::empty(), resolve);
+    let source = open(rustix::fs::CWD, source)?;
+    let target = open(root, target)?;
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = rustix::mount::open_tree(&source, c"", clone)?;
+    if read_only {
+        let attr = MountAttr {
+            set: Attributes::RDONLY.0,
+            clear: 0,
+            propagation: 0,
+            userns_fd: 0,
+        };
+        set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH, &attr)?;
+    }
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(&tree, c"", &target, c"", flags)
+}
+
 /// Attaches a detached tree at `target`.
 ///
 /// # Errors
@@ -147,22 +195,32 @@ pub fn new_tmpfs(size: &CStr, inodes: &CStr) -> Result<OwnedFd, Errno> {
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// A new overlayfs, attached nowhere, nosuid and nodev: `lower` with `upper` over it. What it notes
-/// of a file stands in extended attributes of the user (`userxattr`, Linux 5.11), which is all that
-/// a user namespace may set. All files are of one device, and keep their inode numbers.
+/// Most bytes of a string that fsconfig(2) takes, with its end.
+pub const OPTION_BYTES_MAX: usize = 256;
+
+/// A new overlayfs, attached nowhere, nosuid and nodev: `lower` with `upper` and `work` over it;
+/// without them it is read-only and needs two directories in `lower`. What it notes of a file stands
+/// in extended attributes of the user (`userxattr`, Linux 5.11), which is all that a user namespace
+/// may set. All files are of one device, and keep their inode numbers.
 ///
 /// # Errors
-/// The errno of fsopen(2), fsconfig(2) or fsmount(2): ENODEV where the kernel has none.
-pub fn new_overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd, Errno> {
+/// The errno of fsopen(2), fsconfig(2) or fsmount(2): ENODEV where the kernel has none, EINVAL for
+/// a path of [`OPTION_BYTES_MAX`] bytes or more.
+pub fn new_overlay(lower: &CStr, upper_and_work: Option<(&CStr, &CStr)>) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let context = context.as_fd();
     rustix::mount::fsconfig_set_flag(context, c"userxattr")?;
     rustix::mount::fsconfig_set_string(context, c"xino", c"on")?;
     rustix::mount::fsconfig_set_string(context, c"lowerdir", lower)?;
-    rustix::mount::fsconfig_set_string(context, c"upperdir", upper)?;
-    rustix::mount::fsconfig_set_string(context, c"workdir", work)?;
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    match upper_and_work {
+        Some((upper, work)) => {
+            rustix::mount::fsconfig_set_string(context, c"upperdir", upper)?;
+            rustix::mount::fsconfig_set_string(context, c"workdir", work)?;
+        }
+        None => attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY,
+    }
     rustix::mount::fsconfig_create(context)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 

@@ -134,7 +134,7 @@ fn lay_overlay_here([uid_map, gid_map]: &[String; 2]) -> Result<(), Errno> {
     }
     let note = c"user.overlay.runner";
     rustix::fs::setxattr(c"upper", note, b"y", rustix::fs::XattrFlags::empty())?;
-    mount::new_overlay(c"lower", c"upper", c"work").map(drop)
+    mount::new_overlay(c"lower", Some((c"upper", c"work"))).map(drop)
 }
 
 /// Really makes namespaces: a child in a user namespace of its own and in `kinds` (of

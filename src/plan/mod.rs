@@ -8,6 +8,8 @@ pub mod environment;
 pub mod filter;
 pub mod grants;
 pub mod image;
+pub mod image_root;
+pub mod image_user;
 pub mod limits;
 pub mod node_permission;
 pub mod preparation;

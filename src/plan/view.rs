@@ -113,6 +113,13 @@ pub enum ViewStep {
         /// Inside; exists already.
         target: Vec<u8>,
     },
+    /// Shows an overlayfs that the child was asked for before the launch; it is writable.
+    AttachOverlay {
+        /// The number by which it was asked for.
+        overlay: usize,
+        /// Inside; exists already.
+        target: Vec<u8>,
+    },
     /// Gives a directory of the new root a mount of its own, so that it stays writable.
     OwnMount {
         /// Inside.
@@ -214,8 +221,20 @@ fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
 }
 
 fn own_files(steps: &mut Vec<ViewStep>) {
+    for (path, contents) in etc_files() {
+        steps.push(ViewStep::File {
+            path: path.into(),
+            contents: contents.into_bytes(),
+        });
+    }
+}
+
+/// Files of /etc that no host and no image decides, and what stands in them: that of users as it is
+/// without an image.
+#[must_use]
+pub fn etc_files() -> [(&'static str, String); 5] {
     let id = INSIDE_ID;
-    let files: [(&str, String); 5] = [
+    [
         (
             "/etc/passwd",
             format!(
@@ -241,13 +260,7 @@ fn own_files(steps: &mut Vec<ViewStep>) {
             "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
                 .to_owned(),
         ),
-    ];
-    for (path, contents) in files {
-        steps.push(ViewStep::File {
-            path: path.into(),
-            contents: contents.into_bytes(),
-        });
-    }
+    ]
 }
 
 fn devices(steps: &mut Vec<ViewStep>) {

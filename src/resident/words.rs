@@ -17,7 +17,7 @@ use crate::spec::report::{
 };
 use crate::spec::request::{
     BundleArgument, BundleOptions, Caller, GivenSecret, Grants, InputsArgument, LimitOptions,
-    LimitsMode, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
+    LimitsMode, OciOptions, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 
@@ -34,7 +34,13 @@ wire_struct!(Request {
     stop_signal,
     strict,
     grants,
+    oci,
     caller,
+});
+wire_struct!(OciOptions {
+    image,
+    allow_tags,
+    insecure
 });
 wire_enum!(Subject { 0 => Bundle(argument), 1 => Command(argv) });
 wire_enum!(BundleArgument { 0 => Stdin, 1 => Path(path) });
@@ -110,6 +116,8 @@ wire_struct!(Caller {
     runtime_directory,
     cache_directory,
     bundle_cache_directory,
+    oci_directory,
+    docker_config,
     cgroup_parent,
     in_delegated_scope,
 });

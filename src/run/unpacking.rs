@@ -18,7 +18,7 @@ use crate::run::contract;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
-use crate::sandbox::overlay::Lower;
+use crate::sandbox::overlay::{Lower, Overlay};
 use crate::sandbox::prepare::{Identity as BodyIdentity, Prepared};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::report::{
@@ -139,7 +139,7 @@ impl Run<'_> {
         let Some((in_use, asked)) = bundle.kept.take() else {
             return Ok(None);
         };
-        if asked && prepared.overlaid(&held.base)?.is_err() {
+        if asked && prepared.overlaid(&held.base)?.iter().any(Result::is_err) {
             self.copy(&bundle.unpacked, &in_use, prepared, held)?;
             if let Some(told) = &mut report.bundle {
                 told.cache.view = BundleView::Copy;
@@ -250,9 +250,10 @@ impl Run<'_> {
             true => None,
             false => lower(&in_use, held.base.identity),
         };
-        let view = match &lower {
+        let asked = lower.is_some();
+        let view = match lower {
             Some(lower) => {
-                prepared.ask_overlay(lower)?;
+                prepared.ask_overlays(&[Overlay::of_bundle(lower)])?;
                 BundleView::Overlayfs
             }
             None => {
@@ -260,8 +261,6 @@ impl Run<'_> {
                 BundleView::Copy
             }
         };
-        let asked = lower.is_some();
-        drop(lower);
         let kept = Some((in_use, asked));
         let bundle = Bundle {
             unpacked,

@@ -21,7 +21,8 @@ use crate::sandbox::init;
 use crate::sandbox::network;
 use crate::sandbox::overlay;
 use crate::sandbox::steps::{
-    BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, Streams, message,
+    BaseSteps, ChildStep, LaunchSteps, OwnMaps, RootSteps, RulesetSteps, Step, StepError, Streams,
+    message,
 };
 
 /// Runs the whole checklist and then serves as init. Never returns.
@@ -83,7 +84,7 @@ fn follow(
     // The directories that the supervisor fills exist before it hears of the space.
     let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
     let (first, rest) = base.view.split_at(cut);
-    assemble(first, &[], ChildStep::BaseView, 0)?;
+    assemble(first, &Shown::default(), ChildStep::BaseView, 0)?;
     link::send(
         link,
         Message {
@@ -95,16 +96,17 @@ fn follow(
     .map_err(at(ChildStep::WritableSpace))?;
     drop(space);
     note(arena, ChildStep::WritableSpace);
-    assemble(rest, &[], ChildStep::BaseView, cut)?;
+    assemble(rest, &Shown::default(), ChildStep::BaseView, cut)?;
     note(arena, ChildStep::BaseView);
     let slave = announce(base, link)?;
-    let (launch, received) = await_launch(arena, link)?;
+    let mut kept = [const { None }; overlay::KEPT_MAX];
+    let (launch, received) = await_launch(arena, link, &mut kept)?;
     note(arena, ChildStep::AwaitLaunch);
     launch.arguments.overwrite(b"init");
     if let Some(steps) = launch.network {
         network::set_up(steps, link)?;
     }
-    let ruleset = enter(arena, &launch, &received)?;
+    let ruleset = enter(arena, &launch, &received, &kept)?;
     let claims = handed.get(STREAMS..STREAMS + base.claims);
     init::start_and_serve(&mut init::Start {
         arena,
@@ -181,17 +183,19 @@ fn await_base<'a>(
 
 /// From here on the process is the body's uid. Before that no file can be made: EOVERFLOW.
 fn take_ids(base: &BaseSteps<'_>) -> Result<(), StepError> {
-    if let Some(maps) = base.own_maps {
-        let write =
-            |path: &CStr, text| namespace::write_file(path, text).map_err(at(ChildStep::WriteIds));
-        // Without the deny an ordinary user may not write the map of groups.
-        write(c"/proc/self/setgroups", b"deny")?;
-        write(c"/proc/self/uid_map", maps.uid_map)?;
-        return write(c"/proc/self/gid_map", maps.gid_map);
+    if let Some(maps) = &base.own_maps {
+        return write_own_maps(maps).map_err(at(ChildStep::WriteIds));
     }
     privileges::become_ids(base.inside_id, base.inside_id).map_err(at(ChildStep::BecomeBody))?;
     // A change of ids clears the death signal (prctl(2)).
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))
+}
+
+fn write_own_maps(maps: &OwnMaps<'_>) -> Result<(), Errno> {
+    // Without the deny nobody may write the map of groups without capabilities outside.
+    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
+    namespace::write_file(c"/proc/self/uid_map", maps.uid_map)?;
+    namespace::write_file(c"/proc/self/gid_map", maps.gid_map)
 }
 
 fn make_space(base: &BaseSteps<'_>) -> Result<OwnedFd, StepError> {
@@ -234,6 +238,7 @@ fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd
 fn await_launch<'a>(
     arena: &'a Arena,
     link: BorrowedFd<'_>,
+    kept: &mut overlay::Kept,
 ) -> Result<(LaunchSteps<'a>, Received), StepError> {
     let failed = at(ChildStep::AwaitLaunch);
     loop {
@@ -243,7 +248,7 @@ fn await_launch<'a>(
         match word.kind {
             message::LAUNCH => return Ok((LaunchSteps::published(arena), received)),
             message::OVERLAY => {
-                overlay::answer(arena, link, &received).map_err(at(ChildStep::Overlay))?;
+                overlay::answer(arena, link, &received, kept).map_err(at(ChildStep::Overlay))?;
             }
             _ => return Err(failed(Errno::BADMSG)),
         }
@@ -255,24 +260,68 @@ fn enter(
     arena: &Arena,
     launch: &LaunchSteps<'_>,
     received: &Received,
+    overlays: &overlay::Kept,
 ) -> Result<Option<OwnedFd>, StepError> {
     if let Some((size, inodes)) = launch.resize {
         mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
     }
-    let trees = received.get(..launch.trees).unwrap_or(&[]);
-    assemble(launch.view, trees, ChildStep::LaunchView, 0)?;
+    let shown = Shown {
+        trees: received.get(..launch.trees).unwrap_or(&[]),
+        overlays,
+    };
+    assemble(launch.view, &shown, ChildStep::LaunchView, 0)?;
+    overlay::cover_places().map_err(at(ChildStep::LaunchView))?;
     note(arena, ChildStep::LaunchView);
+    if let Some(root) = &launch.root {
+        enter_image(root, overlays)?;
+    }
     mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
     note(arena, ChildStep::Pivot);
-    // Last, because everything before creates files. Only the root's own mount: the writable
-    // directories have mounts of their own by now.
-    mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
+    if !launch.root.is_some_and(|root| root.writable) {
+        // Last, because everything before creates files. Only the root's own mount: the writable
+        // directories have mounts of their own by now.
+        mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
+    }
     privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
+    if let Some(maps) = &launch.other_ids {
+        take_other_ids(maps).map_err(at(ChildStep::ImageUser))?;
+    }
     // Init has the body's uid: without this the body could reach it through /proc/1 and ptrace.
     privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
     let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
     note(arena, ChildStep::Ruleset);
     Ok(ruleset)
+}
+
+/// Makes the image the working directory, with all that the body needs of the space shown in it.
+///
+/// What lies in the image was chosen by whoever made it: it is reached beneath its descriptor only,
+/// and never through a link.
+fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), StepError> {
+    let overlay = overlays.get(root.overlay).and_then(Option::as_ref);
+    let image = overlay.ok_or_else(|| at(ChildStep::ImageRoot)(Errno::BADF))?;
+    // Over the space, which is still the working directory: nothing of it is covered from there.
+    mount::attach(image.as_fd(), c".").map_err(at(ChildStep::ImageRoot))?;
+    for (index, (path, read_only)) in (0..).zip(root.grafts) {
+        mount::graft(path, image.as_fd(), path, *read_only).map_err(|errno| StepError {
+            step: ChildStep::Graft,
+            index,
+            errno,
+        })?;
+    }
+    rustix::process::fchdir(image).map_err(at(ChildStep::ImageRoot))
+}
+
+/// A second user namespace, in which the same process has other ids. Everything that needs a
+/// capability over the first one's namespaces is done.
+fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
+    namespace::leave(kind::USER)?;
+    privileges::dumpable()?;
+    write_own_maps(maps)?;
+    // A new user namespace comes with all capabilities, and with a full bounding set.
+    privileges::drop_bounding_set()?;
+    // A change of credentials may clear it (prctl(2)).
+    privileges::die_with_parent()
 }
 
 fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
@@ -288,14 +337,21 @@ fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
     Ok(ruleset)
 }
 
+/// What the steps show that was made before: by the supervisor, or by this process.
+#[derive(Default)]
+struct Shown<'a> {
+    trees: &'a [Option<OwnedFd>],
+    overlays: &'a [Option<OwnedFd>],
+}
+
 fn assemble(
     steps: &[Step<'_>],
-    trees: &[Option<OwnedFd>],
+    shown: &Shown<'_>,
     name: ChildStep,
     first: usize,
 ) -> Result<(), StepError> {
     for (index, step) in (first..).zip(steps) {
-        assemble_one(step, trees).map_err(|errno| StepError {
+        assemble_one(step, shown).map_err(|errno| StepError {
             step: name,
             index: i32::try_from(index).unwrap_or(i32::MAX),
             errno,
@@ -304,7 +360,7 @@ fn assemble(
     Ok(())
 }
 
-fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno> {
+fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
     match *step {
         Step::Directory { path, mode } => {
             match rustix::fs::mkdirat(rustix::fs::CWD, path, Mode::from_raw_mode(mode)) {
@@ -329,13 +385,8 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
             mount::bind(source, target, true)?;
             mount::restrict(target, attributes, true)
         }
-        Step::Attach { tree, target } => {
-            let tree = trees
-                .get(tree)
-                .and_then(Option::as_ref)
-                .ok_or(Errno::BADF)?;
-            mount::attach(tree.as_fd(), target)
-        }
+        Step::Attach { tree, target } => attach(shown.trees, tree, target),
+        Step::AttachOverlay { overlay, target } => attach(shown.overlays, overlay, target),
         // A bind keeps the nosuid and nodev of the mount that it is taken from.
         Step::OwnMount { path } => mount::bind(path, path, false),
         Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
@@ -353,6 +404,11 @@ fn assemble_one(step: &Step<'_>, trees: &[Option<OwnedFd>]) -> Result<(), Errno>
             }
         }
     }
+}
+
+fn attach(mounts: &[Option<OwnedFd>], number: usize, target: &CStr) -> Result<(), Errno> {
+    let mount = mounts.get(number).and_then(Option::as_ref);
+    mount::attach(mount.ok_or(Errno::BADF)?.as_fd(), target)
 }
 
 /// What this kernel does not have needs no mask: `false`.

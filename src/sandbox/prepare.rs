@@ -88,6 +88,8 @@ pub struct Prepared {
     pub(super) cloned_ns: u64,
     /// What came with its word that the new root is assembled, once it has come.
     pub(super) ready: Option<(Message, Received)>,
+    /// How many overlayfs it was asked for and has not answered.
+    pub(super) overlays_asked: usize,
     /// Whether it has a time namespace of its own.
     pub time_namespace: bool,
 }
@@ -186,6 +188,7 @@ impl Preparing {
             space,
             arena,
             ready: None,
+            overlays_asked: 0,
             time_namespace,
             cloned_ns,
         })
@@ -333,7 +336,9 @@ pub(super) fn describe_view(step: &ViewStep) -> String {
         ViewStep::File { path, .. } => ("file ", path),
         ViewStep::Symlink { path, .. } => ("link ", path),
         ViewStep::Bind { source, .. } => ("bind of ", source),
-        ViewStep::Attach { target, .. } => ("mount at ", target),
+        ViewStep::Attach { target, .. } | ViewStep::AttachOverlay { target, .. } => {
+            ("mount at ", target)
+        }
         ViewStep::OwnMount { path } => ("own mount ", path),
         ViewStep::Tmpfs { target, .. } => ("tmpfs ", target),
         ViewStep::Proc => ("mount of ", b"/proc"),

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::mount::Attributes;
 use crate::kernel::process::ArgumentArea;
+use crate::plan::image_root::Graft;
 use crate::plan::ruleset::{Rule, Ruleset};
 use crate::plan::view::{Access, ViewStep};
 use crate::sandbox::network::NetworkSteps;
@@ -56,12 +57,15 @@ child_steps! {
     Tap: "open the tap on the loopback device",
     PortListener: "listen for the body's connections at",
     HandOver: "hand over the sockets of the body's network",
-    Overlay: "lay out the bundle",
+    Overlay: "lay out an overlayfs",
     Resize: "limit the writable space",
     LaunchView: "mount what was asked for",
+    ImageRoot: "attach the image's root",
+    Graft: "show in the image",
     Pivot: "enter the new root",
     ReadOnlyRoot: "make the new root read-only",
     NoNewPrivileges: "set no_new_privs",
+    ImageUser: "become the image's user",
     NotDumpable: "become non-dumpable",
     Ruleset: "make the landlock ruleset",
     Rule: "add a landlock rule",
@@ -131,7 +135,7 @@ pub(super) mod message {
     /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
     /// body's ends of its three streams, then claims to keep.
     pub(crate) const BASE: u32 = 16;
-    /// Init: whether the bundle's overlayfs was laid out: 0, or errno.
+    /// Init: whether one overlayfs was laid out: 0, or errno.
     pub(crate) const OVERLAID: u32 = 8;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
@@ -139,7 +143,7 @@ pub(super) mod message {
     pub(crate) const SIGNAL: u32 = 18;
     /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
     pub(crate) const CONNECT: u32 = 19;
-    /// Supervisor: an overlayfs is wanted at the bundle's place; its tree, where that is one.
+    /// Supervisor: the overlayfs that are wanted are in the arena; their trees, in order.
     pub(crate) const OVERLAY: u32 = 20;
 }
 
@@ -165,6 +169,10 @@ pub(super) enum Step<'a> {
     },
     Attach {
         tree: usize,
+        target: &'a CStr,
+    },
+    AttachOverlay {
+        overlay: usize,
         target: &'a CStr,
     },
     OwnMount {
@@ -223,6 +231,16 @@ pub(super) struct RulesetSteps<'a> {
     pub(super) rules: &'a [(&'a CStr, u64)],
 }
 
+/// An image that becomes the root.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RootSteps<'a> {
+    /// Which of the overlayfs that the child keeps.
+    pub(super) overlay: usize,
+    pub(super) writable: bool,
+    /// Relative to the space and to the image alike, and whether the mount is read-only.
+    pub(super) grafts: &'a [(&'a CStr, bool)],
+}
+
 /// A limit of setrlimit(2), soft and hard alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimit {
@@ -238,6 +256,10 @@ pub(super) struct LaunchSteps<'a> {
     /// What is laid out in the network namespace; `None`: nothing but its own loopback.
     pub(super) network: Option<&'a NetworkSteps<'a>>,
     pub(super) view: &'a [Step<'a>],
+    /// `None`: the space itself is the root.
+    pub(super) root: Option<RootSteps<'a>>,
+    /// Maps of a user namespace in which the body has other ids.
+    pub(super) other_ids: Option<OwnMaps<'a>>,
     pub(super) resize: Option<(&'a CStr, &'a CStr)>,
     pub(super) trees: usize,
     pub(super) joins: usize,
@@ -339,6 +361,10 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
             tree: *tree,
             target: inside(arena, target)?,
         },
+        ViewStep::AttachOverlay { overlay, target } => Step::AttachOverlay {
+            overlay: *overlay,
+            target: inside(arena, target)?,
+        },
         ViewStep::OwnMount { path } => Step::OwnMount {
             path: inside(arena, path)?,
         },
@@ -361,6 +387,27 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
 /// A path inside, relative to the new root, which is the child's working directory.
 fn inside<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
     arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
+}
+
+/// Lays the root of an image out in the arena.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_root<'a>(
+    arena: &'a Arena,
+    overlay: usize,
+    writable: bool,
+    grafts: &[Graft],
+) -> Result<RootSteps<'a>, Errno> {
+    let grafts: Result<Vec<(&'a CStr, bool)>, Errno> = grafts
+        .iter()
+        .map(|graft| Ok((inside(arena, &graft.path)?, graft.read_only)))
+        .collect();
+    Ok(RootSteps {
+        overlay,
+        writable,
+        grafts: arena.slice(&grafts?)?,
+    })
 }
 
 /// Lays a ruleset out in the arena.

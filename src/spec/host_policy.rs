@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::spec::egress::{self, EgressRule};
 use crate::spec::image::ImageTemplate;
+use crate::spec::oci_policy::{OciPolicy, OciStatement};
 use crate::spec::preparation::{self, PreparationPolicy, PreparationStatement};
 use crate::spec::request::Grants;
 use crate::spec::sources_policy::{
@@ -47,6 +48,8 @@ pub struct HostPolicy {
     pub cache: CachePolicy,
     /// The service that `github` sources are fetched from.
     pub github: GitHubPolicy,
+    /// Images and workspace sources from registries.
+    pub oci: OciPolicy,
     /// Whether references to branches and tags are refused.
     pub require_pin: bool,
     /// Where `needs` of `engine: sandbox` are installed from.
@@ -143,6 +146,8 @@ pub struct Statement {
     pub github_base_url: Option<String>,
     /// `github.token`.
     pub github_token: Option<String>,
+    /// `oci`.
+    pub oci: OciStatement,
     /// `require_pin`; `false` says nothing.
     pub require_pin: bool,
     /// `preparation`.
@@ -204,10 +209,11 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// [`egress::intersect`] and [`intersect_ranges`]. `require_pin`, `egress.refuse_ech`,
 /// `cache.bundles.off` and `cache.bundles.copy` stay once they were stated.
 ///
-/// Of the provider and the inventory of secrets, of each reference, and of the service that
-/// `github` sources come from, the last counts, unless an earlier file denies the grant `secrets`
-/// (for the first two) or `sources` (for the others): then later files are not asked, and what
-/// they state is returned. A token goes only to the service that it was stated for: a file that
+/// Of the provider and the inventory of secrets, of each reference, of the service that `github`
+/// sources come from, and of the certificates that registries are believed by, the last counts,
+/// and registries without TLS add up, unless an earlier file denies the grant `secrets` (for the
+/// first two) or `sources` (for the others): then later files are not asked, and what they state
+/// is returned. A token goes only to the service that it was stated for: a file that
 /// names another base URL and no token has none.
 ///
 /// What counts of `preparation` is said at [`preparation::merge`].
@@ -306,6 +312,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             },
         },
         github: elsewhere.github,
+        oci: elsewhere.oci,
         require_pin: statements.iter().any(|file| file.require_pin),
         preparation: preparation::merge(statements, &mut forbidden),
     };
@@ -331,11 +338,13 @@ struct Sources {
     secrets: SecretsPolicy,
     refs: BTreeMap<String, PathBuf>,
     github: GitHubPolicy,
+    oci: OciPolicy,
 }
 
 /// The last of each that no earlier file denies; the denied ones go to `forbidden`.
 fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sources {
     let mut sources = Sources::default();
+    let mut trusted = Vec::with_capacity(statements.len());
     for (index, file) in statements.iter().enumerate() {
         let mut counts = |stated: bool, key: &'static str, grant: &str| {
             let denier = statements[..index]
@@ -384,7 +393,10 @@ fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sou
                 sources.github.token.clone_from(&file.github_token);
             }
         }
+        trusted.push(counts(file.oci.states_trust(), "oci", "sources"));
     }
+    let files = statements.iter().map(|file| &file.oci);
+    sources.oci = OciPolicy::merged(files, |index| trusted[index]);
     sources
 }
 
@@ -601,6 +613,13 @@ mod tests {
                 file.refs = [("@a/b".to_owned(), origin.into())].into();
                 file.github_base_url = Some(format!("https://{origin}"));
                 file.cache_directory = Some(origin.into());
+                file.oci = OciStatement {
+                    directory: Some(origin.into()),
+                    entries: Some(if origin == "one" { 9 } else { 7 }),
+                    ca_file: Some(origin.into()),
+                    insecure: vec![format!("{origin}.test")],
+                    ..OciStatement::default()
+                };
                 file.require_pin = origin == "one";
             })
         };
@@ -613,7 +632,12 @@ mod tests {
         assert_eq!(policy.secrets.inventory, Some(two.clone()));
         assert_eq!(policy.refs["@a/b"], two);
         assert_eq!(policy.github.base_url, "https://two");
-        assert_eq!(policy.cache.directory, Some(two));
+        assert_eq!(policy.cache.directory, Some(two.clone()));
+        assert_eq!(policy.oci.directory, Some(two.clone()));
+        assert_eq!(policy.oci.ca_file, Some(two));
+        assert_eq!(policy.oci.insecure, ["one.test", "two.test"]);
+        assert_eq!(policy.oci.entries, 7);
+        assert_eq!(policy.oci.archive_bytes, 4 << 30);
         assert!(policy.require_pin, "once stated it stays");
         assert!(forbidden.is_empty());
 
@@ -629,10 +653,19 @@ mod tests {
         assert_eq!(policy.refs["@a/b"], one);
         assert_eq!(policy.github.base_url, "https://one");
         assert_eq!(policy.cache.directory, Some(PathBuf::from("two")));
+        assert_eq!(policy.oci.directory, Some(PathBuf::from("two")));
+        assert_eq!(policy.oci.ca_file, Some(one));
+        assert_eq!(policy.oci.insecure, ["one.test"]);
         let keys: Vec<&str> = forbidden.iter().map(|found| found.grant).collect();
         assert_eq!(
             keys,
-            ["secrets.provider", "secrets.inventory", "refs", "github"]
+            [
+                "secrets.provider",
+                "secrets.inventory",
+                "refs",
+                "github",
+                "oci"
+            ]
         );
         assert!(forbidden.iter().all(|found| found.forbidden_by == "one"));
     }

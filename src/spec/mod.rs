@@ -27,6 +27,8 @@ pub mod mount_target;
 pub mod mounts;
 pub mod needs;
 pub mod network;
+pub mod oci;
+pub mod oci_policy;
 pub mod outcome;
 pub mod path;
 pub mod plan_report;

@@ -4,6 +4,7 @@
 //! and the files after it had another. So there is one set of rules, that of [`merge`].
 
 use crate::spec::host_policy::{HostPolicy, Statement, merge, names};
+use crate::spec::oci_policy::OciPolicy;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{DEFAULT, PolicyValue};
 use crate::spec::preparation::{IndexPolicy, PreparationPolicy};
@@ -130,6 +131,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
         ),
     ];
     values.extend(fetching(policy));
+    values.extend(artifacts(&policy.oci));
     values.push(("require_pin", policy.require_pin.to_string()));
     values.extend(preparation(&policy.preparation));
     values
@@ -236,6 +238,26 @@ fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
                 "none",
             ),
         ),
+    ]
+}
+
+/// What is taken from registries, and how.
+fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 7] {
+    let path = |path: &std::path::PathBuf| escape(path.as_os_str().as_encoded_bytes());
+    let or = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+    let size = oci.size_bytes.map(|size| size.to_string());
+    let insecure = oci.insecure.iter().map(|name| escape(name.as_bytes()));
+    [
+        (
+            "oci.directory",
+            or(oci.directory.as_ref().map(path), "found"),
+        ),
+        ("oci.size", or(size, "a part of its file system")),
+        ("oci.layer", oci.archive_bytes.to_string()),
+        ("oci.unpacked", oci.unpacked_bytes.to_string()),
+        ("oci.entries", oci.entries.to_string()),
+        ("oci.ca_file", or(oci.ca_file.as_ref().map(path), "none")),
+        ("oci.insecure", list(insecure)),
     ]
 }
 

@@ -174,6 +174,17 @@ pub struct Grants {
     pub policy: bool,
 }
 
+/// `--image`, `--allow-tags`, `--insecure`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OciOptions {
+    /// Where the root file system of an `engine: sandbox` comes from: `docker://…` or `oci:DIR`.
+    pub image: Option<String>,
+    /// Whether a tag may say which artifact is meant.
+    pub allow_tags: bool,
+    /// Whether registries may be spoken to without TLS.
+    pub insecure: bool,
+}
+
 /// Everything that the caller asked for one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -201,6 +212,8 @@ pub struct Request {
     pub strict: bool,
     /// `--grant`.
     pub grants: Grants,
+    /// Artifacts from registries.
+    pub oci: OciOptions,
     /// The caller's facts that the run needs and only the command line may read.
     pub caller: Caller,
 }
@@ -228,6 +241,7 @@ impl Request {
             stop_signal: Self::SIGTERM,
             strict: false,
             grants: Grants::default(),
+            oci: OciOptions::default(),
             caller,
         }
     }
@@ -252,6 +266,11 @@ pub struct Caller {
     pub cache_directory: PathBuf,
     /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are kept, before what the policy says.
     pub bundle_cache_directory: Option<PathBuf>,
+    /// `RUNNER_OPT_OCI_DIRECTORY`: where artifacts from registries are kept, before what the policy
+    /// says.
+    pub oci_directory: Option<PathBuf>,
+    /// `DOCKER_CONFIG`, else `.docker` of the home: where the credentials of registries are.
+    pub docker_config: Option<PathBuf>,
     /// `cgroup_parent` or `RUNNER_OPT_CGROUP_PARENT`.
     pub cgroup_parent: Option<String>,
     /// Set when the process was started again through systemd-run, so that it happens once.

@@ -6,10 +6,12 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use crate::cli::config::scalars::{AbsolutePath, Size, stated};
+use crate::cli::config::scalars::{AbsolutePath, Count, Size, stated};
 use crate::spec::credential::looks_issued;
 use crate::spec::egress::EgressRule;
+use crate::spec::host_name::HostName;
 use crate::spec::manifest::{is_slug, is_variable_name};
+use crate::spec::oci_policy::OciStatement;
 use crate::spec::path::escape;
 use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
 
@@ -79,6 +81,78 @@ pub(super) struct WrittenGitHub {
     pub(super) base_url: Option<BaseUrl>,
     #[serde(deserialize_with = "stated")]
     pub(super) token: Option<Token>,
+}
+
+/// `oci`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WrittenOci {
+    #[serde(deserialize_with = "stated")]
+    directory: Option<AbsolutePath>,
+    #[serde(deserialize_with = "stated")]
+    size: Option<Size>,
+    #[serde(deserialize_with = "stated")]
+    layer: Option<Size>,
+    #[serde(deserialize_with = "stated")]
+    unpacked: Option<Size>,
+    #[serde(deserialize_with = "stated")]
+    entries: Option<Count>,
+    #[serde(deserialize_with = "stated")]
+    ca_file: Option<AbsolutePath>,
+    insecure: Vec<RegistryHost>,
+}
+
+impl From<WrittenOci> for OciStatement {
+    fn from(written: WrittenOci) -> Self {
+        Self {
+            directory: written.directory.map(Into::into),
+            size_bytes: written.size.map(|size| size.0),
+            archive_bytes: written.layer.map(|size| size.0),
+            unpacked_bytes: written.unpacked.map(|size| size.0),
+            entries: written.entries.map(|count| count.0),
+            ca_file: written.ca_file.map(Into::into),
+            insecure: written.insecure.into_iter().map(|host| host.0).collect(),
+        }
+    }
+}
+
+/// An entry of `oci.insecure`.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct RegistryHost(String);
+
+impl TryFrom<String> for RegistryHost {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !host.starts_with('[') || host.ends_with(']') => {
+                (host, Some(port))
+            }
+            _ => (text.as_str(), None),
+        };
+        let is_port = |port: &str| {
+            port.bytes().all(|byte| byte.is_ascii_digit())
+                && port.parse::<u16>().is_ok_and(|port| 0 < port)
+        };
+        let bracketed = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_host = match bracketed {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => {
+                host.parse::<std::net::Ipv4Addr>().is_ok()
+                    || HostName::parse(host.as_bytes()).is_ok()
+            }
+        };
+        if is_host && port.is_none_or(is_port) {
+            return Ok(Self(text.to_ascii_lowercase()));
+        }
+        Err(format!(
+            "`{}`: expected a registry such as registry.example.org:5000, without http:// and path",
+            escape(text.as_bytes())
+        ))
+    }
 }
 
 /// An entry of `egress.allow`.

@@ -38,6 +38,14 @@
 //!     off: true              # keep none, use none
 //!     copy: true             # give each body a copy, though an overlayfs could be laid out
 //! github: { base_url: "https://api.github.com", token: "file:/etc/runner/token" } # or env:NAME
+//! oci:                       # images and workspace sources from registries
+//!   directory: /var/cache/runner/oci # what was pulled, on disk
+//!   size: 20g
+//!   layer: 4g                # one layer as it is sent
+//!   unpacked: 16g            # and its files
+//!   entries: 1000000
+//!   ca_file: /etc/runner/registry.pem # certificates that are trusted beside the host's
+//!   insecure: [registry.example.org:5000] # registries without TLS
 //! require_pin: true          # refuse branches and tags where a commit can be named
 //! preparation:               # where `needs` of `engine: sandbox` are installed from
 //!   apt:                     # native packages; without sources the image's own lists
@@ -298,6 +306,7 @@ mod tests {
     use crate::spec::egress::EgressRule;
     use crate::spec::host_policy::{UidRange, grants_named};
     use crate::spec::image::ImageTemplate;
+    use crate::spec::oci_policy::OciStatement;
     use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
     use crate::spec::request::Grants;
     use crate::spec::runner_block::Language;
@@ -347,6 +356,7 @@ mod tests {
               - { id: n, languages: [node], cost_tier: 0 }\n\
               cache: { directory: /c, size: 2g, bundles: { directory: /b, size: 1m, off: true, copy: true } }\n\
               github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
+              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'] }\n\
               require_pin: true\n\
               preparation:\n\
               \x20 apt: { sources: ['deb http://d.example.org/ ./'], trusted_keys: /k.asc }\n\
@@ -419,6 +429,15 @@ mod tests {
             },
             github_base_url: Some("https://git.example.com/api/v3".to_owned()),
             github_token: Some("file:/s/token".to_owned()),
+            oci: OciStatement {
+                directory: Some("/o".into()),
+                size_bytes: Some(3 << 30),
+                archive_bytes: Some(1 << 20),
+                unpacked_bytes: Some(2 << 20),
+                entries: Some(8),
+                ca_file: Some("/o.pem".into()),
+                insecure: vec!["r.test:5000".to_owned(), "[::1]".to_owned()],
+            },
             require_pin: true,
             preparation: PreparationStatement {
                 apt: Some((

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::cli::config::elsewhere::{
-    Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenSecrets,
+    Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenOci, WrittenSecrets,
 };
 use crate::cli::config::preparation::WrittenPreparation;
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
@@ -36,6 +36,7 @@ pub(super) struct Written {
     images: Vec<ImageTemplate>,
     cache: WrittenCache,
     github: WrittenGitHub,
+    oci: WrittenOci,
     require_pin: bool,
     preparation: WrittenPreparation,
 }
@@ -157,6 +158,7 @@ impl Written {
             bundle_cache: self.cache.bundles.into(),
             github_base_url: self.github.base_url.map(|url| url.0),
             github_token: self.github.token.map(|token| token.0),
+            oci: self.oci.into(),
             require_pin: self.require_pin,
             preparation: self.preparation.statement(),
         }

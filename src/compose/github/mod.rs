@@ -25,6 +25,7 @@ pub use error::GitHubError;
 pub use reference::RefShape;
 pub use token::Token;
 
+pub use crate::http::Patience;
 use crate::spec::digest::Digest;
 use crate::spec::path::RelPath;
 use crate::spec::report::WarningReport;
@@ -49,36 +50,6 @@ pub trait GitHub {
         sha: &str,
         path: Option<&RelPath>,
     ) -> Result<FetchedTree, GitHubError>;
-}
-
-/// How long the service is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// For the addresses of a host, and for a connection with TLS on it.
-    pub connect: Duration,
-    /// For the head of an answer.
-    pub head: Duration,
-    /// While nothing is sent or received.
-    pub stall: Duration,
-    /// For one request with its whole answer.
-    pub whole: Duration,
-    /// Before the second try; twice as long before each later one.
-    pub first_delay: Duration,
-    /// What the service may ask for (`Retry-After`) at most before another try is made.
-    pub wait_max: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            head: Duration::from_secs(30),
-            stall: Duration::from_secs(30),
-            whole: Duration::from_secs(15 * 60),
-            first_delay: Duration::from_millis(500),
-            wait_max: Duration::from_secs(30),
-        }
-    }
 }
 
 /// What the client is doing, for a terminal.

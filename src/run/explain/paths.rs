@@ -101,6 +101,7 @@ fn path_row<'plan>(
             let writable = *access == Access::Writable;
             row(target, PlannedEntry::Host, None, writable, None)
         }
+        ViewStep::AttachOverlay { target, .. } => row(target, PlannedEntry::Host, None, true, None),
         ViewStep::OwnMount { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
         ViewStep::Tmpfs { target, size_bytes } => {
             row(target, PlannedEntry::Tmpfs, None, true, Some(*size_bytes))

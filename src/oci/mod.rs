@@ -1,0 +1,11 @@
+//! OCI: registries and layouts, as where artifacts and images come from and go to.
+//!
+//! [`origin::Origin`] is what the rest of the program knows of both. [`registry::Registry`] speaks
+//! to a registry and is the one place in this room that sees credentials; [`layout::Layout`] reads
+//! a directory. Nothing that comes out of either is believed before its digest was looked at.
+
+pub mod error;
+pub mod layout;
+pub mod listener;
+pub mod origin;
+pub mod registry;

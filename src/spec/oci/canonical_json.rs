@@ -1,0 +1,39 @@
+//! Canonical JSON: the same value is the same bytes, whoever writes it.
+//!
+//! Keys sorted by their bytes, no white space, no newline at the end, characters as UTF-8 with no
+//! escape that JSON does not ask for.
+
+use serde::Serialize;
+
+/// `value` in the one way there is to write it.
+///
+/// # Errors
+/// serde_json's, where `value` has no form in JSON: a map with keys that are no text.
+pub fn canonical_json(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut value = serde_json::to_value(value)?;
+    value.sort_all_objects();
+    serde_json::to_vec(&value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_are_sorted_by_bytes_at_every_depth_and_nothing_stands_between_them() {
+        let value = json!({
+            "b": [{"z": 1, "a": null}],
+            "é": "é\u{1F600}/\u{7f}",
+            "a.b": true,
+            "B": "\n\"\\\u{1}",
+            "a": {"10": 0, "9": 0}
+        });
+        let text = String::from_utf8(canonical_json(&value).expect("written")).expect("UTF-8");
+        assert_eq!(
+            text,
+            "{\"B\":\"\\n\\\"\\\\\\u0001\",\"a\":{\"10\":0,\"9\":0},\"a.b\":true,\
+             \"b\":[{\"a\":null,\"z\":1}],\"é\":\"é\u{1F600}/\u{7f}\"}"
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Media types of documents and layers: OCI's (image-spec, media-types.md), Docker's (manifest
+//! version 2, schema 2), and those of stax source artifacts.
+
+/// A manifest.
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// A list of manifests, one for each platform.
+pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// The config of an image.
+pub const IMAGE_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+/// A layer, not compressed.
+pub const LAYER_TAR: &str = "application/vnd.oci.image.layer.v1.tar";
+/// A layer, gzip.
+pub const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+/// A layer, zstd.
+pub const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+/// What stands where a descriptor must be and there is nothing: two bytes, `{}`.
+pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
+/// Docker's manifest.
+pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+/// Docker's list of manifests.
+pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+/// Docker's config of an image.
+pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
+/// Docker's layer, gzip.
+pub const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+
+/// The artifact type of a source artifact.
+pub const SOURCE: &str = "application/vnd.stax.source.v1";
+/// The config of a source artifact.
+pub const SOURCE_CONFIG: &str = "application/vnd.stax.source.config.v1+json";
+/// The one layer of a source artifact.
+pub const SOURCE_SNAPSHOT: &str = "application/vnd.stax.source.snapshot.v1.tar+gzip";
+
+/// Every type of document that a request for a manifest accepts.
+pub const MANIFESTS: [&str; 4] = [MANIFEST, INDEX, DOCKER_MANIFEST, DOCKER_LIST];
+
+/// Largest manifest or index, in bytes: what the distribution specification asks registries to
+/// take at least is taken at most.
+pub const MANIFEST_BYTES_MAX: u64 = 4 << 20;
+
+/// Whether a document of this type lists manifests.
+#[must_use]
+pub fn is_index(media_type: &str) -> bool {
+    matches!(media_type, INDEX | DOCKER_LIST)
+}

@@ -1,0 +1,8 @@
+//! What OCI registries and layouts have, as names and texts: references, media types, configs.
+#![forbid(unsafe_code)]
+
+pub mod canonical_json;
+pub mod image_config;
+pub mod media;
+pub mod reference;
+pub mod source_config;

@@ -35,6 +35,7 @@ pub mod outcome;
 pub mod path;
 pub mod plan_report;
 pub mod policy_values;
+pub mod preparation;
 pub mod provider;
 pub mod report;
 pub mod request;

@@ -177,12 +177,7 @@ impl Reading<'_> {
         source: &mut impl Inflated,
         writer: &mut LayerWriter<'_>,
     ) -> Result<u64, UnpackError> {
-        let mut entries = Entries::new(
-            source,
-            self.limits.entry(),
-            Rules::Layer,
-            Placing::AsNamed,
-        );
+        let mut entries = Entries::new(source, self.limits.entry(), Rules::Layer, Placing::AsNamed);
         while let Some(member) = entries.next_member()? {
             match self.meant {
                 Meant::Layer => one_of_layer(&mut entries, writer, member)?,
@@ -203,9 +198,7 @@ fn one_of_layer(
         return Ok(());
     };
     let at = at(&member);
-    match meaning(named, &member.kind)
-        .map_err(|error| at.refused(EntryRefusal::Whiteout(error)))?
-    {
+    match meaning(named, &member.kind).map_err(|error| at.refused(EntryRefusal::Whiteout(error)))? {
         Meaning::Plain => (),
         Meaning::Aufs => {
             writer.leave_out(&member.name, "a note of AUFS");

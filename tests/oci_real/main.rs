@@ -11,4 +11,7 @@
 mod support;
 
 mod foreign;
+mod host;
+mod images;
 mod parts;
+mod sources;

@@ -28,6 +28,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+pub mod source_verbs;
 pub mod subject;
 mod telling;
 pub mod unpacking;

@@ -50,6 +50,8 @@ pub(super) fn launch_plan(
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
         network: None,
+        root: None,
+        inside: None,
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         ruleset: ruleset(held.host.landlock_abi, &all),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod canonical_json;
+pub mod image_config;
 pub mod media;
 pub mod reference;
 pub mod source_config;

@@ -280,7 +280,12 @@ mod tests {
         ] {
             assert_eq!(led(&view, from, false), to, "{from}");
         }
-        for (from, to) in [("lib", "usr/lib"), ("root", "/"), ("usr/up", "/"), ("two", "Links")] {
+        for (from, to) in [
+            ("lib", "usr/lib"),
+            ("root", "/"),
+            ("usr/up", "/"),
+            ("two", "Links"),
+        ] {
             assert_eq!(led(&view, from, true), to, "{from}");
         }
     }
@@ -304,7 +309,11 @@ mod tests {
     #[test]
     fn what_is_too_long_leads_nowhere() {
         let long = "a/".repeat(2_000);
-        let view = view(&[("l", &long), ("n", &"b".repeat(300)), ("d", &"c/".repeat(200))]);
+        let view = view(&[
+            ("l", &long),
+            ("n", &"b".repeat(300)),
+            ("d", &"c/".repeat(200)),
+        ]);
         for from in ["l/f", "n/f", "d/f"] {
             assert_eq!(led(&view, from, false), "TooLong", "{from}");
         }

@@ -373,12 +373,7 @@ impl<'a> LayerWriter<'a> {
         Ok(())
     }
 
-    fn make_directory(
-        &mut self,
-        at: At<'_>,
-        path: &RelPath,
-        bits: u32,
-    ) -> Result<(), UnpackError> {
+    fn make_directory(&mut self, at: At<'_>, path: &RelPath, bits: u32) -> Result<(), UnpackError> {
         self.count(at, path, path.as_bytes().len())?;
         self.target.create_directory_as(path, bits)?;
         self.nodes.insert(path.as_bytes().to_vec(), Node::Directory);
@@ -561,6 +556,5 @@ fn is_beneath(path: &RelPath, above: &RelPath) -> bool {
 
 /// The path that a key was made of.
 fn rel_path(key: &[u8]) -> Result<RelPath, UnpackError> {
-    RelPath::parse(key)
-        .map_err(|error| UnpackError::entry(0, key, EntryRefusal::Path(error)))
+    RelPath::parse(key).map_err(|error| UnpackError::entry(0, key, EntryRefusal::Path(error)))
 }

@@ -4,6 +4,7 @@
 mod ahead;
 pub mod canonical;
 pub mod compressed;
+pub mod deb;
 mod entries;
 mod entry_rules;
 pub mod error;
@@ -29,9 +30,9 @@ pub mod whiteout;
 
 pub(crate) use canonical::content_digest;
 pub use canonical::write_canonical;
+pub use compressed::Compression;
 pub(crate) use entry_rules::SEGMENTS_MAX;
 pub use error::{EntryRefusal, UnpackError};
-pub use compressed::Compression;
 pub use layer::{UnpackedLayer, unpack_layer};
 pub use layer_view::LayerView;
 pub use open::{OpenedArchive, open_archive};
@@ -40,6 +41,4 @@ pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
 pub(crate) use tree_writer::{LEFT_OUT, case_twins};
 pub(crate) use unpack::unpack_hosted;
-pub use unpack::{
-    AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot,
-};
+pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot};

@@ -94,7 +94,11 @@ impl<'fd> Target<'fd> {
     ///
     /// # Errors
     /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
-    pub(crate) fn create_file(&mut self, path: &RelPath, bits: u32) -> Result<OwnedFd, UnpackError> {
+    pub(crate) fn create_file(
+        &mut self,
+        path: &RelPath,
+        bits: u32,
+    ) -> Result<OwnedFd, UnpackError> {
         let _ids = self.assume(path)?;
         let mode = Mode::from_raw_mode(bits);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -155,7 +159,11 @@ impl<'fd> Target<'fd> {
     ///
     /// # Errors
     /// [`UnpackError::Target`] with the kernel's answer.
-    pub(crate) fn change_directory(&mut self, path: &RelPath, bits: u32) -> Result<(), UnpackError> {
+    pub(crate) fn change_directory(
+        &mut self,
+        path: &RelPath,
+        bits: u32,
+    ) -> Result<(), UnpackError> {
         let _ids = self.assume(path)?;
         change_mode(self.parent_of(path)?, path, Mode::from_raw_mode(bits))
     }

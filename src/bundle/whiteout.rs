@@ -87,7 +87,11 @@ pub(crate) fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, Whit
         // All whiteouts of AUFS were names of one file, and its layers say so.
         MemberKind::HardLink { .. } => (),
         MemberKind::File { bytes } => return Err(WhiteoutError::Data { bytes: *bytes }),
-        MemberKind::Directory => return Err(WhiteoutError::NotAFile { what: "a directory" }),
+        MemberKind::Directory => {
+            return Err(WhiteoutError::NotAFile {
+                what: "a directory",
+            });
+        }
         MemberKind::Symlink { .. } => return Err(WhiteoutError::NotAFile { what: "a symlink" }),
         MemberKind::Special { what } => return Err(WhiteoutError::NotAFile { what }),
     }
@@ -109,7 +113,8 @@ mod tests {
 
     fn said(path: &str, kind: &MemberKind) -> String {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
-        let shown = |directory: Option<RelPath>| directory.map_or("/".to_owned(), |d| d.to_string());
+        let shown =
+            |directory: Option<RelPath>| directory.map_or("/".to_owned(), |d| d.to_string());
         match meaning(&path, kind) {
             Ok(Meaning::Plain) => "plain".to_owned(),
             Ok(Meaning::Aufs) => "aufs".to_owned(),
@@ -154,8 +159,14 @@ mod tests {
         for (kind, meant) in [
             (MemberKind::File { bytes: 1 }, "whiteout_data"),
             (MemberKind::Directory, "whiteout_not_a_file"),
-            (MemberKind::Symlink { target: vec![b'x'] }, "whiteout_not_a_file"),
-            (MemberKind::Special { what: "a fifo" }, "whiteout_not_a_file"),
+            (
+                MemberKind::Symlink { target: vec![b'x'] },
+                "whiteout_not_a_file",
+            ),
+            (
+                MemberKind::Special { what: "a fifo" },
+                "whiteout_not_a_file",
+            ),
             (MemberKind::HardLink { target }, "/ without x"),
         ] {
             assert_eq!(said(".wh.x", &kind), meant, "{kind:?}");

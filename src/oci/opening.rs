@@ -65,7 +65,7 @@ impl Terms<'_> {
     pub fn registry(&self, reference: &Reference) -> Result<Registry, OciError> {
         let oci = &self.policy.oci;
         let connection = Connection {
-            insecure: self.insecure || oci.insecure.contains(&reference.registry),
+            insecure: self.insecure || oci.is_insecure(&reference.registry),
             ca_file: oci.ca_file.clone(),
             docker_config: self.caller.docker_config.clone(),
             environment: self.caller.environment.clone(),

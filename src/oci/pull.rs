@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use oci_spec::image::ImageManifest;
 use rustix::io::Errno;
 
-use crate::bundle::{self, AHEAD_FROM_BYTES, UnpackError, UnpackLimits};
+use crate::bundle::{self, UnpackError, UnpackLimits};
 use crate::cache::{Cache, InUse, KeptTree, is_full};
 use crate::oci::artifact::{
     ArtifactProblem, Document, SourceParts, for_this_platform, source_parts,
@@ -402,8 +402,7 @@ impl Unpacking<'_> {
             bytes: 0,
             cancelled: false,
         };
-        let unpacked =
-            bundle::unpack_ahead(&mut source, building.tree(), self.limits, AHEAD_FROM_BYTES);
+        let unpacked = bundle::unpack_snapshot(&mut source, building.tree(), self.limits);
         let cancelled = source.cancelled;
         self.listener.progress(&Progress::Done);
         if cancelled {

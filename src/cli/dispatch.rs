@@ -146,6 +146,16 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
                 |caller, policy, printer| crate::cli::cache::cache(what, caller, policy, printer),
             )
         }
+        Verb::Source(source) => {
+            let what = &source.what;
+            let flags = what.flags();
+            with_policy(
+                flags.voice,
+                &flags.policy,
+                surroundings,
+                |caller, policy, printer| crate::cli::source::source(what, caller, policy, printer),
+            )
+        }
         Verb::Resident(words) => resident(&words, surroundings, engine),
         Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
         Verb::Schema(Schema { name }) => {

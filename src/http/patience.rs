@@ -31,3 +31,14 @@ impl Default for Patience {
         }
     }
 }
+
+impl Patience {
+    /// For bodies of any size: only a standstill ends one, not how long it takes.
+    #[must_use]
+    pub fn of_large_bodies() -> Self {
+        Self {
+            whole: Duration::from_secs(24 * 60 * 60),
+            ..Self::default()
+        }
+    }
+}

@@ -1,12 +1,14 @@
 //! Pure types: what was asked, and what came out. No I/O, no unsafe, no other room.
 #![forbid(unsafe_code)]
 
+pub mod base64;
 pub mod bpf;
 pub mod cache_report;
 pub mod captured;
 pub mod check;
 pub mod code_block;
 pub(crate) mod credential;
+pub mod credential_files;
 pub mod define;
 pub mod demonstration;
 pub mod diagnosis;
@@ -18,6 +20,7 @@ pub mod egress_report;
 pub mod host;
 pub mod host_name;
 pub mod host_policy;
+pub mod http_date;
 pub mod image;
 pub mod image_report;
 pub mod inventory;
@@ -32,8 +35,10 @@ pub mod oci;
 pub mod oci_policy;
 pub mod outcome;
 pub mod path;
+pub mod percent;
 pub mod plan_report;
 pub mod policy_values;
+pub mod preparation;
 pub mod provider;
 pub mod report;
 pub mod request;
@@ -42,6 +47,7 @@ pub mod runner_block;
 pub mod runner_report;
 pub mod sandbox_block;
 pub mod secret;
+pub mod source_report;
 pub mod sources_policy;
 pub mod tokens;
 pub mod ulid;

@@ -327,7 +327,7 @@ impl Planner<'_> {
         let mut mounts = look_at_mounts(&planning::distinct(&chosen), refuse)?;
         let wanted = &chosen.manifest.workspace_sources;
         mounts.extend(wanted.iter().map(sources::placeholder));
-        let named = sources::check(&chosen.manifest, self.request.oci.allow_tags);
+        let named = sources::check(&chosen.manifest, self.request, self.policy);
         or_refused(named, refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);

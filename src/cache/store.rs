@@ -246,7 +246,8 @@ impl Cache {
         let facts = Facts { boot, ..head };
         let _names = self.shelf.lock_names()?;
         let draft = self.shelf.draft()?;
-        self.shelf.write(&draft, &facts_bytes(&facts, tree, &path)?)?;
+        self.shelf
+            .write(&draft, &facts_bytes(&facts, tree, &path)?)?;
         rustix::fs::renameat(&self.shelf.root, &draft, &entry, FACTS)
             .map_err(failed("renameat", &path))?;
         self.held(entry, &path, content, &facts, tree.clone())

@@ -19,6 +19,7 @@ pub mod egress_report;
 pub mod host;
 pub mod host_name;
 pub mod host_policy;
+pub mod http_date;
 pub mod image;
 pub mod inventory;
 pub mod io;

@@ -30,5 +30,6 @@ pub mod request;
 pub mod resident;
 pub mod schema;
 pub mod signal;
+pub mod source;
 pub mod summary;
 pub mod surroundings;

@@ -10,5 +10,6 @@ pub mod layout;
 pub mod listener;
 pub mod origin;
 pub mod pull;
+pub mod push;
 pub mod registry;
 pub mod store;

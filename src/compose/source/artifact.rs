@@ -49,7 +49,7 @@ pub fn documents(
         }],
         "annotations": {
             "dev.stax.spec.version": SPEC_VERSION,
-            "org.opencontainers.image.created": rfc3339(created_s),
+            "org.opencontainers.image.created": created_text(created_s),
             "org.opencontainers.image.title": config.name,
             "org.opencontainers.image.version": config.version,
         },
@@ -63,7 +63,8 @@ pub fn documents(
 }
 
 /// A time in UTC, as RFC 3339 writes it: `2026-05-03T09:08:07Z`.
-pub(super) fn rfc3339(unix_s: i64) -> String {
+#[must_use]
+pub fn created_text(unix_s: i64) -> String {
     let second = unix_s.rem_euclid(86_400);
     let (hours, minutes, seconds) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{}T{hours:02}:{minutes:02}:{seconds:02}Z", iso_date(unix_s))
@@ -82,7 +83,7 @@ mod tests {
             (951_782_399, "2000-02-28T23:59:59Z"),
             (253_402_300_799, "9999-12-31T23:59:59Z"),
         ] {
-            assert_eq!(rfc3339(unix_s), text);
+            assert_eq!(created_text(unix_s), text);
         }
     }
 

@@ -20,7 +20,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-pub use artifact::{ArtifactDocuments, documents};
+pub use artifact::{ArtifactDocuments, created_text, documents};
 pub use error::BuildError;
 pub use git::GitError;
 pub use sieve::{AllLeftOut, LeftOut};

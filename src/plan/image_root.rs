@@ -103,6 +103,7 @@ pub fn is_of_image(name: &[u8]) -> bool {
 fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
     let targets = asked.iter().filter_map(|step| match step {
         ViewStep::Bind { target, .. }
+        | ViewStep::BindOwn { target, .. }
         | ViewStep::Attach { target, .. }
         | ViewStep::AttachOverlay { target, .. }
         | ViewStep::Tmpfs { target, .. }

@@ -16,6 +16,8 @@ pub mod error;
 pub mod explain;
 pub mod hold;
 pub mod host;
+pub mod image;
+mod image_root;
 mod interruptible;
 pub mod kept;
 mod meter;
@@ -55,6 +57,7 @@ use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
+use crate::run::image::Access;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::Sources;
@@ -62,7 +65,7 @@ use crate::run::subject::UnpackedFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
 use crate::sandbox::cgroups::{CgroupLimits, Counted};
-use crate::sandbox::launch::{Launched, launch};
+use crate::sandbox::launch::{ImageRoot, Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::sandbox::seed::Seed;
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
@@ -121,6 +124,7 @@ struct Settlement {
     /// Opened `tasks` files of groups that the body joins itself.
     joins: Vec<OwnedFd>,
     outward: Outward,
+    root: Option<ImageRoot>,
 }
 
 /// What the stages between prepare and launch have settled.
@@ -229,16 +233,9 @@ impl Run<'_> {
             None => None,
         };
         drop(bundle);
-        let sources = self.have_sources(
-            &settlement.chosen,
-            &mut prepared,
-            held,
-            signals.as_fd(),
-            report,
-        )?;
-        if !report.workspace_sources.is_empty() {
-            clock.lap(report, "sources");
-        }
+        let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
+        let sources = self.have_sources(chosen, child, signals.as_fd(), report, clock)?;
+        settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
         let place = workspace.as_ref();
         let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
@@ -306,6 +303,7 @@ impl Run<'_> {
             limits,
             joins,
             outward,
+            root: None,
         })
     }
 
@@ -345,16 +343,13 @@ impl Run<'_> {
             limits,
             joins,
             mut outward,
+            root,
         } = settlement;
         let filled = planning::space_in_use(&prepared)?;
-        let (mut plan, trees) = planning::launch_plan(
-            self.request,
-            held,
-            (&chosen, sources),
-            &limits,
-            filled,
-            &report.run_id,
-        )?;
+        let named = (root, report.run_id.as_str());
+        let shown = (&chosen, sources);
+        let (mut plan, trees) =
+            planning::launch_plan(self.request, held, shown, &limits, filled, named)?;
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
@@ -377,7 +372,7 @@ impl Run<'_> {
     ) -> Result<Chosen, RunError> {
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, &mut Err)
+                chosen::of_command(self.request, self.policy, argv, Access::Fetch, &mut Err)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
@@ -385,7 +380,8 @@ impl Run<'_> {
                     root: bundle.root.as_fd(),
                 };
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                chosen::of_bundle(self.request, self.policy, manifest, &files, &mut Err)
+                let subject = (manifest, Access::Fetch);
+                chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {
                 Err(RunError::host("find the bundle")(rustix::io::Errno::NOENT))

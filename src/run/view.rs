@@ -159,20 +159,20 @@ fn too_many(count: usize) -> RunError {
 
 /// The id maps of this run, one for each owner that its mounts have: each takes a process of its
 /// own, which costs several times what the mount does.
-struct Owners {
+pub(super) struct Owners {
     body: HostIds,
     maps: Vec<(HostIds, OwnerMap)>,
 }
 
 impl Owners {
-    fn of(body: HostIds) -> Self {
+    pub(super) fn of(body: HostIds) -> Self {
         Self {
             body,
             maps: Vec::new(),
         }
     }
 
-    fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
+    pub(super) fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
         let place = match self.maps.iter().position(|(known, _)| *known == owner) {
             Some(place) => place,
             None => {

@@ -22,6 +22,7 @@ pub mod host_name;
 pub mod host_policy;
 pub mod http_date;
 pub mod image;
+pub mod image_report;
 pub mod inventory;
 pub mod io;
 pub mod lock;

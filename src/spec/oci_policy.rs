@@ -22,6 +22,8 @@ pub struct OciPolicy {
     pub insecure: Vec<String>,
     /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
     pub copy: bool,
+    /// Whether no body may write the root of its image.
+    pub root_read_only: bool,
 }
 
 impl Default for OciPolicy {
@@ -35,6 +37,7 @@ impl Default for OciPolicy {
             ca_file: None,
             insecure: Vec::new(),
             copy: false,
+            root_read_only: false,
         }
     }
 }
@@ -58,6 +61,8 @@ pub struct OciStatement {
     pub insecure: Vec<String>,
     /// `oci.copy`; `false` says nothing.
     pub copy: bool,
+    /// `oci.root_read_only`; `false` says nothing.
+    pub root_read_only: bool,
 }
 
 impl OciStatement {
@@ -75,7 +80,8 @@ impl OciPolicy {
     }
 
     /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. `copy` stays once it was stated. Certificates (the last) and registries without TLS (all of them) are taken of the
+    /// the last. `copy` and `root_read_only` stay once they were stated. Certificates (the last) and
+    /// registries without TLS (all of them) are taken of the
     /// files that `trusts` says may speak of them.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
@@ -93,6 +99,7 @@ impl OciPolicy {
             ..default
         };
         for (index, file) in files.enumerate() {
+            merged.root_read_only |= file.root_read_only;
             if file.directory.is_some() {
                 merged.directory.clone_from(&file.directory);
             }

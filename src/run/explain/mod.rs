@@ -28,6 +28,7 @@ use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
+use crate::run::image::Access;
 use crate::run::planning;
 use crate::run::secrets;
 use crate::run::sources;
@@ -248,12 +249,13 @@ impl Planner<'_> {
         report.warnings = std::mem::take(&mut plan.warnings);
         let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, refuse)?
+                chosen::of_command(self.request, self.policy, argv, Access::Look, refuse)?
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let subject =
                     chosen::manifest_of(self.request, self.policy, read.manifest, bundle)?;
                 rows.tell_manifest(plan, &subject);
+                let subject = (subject, Access::Look);
                 chosen::of_bundle(self.request, self.policy, subject, bundle, refuse)?
             }
             (Subject::Bundle(_), None) => {
@@ -322,7 +324,7 @@ impl Planner<'_> {
         chosen.name_secrets(self.request);
         let apart = view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy);
         or_refused(apart, refuse)?;
-        let mut mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
+        let mut mounts = look_at_mounts(&planning::distinct(&chosen), refuse)?;
         let wanted = &chosen.manifest.workspace_sources;
         mounts.extend(wanted.iter().map(sources::placeholder));
         let named = sources::check(&chosen.manifest, self.request.oci.allow_tags);

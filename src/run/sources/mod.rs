@@ -28,6 +28,7 @@ use crate::run::artifacts::{self, UntilSignal};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::reporting::Stopwatch;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use crate::run::{planning, view};
 use crate::sandbox::prepare::Prepared;
@@ -72,17 +73,17 @@ impl Run<'_> {
     pub(super) fn have_sources(
         &self,
         chosen: &Chosen,
-        prepared: &mut Prepared,
-        held: &Held,
+        (prepared, held): (&mut Prepared, &Held),
         signals: BorrowedFd<'_>,
         report: &mut Report,
+        clock: &mut Stopwatch,
     ) -> Result<Sources, RunError> {
         let wanted = &chosen.manifest.workspace_sources;
         if wanted.is_empty() {
             return Ok(Sources::default());
         }
         let references = check(&chosen.manifest, self.request.oci.allow_tags)?;
-        let others = planning::distinct(&chosen.view);
+        let others = planning::distinct(chosen);
         let others: Vec<AskedMount> = others
             .iter()
             .map(|entry| view::look(entry).map(|(mount, _)| mount))
@@ -100,6 +101,7 @@ impl Run<'_> {
         {
             row.view = Some(view);
         }
+        clock.lap(report, "sources");
         Ok(sources)
     }
 

@@ -14,9 +14,11 @@ use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::Run;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::image_root::OVERLAY;
 use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
+use crate::run::view::Owners;
 use crate::sandbox::overlay::{KEPT_MAX, Overlay, PLACES, Shown as OverlayShown, Upper};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::manifest::WorkspaceSource;
@@ -24,6 +26,10 @@ use crate::spec::path::RelPath;
 use crate::spec::request::ViewEntry;
 use crate::spec::workspace_source_report::SourceView;
 
+/// By which numbers the child knows their overlayfs: those after that of an image.
+const FIRST: usize = OVERLAY + 1;
+/// Most sources that one is laid for.
+const OWN_MAX: usize = KEPT_MAX - FIRST;
 /// Where a copy lies, in the place of its overlayfs.
 const COPY: &str = "copy";
 
@@ -67,12 +73,12 @@ impl Run<'_> {
                 });
             }
         }
-        let laid = self.lay(&owns, prepared, held)?;
+        let laid = self.lay_sources(&owns, prepared, held)?;
         for (number, (own, laid)) in owns.iter().zip(laid).enumerate() {
             let access = own.access();
             let (view, shown) = match laid {
                 true => {
-                    let overlay = number;
+                    let overlay = FIRST + number;
                     (SourceView::Overlayfs, Shown::Overlay { overlay, access })
                 }
                 false => {
@@ -93,7 +99,7 @@ impl Run<'_> {
     }
 
     /// Asks the child for an overlayfs over each; whether it could be laid.
-    fn lay(
+    fn lay_sources(
         &self,
         owns: &[Own<'_, '_>],
         prepared: &mut Prepared,
@@ -103,14 +109,17 @@ impl Run<'_> {
         if self.policy.oci.copy {
             return Ok(laid);
         }
-        if let Some(first_beyond) = owns.get(KEPT_MAX) {
-            let problem = SourceProblem::TooMany { most: KEPT_MAX };
+        if let Some(first_beyond) = owns.get(OWN_MAX) {
+            let problem = SourceProblem::TooMany { most: OWN_MAX };
             return Err(of_source(first_beyond.had.source)(problem).into());
         }
         let mut overlays = Vec::with_capacity(owns.len());
         let mut asked = Vec::with_capacity(owns.len());
+        let mut owners = held.body_ids().map(Owners::of);
         for (number, own) in owns.iter().enumerate() {
-            let Some(lower) = lower(&own.had.path, own.had.root.as_fd(), held.base.identity) else {
+            let tree = (own.had.path.as_path(), own.had.root.as_fd());
+            // Where the body would not be the owner of its files, it gets a copy.
+            let Ok(lower) = lower(tree, &held.base, owners.as_mut()) else {
                 continue;
             };
             let place = place_of(number);
@@ -129,7 +138,7 @@ impl Run<'_> {
                 place,
                 lowers: vec![lower],
                 upper,
-                shown: OverlayShown::AtLaunch(number),
+                shown: OverlayShown::AtLaunch(FIRST + number),
             });
         }
         if overlays.is_empty() {

@@ -43,7 +43,13 @@ impl Planted {
         let image = format!("{}:latest", layout.display());
         umoci(&["init", "--layout", layout.to_str().unwrap()]);
         umoci(&["new", "--image", &image]);
-        umoci(&["raw", "add-layer", "--image", &image, archive.to_str().unwrap()]);
+        umoci(&[
+            "raw",
+            "add-layer",
+            "--image",
+            &image,
+            archive.to_str().unwrap(),
+        ]);
         umoci(&["gc", "--layout", layout.to_str().unwrap()]);
         let blob = |digest: &str| layout.join("blobs").join(digest.replace(':', "/"));
         let manifest = std::fs::read(blob(&only_digest(&layout))).unwrap();

@@ -22,10 +22,7 @@ use planted::Source;
 use support::{Ground, Options, Report, Table, Usage, runner};
 
 /// Each with what its rows are called.
-const SIZES: [(&str, usize, usize); 2] = [
-    ("10 MB", 1_000, 10_000),
-    ("1 GB", 20_000, 50_000),
-];
+const SIZES: [(&str, usize, usize); 2] = [("10 MB", 1_000, 10_000), ("1 GB", 20_000, 50_000)];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -47,7 +44,9 @@ fn main() {
 /// A run of a bundle whose body does nothing, with a store of the bench's own.
 fn exec(ground: &Ground, flags: &[&str], bundle: &Path) -> Command {
     let mut command = Command::new(runner());
-    command.args(["exec", "-q", "--grant", "sources"]).args(flags);
+    command
+        .args(["exec", "-q", "--grant", "sources"])
+        .args(flags);
     command.arg(bundle);
     command.env("RUNNER_OPT_CACHE_DIRECTORY", ground.path("cache"));
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -77,7 +76,11 @@ fn measure(options: &Options) -> Report {
     let mut names = vec!["hello".to_owned()];
     let hello = bundle(&ground, &body, "hello", "");
     let mut commands = vec![exec(&ground, &[], &hello)];
-    let sizes = if options.has("--small") { 1 } else { SIZES.len() };
+    let sizes = if options.has("--small") {
+        1
+    } else {
+        SIZES.len()
+    };
     let mut first = Table::new("the first time", "ms", &[]);
     for (name, files, bytes) in &SIZES[..sizes] {
         let source = Source::plant(&ground, name, *files, *bytes);

@@ -1,6 +1,7 @@
 //! Pure types: what was asked, and what came out. No I/O, no unsafe, no other room.
 #![forbid(unsafe_code)]
 
+pub mod base64;
 pub mod bpf;
 pub mod cache_report;
 pub mod captured;
@@ -33,6 +34,7 @@ pub mod oci;
 pub mod oci_policy;
 pub mod outcome;
 pub mod path;
+pub mod percent;
 pub mod plan_report;
 pub mod policy_values;
 pub mod preparation;

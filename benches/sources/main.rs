@@ -15,6 +15,7 @@ mod support;
 mod layers;
 mod planted;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -68,8 +69,7 @@ fn bundle(ground: &Ground, body: &Path, name: &str, manifest: &str) -> PathBuf {
 fn measure(options: &Options) -> Report {
     let ground = Ground::new();
     let cache = ground.folder("cache");
-    // Where copies would be checked for who may write them.
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    let private = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(cache, private).unwrap();
     let body = ground.nothing("nothing");
     let mut report = Report::new();

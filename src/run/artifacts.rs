@@ -68,7 +68,7 @@ pub fn registry(
         listener,
         ..Connection::default()
     };
-    Registry::new(reference, connection)
+    Ok(Registry::new(reference, connection))
 }
 
 /// Hears the signals that cancel a run, and nothing else.

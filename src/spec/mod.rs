@@ -46,6 +46,7 @@ pub mod runner_block;
 pub mod runner_report;
 pub mod sandbox_block;
 pub mod secret;
+pub mod source_built;
 pub mod source_report;
 pub mod sources_policy;
 pub mod tokens;

@@ -10,4 +10,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod foreign;
+mod host;
+mod images;
 mod parts;
+mod sources;

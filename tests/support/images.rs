@@ -35,6 +35,16 @@ impl Image {
         format!("oci:{}:{}", self.layout.display(), self.name)
     }
 
+    /// Its layers' files, the lowest first.
+    pub fn layers(&self) -> Vec<PathBuf> {
+        let blob = |digest: &str| self.layout.join("blobs").join(digest.replace(':', "/"));
+        let text = std::fs::read(blob(&self.digest())).expect("a manifest");
+        let manifest: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        let layers = manifest["layers"].as_array().expect("a list").iter();
+        let layers = layers.map(|layer| blob(layer["digest"].as_str().expect("a digest")));
+        layers.collect()
+    }
+
     /// The digest of its manifest.
     pub fn digest(&self) -> String {
         let text = std::fs::read(self.layout.join("index.json")).expect("an index");

@@ -144,6 +144,26 @@ impl Registry {
         std::fs::write(directory.join("config.json"), text).expect("written");
     }
 
+    /// A `config.json` in `directory` that names a credential helper, and the helper in `programs`, to
+    /// be put on the path.
+    pub fn log_in_by_helper(&self, directory: &Path, programs: &Path) {
+        for made in [directory, programs] {
+            std::fs::create_dir_all(made).expect("made");
+        }
+        let config = format!(r#"{{"credHelpers":{{"{}":"of-a-test"}}}}"#, self.address);
+        std::fs::write(directory.join("config.json"), config).expect("written");
+        let (address, password) = (&self.address, &self.password);
+        let script = format!(
+            "#!/bin/sh\nread -r registry\n[ \"$1 $registry\" = 'get {address}' ] || exit 1\n\
+             echo '{{\"ServerURL\":\"{address}\",\"Username\":\"{}\",\"Secret\":\"{password}\"}}'\n",
+            Self::USER
+        );
+        let helper = programs.join("docker-credential-of-a-test");
+        std::fs::write(&helper, script).expect("written");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&helper, executable).expect("set");
+    }
+
     /// What it answered so far, the oldest first.
     pub fn answered(&self) -> Vec<Answered> {
         let log = std::fs::read_to_string(self.directory.join("log")).expect("readable");

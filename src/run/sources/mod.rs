@@ -21,10 +21,11 @@ use crate::bundle::Entry;
 use crate::cache::{CacheError, InUse};
 use crate::kernel::file::{CallError, open_beneath};
 use crate::oci::error::OciError;
+use crate::oci::opening::Terms;
 use crate::oci::pull::{self, Tags};
 use crate::plan::view::{self as view_plan, Access, AskedMount, Shown};
 use crate::run::Run;
-use crate::run::artifacts::{self, UntilSignal};
+use crate::run::artifacts::UntilSignal;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
@@ -151,17 +152,20 @@ impl Run<'_> {
         until: &Arc<UntilSignal>,
         report: &mut Report,
     ) -> Result<Had<'manifest>, SourceProblem> {
-        let store = artifacts::open_store(&self.request.caller, self.policy);
-        let store = store.map_err(OciError::from)?;
         let listener: Arc<UntilSignal> = Arc::clone(until);
-        let origin = artifacts::registry(reference, self.request, self.policy, listener)?;
+        let terms = Terms {
+            caller: &self.request.caller,
+            policy: self.policy,
+            insecure: self.request.oci.insecure,
+            listener,
+        };
         let snapshot = pull::snapshot(
-            &store,
-            &origin,
+            &terms.store()?,
+            &terms.registry(reference)?,
             &reference.which(),
             Tags::allowed(self.request.oci.allow_tags),
-            &artifacts::layer_limits(self.policy),
-            &**until,
+            &terms.layer_limits(),
+            &*terms.listener,
         )?;
         report.warnings.extend(snapshot.warnings);
         let in_use = snapshot.tree;

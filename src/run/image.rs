@@ -78,14 +78,8 @@ pub(super) fn wanted(
     request: &Request,
     picked: Option<&Picked>,
 ) -> Result<Option<Wanted>, RunError> {
-    if let Some(text) = &request.oci.image {
-        let place = Place::parse(text).map_err(|error| RunError::Argument {
-            code: "image_place_invalid",
-            what: "--image",
-            object: escape(text.as_bytes()),
-            problem: format!("names no image: {error}"),
-            hint: error.hint().map(str::to_owned),
-        })?;
+    if let Some(place) = &request.oci.image {
+        let place = place.clone();
         return Ok(Some(Wanted { id: None, place }));
     }
     let Some(picked) = picked else {

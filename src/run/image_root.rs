@@ -15,16 +15,15 @@ use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::image::OpenedImage;
 use crate::run::planning::distinct;
-use crate::run::unpacking::lower;
+use crate::run::sources::Sources;
+use crate::run::unpacking::lower_of;
 use crate::run::view::{self, Owners};
 use crate::sandbox::launch::ImageRoot;
-use crate::sandbox::overlay::{LOWERS_MAX, Lower, Overlay, Shown, Upper};
+use crate::sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::image_report::RootKind;
 use crate::spec::report::{Report, WarningReport};
 
-/// The number by which the child knows it.
-const OVERLAY: usize = 0;
 /// Where its uppermost layer lies in the space: beneath what every launch covers, and where no mount
 /// can be asked for.
 const PLACE: [&str; 3] = ["runner", "overlays", "image"];
@@ -38,7 +37,7 @@ impl Run<'_> {
         &self,
         held: &Held,
         prepared: &mut Prepared,
-        chosen: &Chosen,
+        (chosen, sources): (&Chosen, &Sources),
         report: &mut Report,
     ) -> Result<Option<ImageRoot>, RunError> {
         let Some(image) = &chosen.image else {
@@ -49,19 +48,19 @@ impl Run<'_> {
             .as_ref()
             .ok_or_else(|| RunError::host("open the image")(Errno::NOENT))?;
         check_layers(opened.image.layers.len())?;
-        let asked = asked_steps(chosen)?;
+        let asked = asked_steps(chosen, sources)?;
         self.fill(held, prepared, &asked, opened)?;
         let read_only = self.policy.oci.root_read_only;
         let writable = !read_only && self.lay_writable(held, prepared, opened, report)?;
         if !writable {
-            self.lay(held, prepared, opened, Upper::ReadOnly)?
+            self.lay_layers(held, prepared, opened, Upper::ReadOnly)?
                 .map_err(needs_overlayfs)?;
         }
         if let (Some(told), false) = (&mut report.image, writable) {
             told.root = RootKind::ReadOnly;
         }
         Ok(Some(ImageRoot {
-            overlay: OVERLAY,
+            overlay: IMAGE,
             writable,
             grafts: grafts(&asked),
         }))
@@ -75,7 +74,7 @@ impl Run<'_> {
         opened: &OpenedImage,
         report: &mut Report,
     ) -> Result<bool, RunError> {
-        let errno = match self.lay(held, prepared, opened, Upper::Writable)? {
+        let errno = match self.lay_layers(held, prepared, opened, Upper::Writable)? {
             Ok(()) => return Ok(true),
             Err(errno @ (Errno::OPNOTSUPP | Errno::PERM)) => errno,
             Err(errno) => return Err(needs_overlayfs(errno)),
@@ -98,7 +97,7 @@ impl Run<'_> {
         Ok(false)
     }
 
-    fn lay(
+    fn lay_layers(
         &self,
         held: &Held,
         prepared: &mut Prepared,
@@ -109,9 +108,10 @@ impl Run<'_> {
         let layers = opened.image.layers.iter().rev();
         let lowers = layers
             .map(|layer| {
-                lower(
-                    (&layer.path, layer.root.as_fd()),
-                    &held.base,
+                lower_of(
+                    &layer.path,
+                    layer.root.as_fd(),
+                    held.base.identity,
                     owners.as_mut(),
                 )
                 .map_err(not_mappable)
@@ -121,7 +121,7 @@ impl Run<'_> {
             place: PLACE.join("/"),
             lowers,
             upper,
-            shown: Shown::AtLaunch(OVERLAY),
+            shown: Shown::AtLaunch(IMAGE),
         }])?;
         let answers = prepared.overlaid(&held.base)?;
         Ok(answers.into_iter().collect())
@@ -148,13 +148,16 @@ impl Run<'_> {
 }
 
 /// The steps of the mounts that were asked for; nothing is cloned for them yet.
-fn asked_steps(chosen: &Chosen) -> Result<Vec<ViewStep>, RunError> {
+fn asked_steps(chosen: &Chosen, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
     let entries = distinct(chosen);
     let mounts: Result<Vec<_>, RunError> = entries
         .iter()
+        .chain(&sources.entries)
         .map(|entry| view::look(entry).map(|(mount, _)| mount))
         .collect();
-    Ok(view_plan::asked(&mounts?)?)
+    let mut mounts = mounts?;
+    mounts.extend(sources.mounts.iter().cloned());
+    Ok(view_plan::asked(&mounts)?)
 }
 
 fn check_layers(count: usize) -> Result<(), RunError> {

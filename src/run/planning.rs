@@ -11,6 +11,7 @@ use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::sources::Sources;
 use crate::run::view;
 use crate::sandbox::launch::{ImageRoot, LaunchPlan};
 use crate::sandbox::prepare::Prepared;
@@ -36,13 +37,15 @@ const PENDING_SIGNALS: u64 = 16_384;
 pub(super) fn launch_plan(
     request: &Request,
     held: &Held,
-    chosen: &Chosen,
+    (chosen, sources): (&Chosen, &Sources),
     limits: &Limits,
     (used_bytes, used_inodes): (u64, u64),
     (root, run_id): (Option<ImageRoot>, &str),
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
-    let entries = distinct(chosen);
-    let (mounts, trees) = view::open(&entries, held.body_ids())?;
+    let mut entries = distinct(chosen);
+    entries.extend(sources.entries.iter().cloned());
+    let (mut mounts, trees) = view::open(&entries, held.body_ids())?;
+    mounts.extend(sources.mounts.iter().cloned());
     let asked = view_plan::asked(&mounts)?;
     let image = chosen.opened_image();
     let parts = parts(request, chosen, limits.memory_bytes, run_id);

@@ -18,10 +18,12 @@ pub struct OciPolicy {
     pub entries: u64,
     /// Certificates that are trusted beside those of the host, absolute.
     pub ca_file: Option<PathBuf>,
-    /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`.
+    /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`, as references name them.
     pub insecure: Vec<String>,
     /// Whether no body may write the root of its image.
     pub root_read_only: bool,
+    /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
+    pub copy: bool,
 }
 
 impl Default for OciPolicy {
@@ -35,6 +37,7 @@ impl Default for OciPolicy {
             ca_file: None,
             insecure: Vec::new(),
             root_read_only: false,
+            copy: false,
         }
     }
 }
@@ -58,6 +61,8 @@ pub struct OciStatement {
     pub insecure: Vec<String>,
     /// `oci.root_read_only`; `false` says nothing.
     pub root_read_only: bool,
+    /// `oci.copy`; `false` says nothing.
+    pub copy: bool,
 }
 
 impl OciStatement {
@@ -68,8 +73,15 @@ impl OciStatement {
 }
 
 impl OciPolicy {
+    /// Whether `registry`, as a reference names it, is spoken to without TLS.
+    #[must_use]
+    pub fn is_insecure(&self, registry: &str) -> bool {
+        self.insecure.iter().any(|known| known == registry)
+    }
+
     /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. `root_read_only` stays once it was stated. Certificates (the last) and registries without TLS (all of them) are taken of the
+    /// the last. `copy` and `root_read_only` stay once they were stated. Certificates (the last) and
+    /// registries without TLS (all of them) are taken of the
     /// files that `trusts` says may speak of them.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
@@ -83,6 +95,7 @@ impl OciPolicy {
             archive_bytes: smallest(|file| file.archive_bytes, default.archive_bytes),
             unpacked_bytes: smallest(|file| file.unpacked_bytes, default.unpacked_bytes),
             entries: smallest(|file| file.entries, default.entries),
+            copy: files.clone().any(|file| file.copy),
             ..default
         };
         for (index, file) in files.enumerate() {

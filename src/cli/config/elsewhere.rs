@@ -101,6 +101,7 @@ pub(super) struct WrittenOci {
     ca_file: Option<AbsolutePath>,
     insecure: Vec<RegistryHost>,
     root_read_only: bool,
+    copy: bool,
 }
 
 impl From<WrittenOci> for OciStatement {
@@ -114,6 +115,7 @@ impl From<WrittenOci> for OciStatement {
             ca_file: written.ca_file.map(Into::into),
             insecure: written.insecure.into_iter().map(|host| host.0).collect(),
             root_read_only: written.root_read_only,
+            copy: written.copy,
         }
     }
 }

@@ -47,6 +47,7 @@
 //!   ca_file: /etc/runner/registry.pem # certificates that are trusted beside the host's
 //!   insecure: [registry.example.org:5000] # registries without TLS
 //!   root_read_only: true     # no body writes the root of its image
+//!   copy: true               # give each body a copy, though an overlayfs could be laid out
 //! require_pin: true          # refuse branches and tags where a commit can be named
 //! ```
 //!
@@ -345,7 +346,7 @@ mod tests {
               - { id: n, languages: [node], cost_tier: 0 }\n\
               cache: { directory: /c, size: 2g, bundles: { directory: /b, size: 1m, off: true, copy: true } }\n\
               github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
-              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'], root_read_only: true }\n\
+              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'], copy: true, root_read_only: true }\n\
               require_pin: true\n",
         )
         .expect("well formed");
@@ -419,6 +420,7 @@ mod tests {
                 ca_file: Some("/o.pem".into()),
                 insecure: vec!["r.test:5000".to_owned(), "[::1]".to_owned()],
                 root_read_only: true,
+                copy: true,
             },
             require_pin: true,
         };

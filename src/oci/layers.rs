@@ -51,14 +51,40 @@ pub enum Kind {
 /// # Errors
 /// What is missing.
 pub fn stand_in(directory: &Path) -> Result<Image, String> {
-    let config = std::fs::read(directory.join("config.json")).map_err(|error| error.to_string())?;
-    let digest = Digest::of(&config);
-    let config = ImageConfig::parse(&config).map_err(|error| error.to_string())?;
+    let read = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let json = |bytes: &[u8]| {
+        serde_json::from_slice::<serde_json::Value>(bytes).map_err(|error| error.to_string())
+    };
+    let blob = |descriptor: &serde_json::Value| {
+        let digest = descriptor["digest"].as_str().unwrap_or_default();
+        format!("blobs/{}", digest.replace(':', "/"))
+    };
+    let index = json(&read("index.json")?)?;
+    let bytes = read(&blob(&index["manifests"][0]))?;
+    let digest = Digest::of(&bytes);
+    let manifest = json(&bytes)?;
+    let config = ImageConfig::parse(&read(&blob(&manifest["config"]))?);
+    let config = config.map_err(|error| error.to_string())?;
     let mut layers = Vec::new();
-    for index in 0.. {
-        let path = directory.join(format!("layers/{index}"));
+    for (index, layer) in manifest["layers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let path = directory.join(format!("unpacked-{index}"));
         if !path.exists() {
-            break;
+            std::fs::create_dir(&path).map_err(|error| error.to_string())?;
+            let done = std::process::Command::new("tar")
+                .args(["--no-same-owner", "-xf"])
+                .arg(directory.join(blob(layer)))
+                .arg("-C")
+                .arg(&path)
+                .status();
+            done.map_err(|error| error.to_string())?;
         }
         let path = path.canonicalize().map_err(|error| error.to_string())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -3,10 +3,16 @@
 
 mod ahead;
 pub mod canonical;
+pub mod compressed;
 mod entries;
+mod entry_rules;
 pub mod error;
 pub mod gzip;
 mod hash_beside;
+mod inflated;
+pub mod layer;
+pub mod layer_view;
+mod layer_writer;
 pub mod links;
 pub(crate) mod listing;
 pub mod open;
@@ -19,15 +25,19 @@ pub(crate) mod target;
 pub mod tree;
 mod tree_writer;
 pub mod unpack;
+pub mod whiteout;
 
 pub(crate) use canonical::content_digest;
 pub use canonical::write_canonical;
-pub(crate) use entries::SEGMENTS_MAX;
+pub use compressed::Compression;
+pub(crate) use entry_rules::SEGMENTS_MAX;
 pub use error::{EntryRefusal, UnpackError};
+pub use layer::{UnpackedLayer, unpack_layer};
+pub use layer_view::LayerView;
 pub use open::{OpenedArchive, open_archive};
 pub use pack::{unpack_directory, unpack_directory_as};
 pub use survey::{Surveyed, survey, survey_directory};
 pub use tree::{Entry, Tree};
 pub(crate) use tree_writer::{LEFT_OUT, case_twins};
 pub(crate) use unpack::unpack_hosted;
-pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead};
+pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot};

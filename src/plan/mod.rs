@@ -12,6 +12,7 @@ pub mod image_root;
 pub mod image_user;
 pub mod limits;
 pub mod node_permission;
+pub mod preparation;
 pub mod ruleset;
 pub mod run_form;
 pub mod run_place;

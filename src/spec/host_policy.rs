@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::spec::egress::{self, EgressRule};
 use crate::spec::image::ImageTemplate;
 use crate::spec::oci_policy::{OciPolicy, OciStatement};
+use crate::spec::preparation::{self, PreparationPolicy, PreparationStatement};
 use crate::spec::request::Grants;
 use crate::spec::sources_policy::{
     BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
@@ -51,6 +52,8 @@ pub struct HostPolicy {
     pub oci: OciPolicy,
     /// Whether references to branches and tags are refused.
     pub require_pin: bool,
+    /// Where `needs` of `engine: sandbox` are installed from.
+    pub preparation: PreparationPolicy,
 }
 
 /// Upper bounds for what a bundle's own manifest may ask.
@@ -147,6 +150,8 @@ pub struct Statement {
     pub oci: OciStatement,
     /// `require_pin`; `false` says nothing.
     pub require_pin: bool,
+    /// `preparation`.
+    pub preparation: PreparationStatement,
 }
 
 /// What one file states and an earlier file forbids: it does not count.
@@ -210,6 +215,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// first two) or `sources` (for the others): then later files are not asked, and what they state
 /// is returned. A token goes only to the service that it was stated for: a file that
 /// names another base URL and no token has none.
+///
+/// What counts of `preparation` is said at [`preparation::merge`].
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     fn smallest<T: Ord + Copy>(
@@ -307,6 +314,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         github: elsewhere.github,
         oci: elsewhere.oci,
         require_pin: statements.iter().any(|file| file.require_pin),
+        preparation: preparation::merge(statements, &mut forbidden),
     };
     (policy, forbidden)
 }
@@ -457,7 +465,8 @@ fn only(name: &str) -> Grants {
     }
 }
 
-fn has(grants: Grants, name: &str) -> bool {
+/// Whether the grant of this name is given.
+pub(super) fn has(grants: Grants, name: &str) -> bool {
     minus(only(name), grants) == Grants::default()
 }
 

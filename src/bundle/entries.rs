@@ -61,7 +61,7 @@ struct Extensions {
 }
 
 /// Reads the entries of a tar.
-pub(crate) struct Entries<'source, Source> {
+pub(crate) struct Entries<'source, Source: ?Sized> {
     source: &'source mut Source,
     limits: EntryLimits,
     index: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Entries<'source, Source> {
     comment: Option<Vec<u8>>,
 }
 
-impl<'source, Source: Inflated> Entries<'source, Source> {
+impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     /// The entries of what `source` inflates.
     pub(crate) fn new(
         source: &'source mut Source,

@@ -19,7 +19,7 @@ use crate::bundle::gzip::GzipReader;
 use crate::bundle::inflated::{Inflated, Pieces, Watched};
 use crate::bundle::layer_view::LayerView;
 pub use crate::bundle::layer_writer::Below;
-use crate::bundle::layer_writer::{At, LayerWriter};
+use crate::bundle::layer_writer::{At, LayerWriter, WrittenLayer};
 use crate::bundle::placing::Placing;
 use crate::bundle::unpack::{AHEAD_FROM_BYTES, UnpackLimits};
 use crate::bundle::whiteout::{Meaning, meaning};
@@ -30,12 +30,14 @@ use crate::spec::report::WarningReport;
 /// What a layer became.
 #[derive(Debug)]
 pub struct UnpackedLayer {
-    /// SHA-256 of the tar, as the configuration of the image names it (DiffID).
+    /// SHA-256 of the tar, as the configuration of the image names it (`DiffID`).
     pub diff_id: Digest,
     /// What the next layer must know of this one and those below it.
     pub view: LayerView,
     /// Nothing of the layers below is seen: its root is opaque, which overlayfs does not look at.
     pub hides_all: bool,
+    /// Nothing is in it, and it hides nothing by itself.
+    pub is_empty: bool,
     /// Bytes of all files of the archive, also of those that a later entry replaced.
     pub bytes: u64,
     /// About what it takes on a disk.
@@ -68,182 +70,178 @@ pub fn unpack_layer(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<UnpackedLayer, UnpackError> {
     let mut writer = LayerWriter::new(into, view, below, limits.tree());
-    let read = read_compressed(
-        archive,
-        compression,
-        &mut writer,
-        limits,
-        Meant::Layer,
-        is_cancelled,
-    )?;
-    let written = writer.finish()?;
-    Ok(UnpackedLayer {
-        diff_id: read.digest,
-        bytes: read.bytes,
-        view: written.view,
-        hides_all: written.hides_all,
-        disk_bytes: written.disk_bytes,
-        entries: written.entries,
-        files: written.files,
-        warnings: written.warnings,
-    })
+    let visitor = &mut LayerEntries(&mut writer);
+    let read = read_compressed(archive, compression, limits, is_cancelled, visitor)?;
+    Ok(UnpackedLayer::of(writer.finish()?, read.digest, read.bytes))
 }
 
-/// How names are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meant {
-    /// With whiteouts; a directory takes the place of a link.
-    Layer,
-    /// As dpkg does: no name is special, and a directory that is there stays as it is, also behind a
-    /// link.
-    Package,
+impl UnpackedLayer {
+    pub(crate) fn of(written: WrittenLayer, diff_id: Digest, bytes: u64) -> Self {
+        Self {
+            diff_id,
+            bytes,
+            view: written.view,
+            hides_all: written.hides_all,
+            is_empty: written.is_empty,
+            disk_bytes: written.disk_bytes,
+            entries: written.entries,
+            files: written.files,
+            warnings: written.warnings,
+        }
+    }
+}
+
+/// The entries of an archive, whatever it is compressed with.
+pub(crate) type AnyEntries<'a> = Entries<'a, dyn Inflated + 'a>;
+
+/// What is done with each entry.
+pub(crate) trait Visit {
+    /// Takes one; data that it does not read is passed over.
+    ///
+    /// # Errors
+    /// Whatever ends the reading.
+    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError>;
 }
 
 /// What was read of an archive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLayer {
-    /// Of the tar.
+    /// SHA-256 of the tar.
     pub(crate) digest: Digest,
-    /// Of all files.
+    /// Bytes of all files.
     pub(crate) bytes: u64,
 }
 
-/// Gives every entry of `archive` to `writer`.
+/// Shows every entry of `archive` to `visitor`.
 ///
 /// # Errors
 /// As [`unpack_layer`].
 pub(crate) fn read_compressed(
     archive: impl Read + Send,
     compression: Compression,
-    writer: &mut LayerWriter<'_>,
     limits: &UnpackLimits,
-    meant: Meant,
     is_cancelled: &dyn Fn() -> bool,
+    visitor: &mut dyn Visit,
 ) -> Result<ReadLayer, UnpackError> {
     let bytes = limits.compressed_bytes;
-    let read = Reading {
-        limits,
-        meant,
-        is_cancelled,
-    };
     match compression {
-        Compression::Gzip => read.ahead(GzipReader::new(archive, bytes), writer),
-        Compression::Zstd => read.ahead(compressed::zstd(archive, bytes), writer),
-        Compression::Xz => read.ahead(compressed::xz(archive, bytes), writer),
-        Compression::Plain => read.here(compressed::plain(archive, bytes), writer),
+        Compression::Gzip => read_ahead(
+            GzipReader::new(archive, bytes),
+            limits,
+            is_cancelled,
+            visitor,
+        ),
+        Compression::Zstd => read_ahead(
+            compressed::zstd(archive, bytes),
+            limits,
+            is_cancelled,
+            visitor,
+        ),
+        Compression::Xz => read_ahead(
+            compressed::xz(archive, bytes),
+            limits,
+            is_cancelled,
+            visitor,
+        ),
+        Compression::Plain => {
+            let source = compressed::plain(archive, bytes);
+            let mut watched = Watched::new(source, is_cancelled);
+            let bytes = show_entries(&mut watched, limits, visitor)?;
+            let (digest, _) = watched.finish();
+            Ok(ReadLayer { digest, bytes })
+        }
     }
 }
 
-/// How an archive is read.
-#[derive(Clone, Copy)]
-struct Reading<'a> {
-    limits: &'a UnpackLimits,
-    meant: Meant,
-    is_cancelled: &'a dyn Fn() -> bool,
+fn read_ahead(
+    mut source: impl Pieces + Send,
+    limits: &UnpackLimits,
+    is_cancelled: &dyn Fn() -> bool,
+    visitor: &mut dyn Visit,
+) -> Result<ReadLayer, UnpackError> {
+    std::thread::scope(|scope| {
+        let ahead = Ahead::new(scope, &mut source, AHEAD_FROM_BYTES);
+        let mut watched = Watched::new(ahead, is_cancelled);
+        let bytes = show_entries(&mut watched, limits, visitor);
+        let (digest, ahead) = watched.finish();
+        ahead.end();
+        bytes.map(|bytes| ReadLayer { digest, bytes })
+    })
 }
 
-impl Reading<'_> {
-    fn ahead(
-        self,
-        mut source: impl Pieces + Send,
-        writer: &mut LayerWriter<'_>,
-    ) -> Result<ReadLayer, UnpackError> {
-        std::thread::scope(|scope| {
-            let ahead = Ahead::new(scope, &mut source, AHEAD_FROM_BYTES);
-            let mut watched = Watched::new(ahead, self.is_cancelled);
-            let bytes = self.entries(&mut watched, writer);
-            let (digest, ahead) = watched.finish();
-            ahead.end();
-            Ok(ReadLayer {
-                digest,
-                bytes: bytes?,
-            })
-        })
+fn show_entries(
+    source: &mut dyn Inflated,
+    limits: &UnpackLimits,
+    visitor: &mut dyn Visit,
+) -> Result<u64, UnpackError> {
+    let mut entries = Entries::new(source, limits.entry(), Rules::Layer, Placing::AsNamed);
+    while let Some(member) = entries.next_member()? {
+        visitor.entry(&mut entries, member)?;
     }
+    Ok(entries.file_bytes())
+}
 
-    fn here(
-        self,
-        source: impl Inflated,
-        writer: &mut LayerWriter<'_>,
-    ) -> Result<ReadLayer, UnpackError> {
-        let mut watched = Watched::new(source, self.is_cancelled);
-        let bytes = self.entries(&mut watched, writer)?;
-        let (digest, _) = watched.finish();
-        Ok(ReadLayer { digest, bytes })
-    }
+/// The entries of a layer, with whiteouts; a directory takes the place of a link.
+struct LayerEntries<'writer, 'a>(&'writer mut LayerWriter<'a>);
 
-    fn entries(
-        self,
-        source: &mut impl Inflated,
-        writer: &mut LayerWriter<'_>,
-    ) -> Result<u64, UnpackError> {
-        let mut entries = Entries::new(source, self.limits.entry(), Rules::Layer, Placing::AsNamed);
-        while let Some(member) = entries.next_member()? {
-            match self.meant {
-                Meant::Layer => one_of_layer(&mut entries, writer, member)?,
-                Meant::Package => one_of_package(&mut entries, writer, member)?,
+impl Visit for LayerEntries<'_, '_> {
+    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
+        let Self(writer) = self;
+        // The mode of the root is that of the layer on top, which is the run's own.
+        let Some(named) = &member.path else {
+            return Ok(());
+        };
+        let at = at(&member);
+        let meant = meaning(named, &member.kind)
+            .map_err(|error| at.refused(EntryRefusal::Whiteout(error)))?;
+        match meant {
+            Meaning::Plain => {
+                let path = writer.place(at, named)?;
+                match &member.kind {
+                    MemberKind::Directory => writer.directory(at, &path, member.mode),
+                    _ => no_directory(entries, writer, path, &member),
+                }
+            }
+            Meaning::Aufs => {
+                writer.leave_out(&member.name, "a note of AUFS");
+                Ok(())
+            }
+            Meaning::Gone { directory, name } => {
+                let directory = below_root(writer, at, directory.as_ref())?;
+                writer.whiteout(at, &child(at, directory.as_ref(), &name)?)
+            }
+            Meaning::Opaque { directory } => {
+                let directory = below_root(writer, at, directory.as_ref())?;
+                writer.opaque(at, directory.as_ref())
             }
         }
-        Ok(entries.file_bytes())
     }
 }
 
-fn one_of_layer(
-    entries: &mut Entries<'_, impl Inflated>,
-    writer: &mut LayerWriter<'_>,
-    member: Member,
-) -> Result<(), UnpackError> {
-    // The mode of the root is that of the layer on top, which is the run's own.
-    let Some(named) = &member.path else {
-        return Ok(());
-    };
-    let at = at(&member);
-    match meaning(named, &member.kind).map_err(|error| at.refused(EntryRefusal::Whiteout(error)))? {
-        Meaning::Plain => (),
-        Meaning::Aufs => {
-            writer.leave_out(&member.name, "a note of AUFS");
+/// The entries of a package, as dpkg reads them: no name is special, and a directory that is there
+/// stays as it is, also behind a link.
+pub(crate) struct PackageEntries<'writer, 'a>(pub(crate) &'writer mut LayerWriter<'a>);
+
+impl Visit for PackageEntries<'_, '_> {
+    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
+        let Self(writer) = self;
+        let Some(named) = &member.path else {
             return Ok(());
+        };
+        let at = at(&member);
+        if member.kind != MemberKind::Directory {
+            let path = writer.place(at, named)?;
+            return no_directory(entries, writer, path, &member);
         }
-        Meaning::Gone { directory, name } => {
-            let directory = below_root(writer, at, directory.as_ref())?;
-            let path = child(at, directory.as_ref(), &name)?;
-            return writer.whiteout(at, &path);
-        }
-        Meaning::Opaque { directory } => {
-            let directory = below_root(writer, at, directory.as_ref())?;
-            return writer.opaque(at, directory.as_ref());
-        }
-    }
-    let path = writer.place(at, named)?;
-    match &member.kind {
-        MemberKind::Directory => writer.directory(at, &path, member.mode),
-        _ => one_that_is_no_directory(entries, writer, path, &member),
-    }
-}
-
-fn one_of_package(
-    entries: &mut Entries<'_, impl Inflated>,
-    writer: &mut LayerWriter<'_>,
-    member: Member,
-) -> Result<(), UnpackError> {
-    let Some(named) = &member.path else {
-        return Ok(());
-    };
-    let at = at(&member);
-    match &member.kind {
-        MemberKind::Directory => match writer.place_directory(at, named)? {
+        match writer.place_directory(at, named)? {
             Some(path) if !writer.is_there(&path)? => writer.directory(at, &path, member.mode),
             _ => Ok(()),
-        },
-        _ => {
-            let path = writer.place(at, named)?;
-            one_that_is_no_directory(entries, writer, path, &member)
         }
     }
 }
 
-fn one_that_is_no_directory(
-    entries: &mut Entries<'_, impl Inflated>,
+fn no_directory(
+    entries: &mut AnyEntries<'_>,
     writer: &mut LayerWriter<'_>,
     path: RelPath,
     member: &Member,

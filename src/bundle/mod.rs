@@ -4,6 +4,7 @@
 mod ahead;
 pub mod canonical;
 pub mod compressed;
+pub mod deb;
 mod entries;
 mod entry_rules;
 pub mod error;

@@ -84,13 +84,6 @@ pub(crate) struct Header {
     pub(crate) modified_s: Option<u64>,
 }
 
-impl Header {
-    /// Whether the owner may execute it.
-    pub(crate) fn owner_may_execute(&self) -> bool {
-        self.mode & 0o100 != 0
-    }
-}
-
 const NAME: std::ops::Range<usize> = 0..100;
 const MODE: std::ops::Range<usize> = 100..108;
 const SIZE: std::ops::Range<usize> = 124..136;
@@ -315,14 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owners_right_to_execute_is_taken_from_the_mode() {
+    fn the_bits_of_the_mode_are_taken_and_nothing_else() {
         let mode = |field: &[u8; 8]| {
             let field = *field;
-            parsed(move |block| block[MODE].copy_from_slice(&field))
-                .map(|header| header.owner_may_execute())
+            parsed(move |block| block[MODE].copy_from_slice(&field)).map(|header| header.mode)
         };
-        assert_eq!(mode(b"0000100\0"), Ok(true));
-        assert_eq!(mode(b"0007677\0"), Ok(false));
+        assert_eq!(mode(b"0000100\0"), Ok(0o100));
+        assert_eq!(mode(b"0107677\0"), Ok(0o7677));
         assert_eq!(mode(b"garbage\0"), Err("header_number"));
     }
 

@@ -131,7 +131,7 @@ fn measure(options: &Options) -> Report {
     }
     report.tables.extend([table, first]);
     if let Some(image) = &image {
-        image.unpack(options, &ground, &mut report);
+        image.unpack(options, &mut report);
     }
     report
 }

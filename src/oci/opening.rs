@@ -72,7 +72,7 @@ impl Terms<'_> {
             listener: Arc::clone(&self.listener),
             ..Connection::default()
         };
-        Ok(Registry::new(reference, connection))
+        Registry::new(reference, connection)
     }
 
     /// Where `place` is read from.

@@ -68,7 +68,7 @@ pub fn registry(
         listener,
         ..Connection::default()
     };
-    Ok(Registry::new(reference, connection))
+    Registry::new(reference, connection)
 }
 
 /// Hears the signals that cancel a run, and nothing else.

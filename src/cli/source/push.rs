@@ -179,7 +179,7 @@ pub(super) fn push(
         listener: Arc::new(Watching::new(*printer)),
         ..Connection::default()
     };
-    let registry = Registry::new(&target.reference, connection);
+    let registry = Registry::new(&target.reference, connection)?;
     Ok(artifact.push(&registry, target.tag.as_deref())?)
 }
 

@@ -78,9 +78,9 @@ pub enum Verb {
     /// Look at the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]
     Cache(Cache),
-    /// Make, send, fetch and look at artifacts of sources
+    /// Make, send, fetch and look at artifacts of sources, which workspaceSources of a manifest name
     #[command(args_override_self = true)]
-    Source(Source),
+    Source(Box<Source>),
     /// Serve a program that keeps a pool of sandboxes
     #[command(hide = true)]
     Resident(Resident),

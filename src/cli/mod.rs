@@ -18,6 +18,7 @@ pub mod dispatch;
 pub mod doctor;
 pub mod environment;
 pub mod exit_code;
+pub mod found;
 pub mod gc;
 pub mod network;
 pub mod plain;

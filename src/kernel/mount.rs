@@ -136,11 +136,17 @@ pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Shows what is visible at `source`, with what is mounted beneath it, at `target` beneath the open
-/// directory `root` as well. No link is followed on the way to either, nor is `root` left.
+/// directory `root` as well; with `read_only` its uppermost mount cannot be written there. No link
+/// is followed on the way to either, nor is `root` left.
 ///
 /// # Errors
-/// The errno of openat2(2), ELOOP for a link; of open_tree(2) or move_mount(2).
-pub fn graft(source: &CStr, root: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
+/// The errno of openat2(2), ELOOP for a link; of open_tree(2), mount_setattr(2) or move_mount(2).
+pub fn graft(
+    source: &CStr,
+    root: BorrowedFd<'_>,
+    target: &CStr,
+    read_only: bool,
+) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let open = |at, path| rustix::fs::openat2(at, path, flags, Mode::empty(), resolve);
@@ -151,6 +157,15 @@ pub fn graft(source: &CStr, root: BorrowedFd<'_>, target: &CStr) -> Result<(), E
         | OpenTreeFlags::AT_RECURSIVE
         | OpenTreeFlags::AT_EMPTY_PATH;
     let tree = rustix::mount::open_tree(&source, c"", clone)?;
+    if read_only {
+        let attr = MountAttr {
+            set: Attributes::RDONLY.0,
+            clear: 0,
+            propagation: 0,
+            userns_fd: 0,
+        };
+        set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH, &attr)?;
+    }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(&tree, c"", &target, c"", flags)
 }

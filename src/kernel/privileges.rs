@@ -84,6 +84,15 @@ pub fn not_dumpable() -> Result<(), Errno> {
     prctl(libc::PR_SET_DUMPABLE, 0)
 }
 
+/// Takes [`not_dumpable`] back, which a change of ids has done as well: a process that is not
+/// dumpable may not write its own id maps.
+///
+/// # Errors
+/// The errno of prctl(2).
+pub fn dumpable() -> Result<(), Errno> {
+    prctl(libc::PR_SET_DUMPABLE, 1)
+}
+
 /// SIGKILL for this process when the thread that cloned it ends. A change of ids clears it.
 ///
 /// # Errors

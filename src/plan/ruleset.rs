@@ -12,6 +12,7 @@
 //! No network rights: they are per port and would refuse the body's own loopback. No right to the
 //! controls of devices: every mount but those of the single devices in /dev is nodev.
 
+use crate::plan::image_root::is_of_image;
 use crate::plan::view::{Access, ViewStep, WRITABLE};
 
 /// The rights, with the values of `linux/landlock.h`.
@@ -85,7 +86,10 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     });
     for step in steps {
         let (path, allowed) = match step {
-            ViewStep::Bind { target, access, .. } | ViewStep::Attach { target, access, .. } => (
+            ViewStep::Bind { target, access, .. }
+            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::Attach { target, access, .. }
+            | ViewStep::AttachOverlay { target, access, .. } => (
                 target,
                 of_access(*access)
                     | if *access == Access::Writable {
@@ -94,9 +98,7 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
                         0
                     },
             ),
-            ViewStep::Tmpfs { target, .. } | ViewStep::AttachOverlay { target, .. } => {
-                (target, WRITE_ALL | refer)
-            }
+            ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
             ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
                 (path, WRITE_ALL | refer)
             }
@@ -120,6 +122,42 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
         scoped,
         rules,
     })
+}
+
+/// The same for a body whose root is an image: `top` are the directories in the image's root, none
+/// of them a link. Everything of the image can be executed; written only what lies in a directory of
+/// it, and nothing new can be made in the root itself. `writable` says whether the root is.
+///
+/// Of the steps of the view those count that the image does not replace: the devices, and what was
+/// asked for.
+#[must_use]
+pub fn of_image(
+    abi: u32,
+    (base, asked): (&[ViewStep], &[ViewStep]),
+    top: &[Vec<u8>],
+    writable: bool,
+) -> Option<Ruleset> {
+    let devices = base.iter().filter(|step| {
+        let access = match step {
+            ViewStep::Bind { access, .. } => Some(*access),
+            _ => None,
+        };
+        access == Some(Access::Device)
+    });
+    let steps: Vec<ViewStep> = devices.chain(asked).cloned().collect();
+    let mut ruleset = ruleset(abi, &steps)?;
+    ruleset.rules.push(Rule {
+        path: b"/".to_vec(),
+        allowed: right::EXECUTE,
+    });
+    let refer = ruleset.handled & right::REFER;
+    for name in top.iter().filter(|name| writable && is_of_image(name)) {
+        ruleset.rules.push(Rule {
+            path: [b"/", name.as_slice()].concat(),
+            allowed: WRITE_ALL | refer,
+        });
+    }
+    Some(ruleset)
 }
 
 /// Whether the place of a mount was made as a file.
@@ -165,11 +203,14 @@ mod tests {
     /// The place of a mount that the step leaves writable. A new kind of step has to be decided here.
     fn writable(step: &ViewStep) -> Option<&[u8]> {
         match step {
-            ViewStep::Bind { target, access, .. } | ViewStep::Attach { target, access, .. } => {
+            ViewStep::Bind { target, access, .. }
+            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::Attach { target, access, .. }
+            | ViewStep::AttachOverlay { target, access, .. } => {
                 (*access != Access::ReadOnly).then_some(target)
             }
             ViewStep::OwnMount { path } => Some(path),
-            ViewStep::Tmpfs { target, .. } | ViewStep::AttachOverlay { target, .. } => Some(target),
+            ViewStep::Tmpfs { target, .. } => Some(target),
             ViewStep::Proc => Some(b"/proc"),
             ViewStep::Devpts => Some(b"/dev/pts"),
             // Of the root's mount, which turns read-only; and the null device, read-only or not.
@@ -204,6 +245,16 @@ mod tests {
                 target: place(&format!("/attached/{at}")),
                 access,
             });
+            steps.push(ViewStep::BindOwn {
+                source: place("/runner/overlays/0"),
+                target: place(&format!("/copied/{at}")),
+                access,
+            });
+            steps.push(ViewStep::AttachOverlay {
+                overlay: at,
+                target: place(&format!("/laid/{at}")),
+                access,
+            });
         }
         steps.push(ViewStep::Tmpfs {
             target: place("/limited"),
@@ -211,10 +262,6 @@ mod tests {
         });
         steps.push(ViewStep::OwnMount {
             path: place("/own"),
-        });
-        steps.push(ViewStep::AttachOverlay {
-            overlay: 0,
-            target: place("/laid"),
         });
         let by_mount: BTreeSet<&[u8]> = steps.iter().filter_map(writable).collect();
         for abi in [1, 2, 3, 5, 6, 7, 99] {
@@ -262,6 +309,50 @@ mod tests {
         assert_eq!(last(3), right::EXECUTE);
         assert_eq!(last(2), FOR_FILES);
         assert_eq!(last(1), WRITE_ALL | right::REFER);
+    }
+
+    #[test]
+    fn an_image_can_be_executed_and_written_only_below_its_own_directories() {
+        let host = HostSupport {
+            entries: vec![("/usr", HostEntry::Directory)],
+            ..HostSupport::default()
+        };
+        let base = view::base(&host);
+        let asked = [ViewStep::Bind {
+            source: b"/host".to_vec(),
+            target: b"/srv/lent".to_vec(),
+            access: Access::ReadOnly,
+        }];
+        let top = ["usr", "proc", "dev", "srv", "runner"].map(|name| name.as_bytes().to_vec());
+        let write = WRITE_ALL | right::REFER;
+        for (writable, below) in [(true, Some(write)), (false, None)] {
+            let ruleset = of_image(7, (&base, &asked), &top, writable).expect("landlock");
+            let allowed = |path: &str| {
+                let found = ruleset
+                    .rules
+                    .iter()
+                    .find(|rule| rule.path == path.as_bytes());
+                found.map(|rule| rule.allowed)
+            };
+            assert_eq!(allowed("/"), Some(right::EXECUTE));
+            assert_eq!(
+                allowed("/usr"),
+                below,
+                "never the rule of the host's own /usr"
+            );
+            assert_eq!(allowed("/srv"), below);
+            assert_eq!(allowed("/srv/lent"), Some(right::EXECUTE));
+            assert_eq!(allowed("/dev/null"), Some(right::WRITE_FILE));
+            assert_eq!(allowed("/dev"), None);
+            assert_eq!(allowed("/runner"), None);
+            assert_eq!(allowed("/proc"), Some(right::WRITE_FILE));
+            assert_eq!(allowed("/bundle"), Some(write));
+            assert_eq!(ruleset.handled & right::MAKE_DEVICES, right::MAKE_DEVICES);
+            for rule in &ruleset.rules {
+                assert_eq!(rule.allowed & right::MAKE_DEVICES, 0);
+            }
+        }
+        assert_eq!(of_image(0, (&base, &asked), &top, true), None);
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::sandbox::init;
 use crate::sandbox::network;
 use crate::sandbox::overlay;
 use crate::sandbox::steps::{
-    BaseSteps, ChildStep, LaunchSteps, RulesetSteps, Step, StepError, Streams, message,
+    BaseSteps, ChildStep, LaunchSteps, OwnMaps, RootSteps, RulesetSteps, Step, StepError, Streams,
+    message,
 };
 
 /// Runs the whole checklist and then serves as init. Never returns.
@@ -182,17 +183,19 @@ fn await_base<'a>(
 
 /// From here on the process is the body's uid. Before that no file can be made: EOVERFLOW.
 fn take_ids(base: &BaseSteps<'_>) -> Result<(), StepError> {
-    if let Some(maps) = base.own_maps {
-        let write =
-            |path: &CStr, text| namespace::write_file(path, text).map_err(at(ChildStep::WriteIds));
-        // Without the deny an ordinary user may not write the map of groups.
-        write(c"/proc/self/setgroups", b"deny")?;
-        write(c"/proc/self/uid_map", maps.uid_map)?;
-        return write(c"/proc/self/gid_map", maps.gid_map);
+    if let Some(maps) = &base.own_maps {
+        return write_own_maps(maps).map_err(at(ChildStep::WriteIds));
     }
     privileges::become_ids(base.inside_id, base.inside_id).map_err(at(ChildStep::BecomeBody))?;
     // A change of ids clears the death signal (prctl(2)).
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))
+}
+
+fn write_own_maps(maps: &OwnMaps<'_>) -> Result<(), Errno> {
+    // Without the deny nobody may write the map of groups without capabilities outside.
+    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
+    namespace::write_file(c"/proc/self/uid_map", maps.uid_map)?;
+    namespace::write_file(c"/proc/self/gid_map", maps.gid_map)
 }
 
 fn make_space(base: &BaseSteps<'_>) -> Result<OwnedFd, StepError> {
@@ -269,17 +272,56 @@ fn enter(
     assemble(launch.view, &shown, ChildStep::LaunchView, 0)?;
     overlay::cover_places().map_err(at(ChildStep::LaunchView))?;
     note(arena, ChildStep::LaunchView);
+    if let Some(root) = &launch.root {
+        enter_image(root, overlays)?;
+    }
     mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
     note(arena, ChildStep::Pivot);
-    // Last, because everything before creates files. Only the root's own mount: the writable
-    // directories have mounts of their own by now.
-    mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
+    if !launch.root.is_some_and(|root| root.writable) {
+        // Last, because everything before creates files. Only the root's own mount: the writable
+        // directories have mounts of their own by now.
+        mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
+    }
     privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
+    if let Some(maps) = &launch.other_ids {
+        take_other_ids(maps).map_err(at(ChildStep::ImageUser))?;
+    }
     // Init has the body's uid: without this the body could reach it through /proc/1 and ptrace.
     privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
     let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
     note(arena, ChildStep::Ruleset);
     Ok(ruleset)
+}
+
+/// Makes the image the working directory, with all that the body needs of the space shown in it.
+///
+/// What lies in the image was chosen by whoever made it: it is reached beneath its descriptor only,
+/// and never through a link.
+fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), StepError> {
+    let overlay = overlays.get(root.overlay).and_then(Option::as_ref);
+    let image = overlay.ok_or_else(|| at(ChildStep::ImageRoot)(Errno::BADF))?;
+    // Over the space, which is still the working directory: nothing of it is covered from there.
+    mount::attach(image.as_fd(), c".").map_err(at(ChildStep::ImageRoot))?;
+    for (index, (path, read_only)) in (0..).zip(root.grafts) {
+        mount::graft(path, image.as_fd(), path, *read_only).map_err(|errno| StepError {
+            step: ChildStep::Graft,
+            index,
+            errno,
+        })?;
+    }
+    rustix::process::fchdir(image).map_err(at(ChildStep::ImageRoot))
+}
+
+/// A second user namespace, in which the same process has other ids. Everything that needs a
+/// capability over the first one's namespaces is done.
+fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
+    namespace::leave(kind::USER)?;
+    privileges::dumpable()?;
+    write_own_maps(maps)?;
+    // A new user namespace comes with all capabilities, and with a full bounding set.
+    privileges::drop_bounding_set()?;
+    // A change of credentials may clear it (prctl(2)).
+    privileges::die_with_parent()
 }
 
 fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
@@ -342,6 +384,14 @@ fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
         } => {
             mount::bind(source, target, true)?;
             mount::restrict(target, attributes, true)
+        }
+        Step::BindOwn {
+            source,
+            target,
+            attributes,
+        } => {
+            mount::bind(source, target, false)?;
+            mount::restrict(target, attributes, false)
         }
         Step::Attach { tree, target } => attach(shown.trees, tree, target),
         Step::AttachOverlay { overlay, target } => attach(shown.overlays, overlay, target),

@@ -8,13 +8,14 @@ use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::link::{self, Message, Received};
 use crate::kernel::process::ArgumentArea;
 use crate::kernel::terminal::copy_size;
+use crate::plan::image_root::Graft;
 use crate::plan::ruleset::Ruleset;
-use crate::plan::view::ViewStep;
+use crate::plan::view::{INSIDE_ID, ViewStep};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::network::{self, NetworkPlan, NetworkSockets};
 use crate::sandbox::prepare::{Prepared, describe_view, expect_message, send_or_hear_why};
 use crate::sandbox::seed::Child;
-use crate::sandbox::steps::{self, ChildStep, LaunchSteps, ResourceLimit, message};
+use crate::sandbox::steps::{self, ChildStep, LaunchSteps, OwnMaps, ResourceLimit, message};
 use crate::spec::bpf::Instruction;
 use crate::spec::path::escape;
 use crate::spec::report::StepEnd;
@@ -26,6 +27,10 @@ pub struct LaunchPlan<'a> {
     pub network: Option<NetworkPlan>,
     /// Mounts that were asked for.
     pub view: Vec<ViewStep>,
+    /// The image that becomes the root; `None`: the base view is.
+    pub root: Option<ImageRoot>,
+    /// Uid and gid of the body inside, where they are others than [`INSIDE_ID`].
+    pub inside: Option<(u32, u32)>,
     /// New limits of the writable space: bytes and inodes.
     pub resize: Option<(u64, u64)>,
     /// The second line for files.
@@ -46,6 +51,17 @@ pub struct LaunchPlan<'a> {
     pub null_stdin: bool,
     /// The caller's terminal, whose size the body's own one has from the start.
     pub caller_terminal: Option<BorrowedFd<'a>>,
+}
+
+/// An image that becomes the root.
+#[derive(Debug, Clone)]
+pub struct ImageRoot {
+    /// The overlayfs that was laid of it ([`crate::sandbox::overlay::Shown::AtLaunch`]).
+    pub overlay: usize,
+    /// Whether the overlayfs takes changes.
+    pub writable: bool,
+    /// What of the run's own space is shown over it; each place is there, and no link leads to it.
+    pub grafts: Vec<Graft>,
 }
 
 /// The body runs.
@@ -296,6 +312,23 @@ fn publish(
             None => None,
         },
         view: steps::lay_out_view(arena, &plan.view)?,
+        root: match &plan.root {
+            Some(root) => Some(steps::lay_out_root(
+                arena,
+                root.overlay,
+                root.writable,
+                &root.grafts,
+            )?),
+            None => None,
+        },
+        other_ids: match plan.inside {
+            Some((uid, gid)) => {
+                let map = |id: u32| arena.slice(format!("{id} {INSIDE_ID} 1\n").as_bytes());
+                let (uid_map, gid_map) = (map(uid)?, map(gid)?);
+                Some(OwnMaps { uid_map, gid_map })
+            }
+            None => None,
+        },
         resize: match plan.resize {
             Some((bytes, inodes)) => Some((number(bytes)?, number(inodes)?)),
             None => None,
@@ -321,6 +354,16 @@ fn publish(
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {
     match step {
         ChildStep::LaunchView => plan.view.get(index).map(describe_view).unwrap_or_default(),
+        ChildStep::Graft => plan
+            .root
+            .as_ref()
+            .and_then(|root| root.grafts.get(index))
+            .map(|graft| format!("/{}", escape(&graft.path)))
+            .unwrap_or_default(),
+        ChildStep::ImageUser => plan
+            .inside
+            .map(|(uid, gid)| format!("{uid}:{gid}"))
+            .unwrap_or_default(),
         ChildStep::Rule => plan
             .ruleset
             .as_ref()

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::mount::Attributes;
 use crate::kernel::process::ArgumentArea;
+use crate::plan::image_root::Graft;
 use crate::plan::ruleset::{Rule, Ruleset};
 use crate::plan::view::{Access, ViewStep};
 use crate::sandbox::network::NetworkSteps;
@@ -59,9 +60,12 @@ child_steps! {
     Overlay: "lay out an overlayfs",
     Resize: "limit the writable space",
     LaunchView: "mount what was asked for",
+    ImageRoot: "attach the image's root",
+    Graft: "show in the image",
     Pivot: "enter the new root",
     ReadOnlyRoot: "make the new root read-only",
     NoNewPrivileges: "set no_new_privs",
+    ImageUser: "become the image's user",
     NotDumpable: "become non-dumpable",
     Ruleset: "make the landlock ruleset",
     Rule: "add a landlock rule",
@@ -171,6 +175,11 @@ pub(super) enum Step<'a> {
         overlay: usize,
         target: &'a CStr,
     },
+    BindOwn {
+        source: &'a CStr,
+        target: &'a CStr,
+        attributes: Attributes,
+    },
     OwnMount {
         path: &'a CStr,
     },
@@ -227,6 +236,16 @@ pub(super) struct RulesetSteps<'a> {
     pub(super) rules: &'a [(&'a CStr, u64)],
 }
 
+/// An image that becomes the root.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RootSteps<'a> {
+    /// Which of the overlayfs that the child keeps.
+    pub(super) overlay: usize,
+    pub(super) writable: bool,
+    /// Relative to the space and to the image alike, and whether the mount is read-only.
+    pub(super) grafts: &'a [(&'a CStr, bool)],
+}
+
 /// A limit of setrlimit(2), soft and hard alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimit {
@@ -242,6 +261,10 @@ pub(super) struct LaunchSteps<'a> {
     /// What is laid out in the network namespace; `None`: nothing but its own loopback.
     pub(super) network: Option<&'a NetworkSteps<'a>>,
     pub(super) view: &'a [Step<'a>],
+    /// `None`: the space itself is the root.
+    pub(super) root: Option<RootSteps<'a>>,
+    /// Maps of a user namespace in which the body has other ids.
+    pub(super) other_ids: Option<OwnMaps<'a>>,
     pub(super) resize: Option<(&'a CStr, &'a CStr)>,
     pub(super) trees: usize,
     pub(super) joins: usize,
@@ -311,8 +334,17 @@ pub(super) fn lay_out_view<'a>(
     arena.slice(&laid_out?)
 }
 
-fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+/// How a mount is restricted.
+fn attributes(access: Access) -> Attributes {
     let nosuid = Attributes::NOSUID;
+    match access {
+        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
+        Access::Writable => nosuid.and(Attributes::NODEV),
+        Access::Device => nosuid.and(Attributes::NOEXEC),
+    }
+}
+
+fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
     Ok(match step {
         ViewStep::Directory { path, mode } => Step::Directory {
             path: inside(arena, path)?,
@@ -333,17 +365,24 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
         } => Step::Bind {
             source: arena.c_string(source)?,
             target: inside(arena, target)?,
-            attributes: match access {
-                Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
-                Access::Writable => nosuid.and(Attributes::NODEV),
-                Access::Device => nosuid.and(Attributes::NOEXEC),
-            },
+            attributes: attributes(*access),
+        },
+        ViewStep::BindOwn {
+            source,
+            target,
+            access,
+        } => Step::BindOwn {
+            source: inside(arena, source)?,
+            target: inside(arena, target)?,
+            attributes: attributes(*access),
         },
         ViewStep::Attach { tree, target, .. } => Step::Attach {
             tree: *tree,
             target: inside(arena, target)?,
         },
-        ViewStep::AttachOverlay { overlay, target } => Step::AttachOverlay {
+        ViewStep::AttachOverlay {
+            overlay, target, ..
+        } => Step::AttachOverlay {
             overlay: *overlay,
             target: inside(arena, target)?,
         },
@@ -369,6 +408,27 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
 /// A path inside, relative to the new root, which is the child's working directory.
 fn inside<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
     arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
+}
+
+/// Lays the root of an image out in the arena.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_root<'a>(
+    arena: &'a Arena,
+    overlay: usize,
+    writable: bool,
+    grafts: &[Graft],
+) -> Result<RootSteps<'a>, Errno> {
+    let grafts: Result<Vec<(&'a CStr, bool)>, Errno> = grafts
+        .iter()
+        .map(|graft| Ok((inside(arena, &graft.path)?, graft.read_only)))
+        .collect();
+    Ok(RootSteps {
+        overlay,
+        writable,
+        grafts: arena.slice(&grafts?)?,
+    })
 }
 
 /// Lays a ruleset out in the arena.

@@ -1,6 +1,7 @@
 //! Pure types: what was asked, and what came out. No I/O, no unsafe, no other room.
 #![forbid(unsafe_code)]
 
+pub mod base64;
 pub mod bpf;
 pub mod cache_report;
 pub mod captured;
@@ -33,8 +34,10 @@ pub mod oci;
 pub mod oci_policy;
 pub mod outcome;
 pub mod path;
+pub mod percent;
 pub mod plan_report;
 pub mod policy_values;
+pub mod preparation;
 pub mod provider;
 pub mod report;
 pub mod request;
@@ -43,8 +46,10 @@ pub mod runner_block;
 pub mod runner_report;
 pub mod sandbox_block;
 pub mod secret;
+pub mod source_built;
 pub mod source_report;
 pub mod sources_policy;
 pub mod tokens;
 pub mod ulid;
 pub mod units;
+pub mod workspace_source_report;

@@ -1,5 +1,6 @@
-//! What was built, and what was pushed: the JSON documents of `runner source build` and
-//! `runner source push`. Their schema is `schemas/source-build.schema.json`.
+//! What `runner source` prints with `--json`.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -7,76 +8,104 @@ use crate::spec::digest::Digest;
 use crate::spec::oci::source_config::SourceConfig;
 use crate::spec::report::WarningReport;
 
-/// What was built.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:source-build")))]
-pub struct SourceBuilt {
-    /// What the store calls it: `NAME:VERSION`.
-    pub name: String,
-    /// Of the manifest: what the artifact is called by.
-    #[cfg_attr(test, schemars(with = "String"))]
+/// `source pull`: what is in the store now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourcePulled {
+    /// What was asked for.
+    pub reference: String,
+    /// The manifest: what pins it.
     pub digest: Digest,
-    /// Where it can be pulled from, pinned: for `workspaceSources` of a manifest. Absent where it
-    /// was not pushed.
-    pub reference: Option<String>,
-    /// The layout that it was written into.
-    pub layout: Option<String>,
-    /// When it was created: UTC, RFC 3339.
-    pub created: String,
-    /// Its config.
-    pub config: SourceConfig,
-    /// Of the config.
-    #[cfg_attr(test, schemars(with = "String"))]
-    pub config_digest: Digest,
-    /// The snapshot.
+    /// Whether it was there already, or was asked for.
+    pub found: SourceFound,
+    /// What it says of itself; null where it says nothing.
+    pub config: Option<SourceConfig>,
+    /// The snapshot as it is sent.
     pub layer: SourceLayer,
-    /// What is left out although nobody asked for it: the first hundred.
-    pub left_out: Vec<LeftOutEntry>,
-    /// How many those are in all.
-    pub left_out_count: u64,
-    /// What a person should know.
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// How many files; null: unknown.
+    pub files: Option<u64>,
+    /// What unpacking warned of, and what the config says otherwise.
     pub warnings: Vec<WarningReport>,
 }
 
-/// The snapshot of an artifact.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+/// Where an artifact was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceFound {
+    /// All of it was in the store, and nothing was asked for.
+    Store,
+    /// It was asked for.
+    Pulled,
+}
+
+/// A layer as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceLayer {
-    /// Of the archive.
-    #[cfg_attr(test, schemars(with = "String"))]
+    /// Of its bytes.
     pub digest: Digest,
-    /// Of the tar in it: the identity of the files.
-    #[cfg_attr(test, schemars(with = "String"))]
-    pub content_digest: Digest,
-    /// Of the archive.
-    pub archive_bytes: u64,
-    /// Of all files.
+    /// How many.
     pub bytes: u64,
-    /// Files and directories.
-    pub entries: u64,
+    /// What they are.
+    pub media_type: String,
 }
 
-/// Something that is left out.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct LeftOutEntry {
-    /// Where, in the source, escaped.
-    pub path: String,
-    /// What it is.
-    pub what: String,
-}
-
-/// What was pushed.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:source-push")))]
-pub struct SourcePushed {
-    /// Of the manifest.
-    #[cfg_attr(test, schemars(with = "String"))]
-    pub digest: Digest,
-    /// Where it can be pulled from, pinned.
+/// `source inspect`: what an artifact says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceInspected {
+    /// What was asked for.
     pub reference: String,
-    /// The tag that it was given.
-    pub tag: String,
+    /// The manifest: what pins it.
+    pub digest: Digest,
+    /// Whether it was there already, or was asked for.
+    pub found: SourceFound,
+    /// What it is.
+    pub artifact_type: String,
+    /// What it says of itself; null where it says nothing.
+    pub config: Option<SourceConfig>,
+    /// The snapshot as it is sent.
+    pub layer: SourceLayer,
+    /// Whether the snapshot is in the store as it is sent.
+    pub layer_in_store: bool,
+    /// What whoever published it noted.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// `source list`: where artifacts are kept, and which sources.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceListing {
+    /// Escaped.
+    pub directory: String,
+    /// Most that all may take together, images too.
+    pub size_bytes: u64,
+    /// What they take.
+    pub used_bytes: u64,
+    /// The one that was used last first.
+    pub sources: Vec<SourceKept>,
+}
+
+/// One source in the store.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceKept {
+    /// What it was pulled or built as.
+    pub name: String,
+    /// The manifest.
+    pub digest: Digest,
+    /// The snapshot as it is sent.
+    pub layer_bytes: u64,
+    /// Whether that is there; else it is fetched when it is needed and not unpacked.
+    pub layer_in_store: bool,
+    /// When it was used last, seconds since 1970.
+    pub used_unix_s: u64,
+}
+
+/// `source gc`: what was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SourceRemoval {
+    /// Manifests, configs, layers as they are sent, and downloads that were not finished.
+    pub blobs: u64,
+    /// Unpacked trees.
+    pub trees: u64,
+    /// What all took, about.
+    pub bytes: u64,
 }

@@ -24,7 +24,7 @@ use crate::spec::digest::Digest;
 use crate::spec::host_policy::{HostPolicy, UnpackCaps};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::request::Caller;
-use crate::spec::source_report::{LeftOutEntry, SourceBuilt, SourceLayer};
+use crate::spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
 
 /// What `runner source build --help` says besides its flags.
 pub const BUILD_HELP: &str = "\
@@ -215,7 +215,7 @@ fn report(
         created: created_text(snapshot.created_s),
         config: snapshot.config.clone(),
         config_digest,
-        layer: SourceLayer {
+        layer: BuiltLayer {
             digest: layer.archive_digest,
             content_digest: layer.content_digest,
             archive_bytes: layer.archive_bytes,

@@ -10,7 +10,6 @@ use crate::cli::print::Printer;
 use crate::cli::source::build::find;
 use crate::cli::source::ending::{Held, Watching};
 use crate::cli::source::error::SourceError;
-use crate::http::Patience;
 use crate::oci::error::OciError;
 use crate::oci::layout::Layout;
 use crate::oci::pull::{Tags, artifact};
@@ -22,7 +21,7 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::reference::{Place, Reference};
 use crate::spec::path::escape;
 use crate::spec::request::Caller;
-use crate::spec::source_report::SourcePushed;
+use crate::spec::source_built::SourcePushed;
 
 /// What `runner source push --help` says besides its flags.
 pub const PUSH_HELP: &str = "\
@@ -177,8 +176,8 @@ pub(super) fn push(
         ca_file: policy.oci.ca_file.clone(),
         docker_config: caller.docker_config.clone(),
         environment: caller.environment.clone(),
-        patience: Patience::default(),
         listener: Arc::new(Watching::new(*printer)),
+        ..Connection::default()
     };
     let registry = Registry::new(&target.reference, connection)?;
     Ok(artifact.push(&registry, target.tag.as_deref())?)

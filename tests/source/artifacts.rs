@@ -113,6 +113,15 @@ impl Source {
         command
     }
 
+    /// How many blobs are in the store, or on their way there.
+    pub(crate) fn stored(&self) -> usize {
+        let count = |part: &str| {
+            let at = self.ground.path("oci/1").join(part);
+            std::fs::read_dir(at).map_or(0, Iterator::count)
+        };
+        count("blobs") + count("building")
+    }
+
     /// Builds the source, called `it` and in version 1 unless these words say otherwise.
     pub(crate) fn try_build(&self, words: &[&str]) -> Told {
         told(&mut self.command(&self.directory(), &named(words)))

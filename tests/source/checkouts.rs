@@ -73,21 +73,14 @@ fn a_detached_head_has_a_commit_and_no_branch() {
 }
 
 #[test]
-fn packed_references_and_their_other_form_are_read() {
+fn packed_references_and_longer_names_of_objects_are_read() {
     let source = Source::checkout(&FILES);
     let commit = source.git(&["rev-parse", "HEAD"]);
     source.git(&["pack-refs", "--all"]);
     source.git(&["gc", "-q"]);
     assert_eq!(source.build(&[]).config()["origin"]["commit"], commit);
     let other = Source::with(&FILES);
-    other.git(&[
-        "init",
-        "-q",
-        "-b",
-        "main",
-        "--ref-format=reftable",
-        "--object-format=sha256",
-    ]);
+    other.git(&["init", "-q", "-b", "main", "--object-format=sha256"]);
     let commit = other.commit();
     let artifact = other.build(&["no-version"]);
     assert_eq!(artifact.config()["origin"]["commit"], commit);

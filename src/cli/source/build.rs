@@ -8,7 +8,7 @@ use clap::builder::BoolishValueParser;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::print::{Printer, Tone};
-use crate::cli::source::ending::{Heeding, Held, Watching};
+use crate::cli::source::ending::{Heeding, Held};
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{Target, keep_name, push, target};
 use crate::cli::surroundings::Surroundings;
@@ -18,12 +18,12 @@ use crate::compose::source::{
 };
 use crate::compose::write::WrittenBundle;
 use crate::oci::error::OciError;
+use crate::oci::opening::Terms;
 use crate::oci::push::HeldArtifact;
-use crate::oci::store::{Store, StoreError, StorePlace};
+use crate::oci::store::{Store, StoreError};
 use crate::spec::digest::Digest;
-use crate::spec::host_policy::{HostPolicy, UnpackCaps};
+use crate::spec::host_policy::UnpackCaps;
 use crate::spec::path::{RelPath, escape};
-use crate::spec::request::Caller;
 use crate::spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
 
 /// What `runner source build --help` says besides its flags.
@@ -109,13 +109,11 @@ pub struct Build {
 pub(super) fn build(
     args: &Build,
     surroundings: &Surroundings,
-    caller: &Caller,
-    policy: &HostPolicy,
+    terms: &Terms<'_>,
     printer: &Printer,
 ) -> Result<String, SourceError> {
     let target = target(args.push.as_deref())?;
-    let store = Store::open(&StorePlace::choose(caller, policy).map_err(OciError::from)?)
-        .map_err(OciError::from)?;
+    let (store, caller, oci) = (terms.store()?, terms.caller, &terms.policy.oci);
     let request = BuildRequest {
         name: args.name.as_deref(),
         version: args.version.as_deref(),
@@ -133,9 +131,9 @@ pub(super) fn build(
         &request,
         &BuildHost {
             caps: UnpackCaps {
-                archive_bytes: policy.oci.archive_bytes,
-                unpacked_bytes: policy.oci.unpacked_bytes,
-                entries: policy.oci.entries,
+                archive_bytes: oci.archive_bytes,
+                unpacked_bytes: oci.unpacked_bytes,
+                entries: oci.entries,
             },
             path: &caller.path,
             temporary_directory: &caller.temporary_directory,
@@ -150,14 +148,14 @@ pub(super) fn build(
     let mut built = keep(&snapshot, &store, printer)?;
     if let Some(output) = &args.output {
         let version = &snapshot.config.version;
-        find(&store, &built.digest)?.write_layout(output, version, &Watching::new(*printer))?;
+        find(&store, &built.digest)?.write_layout(output, version, terms.listener.as_ref())?;
         built.layout = Some(escape(output.as_os_str().as_bytes()));
     }
     if let Some(target) = target {
         let target = target.or_tag(&snapshot.config.version);
         let artifact = find(&store, &built.digest)?;
         let digest = built.digest;
-        push(artifact, &target, args.insecure, caller, policy, printer)?;
+        push(artifact, &target, terms)?;
         keep_name(&store, &target.tagged(), &digest)?;
         built.reference = Some(target.pinned(&digest));
     }

@@ -3,20 +3,16 @@
 
 use std::cell::Cell;
 use std::io::Write;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
 use crate::cli::print::Printer;
+use crate::cli::progress::{DRAWN_EVERY, kib};
+use crate::cli::source::TransferStatus;
 use crate::compose::output::ENDING;
 use crate::kernel::signal::{SignalSet, is_pending, set_mask};
 use crate::oci::listener::{Listener, Progress};
-
-/// How often a count of bytes is drawn at most.
-const DRAWN_EVERY: Duration = Duration::from_millis(100);
-/// Digits of a digest that people tell blobs apart by.
-const SHORT_DIGITS: usize = 12;
 
 /// As long as it lives, signals that end programs wait; they end this one when it is dropped.
 #[derive(Debug)]
@@ -46,53 +42,17 @@ fn has_come() -> bool {
 
 /// Draws what is sent, and wants an end once a signal has come.
 #[derive(Debug)]
-pub(super) struct Watching {
-    printer: Printer,
-    drawn: Mutex<Option<Instant>>,
-}
+pub(super) struct Watching(TransferStatus);
 
 impl Watching {
     pub(super) fn new(printer: Printer) -> Self {
-        Self {
-            printer,
-            drawn: Mutex::new(None),
-        }
-    }
-
-    /// Whether a count was drawn a while ago.
-    fn is_due(&self) -> bool {
-        let Ok(mut drawn) = self.drawn.lock() else {
-            return false;
-        };
-        let is_due = drawn.is_none_or(|drawn| DRAWN_EVERY <= drawn.elapsed());
-        if is_due {
-            *drawn = Some(Instant::now());
-        }
-        is_due
+        Self(TransferStatus::new(printer))
     }
 }
 
 impl Listener for Watching {
     fn progress(&self, now: &Progress<'_>) {
-        let text = match now {
-            Progress::Asking { place } => format!("{place}: asking"),
-            Progress::Sending {
-                digest,
-                bytes,
-                of_bytes,
-            } => {
-                if !self.is_due() {
-                    return;
-                }
-                let hex = digest.to_string();
-                let short = hex.get(7..7 + SHORT_DIGITS).unwrap_or_default();
-                format!("{short}: {} of {} KiB sent", kib(*bytes), kib(*of_bytes))
-            }
-            Progress::Waiting { cause, pause } => format!("{cause}; trying again in {pause:?}"),
-            Progress::Receiving { .. } | Progress::Unpacking { .. } => return,
-            Progress::Done => String::new(),
-        };
-        self.printer.status(&text);
+        self.0.progress(now);
     }
 
     fn is_cancelled(&self) -> bool {
@@ -129,7 +89,7 @@ impl Write for Heeding<'_> {
         let drawn = self.drawn.get();
         if drawn.is_none_or(|drawn| DRAWN_EVERY <= drawn.elapsed()) {
             self.printer
-                .status(&format!("the layer: {} KiB written", kib(self.bytes)));
+                .status(&format!("the layer: {} written", kib(self.bytes)));
             self.drawn.set(Some(Instant::now()));
         }
         Ok(count)
@@ -144,8 +104,4 @@ impl Drop for Heeding<'_> {
     fn drop(&mut self) {
         self.printer.status("");
     }
-}
-
-fn kib(bytes: u64) -> u64 {
-    bytes.div_ceil(1024)
 }

@@ -19,9 +19,11 @@ use crate::cli::dispatch::document;
 use crate::cli::found::refused;
 use crate::cli::print::Printer;
 use crate::cli::source::build::{BUILD_HELP, Build};
+use crate::cli::source::ending::Watching;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{PUSH_HELP, Push};
 use crate::cli::surroundings::Surroundings;
+use crate::oci::listener::Listener;
 use crate::oci::opening::Terms;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::source_config::SourceConfig;
@@ -79,12 +81,22 @@ impl SourceVerb {
         (flags.voice, &flags.policy)
     }
 
+    /// Who is told of transfers. Those that write what must not stay half done hold signals back.
+    fn listener(&self, printer: Printer) -> Arc<dyn Listener> {
+        match self {
+            Self::Build(_) | Self::Push(_) => Arc::new(Watching::new(printer)),
+            _ => Arc::new(TransferStatus::new(printer)),
+        }
+    }
+
     /// `--insecure`, where the verb has it.
     fn insecure(&self) -> bool {
         match self {
             Self::Pull(pull) => pull.insecure,
             Self::Inspect(inspect) => inspect.insecure,
-            Self::Build(_) | Self::Push(_) | Self::List(_) | Self::Gc(_) => false,
+            Self::Build(build) => build.insecure,
+            Self::Push(push) => push.insecure,
+            Self::List(_) | Self::Gc(_) => false,
         }
     }
 }
@@ -102,13 +114,13 @@ pub fn source(
         caller,
         policy,
         insecure: what.insecure(),
-        listener: Arc::new(TransferStatus::new(*printer)),
+        listener: what.listener(*printer),
     };
     let said = match what {
         SourceVerb::Build(build) => {
-            build::build(build, surroundings, caller, policy, printer).map_err(reported)
+            build::build(build, surroundings, &terms, printer).map_err(reported)
         }
-        SourceVerb::Push(push) => push::push_stored(push, caller, policy, printer).map_err(reported),
+        SourceVerb::Push(push) => push::push_stored(push, &terms).map_err(reported),
         SourceVerb::Pull(pull) => pull.said(&terms, printer),
         SourceVerb::Inspect(inspect) => inspect.said(&terms),
         SourceVerb::List(list) => list.said(&terms),

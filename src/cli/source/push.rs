@@ -1,26 +1,22 @@
 //! `runner source push`: an artifact of the store, or of a layout, to a registry.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use clap::builder::BoolishValueParser;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
-use crate::cli::print::Printer;
 use crate::cli::source::build::find;
-use crate::cli::source::ending::{Held, Watching};
+use crate::cli::source::ending::Held;
 use crate::cli::source::error::SourceError;
 use crate::oci::error::OciError;
 use crate::oci::layout::Layout;
+use crate::oci::opening::Terms;
 use crate::oci::pull::{Tags, artifact};
 use crate::oci::push::HeldArtifact;
-use crate::oci::registry::{Connection, Registry};
-use crate::oci::store::{Store, StorePlace};
+use crate::oci::store::Store;
 use crate::spec::digest::Digest;
-use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::reference::{Place, Reference};
 use crate::spec::path::escape;
-use crate::spec::request::Caller;
 use crate::spec::source_built::SourcePushed;
 
 /// What `runner source push --help` says besides its flags.
@@ -102,22 +98,16 @@ pub(super) fn target(written: Option<&str>) -> Result<Option<Target>, SourceErro
 }
 
 /// Pushes it; what is to be printed on standard output.
-pub(super) fn push_stored(
-    args: &Push,
-    caller: &Caller,
-    policy: &HostPolicy,
-    printer: &Printer,
-) -> Result<String, SourceError> {
+pub(super) fn push_stored(args: &Push, terms: &Terms<'_>) -> Result<String, SourceError> {
     let mut target = target(Some(&args.reference))?.ok_or(SourceError::Nothing)?;
-    let store = Store::open(&StorePlace::choose(caller, policy).map_err(OciError::from)?)
-        .map_err(OciError::from)?;
+    let store = terms.store()?;
     let held = Held::back().map_err(SourceError::Signals)?;
-    let digest = stored(&args.what, &store, printer)?;
+    let digest = stored(&args.what, &store, terms)?;
     let artifact = find(&store, &digest)?;
     if target.tag.is_none() {
         target.tag = artifact.version();
     }
-    push(artifact, &target, args.insecure, caller, policy, printer)?;
+    push(artifact, &target, terms)?;
     keep_name(&store, &target.tagged(), &digest)?;
     drop(held);
     let pushed = SourcePushed {
@@ -134,7 +124,7 @@ pub(super) fn push_stored(
 }
 
 /// The artifact that is meant, with all its parts in the store.
-fn stored(what: &str, store: &Store, printer: &Printer) -> Result<Digest, SourceError> {
+fn stored(what: &str, store: &Store, terms: &Terms<'_>) -> Result<Digest, SourceError> {
     if let Some(digest) = store.named(what).map_err(OciError::from)? {
         return Ok(digest);
     }
@@ -151,9 +141,9 @@ fn stored(what: &str, store: &Store, printer: &Printer) -> Result<Digest, Source
         });
     }
     let layout = Layout::open(&directory)?;
-    let watching = Watching::new(*printer);
-    let found = artifact(store, &layout, &which, Tags::Allowed, &watching)?;
-    HeldArtifact::fetch(store, &found.manifest, &layout, &watching)?;
+    let listener = terms.listener.as_ref();
+    let found = artifact(store, &layout, &which, Tags::Allowed, listener)?;
+    HeldArtifact::fetch(store, &found.manifest, &layout, listener)?;
     Ok(found.digest)
 }
 
@@ -165,21 +155,9 @@ fn is_layout(directory: &Path) -> bool {
 pub(super) fn push(
     artifact: HeldArtifact,
     target: &Target,
-    insecure: bool,
-    caller: &Caller,
-    policy: &HostPolicy,
-    printer: &Printer,
+    terms: &Terms<'_>,
 ) -> Result<(), SourceError> {
-    let registry = &target.reference.registry;
-    let connection = Connection {
-        insecure: insecure || policy.oci.insecure.contains(registry),
-        ca_file: policy.oci.ca_file.clone(),
-        docker_config: caller.docker_config.clone(),
-        environment: caller.environment.clone(),
-        listener: Arc::new(Watching::new(*printer)),
-        ..Connection::default()
-    };
-    let registry = Registry::new(&target.reference, connection)?;
+    let registry = terms.registry(&target.reference)?;
     Ok(artifact.push(&registry, target.tag.as_deref())?)
 }
 

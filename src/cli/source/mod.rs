@@ -108,7 +108,9 @@ pub fn source(
         SourceVerb::Build(build) => {
             build::build(build, surroundings, caller, policy, printer).map_err(reported)
         }
-        SourceVerb::Push(push) => push::push_stored(push, caller, policy, printer).map_err(reported),
+        SourceVerb::Push(push) => {
+            push::push_stored(push, caller, policy, printer).map_err(reported)
+        }
         SourceVerb::Pull(pull) => pull.said(&terms, printer),
         SourceVerb::Inspect(inspect) => inspect.said(&terms),
         SourceVerb::List(list) => list.said(&terms),

@@ -1,4 +1,5 @@
 //! What OCI registries and layouts have, as names and texts: references and media types.
+#![forbid(unsafe_code)]
 
 pub mod challenge;
 pub mod media;

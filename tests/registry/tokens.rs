@@ -159,6 +159,31 @@ fn a_refused_login_is_named_by_where_it_was_found_and_is_not_tried_again() {
 }
 
 #[test]
+fn a_registry_that_sends_back_who_asks_does_not_get_it_into_a_message() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let service = Scripted::start(|asked: &Seen, before| match asked.header("authorization") {
+        None => Reply::of(401).with("WWW-Authenticate", "Basic realm=\"x\""),
+        Some(sent) => {
+            let said = format!("{sent} and canary-word");
+            let body = format!("{{\"errors\":[{{\"code\":\"C\",\"message\":\"{said}\"}}]}}");
+            match before {
+                1 => Reply::of(403).body(body),
+                2 => Reply::of(400).body(body),
+                _ => manifest_reply().with("Docker-Content-Digest", format!("sha256:{said}")),
+            }
+        }
+    });
+    let registry = service.registry_with(with_password(&service, directory.path()));
+    for code in ["registry_denied", "registry_refused", "registry_unusable"] {
+        let error = registry.manifest(&tag()).expect_err("refused");
+        let text = format!("{error} {error:?}");
+        assert_eq!(error.code(), code, "{text}");
+        assert!(text.contains("***"), "{text}");
+        assert!(!text.contains("canary") && !text.contains(AUTH), "{text}");
+    }
+}
+
+#[test]
 fn a_token_service_that_fails_is_tried_again_or_named() {
     for (reply, code, tokens) in [
         (Reply::of(500), "registry_unavailable", 4),

@@ -276,7 +276,9 @@ fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
         Some((repository, tag)) => (repository, Some(tag)),
         None => (path, None),
     };
-    repository_problem(repository).map_or(Ok(()), Err)?;
+    if let Some(problem) = repository_problem(repository) {
+        return Err(problem);
+    }
     if NAME_BYTES_MAX < registry.len() + 1 + repository.len() {
         return Err(ReferenceProblem::Long);
     }

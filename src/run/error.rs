@@ -2,11 +2,14 @@
 
 use crate::bundle::UnpackError;
 use crate::compose::ComposeError;
+use crate::oci::error::OciError;
 use crate::plan::grants::Ungranted;
+use crate::plan::image_user::ImageUserError;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
+use crate::run::sources::error::SourceError;
 use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::registry::RegistryError;
@@ -46,6 +49,18 @@ pub enum RunError {
     /// The image.
     #[error("runner.image: {0}")]
     Image(#[from] ImageError),
+    /// The image cannot be had.
+    #[error("image {place}: {error}")]
+    ImagePull {
+        /// Where it lies, escaped.
+        place: String,
+        /// Why.
+        #[source]
+        error: Box<OciError>,
+    },
+    /// What the image says of itself.
+    #[error(transparent)]
+    ImageUser(#[from] ImageUserError),
     /// The provider `node-permission`.
     #[error("sandbox.provider: `node-permission` {0}")]
     NodePermission(#[from] NodePermissionError),
@@ -58,6 +73,9 @@ pub enum RunError {
     /// A secret.
     #[error(transparent)]
     Secret(Box<SecretError>),
+    /// A workspace source.
+    #[error(transparent)]
+    Source(Box<SourceError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
@@ -189,6 +207,12 @@ impl From<RegistryError> for RunError {
     }
 }
 
+impl From<SourceError> for RunError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(Box::new(error))
+    }
+}
+
 impl From<SecretError> for RunError {
     fn from(error: SecretError) -> Self {
         match error {
@@ -211,6 +235,8 @@ impl RunError {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
+            Self::Source(error) if !error.is_refusal() => Outcome::Failed,
+            Self::ImagePull { error, .. } if error.is_passing() => Outcome::Failed,
             Self::Sandbox(_)
             | Self::Cgroup(_)
             | Self::Registry(_)
@@ -232,10 +258,13 @@ impl RunError {
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
             Self::Image(error) => error.code().to_owned(),
+            Self::ImagePull { error, .. } => error.code().to_owned(),
+            Self::ImageUser(error) => error.code().to_owned(),
             Self::NodePermission(_) => "provider_unavailable".to_owned(),
             Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),
             Self::Secret(error) => error.code().to_owned(),
+            Self::Source(error) => error.code().to_owned(),
             Self::Token { error, .. } => error.code().to_owned(),
             Self::Contract { .. } => "schema_invalid".to_owned(),
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
@@ -264,9 +293,11 @@ impl RunError {
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
             Self::Image(error) => error.hint(),
+            Self::ImagePull { error, .. } => error.hint(),
             Self::NodePermission(error) => Some(error.hint().to_owned()),
             Self::Scratch(error) => error.hint().map(str::to_owned),
             Self::Secret(error) => error.hint(),
+            Self::Source(error) => error.hint(),
             Self::Token { error, .. } => error.hint(),
             Self::Ungranted(missing) => {
                 let mut flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();

@@ -5,6 +5,7 @@
 //! writable space, `Launched` a running body, `Observed` what became of it.
 
 mod aftermath;
+pub mod artifacts;
 mod block_documents;
 pub mod chosen;
 pub mod contract;
@@ -15,6 +16,7 @@ pub mod error;
 pub mod explain;
 pub mod hold;
 pub mod host;
+pub mod image;
 mod interruptible;
 pub mod kept;
 mod meter;
@@ -28,6 +30,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+pub mod sources;
 pub mod subject;
 mod telling;
 pub mod unpacking;
@@ -37,7 +40,7 @@ mod watching;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::Mode;
@@ -52,13 +55,15 @@ use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
+use crate::run::image::Access;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
+use crate::run::sources::Sources;
 use crate::run::subject::UnpackedFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
 use crate::sandbox::cgroups::{CgroupLimits, Counted};
-use crate::sandbox::launch::{Launched, launch};
+use crate::sandbox::launch::{ImageRoot, Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::sandbox::seed::Seed;
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
@@ -117,6 +122,7 @@ struct Settlement {
     /// Opened `tasks` files of groups that the body joins itself.
     joins: Vec<OwnedFd>,
     outward: Outward,
+    root: Option<ImageRoot>,
 }
 
 /// What the stages between prepare and launch have settled.
@@ -178,7 +184,13 @@ impl Run<'_> {
         let early = match &given.archive {
             None => {
                 let manifest = given.manifest.take();
-                Some(self.settle(held, None, manifest, time_namespace, report)?)
+                Some(self.settle(
+                    held,
+                    (None, manifest),
+                    time_namespace,
+                    signals.as_fd(),
+                    report,
+                )?)
             }
             Some(_) => None,
         };
@@ -216,7 +228,8 @@ impl Run<'_> {
             Some(settlement) => settlement,
             None => {
                 let time_namespace = prepared.time_namespace;
-                self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?
+                let given = (bundle.as_ref(), manifest);
+                self.settle(held, given, time_namespace, signals.as_fd(), report)?
             }
         };
         // Nobody removes the kept tree while the body may still read it.
@@ -225,6 +238,18 @@ impl Run<'_> {
             None => None,
         };
         drop(bundle);
+        let sources = self.have_sources(
+            &settlement.chosen,
+            &mut prepared,
+            held,
+            signals.as_fd(),
+            report,
+        )?;
+        if !report.workspace_sources.is_empty() {
+            clock.lap(report, "sources");
+        }
+        settlement.root =
+            self.lay_image(held, &mut prepared, (&settlement.chosen, &sources), report)?;
         let place = workspace.as_ref();
         let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
@@ -237,7 +262,8 @@ impl Run<'_> {
             report,
         )?;
         settlement.outward.published = published;
-        let (mut launched, mut ready) = self.launch(held, prepared, settlement, settled, report)?;
+        let (mut launched, mut ready) =
+            self.launch(held, prepared, (settlement, &sources), settled, report)?;
         clock.lap(report, "launch");
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
@@ -263,13 +289,13 @@ impl Run<'_> {
     fn settle(
         &self,
         held: &mut Held,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        given: (Option<&Bundle>, Option<subject::Subject>),
         time_namespace: bool,
+        signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
-        let chosen = self.choose(bundle, manifest)?;
-        view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy)?;
+        let chosen = self.choose(given, signals)?;
+        view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
             self.request,
@@ -291,6 +317,7 @@ impl Run<'_> {
             limits,
             joins,
             outward,
+            root: None,
         })
     }
 
@@ -321,7 +348,7 @@ impl Run<'_> {
         &self,
         held: &Held,
         prepared: Prepared,
-        settlement: Settlement,
+        (settlement, sources): (Settlement, &Sources),
         settled: Settled,
         report: &Report,
     ) -> Result<(Launched, Ready), RunError> {
@@ -330,10 +357,18 @@ impl Run<'_> {
             limits,
             joins,
             mut outward,
+            root,
         } = settlement;
         let filled = planning::space_in_use(&prepared)?;
-        let (mut plan, trees) =
-            planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;
+        let named = (root, report.run_id.as_str());
+        let (mut plan, trees) = planning::launch_plan(
+            self.request,
+            held,
+            (&chosen, sources),
+            &limits,
+            filled,
+            named,
+        )?;
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
@@ -351,12 +386,13 @@ impl Run<'_> {
 
     fn choose(
         &self,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        (bundle, manifest): (Option<&Bundle>, Option<subject::Subject>),
+        signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
+        let access = Access::Fetch { signals };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, &mut Err)
+                chosen::of_command(self.request, self.policy, argv, access, &mut Err)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
@@ -364,7 +400,8 @@ impl Run<'_> {
                     root: bundle.root.as_fd(),
                 };
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                chosen::of_bundle(self.request, self.policy, manifest, &files, &mut Err)
+                let subject = (manifest, access);
+                chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {
                 Err(RunError::host("find the bundle")(rustix::io::Errno::NOENT))

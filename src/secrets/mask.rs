@@ -342,12 +342,14 @@ impl Finder {
             cgroup_backend: _,
             inputs: _,
             bundle: _,
+            workspace_sources: _,
             run_form: _,
             bound_programs: _,
             downgraded: _,
             kept: _,
             secrets: _,
             runner: _,
+            image: _,
         } = report;
         for stream in [stdout, stderr] {
             let cut = 0 < stream.dropped_bytes;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::spec::egress::{self, EgressRule};
 use crate::spec::image::ImageTemplate;
 use crate::spec::oci_policy::{OciPolicy, OciStatement};
+use crate::spec::preparation::{self, PreparationPolicy, PreparationStatement};
 use crate::spec::request::Grants;
 use crate::spec::sources_policy::{
     BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
@@ -51,6 +52,8 @@ pub struct HostPolicy {
     pub oci: OciPolicy,
     /// Whether references to branches and tags are refused.
     pub require_pin: bool,
+    /// Where `needs` of `engine: sandbox` are installed from.
+    pub preparation: PreparationPolicy,
 }
 
 /// Upper bounds for what a bundle's own manifest may ask.
@@ -147,6 +150,8 @@ pub struct Statement {
     pub oci: OciStatement,
     /// `require_pin`; `false` says nothing.
     pub require_pin: bool,
+    /// `preparation`.
+    pub preparation: PreparationStatement,
 }
 
 /// What one file states and an earlier file forbids: it does not count.
@@ -202,7 +207,7 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 ///
 /// What files allow of the network is what all files allow that say something about it: see
 /// [`egress::intersect`] and [`intersect_ranges`]. `require_pin`, `egress.refuse_ech`,
-/// `cache.bundles.off` and `cache.bundles.copy` stay once they were stated.
+/// `cache.bundles.off`, `cache.bundles.copy` and `oci.copy` stay once they were stated.
 ///
 /// Of the provider and the inventory of secrets, of each reference, of the service that `github`
 /// sources come from, and of the certificates that registries are believed by, the last counts,
@@ -210,6 +215,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// first two) or `sources` (for the others): then later files are not asked, and what they state
 /// is returned. A token goes only to the service that it was stated for: a file that
 /// names another base URL and no token has none.
+///
+/// What counts of `preparation` is said at [`preparation::merge`].
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     fn smallest<T: Ord + Copy>(
@@ -307,6 +314,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         github: elsewhere.github,
         oci: elsewhere.oci,
         require_pin: statements.iter().any(|file| file.require_pin),
+        preparation: preparation::merge(statements, &mut forbidden),
     };
     (policy, forbidden)
 }
@@ -457,7 +465,8 @@ fn only(name: &str) -> Grants {
     }
 }
 
-fn has(grants: Grants, name: &str) -> bool {
+/// Whether the grant of this name is given.
+pub(super) fn has(grants: Grants, name: &str) -> bool {
     minus(only(name), grants) == Grants::default()
 }
 
@@ -609,6 +618,7 @@ mod tests {
                     entries: Some(if origin == "one" { 9 } else { 7 }),
                     ca_file: Some(origin.into()),
                     insecure: vec![format!("{origin}.test")],
+                    copy: origin == "one",
                     ..OciStatement::default()
                 };
                 file.require_pin = origin == "one";
@@ -628,6 +638,7 @@ mod tests {
         assert_eq!(policy.oci.ca_file, Some(two));
         assert_eq!(policy.oci.insecure, ["one.test", "two.test"]);
         assert_eq!(policy.oci.entries, 7);
+        assert!(policy.oci.copy, "once stated it stays");
         assert_eq!(policy.oci.archive_bytes, 4 << 30);
         assert!(policy.require_pin, "once stated it stays");
         assert!(forbidden.is_empty());

@@ -166,7 +166,7 @@ pub fn is_template_id(text: &str) -> bool {
 }
 
 /// Names of Debian packages have lower-case letters, digits, `+`, `-` and `.` only.
-fn is_package_name(name: &str) -> bool {
+pub(crate) fn is_package_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && name.bytes().all(|byte| {
             byte.is_ascii_lowercase()

@@ -7,6 +7,7 @@ use crate::spec::host_policy::{HostPolicy, Statement, merge, names};
 use crate::spec::oci_policy::OciPolicy;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{DEFAULT, PolicyValue};
+use crate::spec::preparation::{IndexPolicy, PreparationPolicy};
 use crate::spec::sources_policy::SecretsProvider;
 
 /// The values of the policy that `statements` make, earliest first, each with its files.
@@ -132,7 +133,74 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     values.extend(fetching(policy));
     values.extend(artifacts(&policy.oci));
     values.push(("require_pin", policy.require_pin.to_string()));
+    values.extend(preparation(&policy.preparation));
     values
+}
+
+/// Where needs are installed from.
+fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
+    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
+    let none = || "none".to_owned();
+    let index = |index: &Option<IndexPolicy>| {
+        let url = index.as_ref().map(|index| index.url.text.as_bytes());
+        url.map_or_else(none, escape)
+    };
+    let reach = [&policy.npm, &policy.pip].into_iter().flatten();
+    let reach = reach.flat_map(|index| &index.reach);
+    let mut reach: Vec<String> = policy
+        .apt
+        .iter()
+        .flat_map(|apt| &apt.reach)
+        .chain(reach)
+        .map(ToString::to_string)
+        .collect();
+    reach.sort();
+    reach.dedup();
+    let limits = policy.limits;
+    [
+        (
+            "preparation.apt",
+            match &policy.apt {
+                None => none(),
+                Some(apt) if apt.sources.is_empty() => "the image's own lists".to_owned(),
+                Some(apt) => list(apt.sources.iter().map(|one| escape(one.line.as_bytes()))),
+            },
+        ),
+        (
+            "preparation.apt.trusted_keys",
+            match policy
+                .apt
+                .as_ref()
+                .and_then(|apt| apt.trusted_keys.as_deref())
+            {
+                Some(keys) => path(keys),
+                None => "the image's own".to_owned(),
+            },
+        ),
+        ("preparation.npm", index(&policy.npm)),
+        ("preparation.pip", index(&policy.pip)),
+        ("preparation.allow", list(reach.into_iter())),
+        (
+            "preparation.allow_private",
+            list(policy.allow_private.iter().map(ToString::to_string)),
+        ),
+        (
+            "preparation.ca_file",
+            match policy.ca_file.as_deref() {
+                Some(file) => path(file),
+                None => "the image's own".to_owned(),
+            },
+        ),
+        (
+            "preparation.limits",
+            format!(
+                "memory {}, timeout {}ms, disk {}",
+                limits.memory_bytes,
+                limits.wall_time.as_millis(),
+                limits.disk_bytes
+            ),
+        ),
+    ]
 }
 
 /// What is kept, and where bundles and sources come from.
@@ -174,7 +242,7 @@ fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
 }
 
 /// What is taken from registries, and how.
-fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 7] {
+fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
     let path = |path: &std::path::PathBuf| escape(path.as_os_str().as_encoded_bytes());
     let or = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
     let size = oci.size_bytes.map(|size| size.to_string());
@@ -190,6 +258,8 @@ fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 7] {
         ("oci.entries", oci.entries.to_string()),
         ("oci.ca_file", or(oci.ca_file.as_ref().map(path), "none")),
         ("oci.insecure", list(insecure)),
+        ("oci.root_read_only", oci.root_read_only.to_string()),
+        ("oci.copy", oci.copy.to_string()),
     ]
 }
 

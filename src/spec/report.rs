@@ -8,8 +8,10 @@ use crate::spec::captured::StreamDocument;
 pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
+use crate::spec::image_report::ImageReport;
 use crate::spec::outcome::Outcome;
 pub use crate::spec::runner_report::RunnerReport;
+use crate::spec::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -63,6 +65,8 @@ pub struct Report {
     pub egress: EgressReport,
     /// The bundle; absent for `runner run`.
     pub bundle: Option<BundleReport>,
+    /// Workspace sources that the manifest names, in its order.
+    pub workspace_sources: Vec<WorkspaceSourceReport>,
     /// `file`, `exec` or `shell`.
     pub run_form: Option<RunForm>,
     /// The argument vector that was executed.
@@ -73,6 +77,8 @@ pub struct Report {
     pub downgraded: bool,
     /// Engine, image and needs; absent for `runner run`.
     pub runner: Option<RunnerReport>,
+    /// The image that was the body's root; absent where the host's programs were.
+    pub image: Option<ImageReport>,
     /// Where `--keep` left a copy of the scratch root.
     pub kept: Option<String>,
     /// Each secret whose value the body was given: never the value.
@@ -128,7 +134,7 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timing {
-    /// `prepare`, `unpack`, `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
+    /// `prepare`, `unpack`, `sources`, `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
     pub phase: &'static str,
     /// Microseconds.
     pub duration_us: u64,
@@ -418,11 +424,13 @@ impl Report {
             denials: Vec::new(),
             egress: EgressReport::default(),
             bundle: None,
+            workspace_sources: Vec::new(),
             run_form: None,
             argv: Vec::new(),
             bound_programs: Vec::new(),
             downgraded: false,
             runner: None,
+            image: None,
             kept: None,
             secrets: Vec::new(),
             warnings: Vec::new(),

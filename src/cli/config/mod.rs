@@ -46,12 +46,25 @@
 //!   entries: 1000000
 //!   ca_file: /etc/runner/registry.pem # certificates that are trusted beside the host's
 //!   insecure: [registry.example.org:5000] # registries without TLS
+//!   root_read_only: true     # no body writes the root of its image
+//!   copy: true               # give each body a copy, though an overlayfs could be laid out
 //! require_pin: true          # refuse branches and tags where a commit can be named
+//! preparation:               # where `needs` of `engine: sandbox` are installed from
+//!   apt:                     # native packages; without sources the image's own lists
+//!     sources: ["deb https://deb.example.org/debian trixie main"]
+//!     trusted_keys: /etc/runner/apt.asc # instead of the image's own
+//!   npm: { registry: "https://registry.example.org/" }
+//!   pip: { index: "https://index.example.org/simple/" }
+//!   allow: [files.example.org] # whom a preparation run reaches, instead of the hosts above
+//!   allow_private: [10.1.0.0/16] # private addresses that those names may have
+//!   ca_file: /etc/runner/ca.pem # vouches for them, instead of the image's certificates
+//!   limits: { memory: 2g, timeout: 10m, disk: 1g }
 //! ```
 //!
 //! What a later file may change is said at [`merge`].
 
 mod elsewhere;
+mod preparation;
 mod scalars;
 mod written;
 
@@ -296,6 +309,7 @@ mod tests {
     use crate::spec::host_policy::{UidRange, grants_named};
     use crate::spec::image::ImageTemplate;
     use crate::spec::oci_policy::OciStatement;
+    use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
     use crate::spec::request::Grants;
     use crate::spec::runner_block::Language;
     use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
@@ -344,8 +358,16 @@ mod tests {
               - { id: n, languages: [node], cost_tier: 0 }\n\
               cache: { directory: /c, size: 2g, bundles: { directory: /b, size: 1m, off: true, copy: true } }\n\
               github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
-              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'] }\n\
-              require_pin: true\n",
+              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'], copy: true, root_read_only: true }\n\
+              require_pin: true\n\
+              preparation:\n\
+              \x20 apt: { sources: ['deb http://d.example.org/ ./'], trusted_keys: /k.asc }\n\
+              \x20 npm: { registry: 'https://n.example.org/' }\n\
+              \x20 pip: { index: 'https://p.example.org/simple/' }\n\
+              \x20 allow: [f.example.org]\n\
+              \x20 allow_private: [10.0.0.0/8]\n\
+              \x20 ca_file: /ca.pem\n\
+              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n",
         )
         .expect("well formed");
         let expected = Statement {
@@ -417,8 +439,24 @@ mod tests {
                 entries: Some(8),
                 ca_file: Some("/o.pem".into()),
                 insecure: vec!["r.test:5000".to_owned(), "[::1]".to_owned()],
+                root_read_only: true,
+                copy: true,
             },
             require_pin: true,
+            preparation: PreparationStatement {
+                apt: Some((
+                    vec![AptSource::parse("deb http://d.example.org/ ./").expect("a source")],
+                    Some("/k.asc".into()),
+                )),
+                npm: Some(IndexUrl::parse("https://n.example.org/").expect("a URL")),
+                pip: Some(IndexUrl::parse("https://p.example.org/simple/").expect("a URL")),
+                allow: Some(vec![EgressRule::parse("f.example.org").expect("a rule")]),
+                allow_private: Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]),
+                ca_file: Some("/ca.pem".into()),
+                memory_bytes: Some(1 << 30),
+                wall_time: Some(Duration::from_secs(60)),
+                disk_bytes: Some(1 << 20),
+            },
         };
         assert_eq!(statement, expected);
     }
@@ -470,6 +508,8 @@ mod tests {
             format!("github: {{ token: 'file:{SECRET}' }}"),
             format!("github: {{ base_url: 'https://{SECRET}@h' }}"),
             format!("secrets: {{ provider: {{ command: [v, {SECRET}] }} }}"),
+            format!("preparation: {{ npm: {{ registry: 'https://{SECRET}@h/' }} }}"),
+            format!("preparation: {{ apt: {{ sources: ['deb https://{SECRET}@h/ ./'] }} }}"),
         ] {
             let error = refused(&text);
             assert!(!error.contains("0123456789"), "{error}");

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::cli::config::elsewhere::{
     Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenOci, WrittenSecrets,
 };
+use crate::cli::config::preparation::WrittenPreparation;
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
 use crate::kernel::credentials::OVERFLOW_UID;
 use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
@@ -37,6 +38,7 @@ pub(super) struct Written {
     github: WrittenGitHub,
     oci: WrittenOci,
     require_pin: bool,
+    preparation: WrittenPreparation,
 }
 
 #[derive(Default, Deserialize)]
@@ -158,6 +160,7 @@ impl Written {
             github_token: self.github.token.map(|token| token.0),
             oci: self.oci.into(),
             require_pin: self.require_pin,
+            preparation: self.preparation.statement(),
         }
     }
 }

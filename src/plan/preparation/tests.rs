@@ -1,0 +1,317 @@
+use super::*;
+use crate::spec::host_policy::{self, Statement};
+use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+
+fn policy(state: impl Fn(&mut PreparationStatement)) -> PreparationPolicy {
+    let mut file = Statement::default();
+    state(&mut file.preparation);
+    host_policy::merge(&[file]).0.preparation
+}
+
+fn everything() -> PreparationPolicy {
+    policy(|stated| {
+        let source = "deb http://deb.example.org/debian trixie main";
+        let source = AptSource::parse(source).expect("a source");
+        stated.apt = Some((vec![source], None));
+        stated.npm = IndexUrl::parse("https://registry.example.org/").ok();
+        stated.pip = IndexUrl::parse("http://index.example.org:8080/simple/").ok();
+    })
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn missing(native: &[&str], npm: &[&str], pip: &[&str]) -> Missing {
+    Missing {
+        native: owned(native),
+        npm: owned(npm),
+        pip: owned(pip),
+    }
+}
+
+fn ground() -> Ground {
+    Ground {
+        image: "sha256:image".to_owned(),
+        architecture: "amd64".to_owned(),
+        ..Ground::default()
+    }
+}
+
+fn lists() -> Lists {
+    Lists {
+        npm: Some((b"{}".to_vec(), b"{\"lockfileVersion\":3}".to_vec())),
+        pip: Some(b"greeting==1.0\n".to_vec()),
+    }
+}
+
+fn kinds(steps: &[Step]) -> Vec<&'static str> {
+    steps.iter().map(|step| step.kind.word()).collect()
+}
+
+#[test]
+fn one_run_for_each_kind_that_something_is_missing_of_or_listed() {
+    let none = Missing::default();
+    let empty = Lists::default();
+    for (missing, lists, expected) in [
+        (&none, &empty, &[][..]),
+        (&none, &lists(), &["npm", "pip"]),
+        (&missing(&["tidy"], &[], &[]), &empty, &["native"]),
+        (
+            &missing(&["tidy"], &["greeting@1"], &["greeting==1"]),
+            &empty,
+            &["native", "npm", "pip"],
+        ),
+        (&missing(&[], &["greeting"], &[]), &lists(), &["npm", "pip"]),
+    ] {
+        let found = steps(missing, lists, &ground(), &everything()).expect("planned");
+        assert_eq!(kinds(&found), expected);
+    }
+}
+
+#[test]
+fn a_need_is_refused_and_a_list_left_out_where_nobody_names_an_index() {
+    let nothing = PreparationPolicy::default();
+    for (missing, key) in [
+        (missing(&["tidy"], &[], &[]), "apt"),
+        (missing(&[], &["greeting"], &[]), "npm"),
+        (missing(&[], &[], &["greeting"]), "pip"),
+    ] {
+        let error = steps(&missing, &lists(), &ground(), &nothing).expect_err("no index");
+        assert_eq!(error.code(), "needs_unsatisfied");
+        let hint = error.hint().expect("a hint");
+        assert!(hint.contains(&format!("preparation: {{{key}: ")), "{hint}");
+    }
+    let none = Missing::default();
+    assert_eq!(steps(&none, &lists(), &ground(), &nothing), Ok(Vec::new()));
+    let left_out = not_installed(&lists(), &nothing);
+    assert_eq!(
+        left_out,
+        [
+            (Kind::Npm, "package-lock.json"),
+            (Kind::Pip, "requirements.txt")
+        ]
+    );
+    assert_eq!(not_installed(&lists(), &everything()), []);
+}
+
+#[test]
+fn a_policy_that_leaves_nobody_to_reach_says_so() {
+    let mut policy = everything();
+    if let Some(npm) = &mut policy.npm {
+        npm.reach.clear();
+    }
+    let missing = missing(&[], &["greeting"], &[]);
+    let error = steps(&missing, &Lists::default(), &ground(), &policy).expect_err("nobody");
+    assert_eq!(error.code(), "preparation_egress");
+}
+
+#[test]
+fn a_need_that_could_be_more_than_a_name_is_refused() {
+    let native = [
+        "Tidy",
+        "tidy-",
+        "tidy:i386",
+        "tidy=1",
+        "tidy/sid",
+        "a b",
+        "*",
+        ";id",
+        "-x",
+        "",
+    ];
+    let npm = [
+        "git+ssh://x",
+        "x@npm:y",
+        "../x",
+        "x@file:y",
+        "--registry=x",
+        "x@next",
+    ];
+    let pip = [
+        "-r x",
+        "x @ http://y",
+        "--index-url=x",
+        "./x",
+        "x;os_name=='a'",
+    ];
+    let one = |need: &&str| vec![(*need).to_owned()];
+    let all = native
+        .iter()
+        .map(|need| Missing {
+            native: one(need),
+            ..Missing::default()
+        })
+        .chain(npm.iter().map(|need| Missing {
+            npm: one(need),
+            ..Missing::default()
+        }))
+        .chain(pip.iter().map(|need| Missing {
+            pip: one(need),
+            ..Missing::default()
+        }));
+    for missing in all {
+        let found = steps(&missing, &Lists::default(), &ground(), &everything());
+        let error = found.expect_err("no name");
+        assert_eq!(error.code(), "needs_invalid", "{missing:?}");
+    }
+}
+
+#[test]
+fn what_a_stranger_wrote_is_an_argument_or_a_file_and_never_part_of_a_script() {
+    let hostile = Lists {
+        npm: Some((b"$(id)".to_vec(), b"`id`".to_vec())),
+        pip: Some(b"; id".to_vec()),
+    };
+    let missing = missing(&["libc++-dev"], &["a@1||2"], &["b[c]>=1,<2"]);
+    let found = steps(&missing, &hostile, &ground(), &everything()).expect("planned");
+    for step in &found {
+        let harmless = steps(
+            &Missing {
+                native: owned(&["x"]),
+                npm: owned(&["x"]),
+                pip: owned(&["x"]),
+            },
+            &Lists::default(),
+            &ground(),
+            &everything(),
+        )
+        .expect("planned");
+        let same = harmless.iter().find(|one| one.kind == step.kind);
+        let same = same.expect("of each kind");
+        assert_eq!(step.argv[..4], same.argv[..4]);
+        assert_eq!(step.environment, same.environment);
+        assert_eq!(step.argv.len(), 5);
+        assert_eq!(step.argv[4], step.needs[0].as_bytes());
+    }
+}
+
+#[test]
+fn each_run_reaches_its_own_index_and_believes_only_whom_the_host_says() {
+    let missing = missing(&["tidy"], &["greeting"], &["greeting"]);
+    let found = steps(&missing, &Lists::default(), &ground(), &everything()).expect("planned");
+    let reach: Vec<String> = found
+        .iter()
+        .map(|step| step.reach.iter().map(ToString::to_string).collect())
+        .collect();
+    assert_eq!(
+        reach,
+        [
+            "deb.example.org:80",
+            "registry.example.org:443",
+            "index.example.org:8080"
+        ]
+    );
+    let variable = |step: &Step, name: &str| {
+        let named = step
+            .environment
+            .iter()
+            .find(|(known, _)| known == name.as_bytes());
+        named.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    };
+    let (npm, pip) = (&found[1], &found[2]);
+    assert_eq!(
+        variable(npm, "npm_config_registry").as_deref(),
+        Some("https://registry.example.org/")
+    );
+    assert_eq!(variable(npm, "npm_config_cafile"), None);
+    assert_eq!(
+        variable(pip, "PIP_TRUSTED_HOST").as_deref(),
+        Some("index.example.org")
+    );
+    let vouched = Ground {
+        certificates: Some(b"-----BEGIN CERTIFICATE-----".to_vec()),
+        keys: Some(b"-----BEGIN PGP PUBLIC KEY BLOCK-----".to_vec()),
+        ..ground()
+    };
+    let found = steps(&missing, &Lists::default(), &vouched, &everything()).expect("planned");
+    for step in &found {
+        assert_eq!(step.files[0].path, script::CERTIFICATES);
+        assert_eq!(
+            variable(step, "SSL_CERT_FILE").as_deref(),
+            Some(script::CERTIFICATES)
+        );
+    }
+    let conf = found[0].files.last().expect("apt's configuration");
+    let conf = String::from_utf8_lossy(&conf.bytes);
+    for line in [
+        "Dir::Etc::trustedparts \"/scratch/in/keys\";",
+        "Acquire::https::CAInfo \"/scratch/in/certificates.pem\";",
+        "Dir::Etc::sourcelist \"/scratch/in/sources.list\";",
+        "APT::Get::AllowUnauthenticated \"false\";",
+    ] {
+        assert!(conf.contains(line), "{line}\n{conf}");
+    }
+}
+
+#[test]
+fn a_layer_is_kept_under_all_that_decides_it() {
+    let wanted = || missing(&["tidy"], &["greeting"], &["greeting"]);
+    let keys = |missing: &Missing, lists: &Lists, ground: &Ground, policy: &PreparationPolicy| {
+        let found = steps(missing, lists, ground, policy).expect("planned");
+        let keys: Vec<Digest> = found.iter().map(|step| step.key).collect();
+        [keys[0], keys[1], keys[2]]
+    };
+    let first = keys(&wanted(), &lists(), &ground(), &everything());
+    assert_eq!(first, keys(&wanted(), &lists(), &ground(), &everything()));
+    let changes = |other: [Digest; 3]| [0, 1, 2].map(|at: usize| other[at] != first[at]);
+    let elsewhere = || Ground {
+        image: "sha256:other".to_owned(),
+        ..ground()
+    };
+    assert_eq!(
+        changes(keys(&wanted(), &lists(), &elsewhere(), &everything())),
+        [true; 3]
+    );
+    let arm = || Ground {
+        architecture: "arm64".to_owned(),
+        ..ground()
+    };
+    assert_eq!(
+        changes(keys(&wanted(), &lists(), &arm(), &everything())),
+        [true; 3]
+    );
+    // What is built may have been linked against what is below.
+    let mut other = wanted();
+    other.native.push("zip".to_owned());
+    assert_eq!(
+        changes(keys(&other, &lists(), &ground(), &everything())),
+        [true; 3]
+    );
+    let mut other = wanted();
+    other.pip = owned(&["greeting==1"]);
+    assert_eq!(
+        changes(keys(&other, &lists(), &ground(), &everything())),
+        [false, false, true]
+    );
+    let mut locked = lists();
+    locked.npm = Some((b"{}".to_vec(), b"{\"lockfileVersion\":2}".to_vec()));
+    assert_eq!(
+        changes(keys(&wanted(), &locked, &ground(), &everything())),
+        [false, true, false]
+    );
+    let mut elsewhere = everything();
+    if let Some(pip) = &mut elsewhere.pip {
+        pip.url = IndexUrl::parse("http://other.example.org/").expect("a URL");
+    }
+    assert_eq!(
+        changes(keys(&wanted(), &lists(), &ground(), &elsewhere)),
+        [false, false, true]
+    );
+    let vouched = || Ground {
+        certificates: Some(b"new".to_vec()),
+        ..ground()
+    };
+    let keyed = || Ground {
+        keys: Some(b"new".to_vec()),
+        ..ground()
+    };
+    assert_eq!(
+        changes(keys(&wanted(), &lists(), &keyed(), &everything())),
+        [true; 3]
+    );
+    assert_eq!(
+        changes(keys(&wanted(), &lists(), &vouched(), &everything())),
+        [false; 3]
+    );
+}

@@ -20,8 +20,8 @@ mod links;
 mod mounted;
 mod properties;
 mod real;
-#[path = "../support/skips.rs"]
-mod skips;
 mod stack;
 mod streams;
+#[path = "../support/mod.rs"]
+mod support;
 mod whiteouts;

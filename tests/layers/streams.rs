@@ -106,14 +106,23 @@ fn an_archive_that_is_cut_is_refused_but_for_the_blocks_of_zeros_at_its_end() {
         ];
         for cut in cuts {
             let mut stack = Stack::new();
-            let result = stack.push_compressed(&archive[..cut], compression, &|| false);
-            let error = result.expect_err("cut");
-            assert!(error.is_refusal(), "{compression:?} at {cut}: {error:?}");
+            match stack.push_compressed(&archive[..cut], compression, &|| false) {
+                // Only zeros are missing, and the digest tells.
+                Ok(unpacked) => {
+                    assert!(compression == Compression::Plain && archive.len() - 2_048 < cut);
+                    assert_ne!(unpacked.diff_id, Digest::of(&tar()));
+                }
+                Err(error) => {
+                    assert!(error.is_refusal(), "{compression:?} at {cut}: {error:?}");
+                }
+            }
         }
     }
     let whole = Tar::new().file("x", b"data");
-    for zeros in [0, 512, 1_024, 10_240, 1 << 20] {
-        let archive = whole.clone().raw(&vec![0; zeros]).0;
+    // umoci 0.4 leaves out even what fills the last block.
+    let bare = whole.0.len() - 508;
+    for zeros in [0, 508, 1_020, 1_532, 10_240, 1 << 20] {
+        let archive = [&whole.0[..bare], &vec![0; zeros]].concat();
         let mut stack = Stack::new();
         stack
             .push(&archive)

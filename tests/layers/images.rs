@@ -41,7 +41,9 @@ impl Made {
             "x86_64" => "amd64",
             _ => "arm64",
         };
-        let layers = tars.iter().map(|tar| (LAYER_GZIP, compressed(tar, Compression::Gzip)));
+        let layers = tars
+            .iter()
+            .map(|tar| (LAYER_GZIP, compressed(tar, Compression::Gzip)));
         Self {
             config: json!({
                 "os": "linux",
@@ -82,7 +84,10 @@ impl Made {
             "config": blob(&config, self.config_type),
             "layers": layers,
         });
-        let manifest = blob(&serde_json::to_vec(&manifest).expect("JSON"), self.manifest_type);
+        let manifest = blob(
+            &serde_json::to_vec(&manifest).expect("JSON"),
+            self.manifest_type,
+        );
         let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
         fs::write(directory.join("index.json"), index.to_string()).expect("written");
         let mark = r#"{"imageLayoutVersion":"1.0.0"}"#;
@@ -138,7 +143,11 @@ impl Ground {
     fn refused(&self, made: &Made) -> &'static str {
         let error = self.image(made).expect_err("refused");
         assert!(!error.to_string().is_empty());
-        assert_eq!(self.unpacked(), 0, "a layer of a refused image is kept: {error}");
+        assert_eq!(
+            self.unpacked(),
+            0,
+            "a layer of a refused image is kept: {error}"
+        );
         error.code()
     }
 
@@ -196,10 +205,17 @@ fn an_image_is_unpacked_once_and_seen_as_a_whole() {
     let second = ground.image_of(&layout, &Silent).expect("an image");
     assert!(second.cached);
     let paths = |image: &Image| -> Vec<PathBuf> {
-        image.layers.iter().map(|layer| layer.path.clone()).collect()
+        image
+            .layers
+            .iter()
+            .map(|layer| layer.path.clone())
+            .collect()
     };
     assert_eq!(paths(&first), paths(&second));
-    assert_eq!(first.view().expect("a view"), second.view().expect("a view"));
+    assert_eq!(
+        first.view().expect("a view"),
+        second.view().expect("a view")
+    );
     assert_eq!(ground.names("layers/1/building"), 0);
 }
 
@@ -254,14 +270,18 @@ fn what_is_no_image_or_none_for_this_machine_is_refused() {
         ("image_config_too_large", &|made| {
             made.config["junk"] = json!("x".repeat(5 << 20));
         }),
-        ("image_no_platform", &|made| made.config["os"] = json!("windows")),
+        ("image_no_platform", &|made| {
+            made.config["os"] = json!("windows")
+        }),
         ("image_no_platform", &|made| {
             made.config["architecture"] = json!("\u{1b}[31m");
         }),
         ("image_layers_mismatch", &|made| {
             made.config["rootfs"]["diff_ids"] = json!([]);
         }),
-        ("image_layer_type", &|made| made.layers[0].0 = "application/zip"),
+        ("image_layer_type", &|made| {
+            made.layers[0].0 = "application/zip"
+        }),
         ("image_layer_type", &|made| {
             made.layers[0].0 = "application/vnd.oci.image.layer.v1.tar+xz";
         }),
@@ -272,7 +292,9 @@ fn what_is_no_image_or_none_for_this_machine_is_refused() {
             let other = compressed(&next(), Compression::Gzip);
             made.layers[0].1 = other;
         }),
-        ("artifact_layer_refused", &|made| made.layers[0].0 = LAYER_ZSTD),
+        ("artifact_layer_refused", &|made| {
+            made.layers[0].0 = LAYER_ZSTD
+        }),
         ("artifact_layer_refused", &|made| {
             made.layers[0].1 = compressed(&base()[..700], Compression::Gzip);
         }),
@@ -288,8 +310,14 @@ fn a_layer_that_is_refused_is_named_and_nothing_of_it_stays() {
     let error = ground.image(&Made::of([hostile])).expect_err("refused");
     assert_eq!(error.code(), "artifact_layer_refused");
     let text = runner::spec::report::with_causes(&error);
-    assert!(text.contains("../../escaped") && text.contains("sha256:"), "{text}");
-    assert_eq!((ground.unpacked(), ground.names("layers/1/building")), (0, 0));
+    assert!(
+        text.contains("../../escaped") && text.contains("sha256:"),
+        "{text}"
+    );
+    assert_eq!(
+        (ground.unpacked(), ground.names("layers/1/building")),
+        (0, 0)
+    );
     assert!(!ground.directory.path().join("escaped").exists());
 }
 
@@ -306,7 +334,9 @@ fn layers_without_anything_do_not_count_and_too_many_others_are_refused() {
         .image(&Made::of((0..=LAYERS_MAX).map(full)))
         .expect_err("too many");
     assert_eq!(error.code(), "image_layers_too_many");
-    let image = ground.image(&Made::of(mixed.clone().skip(1))).expect("an image");
+    let image = ground
+        .image(&Made::of(mixed.clone().skip(1)))
+        .expect("an image");
     assert_eq!(image.layers.len(), LAYERS_MAX);
     // The last one stays, empty or not.
     let error = ground.image(&Made::of(mixed)).expect_err("one too many");
@@ -316,8 +346,13 @@ fn layers_without_anything_do_not_count_and_too_many_others_are_refused() {
 #[test]
 fn a_layer_that_hides_all_below_is_the_lowest() {
     let ground = Ground::new();
-    let all = Tar::new().file(".wh..wh..opq", b"").file("own", b"own").end();
-    let image = ground.image(&Made::of([base(), all, next()])).expect("an image");
+    let all = Tar::new()
+        .file(".wh..wh..opq", b"")
+        .file("own", b"own")
+        .end();
+    let image = ground
+        .image(&Made::of([base(), all, next()]))
+        .expect("an image");
     assert_eq!(image.layers.len(), 2);
     assert_eq!(image.kind_of(b"etc/passwd").expect("looked at"), None);
     assert!(image.kind_of(b"bin/second").expect("looked at").is_some());
@@ -367,11 +402,16 @@ fn processes_that_want_the_same_image_at_once_get_the_same_layers() {
                 })
             })
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join().expect("joined"));
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("joined"));
         joined.collect()
     });
     assert!(paths.iter().all(|path| *path == paths[0]), "{paths:?}");
-    assert_eq!((ground.unpacked(), ground.names("layers/1/building")), (2, 0));
+    assert_eq!(
+        (ground.unpacked(), ground.names("layers/1/building")),
+        (2, 0)
+    );
 }
 
 #[test]
@@ -434,5 +474,8 @@ fn whoever_wants_an_end_gets_one_and_nothing_half_made_stays() {
         .image_of(&ground.layout(&made), &Impatient::default())
         .expect_err("cancelled");
     assert_eq!(error.code(), "cancelled");
-    assert_eq!((ground.unpacked(), ground.names("layers/1/building")), (0, 0));
+    assert_eq!(
+        (ground.unpacked(), ground.names("layers/1/building")),
+        (0, 0)
+    );
 }

@@ -20,6 +20,9 @@
 //! are not whole. So the facts name the boot in which they were written, and what is of an earlier
 //! one is verified before it is used.
 //!
+//! What finding, making and removing need is the [`Shelf`]: other trees, which are no bundles and
+//! have a key of their own, lie on one too ([`Shelf::held`], [`Shelf::keep`]).
+//!
 //! The digests of archives and the identities of files are keyed together with the limits that
 //! the archive was unpacked under: under other limits it might be refused.
 #![forbid(unsafe_code)]
@@ -29,6 +32,7 @@ pub mod copy;
 pub mod error;
 mod files;
 pub mod identity;
+mod keyed;
 mod making;
 pub mod place;
 pub mod private;
@@ -40,6 +44,7 @@ pub use checking::{Damaged, Listed, verify};
 pub use copy::copy_into;
 pub use error::{CacheError, is_full};
 pub use identity::{Distrust, Identity, hash};
+pub use keyed::OnShelf;
 pub use place::{Place, choose};
 pub use private::open_private;
 pub use shelf::{Building, Shelf};

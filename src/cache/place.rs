@@ -68,7 +68,10 @@ fn at(directory: PathBuf, size_bytes: Option<u64>) -> Result<Place, CacheError> 
 }
 
 /// Whether what is at `path`, or would be, lies in memory, and the size of its file system.
-fn file_system(path: &Path) -> Result<Option<(bool, u64)>, CacheError> {
+///
+/// # Errors
+/// [`CacheError::Call`].
+pub(crate) fn file_system(path: &Path) -> Result<Option<(bool, u64)>, CacheError> {
     for above in path.ancestors() {
         match rustix::fs::statfs(above) {
             Ok(found) => {

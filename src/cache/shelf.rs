@@ -55,7 +55,7 @@ pub(super) struct HeldEntry {
 
 /// Whoever has it may change names; it ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Names {
+pub struct Names {
     _lock: OwnedFd,
 }
 
@@ -101,11 +101,7 @@ impl Shelf {
     ///
     /// # Errors
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
-    pub(super) fn open(
-        directory: &Path,
-        version: u32,
-        in_memory: bool,
-    ) -> Result<Self, CacheError> {
+    pub fn open(directory: &Path, version: u32, in_memory: bool) -> Result<Self, CacheError> {
         let (directory, path) = open_private(directory)?;
         let version = version.to_string();
         let path = path.join(&version);
@@ -128,6 +124,16 @@ impl Shelf {
             path,
             boot: boot.trim_end().to_owned(),
         })
+    }
+
+    /// Its directory, free of links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn root(&self) -> &OwnedFd {
+        &self.root
     }
 
     /// Begins to make an entry, after what dead processes left was removed.
@@ -239,7 +245,7 @@ impl Shelf {
     }
 
     /// Names in a part of the shelf; none where it was not made yet.
-    pub(super) fn names(&self, part: &str) -> Result<Vec<String>, CacheError> {
+    pub(crate) fn names(&self, part: &str) -> Result<Vec<String>, CacheError> {
         let path = self.path.join(part);
         let Some(directory) = self.open_directory(part)? else {
             return Ok(Vec::new());
@@ -259,7 +265,7 @@ impl Shelf {
     }
 
     /// Removes what nobody works on any more.
-    pub(super) fn sweep(&self, _names: &Names) -> Result<(), CacheError> {
+    pub(crate) fn sweep(&self, _names: &Names) -> Result<(), CacheError> {
         for name in self.names(BUILDING)? {
             let name = format!("{BUILDING}/{name}");
             let path = self.path.join(&name);
@@ -279,7 +285,7 @@ impl Shelf {
     }
 
     /// What other versions of the rules made: a run of that version would make it anew.
-    pub(super) fn remove_other_versions(&self) -> Result<(), CacheError> {
+    pub(crate) fn remove_other_versions(&self) -> Result<(), CacheError> {
         let above = self.path.parent().unwrap_or(&self.path);
         let unreadable = |error: &std::io::Error| failed("getdents64", above)(errno_of(error));
         let here: Vec<PathBuf> = std::fs::read_dir(above)
@@ -307,7 +313,7 @@ impl Shelf {
     }
 
     /// A name in `building` that nobody has.
-    pub(super) fn draft(&self) -> Result<String, CacheError> {
+    pub(crate) fn draft(&self) -> Result<String, CacheError> {
         let mut bytes = [0_u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
             .map_err(failed("getrandom", &self.path))?;
@@ -315,7 +321,7 @@ impl Shelf {
     }
 
     /// Waits until nobody else changes names.
-    pub(super) fn lock_names(&self) -> Result<Names, CacheError> {
+    pub(crate) fn lock_names(&self) -> Result<Names, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = self.path.join(LOCK);
         let lock = rustix::fs::openat(&self.root, LOCK, flags, Mode::from_raw_mode(FILE_MODE))
@@ -355,7 +361,7 @@ impl Shelf {
         }
     }
 
-    fn is_still(&self, entry: &OwnedFd, name: &str) -> Result<bool, CacheError> {
+    pub(crate) fn is_still(&self, entry: &OwnedFd, name: &str) -> Result<bool, CacheError> {
         let path = self.path.join(name);
         let there = match rustix::fs::statat(&self.root, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) => there,
@@ -366,12 +372,12 @@ impl Shelf {
         Ok((there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino))
     }
 
-    pub(super) fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, CacheError> {
+    pub(crate) fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, CacheError> {
         let path = self.path.join(name);
         read_at(&self.root, name, &path, bytes_max)
     }
 
-    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CacheError> {
         write_new(&self.root, name, bytes, &self.path.join(name))
     }
 }

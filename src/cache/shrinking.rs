@@ -60,6 +60,32 @@ impl Shelf {
         Ok(entries)
     }
 
+    /// What there is, the one that was not used for longest first.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn shelved(&self) -> Result<Vec<Shelved>, CacheError> {
+        self.entries(&self.lock_names()?)
+    }
+
+    /// Removes the entry `key`; `false`: it is in use.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn remove(&self, key: &str) -> Result<bool, CacheError> {
+        self.remove_unused(&self.lock_names()?, key)
+    }
+
+    /// Removes what dead processes left, and what other versions of the rules made.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn tidy(&self) -> Result<(), CacheError> {
+        let names = self.lock_names()?;
+        self.sweep(&names)?;
+        self.remove_other_versions()
+    }
+
     /// Removes what was not used for longest and is not in use, until the rest is small enough.
     pub(super) fn shrink_to(
         &self,
@@ -86,6 +112,22 @@ impl Shelf {
 }
 
 impl Cache {
+    /// Its trees, the one that was not used for longest first.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn shelved(&self) -> Result<Vec<Shelved>, CacheError> {
+        self.shelf.shelved()
+    }
+
+    /// Removes the tree `key`; `false`: it is in use.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn remove(&self, key: &str) -> Result<bool, CacheError> {
+        self.shelf.remove(key)
+    }
+
     /// Removes what was not used for longest and is not in use, until the rest is small enough;
     /// then entries of the indexes that name nothing any more.
     pub(super) fn shrink(&self, names: &Names) -> Result<(), CacheError> {

@@ -150,8 +150,11 @@ impl Cache {
             return Ok(None);
         };
         if held.head.boot != self.shelf.boot {
-            let tree = self.listed(held, &content)?;
-            return Ok(tree.map(|tree| KeptTree::of(tree, &record)));
+            let Some(mut tree) = self.listed(held, &content)? else {
+                return Ok(None);
+            };
+            tree.unpacked.warnings = record.warnings();
+            return Ok(Some(KeptTree::of(tree)));
         }
         held.touch()?;
         let HeldEntry { entry, path, head } = held;
@@ -162,6 +165,21 @@ impl Cache {
             files: head.files,
             warnings: record.warnings(),
         }))
+    }
+
+    /// As [`Cache::publish`], for whoever has no use for the list.
+    ///
+    /// # Errors
+    /// [`CacheError`]; what was built is gone.
+    pub fn publish_kept(
+        &self,
+        building: Building,
+        unpacked: Unpacked,
+        archive_bytes: u64,
+        limits: &UnpackLimits,
+    ) -> Result<KeptTree, CacheError> {
+        let (held, _record) = self.publish(building, unpacked, archive_bytes, limits)?;
+        Ok(KeptTree::of(held))
     }
 
     fn record(&self, name: &str) -> Result<Option<(Record, Digest, Digest)>, CacheError> {
@@ -256,15 +274,15 @@ impl Cache {
 }
 
 impl KeptTree {
-    /// Of a tree whose list is at hand, as `record` has it.
-    pub(super) fn of(held: HeldTree, record: &Record) -> Self {
+    /// Of a tree whose list is at hand.
+    fn of(held: HeldTree) -> Self {
         let HeldTree { unpacked, in_use } = held;
         Self {
             in_use,
             content_digest: unpacked.content_digest,
             bytes: unpacked.bytes,
             files: Some(unpacked.tree.file_count()),
-            warnings: record.warnings(),
+            warnings: unpacked.warnings,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
+use crate::spec::oci::reference::{Place, ReferenceError};
 use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::request::{
@@ -76,6 +77,9 @@ pub enum RequestError {
         /// As `deny_grants` names it.
         grant: &'static str,
     },
+    /// `--image`.
+    #[error("--image: {0}")]
+    Image(#[from] ReferenceError),
     /// A flag about the network.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -100,6 +104,7 @@ impl RequestError {
                     None => format!("known: {}, all", GRANT_NAMES.join(", ")),
                 }),
             ),
+            Self::Image(error) => ("usage", error.hint().map(str::to_owned)),
             Self::Network(error) => ("usage", Some(error.hint())),
             Self::Variable { .. } => ("usage", Some("unset it, or use the flag".to_owned())),
             Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
@@ -267,7 +272,7 @@ impl Making<'_> {
             stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
             strict: flags.policy.strict,
             grants,
-            oci: oci(flags.oci)?,
+            oci: oci(flags.oci, self.surroundings)?,
             bundle: bundle(flags.bundle, self.surroundings)?,
             caller: self.surroundings.caller(self.policy),
         })
@@ -405,18 +410,29 @@ fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptio
     })
 }
 
-fn oci(flags: OciFlags) -> Result<OciOptions, RequestError> {
-    let image = flags.image.map(|given| {
-        given.into_string().map_err(|bytes| RequestError::Flag {
-            flag: "image",
-            found: escape(bytes.as_bytes()),
-            expected: "docker://REGISTRY/REPOSITORY@DIGEST or oci:DIR",
-        })
-    });
+fn oci(flags: OciFlags, surroundings: &Surroundings) -> Result<OciOptions, RequestError> {
     Ok(OciOptions {
-        image: image.transpose()?,
+        image: flags
+            .image
+            .map(|given| image(&given, surroundings))
+            .transpose()?,
         allow_tags: flags.allow_tags,
         insecure: flags.insecure,
+    })
+}
+
+fn image(given: &OsStr, surroundings: &Surroundings) -> Result<Place, RequestError> {
+    let text = given.to_str().ok_or_else(|| RequestError::Flag {
+        flag: "image",
+        found: escape(given.as_bytes()),
+        expected: "a text",
+    })?;
+    Ok(match Place::parse(text)? {
+        Place::Layout { directory, which } => Place::Layout {
+            directory: absolute("image", &directory, surroundings)?,
+            which,
+        },
+        registry @ Place::Registry(_) => registry,
     })
 }
 
@@ -709,6 +725,14 @@ mod tests {
             r.grants.egress = true;
             r.grants.env = true;
         });
+        for (image, place) in [
+            ("oci:a:b", "oci:/here/a:b"),
+            ("docker://r.test/a:b", "docker://r.test/a:b"),
+        ] {
+            assert_changes(&["--image", image], |r| {
+                r.oci.image = Some(Place::parse(place).expect(place));
+            });
+        }
         assert_changes(&["--allow-tags", "--insecure"], |r| {
             r.oci.allow_tags = true;
             r.oci.insecure = true;
@@ -819,6 +843,7 @@ mod tests {
             (&["run", "--inputs", "@", "x"], "usage", "@FILE"),
             (&["run", "--run", "y", "x"], "usage", "needs a bundle"),
             (&["exec", "-", "-i"], "usage", "standard input"),
+            (&["run", "--image", "debian", "x"], "usage", "`docker://`"),
             (
                 &["run", "--allow-net", "http://a", "x"],
                 "usage",

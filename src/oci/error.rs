@@ -1,7 +1,12 @@
 //! Why an artifact or an image could not be had or brought.
 
+use crate::bundle::UnpackError;
+use crate::cache::CacheError;
+use crate::oci::artifact::ArtifactError;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::registry::error::RegistryError;
+use crate::oci::store::StoreError;
+use crate::spec::digest::Digest;
 
 /// Why an artifact or an image could not be had or brought.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +17,23 @@ pub enum OciError {
     /// A directory in the OCI layout.
     #[error(transparent)]
     Layout(Box<LayoutError>),
+    /// The store: what came is not what was asked for, or there is no place for it.
+    #[error(transparent)]
+    Store(Box<StoreError>),
+    /// What a manifest or a config says is refused.
+    #[error(transparent)]
+    Artifact(Box<ArtifactError>),
+    /// A layer is refused, or could not be written.
+    #[error("{place}: layer {digest} cannot be unpacked")]
+    Unpack {
+        /// Where it comes from, escaped.
+        place: String,
+        /// Which.
+        digest: Digest,
+        /// Why.
+        #[source]
+        source: Box<UnpackError>,
+    },
     /// The caller wanted an end.
     #[error("cancelled while {during}")]
     Cancelled {
@@ -29,6 +51,24 @@ impl From<RegistryError> for OciError {
 impl From<LayoutError> for OciError {
     fn from(error: LayoutError) -> Self {
         Self::Layout(Box::new(error))
+    }
+}
+
+impl From<StoreError> for OciError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
+}
+
+impl From<CacheError> for OciError {
+    fn from(error: CacheError) -> Self {
+        Self::Store(Box::new(error.into()))
+    }
+}
+
+impl From<ArtifactError> for OciError {
+    fn from(error: ArtifactError) -> Self {
+        Self::Artifact(Box::new(error))
     }
 }
 
@@ -52,7 +92,11 @@ impl OciError {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Registry(error) => error.is_passing(),
-            Self::Layout(_) | Self::Cancelled { .. } => false,
+            Self::Layout(_)
+            | Self::Store(_)
+            | Self::Artifact(_)
+            | Self::Unpack { .. }
+            | Self::Cancelled { .. } => false,
         }
     }
 
@@ -62,6 +106,12 @@ impl OciError {
         match self {
             Self::Registry(error) => error.code(),
             Self::Layout(error) => error.code(),
+            Self::Store(error) => error.code(),
+            Self::Artifact(error) => error.code(),
+            Self::Unpack { source, .. } => match source.is_refusal() {
+                true => "artifact_layer_refused",
+                false => "store_unusable",
+            },
             Self::Cancelled { .. } => "cancelled",
         }
     }
@@ -72,6 +122,9 @@ impl OciError {
         match self {
             Self::Registry(error) => error.hint(),
             Self::Layout(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::Artifact(error) => error.hint(),
+            Self::Unpack { .. } => None,
             Self::Cancelled { .. } => None,
         }
     }

@@ -4,8 +4,11 @@
 //! to a registry and is the one place in this room that sees credentials; [`layout::Layout`] reads
 //! a directory. Nothing that comes out of either is believed before its digest was looked at.
 
+pub mod artifact;
 pub mod error;
 pub mod layout;
 pub mod listener;
 pub mod origin;
+pub mod pull;
 pub mod registry;
+pub mod store;

@@ -17,4 +17,5 @@ pub mod ruleset;
 pub mod run_form;
 pub mod run_place;
 pub mod service;
+pub mod sources;
 pub mod view;

@@ -86,7 +86,10 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     });
     for step in steps {
         let (path, allowed) = match step {
-            ViewStep::Bind { target, access, .. } | ViewStep::Attach { target, access, .. } => (
+            ViewStep::Bind { target, access, .. }
+            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::Attach { target, access, .. }
+            | ViewStep::AttachOverlay { target, access, .. } => (
                 target,
                 of_access(*access)
                     | if *access == Access::Writable {
@@ -95,9 +98,7 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
                         0
                     },
             ),
-            ViewStep::Tmpfs { target, .. } | ViewStep::AttachOverlay { target, .. } => {
-                (target, WRITE_ALL | refer)
-            }
+            ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
             ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
                 (path, WRITE_ALL | refer)
             }
@@ -202,11 +203,14 @@ mod tests {
     /// The place of a mount that the step leaves writable. A new kind of step has to be decided here.
     fn writable(step: &ViewStep) -> Option<&[u8]> {
         match step {
-            ViewStep::Bind { target, access, .. } | ViewStep::Attach { target, access, .. } => {
+            ViewStep::Bind { target, access, .. }
+            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::Attach { target, access, .. }
+            | ViewStep::AttachOverlay { target, access, .. } => {
                 (*access != Access::ReadOnly).then_some(target)
             }
             ViewStep::OwnMount { path } => Some(path),
-            ViewStep::Tmpfs { target, .. } | ViewStep::AttachOverlay { target, .. } => Some(target),
+            ViewStep::Tmpfs { target, .. } => Some(target),
             ViewStep::Proc => Some(b"/proc"),
             ViewStep::Devpts => Some(b"/dev/pts"),
             // Of the root's mount, which turns read-only; and the null device, read-only or not.
@@ -241,6 +245,16 @@ mod tests {
                 target: place(&format!("/attached/{at}")),
                 access,
             });
+            steps.push(ViewStep::BindOwn {
+                source: place("/runner/overlays/0"),
+                target: place(&format!("/copied/{at}")),
+                access,
+            });
+            steps.push(ViewStep::AttachOverlay {
+                overlay: at,
+                target: place(&format!("/laid/{at}")),
+                access,
+            });
         }
         steps.push(ViewStep::Tmpfs {
             target: place("/limited"),
@@ -248,10 +262,6 @@ mod tests {
         });
         steps.push(ViewStep::OwnMount {
             path: place("/own"),
-        });
-        steps.push(ViewStep::AttachOverlay {
-            overlay: 0,
-            target: place("/laid"),
         });
         let by_mount: BTreeSet<&[u8]> = steps.iter().filter_map(writable).collect();
         for abi in [1, 2, 3, 5, 6, 7, 99] {

@@ -70,6 +70,17 @@ pub enum Access {
     Device,
 }
 
+impl Access {
+    /// Of a mount that is writable, or not.
+    #[must_use]
+    pub fn of(writable: bool) -> Self {
+        match writable {
+            true => Self::Writable,
+            false => Self::ReadOnly,
+        }
+    }
+}
+
 /// One step. Paths inside are absolute; sources are paths of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewStep {
@@ -113,12 +124,24 @@ pub enum ViewStep {
         /// Inside; exists already.
         target: Vec<u8>,
     },
-    /// Shows an overlayfs that the child was asked for before the launch; it is writable.
+    /// Shows an overlayfs that the child was asked for before the launch.
     AttachOverlay {
         /// The number by which it was asked for.
         overlay: usize,
+        /// How it may be used; the overlayfs itself says the same.
+        access: Access,
         /// Inside; exists already.
         target: Vec<u8>,
+    },
+    /// Shows a directory of the new root at another place too: what covers its own place later does
+    /// not cover this.
+    BindOwn {
+        /// Inside.
+        source: Vec<u8>,
+        /// Inside; exists already.
+        target: Vec<u8>,
+        /// How it may be used.
+        access: Access,
     },
     /// Gives a directory of the new root a mount of its own, so that it stays writable.
     OwnMount {
@@ -298,15 +321,116 @@ fn directory(path: &str) -> ViewStep {
     }
 }
 
-/// A mount that somebody asked for, with what the host has at its source.
+/// A mount that somebody asked for, with what there is for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedMount {
-    /// What was asked.
-    pub entry: ViewEntry,
-    /// Whether the source is a directory.
+    /// Where it appears inside.
+    pub target: Vec<u8>,
+    /// Whether a directory appears there.
     pub is_directory: bool,
-    /// Index of the cloned tree, where the supervisor has cloned one.
-    pub tree: Option<usize>,
+    /// What appears there.
+    pub shown: Shown,
+}
+
+/// What a mount shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A path of the host.
+    Host {
+        /// Absolute.
+        source: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// A tree that the supervisor has cloned.
+    Tree {
+        /// Its index.
+        tree: usize,
+        /// How it may be used.
+        access: Access,
+    },
+    /// An overlayfs that the child was asked for.
+    Overlay {
+        /// The number by which it was asked for.
+        overlay: usize,
+        /// How it may be used.
+        access: Access,
+    },
+    /// A directory of the writable space.
+    Own {
+        /// As an absolute path inside.
+        source: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// An empty directory.
+    Tmpfs {
+        /// `None`: counted only against the disk limit of the run.
+        size_bytes: Option<u64>,
+    },
+}
+
+impl AskedMount {
+    /// What `entry` asks for; `is_directory` says what lies at its source.
+    #[must_use]
+    pub fn of(entry: &ViewEntry, is_directory: bool) -> Self {
+        let bytes = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().to_vec();
+        let (target, shown) = match entry {
+            ViewEntry::Tmpfs { target, size_bytes } => {
+                let size_bytes = *size_bytes;
+                (target, Shown::Tmpfs { size_bytes })
+            }
+            ViewEntry::Bind {
+                source,
+                target,
+                writable,
+            } => {
+                let shown = Shown::Host {
+                    source: bytes(source),
+                    access: Access::of(*writable),
+                };
+                (target, shown)
+            }
+        };
+        Self {
+            target: bytes(target),
+            is_directory,
+            shown,
+        }
+    }
+
+    fn step(&self) -> ViewStep {
+        let target = self.target.clone();
+        match &self.shown {
+            Shown::Tmpfs {
+                size_bytes: Some(size_bytes),
+            } => ViewStep::Tmpfs {
+                target,
+                size_bytes: *size_bytes,
+            },
+            Shown::Tmpfs { size_bytes: None } => ViewStep::OwnMount { path: target },
+            Shown::Host { source, access } => ViewStep::Bind {
+                source: source.clone(),
+                target,
+                access: *access,
+            },
+            Shown::Tree { tree, access } => ViewStep::Attach {
+                tree: *tree,
+                access: *access,
+                target,
+            },
+            Shown::Overlay { overlay, access } => ViewStep::AttachOverlay {
+                overlay: *overlay,
+                access: *access,
+                target,
+            },
+            Shown::Own { source, access } => ViewStep::BindOwn {
+                source: source.clone(),
+                target,
+                access: *access,
+            },
+        }
+    }
 }
 
 /// Why a mount is refused.
@@ -363,11 +487,11 @@ fn check_target(target: &[u8]) -> Result<(), ViewError> {
 /// [`ViewError`] for a place that is refused or used twice.
 pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
     let mut order: Vec<&AskedMount> = mounts.iter().collect();
-    order.sort_by_key(|mount| target_of(&mount.entry).to_vec());
+    order.sort_by_key(|mount| &mount.target);
     let mut steps = Vec::new();
     let mut before: Option<&[u8]> = None;
     for mount in order {
-        let target = target_of(&mount.entry);
+        let target = &mount.target;
         check_target(target)?;
         if before == Some(target) {
             return Err(ViewError::Duplicate {
@@ -376,49 +500,7 @@ pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
         }
         before = Some(target);
         steps.extend(place(target, mount.is_directory));
-        let target = target.to_vec();
-        steps.push(match (&mount.entry, mount.tree) {
-            (
-                ViewEntry::Tmpfs {
-                    size_bytes: Some(size_bytes),
-                    ..
-                },
-                _,
-            ) => ViewStep::Tmpfs {
-                target,
-                size_bytes: *size_bytes,
-            },
-            (
-                ViewEntry::Tmpfs {
-                    size_bytes: None, ..
-                },
-                _,
-            ) => ViewStep::OwnMount { path: target },
-            (
-                ViewEntry::Bind {
-                    source, writable, ..
-                },
-                tree,
-            ) => {
-                let access = if *writable {
-                    Access::Writable
-                } else {
-                    Access::ReadOnly
-                };
-                match tree {
-                    Some(tree) => ViewStep::Attach {
-                        tree,
-                        access,
-                        target,
-                    },
-                    None => ViewStep::Bind {
-                        source: std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec(),
-                        target,
-                        access,
-                    },
-                }
-            }
-        });
+        steps.push(mount.step());
     }
     Ok(steps)
 }
@@ -449,11 +531,6 @@ fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
     steps
 }
 
-fn target_of(entry: &ViewEntry) -> &[u8] {
-    let (ViewEntry::Bind { target, .. } | ViewEntry::Tmpfs { target, .. }) = entry;
-    std::os::unix::ffi::OsStrExt::as_bytes(target.as_os_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,11 +541,7 @@ mod tests {
             target: target.into(),
             writable: false,
         };
-        AskedMount {
-            entry,
-            is_directory: true,
-            tree: None,
-        }
+        AskedMount::of(&entry, true)
     }
 
     #[test]

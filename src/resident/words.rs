@@ -9,6 +9,7 @@ use crate::spec::egress_report::{
 };
 use crate::spec::host_name::HostName;
 use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
+use crate::spec::oci::reference::{Place, Reference, Which};
 use crate::spec::outcome::Outcome;
 use crate::spec::report::{
     BundleCacheReport, BundleReport, BundleView, CacheFound, Denial, Enforcement, EnforcementState,
@@ -20,6 +21,7 @@ use crate::spec::request::{
     LimitsMode, OciOptions, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
+use crate::spec::workspace_source_report::{SourceFound, SourceView, WorkspaceSourceReport};
 
 wire_struct!(Request {
     subject,
@@ -42,6 +44,8 @@ wire_struct!(OciOptions {
     allow_tags,
     insecure
 });
+wire_enum!(Place { 0 => Registry(reference), 1 => Layout { directory, which } });
+wire_enum!(Which { 0 => Digest(digest), 1 => Tag(tag), 2 => Unnamed });
 wire_enum!(Subject { 0 => Bundle(argument), 1 => Command(argv) });
 wire_enum!(BundleArgument { 0 => Stdin, 1 => Path(path) });
 wire_struct!(BundleOptions {
@@ -143,6 +147,7 @@ wire_struct!(Report {
     denials,
     egress,
     bundle,
+    workspace_sources,
     run_form,
     argv,
     bound_programs,
@@ -269,6 +274,18 @@ wire_struct!(BundleCacheReport {
 });
 wire_enum!(CacheFound { 0 => Identity, 1 => Digest, 2 => Miss, 3 => Off });
 wire_enum!(BundleView { 0 => Overlayfs, 1 => Copy, 2 => Own });
+wire_struct!(WorkspaceSourceReport {
+    id,
+    reference,
+    digest,
+    mount_path,
+    subpath,
+    writable,
+    view,
+    found
+});
+wire_enum!(SourceView { 0 => ReadOnly, 1 => Overlayfs, 2 => Copy });
+wire_enum!(SourceFound { 0 => Store, 1 => Pulled, 2 => Absent });
 wire_enum!(RunForm { 0 => File, 1 => Exec, 2 => Shell });
 wire_struct!(RunnerReport {
     engine,
@@ -292,6 +309,7 @@ const NAMES: &[&str] = &[
     // Phases.
     "prepare",
     "unpack",
+    "sources",
     "plan",
     "stage",
     "launch",
@@ -380,6 +398,7 @@ macro_rules! as_text {
     };
 }
 as_text!(Digest, Digest::parse);
+as_text!(Reference, |text: &str| Reference::parse(text).ok());
 as_text!(EgressRule, |text: &str| EgressRule::parse(text).ok());
 as_text!(HostName, |text: &str| HostName::parse(text.as_bytes()).ok());
 as_text!(serde_json::Value, |text: &str| serde_json::from_str(text)

@@ -77,18 +77,6 @@ pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What a manifest may ask for and this version does not do: never run as something weaker.
-fn refuse_unbuilt(manifest: &Manifest) -> Result<(), RunError> {
-    if let Some(source) = manifest.workspace_sources.first() {
-        return Err(RunError::Unsupported {
-            code: "workspace_sources_unsupported",
-            what: format!("workspace source {}", escape(source.id.as_bytes())),
-            hint: "put the files into the bundle, or into the workspace",
-        });
-    }
-    Ok(())
-}
-
 /// The manifest that says what a bundle runs: the caller's, else the bundle's own.
 ///
 /// # Errors
@@ -121,7 +109,7 @@ fn permit(
     check_strict(request, manifest).or_else(&mut *refuse)?;
     check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
     check_egress_grant(policy, manifest).or_else(&mut *refuse)?;
-    refuse_unbuilt(manifest).or_else(refuse)
+    check_sources_grant(policy, manifest).or_else(refuse)
 }
 
 fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
@@ -148,6 +136,23 @@ fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), Ru
             code: "grant_forbidden",
             what: "the manifest's egress to",
             object: first.rule.to_string(),
+            problem: format!(
+                "({}) is denied by the host policy (deny_grants)",
+                first.source
+            ),
+            hint: Some("ask whoever keeps the host's configuration".to_owned()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The same of workspace sources.
+fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), RunError> {
+    match manifest.workspace_sources.first() {
+        Some(first) if policy.deny_grants.sources => Err(RunError::Argument {
+            code: "grant_forbidden",
+            what: "the manifest's workspace source",
+            object: escape(first.id.as_bytes()),
             problem: format!(
                 "({}) is denied by the host policy (deny_grants)",
                 first.source

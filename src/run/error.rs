@@ -7,6 +7,7 @@ use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
+use crate::run::sources::error::SourceError;
 use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::registry::RegistryError;
@@ -58,6 +59,9 @@ pub enum RunError {
     /// A secret.
     #[error(transparent)]
     Secret(Box<SecretError>),
+    /// A workspace source.
+    #[error(transparent)]
+    Source(Box<SourceError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
@@ -189,6 +193,12 @@ impl From<RegistryError> for RunError {
     }
 }
 
+impl From<SourceError> for RunError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(Box::new(error))
+    }
+}
+
 impl From<SecretError> for RunError {
     fn from(error: SecretError) -> Self {
         match error {
@@ -211,6 +221,7 @@ impl RunError {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
+            Self::Source(error) if !error.is_refusal() => Outcome::Failed,
             Self::Sandbox(_)
             | Self::Cgroup(_)
             | Self::Registry(_)
@@ -236,6 +247,7 @@ impl RunError {
             Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),
             Self::Secret(error) => error.code().to_owned(),
+            Self::Source(error) => error.code().to_owned(),
             Self::Token { error, .. } => error.code().to_owned(),
             Self::Contract { .. } => "schema_invalid".to_owned(),
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
@@ -267,6 +279,7 @@ impl RunError {
             Self::NodePermission(error) => Some(error.hint().to_owned()),
             Self::Scratch(error) => error.hint().map(str::to_owned),
             Self::Secret(error) => error.hint(),
+            Self::Source(error) => error.hint(),
             Self::Token { error, .. } => error.hint(),
             Self::Ungranted(missing) => {
                 let mut flags: Vec<&str> = missing.iter().map(|one| one.flag.as_str()).collect();

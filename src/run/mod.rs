@@ -5,6 +5,7 @@
 //! writable space, `Launched` a running body, `Observed` what became of it.
 
 mod aftermath;
+pub mod artifacts;
 mod block_documents;
 pub mod chosen;
 pub mod contract;
@@ -28,6 +29,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+pub mod sources;
 pub mod subject;
 mod telling;
 pub mod unpacking;
@@ -54,6 +56,7 @@ pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::network::Outward;
 use crate::run::reporting::Stopwatch;
+use crate::run::sources::Sources;
 use crate::run::subject::UnpackedFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
@@ -225,6 +228,16 @@ impl Run<'_> {
             None => None,
         };
         drop(bundle);
+        let sources = self.have_sources(
+            &settlement.chosen,
+            &mut prepared,
+            held,
+            signals.as_fd(),
+            report,
+        )?;
+        if !report.workspace_sources.is_empty() {
+            clock.lap(report, "sources");
+        }
         let place = workspace.as_ref();
         let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
@@ -237,7 +250,8 @@ impl Run<'_> {
             report,
         )?;
         settlement.outward.published = published;
-        let (mut launched, mut ready) = self.launch(held, prepared, settlement, settled, report)?;
+        let (mut launched, mut ready) =
+            self.launch(held, prepared, (settlement, &sources), settled, report)?;
         clock.lap(report, "launch");
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
@@ -321,7 +335,7 @@ impl Run<'_> {
         &self,
         held: &Held,
         prepared: Prepared,
-        settlement: Settlement,
+        (settlement, sources): (Settlement, &Sources),
         settled: Settled,
         report: &Report,
     ) -> Result<(Launched, Ready), RunError> {
@@ -332,8 +346,14 @@ impl Run<'_> {
             mut outward,
         } = settlement;
         let filled = planning::space_in_use(&prepared)?;
-        let (mut plan, trees) =
-            planning::launch_plan(self.request, held, &chosen, &limits, filled, &report.run_id)?;
+        let (mut plan, trees) = planning::launch_plan(
+            self.request,
+            held,
+            (&chosen, sources),
+            &limits,
+            filled,
+            &report.run_id,
+        )?;
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);

@@ -11,6 +11,7 @@ use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::sources::Sources;
 use crate::run::view;
 use crate::sandbox::launch::LaunchPlan;
 use crate::sandbox::prepare::Prepared;
@@ -36,13 +37,15 @@ const PENDING_SIGNALS: u64 = 16_384;
 pub(super) fn launch_plan(
     request: &Request,
     held: &Held,
-    chosen: &Chosen,
+    (chosen, sources): (&Chosen, &Sources),
     limits: &Limits,
     (used_bytes, used_inodes): (u64, u64),
     run_id: &str,
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
-    let entries = distinct(&chosen.view);
-    let (mounts, trees) = view::open(&entries, held.body_ids())?;
+    let mut entries = distinct(&chosen.view);
+    entries.extend(sources.entries.iter().cloned());
+    let (mut mounts, trees) = view::open(&entries, held.body_ids())?;
+    mounts.extend(sources.mounts.iter().cloned());
     let asked = view_plan::asked(&mounts)?;
     let all: Vec<ViewStep> = held.base.view.iter().chain(&asked).cloned().collect();
     let parts = parts(request, chosen, limits.memory_bytes, run_id);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -248,7 +249,7 @@ impl Run<'_> {
         let lower = match self.policy.cache.bundles.copy || self.request.bundle.keep {
             // What is kept of a run is read from the space: all of it has to be there.
             true => None,
-            false => lower(&in_use, held.base.identity),
+            false => lower(&in_use.path, in_use.root.as_fd(), held.base.identity),
         };
         let asked = lower.is_some();
         let view = match lower {
@@ -442,27 +443,35 @@ fn rewind(file: &mut File) -> Result<(), RunError> {
 
 /// The kept tree as the child may lay an overlayfs over it; `None` where the body would not be the
 /// owner of its files.
-fn lower(in_use: &InUse, body: BodyIdentity) -> Option<Lower<'_>> {
-    let status = rustix::fs::fstat(&in_use.root).ok()?;
+pub(super) fn lower<'tree>(
+    path: &'tree Path,
+    root: BorrowedFd<'tree>,
+    body: BodyIdentity,
+) -> Option<Lower<'tree>> {
+    let status = rustix::fs::fstat(root).ok()?;
     let owner = HostIds {
         uid: status.st_uid,
         gid: status.st_gid,
     };
     match body {
-        BodyIdentity::Own(ids) => {
-            (ids == owner).then(|| Lower::Directory(&in_use.path, in_use.root.as_fd()))
-        }
-        BodyIdentity::Claimed(body) => show_as_body(in_use, owner, body).ok().map(Lower::Tree),
+        BodyIdentity::Own(ids) => (ids == owner).then_some(Lower::Directory(path, root)),
+        BodyIdentity::Claimed(body) => show_as_body(path, root, owner, body)
+            .ok()
+            .map(Lower::Tree),
     }
 }
 
 /// A detached mount of the tree, read-only, in which what belongs to `owner` is the body's.
-fn show_as_body(in_use: &InUse, owner: HostIds, body: HostIds) -> Result<OwnedFd, Errno> {
-    let path =
-        std::ffi::CString::new(in_use.path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
+fn show_as_body(
+    path: &Path,
+    root: BorrowedFd<'_>,
+    owner: HostIds,
+    body: HostIds,
+) -> Result<OwnedFd, Errno> {
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
     let tree = mount::clone_tree(&path)?;
     // What was locked and looked at, and nothing that took its name since.
-    let (cloned, held) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(&in_use.root)?);
+    let (cloned, held) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(root)?);
     if (cloned.st_dev, cloned.st_ino) != (held.st_dev, held.st_ino) {
         return Err(Errno::STALE);
     }

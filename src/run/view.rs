@@ -13,7 +13,7 @@ use crate::kernel::credentials::HostIds;
 use crate::kernel::link::DESCRIPTORS_MAX;
 use crate::kernel::mount::{self, Attributes};
 use crate::kernel::owner_map::OwnerMap;
-use crate::plan::view::AskedMount;
+use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::error::RunError;
 use crate::run::unpacking;
 use crate::spec::host_policy::HostPolicy;
@@ -56,7 +56,10 @@ pub(super) fn open(
             };
             let owner = (*writable || !is_open_to_all(&found)).then_some(owner);
             trees.push(clone_for(source, owner, owners, *writable)?);
-            mount.tree = Some(trees.len() - 1);
+            mount.shown = Shown::Tree {
+                tree: trees.len() - 1,
+                access: Access::of(*writable),
+            };
         }
         mounts.push(mount);
     }
@@ -182,12 +185,8 @@ pub(super) fn look(entry: &ViewEntry) -> Result<(AskedMount, Option<Metadata>), 
             )
         }
     };
-    let mount = AskedMount {
-        entry: entry.clone(),
-        is_directory: found.as_ref().is_none_or(Metadata::is_dir),
-        tree: None,
-    };
-    Ok((mount, found))
+    let is_directory = found.as_ref().is_none_or(Metadata::is_dir);
+    Ok((AskedMount::of(entry, is_directory), found))
 }
 
 fn clone_for(

@@ -385,6 +385,14 @@ fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
             mount::bind(source, target, true)?;
             mount::restrict(target, attributes, true)
         }
+        Step::BindOwn {
+            source,
+            target,
+            attributes,
+        } => {
+            mount::bind(source, target, false)?;
+            mount::restrict(target, attributes, false)
+        }
         Step::Attach { tree, target } => attach(shown.trees, tree, target),
         Step::AttachOverlay { overlay, target } => attach(shown.overlays, overlay, target),
         // A bind keeps the nosuid and nodev of the mount that it is taken from.

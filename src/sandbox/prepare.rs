@@ -336,9 +336,9 @@ pub(super) fn describe_view(step: &ViewStep) -> String {
         ViewStep::File { path, .. } => ("file ", path),
         ViewStep::Symlink { path, .. } => ("link ", path),
         ViewStep::Bind { source, .. } => ("bind of ", source),
-        ViewStep::Attach { target, .. } | ViewStep::AttachOverlay { target, .. } => {
-            ("mount at ", target)
-        }
+        ViewStep::BindOwn { target, .. }
+        | ViewStep::Attach { target, .. }
+        | ViewStep::AttachOverlay { target, .. } => ("mount at ", target),
         ViewStep::OwnMount { path } => ("own mount ", path),
         ViewStep::Tmpfs { target, .. } => ("tmpfs ", target),
         ViewStep::Proc => ("mount of ", b"/proc"),

@@ -175,6 +175,11 @@ pub(super) enum Step<'a> {
         overlay: usize,
         target: &'a CStr,
     },
+    BindOwn {
+        source: &'a CStr,
+        target: &'a CStr,
+        attributes: Attributes,
+    },
     OwnMount {
         path: &'a CStr,
     },
@@ -329,8 +334,17 @@ pub(super) fn lay_out_view<'a>(
     arena.slice(&laid_out?)
 }
 
-fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+/// How a mount is restricted.
+fn attributes(access: Access) -> Attributes {
     let nosuid = Attributes::NOSUID;
+    match access {
+        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
+        Access::Writable => nosuid.and(Attributes::NODEV),
+        Access::Device => nosuid.and(Attributes::NOEXEC),
+    }
+}
+
+fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
     Ok(match step {
         ViewStep::Directory { path, mode } => Step::Directory {
             path: inside(arena, path)?,
@@ -351,17 +365,24 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
         } => Step::Bind {
             source: arena.c_string(source)?,
             target: inside(arena, target)?,
-            attributes: match access {
-                Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
-                Access::Writable => nosuid.and(Attributes::NODEV),
-                Access::Device => nosuid.and(Attributes::NOEXEC),
-            },
+            attributes: attributes(*access),
+        },
+        ViewStep::BindOwn {
+            source,
+            target,
+            access,
+        } => Step::BindOwn {
+            source: inside(arena, source)?,
+            target: inside(arena, target)?,
+            attributes: attributes(*access),
         },
         ViewStep::Attach { tree, target, .. } => Step::Attach {
             tree: *tree,
             target: inside(arena, target)?,
         },
-        ViewStep::AttachOverlay { overlay, target } => Step::AttachOverlay {
+        ViewStep::AttachOverlay {
+            overlay, target, ..
+        } => Step::AttachOverlay {
             overlay: *overlay,
             target: inside(arena, target)?,
         },

@@ -342,6 +342,7 @@ impl Finder {
             cgroup_backend: _,
             inputs: _,
             bundle: _,
+            workspace_sources: _,
             run_form: _,
             bound_programs: _,
             downgraded: _,

@@ -207,7 +207,7 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 ///
 /// What files allow of the network is what all files allow that say something about it: see
 /// [`egress::intersect`] and [`intersect_ranges`]. `require_pin`, `egress.refuse_ech`,
-/// `cache.bundles.off` and `cache.bundles.copy` stay once they were stated.
+/// `cache.bundles.off`, `cache.bundles.copy` and `oci.copy` stay once they were stated.
 ///
 /// Of the provider and the inventory of secrets, of each reference, of the service that `github`
 /// sources come from, and of the certificates that registries are believed by, the last counts,
@@ -618,6 +618,7 @@ mod tests {
                     entries: Some(if origin == "one" { 9 } else { 7 }),
                     ca_file: Some(origin.into()),
                     insecure: vec![format!("{origin}.test")],
+                    copy: origin == "one",
                     ..OciStatement::default()
                 };
                 file.require_pin = origin == "one";
@@ -637,6 +638,7 @@ mod tests {
         assert_eq!(policy.oci.ca_file, Some(two));
         assert_eq!(policy.oci.insecure, ["one.test", "two.test"]);
         assert_eq!(policy.oci.entries, 7);
+        assert!(policy.oci.copy, "once stated it stays");
         assert_eq!(policy.oci.archive_bytes, 4 << 30);
         assert!(policy.require_pin, "once stated it stays");
         assert!(forbidden.is_empty());

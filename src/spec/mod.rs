@@ -46,3 +46,4 @@ pub mod sources_policy;
 pub mod tokens;
 pub mod ulid;
 pub mod units;
+pub mod workspace_source_report;

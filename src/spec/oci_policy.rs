@@ -18,8 +18,10 @@ pub struct OciPolicy {
     pub entries: u64,
     /// Certificates that are trusted beside those of the host, absolute.
     pub ca_file: Option<PathBuf>,
-    /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`.
+    /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`, as references name them.
     pub insecure: Vec<String>,
+    /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
+    pub copy: bool,
 }
 
 impl Default for OciPolicy {
@@ -32,6 +34,7 @@ impl Default for OciPolicy {
             entries: 1_000_000,
             ca_file: None,
             insecure: Vec::new(),
+            copy: false,
         }
     }
 }
@@ -53,6 +56,8 @@ pub struct OciStatement {
     pub ca_file: Option<PathBuf>,
     /// `oci.insecure`.
     pub insecure: Vec<String>,
+    /// `oci.copy`; `false` says nothing.
+    pub copy: bool,
 }
 
 impl OciStatement {
@@ -63,8 +68,14 @@ impl OciStatement {
 }
 
 impl OciPolicy {
+    /// Whether `registry`, as a reference names it, is spoken to without TLS.
+    #[must_use]
+    pub fn is_insecure(&self, registry: &str) -> bool {
+        self.insecure.iter().any(|known| known == registry)
+    }
+
     /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. Certificates (the last) and registries without TLS (all of them) are taken of the
+    /// the last. `copy` stays once it was stated. Certificates (the last) and registries without TLS (all of them) are taken of the
     /// files that `trusts` says may speak of them.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
@@ -78,6 +89,7 @@ impl OciPolicy {
             archive_bytes: smallest(|file| file.archive_bytes, default.archive_bytes),
             unpacked_bytes: smallest(|file| file.unpacked_bytes, default.unpacked_bytes),
             entries: smallest(|file| file.entries, default.entries),
+            copy: files.clone().any(|file| file.copy),
             ..default
         };
         for (index, file) in files.enumerate() {

@@ -57,6 +57,8 @@ pub struct PlanReport {
     pub stdin: PlannedStdin,
     /// Whether the structured input would be there, at `/runner/input.json`.
     pub input_document: bool,
+    /// Workspace sources that the manifest names, in its order.
+    pub workspace_sources: Vec<PlannedSource>,
     /// Files that would be staged.
     pub inputs: Vec<PlannedFile>,
     /// Files that would be synced.
@@ -219,6 +221,8 @@ pub enum PlannedEntry {
     Host,
     /// A device node of the host.
     Device,
+    /// A workspace source.
+    Source,
     /// An empty private directory.
     Tmpfs,
     /// A file of this program's own.
@@ -254,6 +258,31 @@ pub enum PlannedStdin {
     InputDocument,
     /// The caller's standard input (`-i`).
     Caller,
+}
+
+/// One workspace source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedSource {
+    /// As the manifest calls it.
+    pub id: String,
+    /// As the manifest names it.
+    pub reference: String,
+    /// Where it would appear inside.
+    pub mount_path: String,
+    /// The directory of it that would appear there; absent: all of it.
+    pub subpath: Option<String>,
+    /// Whether the body could write there.
+    pub writable: bool,
+    /// Whether there would be no run without it.
+    pub required: bool,
+    /// Whether it is kept, so that nobody would be asked for it; absent where only a registry knows
+    /// what a tag points to.
+    pub is_kept: Option<bool>,
+    /// JSON Pointer of the entry.
+    pub asked_by: String,
+    /// Who grants it; absent where nobody does.
+    pub granted_by: Option<String>,
 }
 
 /// One file that would be staged or synced.
@@ -431,6 +460,7 @@ impl PlanReport {
             environment: Vec::new(),
             stdin: PlannedStdin::Null,
             input_document: false,
+            workspace_sources: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             egress: Vec::new(),

@@ -10,6 +10,7 @@ use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
 use crate::spec::outcome::Outcome;
 pub use crate::spec::runner_report::RunnerReport;
+use crate::spec::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -63,6 +64,8 @@ pub struct Report {
     pub egress: EgressReport,
     /// The bundle; absent for `runner run`.
     pub bundle: Option<BundleReport>,
+    /// Workspace sources that the manifest names, in its order.
+    pub workspace_sources: Vec<WorkspaceSourceReport>,
     /// `file`, `exec` or `shell`.
     pub run_form: Option<RunForm>,
     /// The argument vector that was executed.
@@ -128,7 +131,7 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timing {
-    /// `prepare`, `unpack`, `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
+    /// `prepare`, `unpack`, `sources`, `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
     pub phase: &'static str,
     /// Microseconds.
     pub duration_us: u64,
@@ -418,6 +421,7 @@ impl Report {
             denials: Vec::new(),
             egress: EgressReport::default(),
             bundle: None,
+            workspace_sources: Vec::new(),
             run_form: None,
             argv: Vec::new(),
             bound_programs: Vec::new(),

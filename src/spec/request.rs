@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::spec::network::NetworkOptions;
+use crate::spec::oci::reference::Place;
 use crate::spec::secret::Secret;
 
 /// What to run.
@@ -177,8 +178,9 @@ pub struct Grants {
 /// `--image`, `--allow-tags`, `--insecure`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OciOptions {
-    /// Where the root file system of an `engine: sandbox` comes from: `docker://…` or `oci:DIR`.
-    pub image: Option<String>,
+    /// Where the root file system of an `engine: sandbox` comes from; the directory of a layout is
+    /// absolute.
+    pub image: Option<Place>,
     /// Whether a tag may say which artifact is meant.
     pub allow_tags: bool,
     /// Whether registries may be spoken to without TLS.

@@ -5,7 +5,7 @@ mod reach;
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry, PlannedLimit, PlannedPath,
-    PlannedProgram, PlannedStdin, Speaker,
+    PlannedProgram, PlannedSource, PlannedStdin, Speaker,
 };
 use crate::spec::report::{EnforcementState, RunForm};
 
@@ -186,6 +186,9 @@ impl Page<'_> {
             for path in plan.view.iter().filter(|path| path.decided_by != FIXED) {
                 self.row(&path.path, &described(path));
             }
+        }
+        for source in &plan.workspace_sources {
+            self.row("source", &described_source(source));
         }
         let mut givers: Vec<(&str, Vec<&str>)> = Vec::new();
         for variable in &plan.environment {
@@ -374,6 +377,8 @@ fn described(path: &PlannedPath) -> String {
         (PlannedEntry::Link, Some(to)) => format!("link to {to}"),
         (PlannedEntry::Host, Some(from)) => format!("{access}, {from} of the host"),
         (PlannedEntry::Host | PlannedEntry::Link, None) => access.to_owned(),
+        (PlannedEntry::Source, Some(from)) => format!("{access}, {from}"),
+        (PlannedEntry::Source, None) => access.to_owned(),
         (PlannedEntry::Device, _) => "device".to_owned(),
         (PlannedEntry::Tmpfs, _) => match path.size_bytes {
             Some(size) => format!("private, writable, {}", bytes(size)),
@@ -385,6 +390,28 @@ fn described(path: &PlannedPath) -> String {
         (PlannedEntry::Mask, _) => "covered".to_owned(),
     };
     format!("{what} ({})", path.decided_by)
+}
+
+fn described_source(source: &PlannedSource) -> String {
+    let part = source.subpath.as_deref();
+    let part = part.map_or_else(String::new, |part| format!(", {part} of it"));
+    let kept = match source.is_kept {
+        Some(true) => "kept here",
+        Some(false) => "would be pulled",
+        None => "would be asked for, a tag says nothing of what it points to",
+    };
+    let without = match source.required {
+        true => "",
+        false => ", left out where it cannot be had",
+    };
+    format!(
+        "{} at {}{part}: {}; {kept}{without}; asked by {}; granted by {}",
+        source.id,
+        source.mount_path,
+        source.reference,
+        source.asked_by,
+        source.granted_by.as_deref().unwrap_or("nobody"),
+    )
 }
 
 fn spoken(name: &str, Speaker { by, value }: &Speaker) -> String {

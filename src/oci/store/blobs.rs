@@ -1,7 +1,7 @@
 //! Blobs that are in the store: found by digest, in use while somebody has them.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{FileType, OFlags};
@@ -69,13 +69,13 @@ impl Store {
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].
     pub fn wanted(&self, wanted: &Wanted) -> Result<Option<Blob>, StoreError> {
-        let Some(mut blob) = self.blob(&wanted.digest)? else {
+        let Some(blob) = self.blob(&wanted.digest)? else {
             return Ok(None);
         };
         if blob.bytes == wanted.bytes {
             return Ok(Some(blob));
         }
-        if self.digest_of(&mut blob)? == wanted.digest {
+        if self.digest_of(&blob)? == wanted.digest {
             return Err(StoreError::Size {
                 place: "the store".to_owned(),
                 digest: wanted.digest,
@@ -118,11 +118,21 @@ impl Store {
         self.unlink(&format!("{BLOBS}/{}", hexadecimal(digest)))
     }
 
-    fn digest_of(&self, blob: &mut Blob) -> Result<Digest, StoreError> {
-        crate::cache::hash(&mut blob.file).map_err(self.unreadable(&blob.digest))
+    /// The digest of the bytes that are on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn digest_of(&self, blob: &Blob) -> Result<Digest, StoreError> {
+        let mut file = &blob.file;
+        let unreadable = self.unreadable(&blob.digest);
+        file.seek(SeekFrom::Start(0)).map_err(&unreadable)?;
+        crate::cache::hash(&mut file).map_err(unreadable)
     }
 
-    pub(super) fn unreadable(&self, digest: &Digest) -> impl Fn(std::io::Error) -> StoreError {
+    pub(super) fn unreadable(
+        &self,
+        digest: &Digest,
+    ) -> impl Fn(std::io::Error) -> StoreError + use<> {
         let failed = self.failed("read", &format!("{BLOBS}/{}", hexadecimal(digest)));
         move |error| failed(errno_of(&error))
     }

@@ -70,6 +70,17 @@ impl StoreError {
         self.errno().is_some_and(crate::cache::is_full)
     }
 
+    /// Whether the bytes are not those of the digest.
+    #[must_use]
+    pub fn is_other_bytes(&self) -> bool {
+        matches!(self, Self::Digest { .. })
+    }
+
+    /// Whether what came is not what was asked for: it is of no use to a later try.
+    pub(super) fn is_about_bytes(&self) -> bool {
+        matches!(self, Self::Size { .. } | Self::Digest { .. })
+    }
+
     /// Stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {

@@ -134,6 +134,12 @@ impl Store {
         Ok(Shelf::open(&directory, LAYER_RULES, false)?)
     }
 
+    /// Why a tree could not be written here.
+    #[must_use]
+    pub fn no_room(&self, errno: Errno) -> StoreError {
+        self.failed("write", SNAPSHOTS)(errno)
+    }
+
     fn root(&self) -> &OwnedFd {
         self.shelf.root()
     }
@@ -174,9 +180,13 @@ impl Store {
     }
 
     /// An error of `call` on `name`.
-    fn failed(&self, call: &'static str, name: &str) -> impl Fn(Errno) -> StoreError {
+    fn failed(&self, call: &'static str, name: &str) -> impl Fn(Errno) -> StoreError + use<> {
         let object = escape(self.path_of(name).as_os_str().as_encoded_bytes());
-        move |errno| StoreError::Cache(cache::CacheError::Call(CallError::new(call, &*object, errno)))
+        move |errno| {
+            StoreError::Cache(cache::CacheError::Call(CallError::new(
+                call, &*object, errno,
+            )))
+        }
     }
 }
 

@@ -189,7 +189,9 @@ impl Inside<'_> {
             .iter()
             .filter_map(|step| match step {
                 ViewStep::Bind { target, .. }
+                | ViewStep::BindOwn { target, .. }
                 | ViewStep::Attach { target, .. }
+                | ViewStep::AttachOverlay { target, .. }
                 | ViewStep::Tmpfs { target, .. }
                 | ViewStep::OwnMount { path: target } => Some((target.len(), step, below(target)?)),
                 _ => None,
@@ -205,7 +207,11 @@ impl Inside<'_> {
             Some((_, ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
                 self.of_bundle(&rest).unwrap_or_else(|| self.made(path))
             }
-            Some((_, ViewStep::Attach { .. }, _)) => Node::Unknown,
+            Some((
+                _,
+                ViewStep::Attach { .. } | ViewStep::AttachOverlay { .. } | ViewStep::BindOwn { .. },
+                _,
+            )) => Node::Unknown,
             _ => self.made(path),
         }
     }

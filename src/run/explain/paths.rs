@@ -97,11 +97,18 @@ fn path_row<'plan>(
             let writable = *access != Access::ReadOnly;
             row(target, what, Some(source), writable, None)
         }
+        ViewStep::BindOwn { target, access, .. } => {
+            let writable = *access == Access::Writable;
+            row(target, PlannedEntry::Tmpfs, None, writable, None)
+        }
         ViewStep::Attach { target, access, .. } => {
             let writable = *access == Access::Writable;
             row(target, PlannedEntry::Host, None, writable, None)
         }
-        ViewStep::AttachOverlay { target, .. } => row(target, PlannedEntry::Host, None, true, None),
+        ViewStep::AttachOverlay { target, access, .. } => {
+            let writable = *access == Access::Writable;
+            row(target, PlannedEntry::Source, None, writable, None)
+        }
         ViewStep::OwnMount { path } => row(path, PlannedEntry::Tmpfs, None, true, None),
         ViewStep::Tmpfs { target, size_bytes } => {
             row(target, PlannedEntry::Tmpfs, None, true, Some(*size_bytes))

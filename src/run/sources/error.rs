@@ -1,0 +1,115 @@
+//! Why a workspace source cannot be had.
+
+use crate::bundle::UnpackError;
+use crate::oci::error::OciError;
+use crate::spec::oci::reference::ReferenceError;
+
+/// Why a workspace source cannot be had. Texts in it are escaped.
+#[derive(Debug, thiserror::Error)]
+#[error("workspace source {id} ({reference}): {problem}")]
+pub struct SourceError {
+    /// As the manifest calls it.
+    pub id: String,
+    /// As the manifest names it.
+    pub reference: String,
+    /// What is wrong.
+    #[source]
+    pub problem: SourceProblem,
+}
+
+/// What is wrong with a workspace source.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceProblem {
+    /// It is no reference.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    /// A tag may stand for something else tomorrow.
+    #[error("a tag names it, and no digest")]
+    Tag,
+    /// It could not be pulled, or is no source.
+    #[error(transparent)]
+    Artifact(Box<OciError>),
+    /// `subpath`.
+    #[error("`{subpath}` is {found} of its snapshot, expected a directory")]
+    Subpath {
+        /// As the manifest states it.
+        subpath: String,
+        /// `a file`, or `nothing`.
+        found: &'static str,
+        /// Directories of the snapshot with a name like it.
+        near: Vec<String>,
+    },
+    /// More than a run can be given.
+    #[error("a run has at most {most} sources that it gets a view of its own of")]
+    TooMany {
+        /// How many.
+        most: usize,
+    },
+    /// The writable space has no room for a copy, or cannot take one.
+    #[error("it cannot be copied into the writable space")]
+    Copy(#[source] UnpackError),
+}
+
+impl From<OciError> for SourceProblem {
+    fn from(error: OciError) -> Self {
+        Self::Artifact(Box::new(error))
+    }
+}
+
+impl SourceProblem {
+    /// Whether a source that is not required is left out for it. What the manifest itself says
+    /// wrong, and what the host cannot do for any source, is refused.
+    pub(super) fn may_be_left_out(&self) -> bool {
+        matches!(self, Self::Artifact(_) | Self::Subpath { .. })
+    }
+}
+
+impl SourceError {
+    /// Whether the request is refused as it is; else somebody could not do his part.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match &self.problem {
+            SourceProblem::Artifact(error) => !error.is_passing(),
+            SourceProblem::Copy(error) => error.is_refusal(),
+            _ => true,
+        }
+    }
+
+    /// Stable.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match &self.problem {
+            SourceProblem::Reference(_) => "source_reference_invalid",
+            SourceProblem::Tag => "source_tag_refused",
+            SourceProblem::Artifact(error) => error.code(),
+            SourceProblem::Subpath { .. } => "source_subpath_missing",
+            SourceProblem::TooMany { .. } => "sources_too_many",
+            SourceProblem::Copy(_) => "source_not_copied",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match &self.problem {
+            SourceProblem::Reference(error) => error.hint().map(str::to_owned),
+            SourceProblem::Tag => Some(
+                "write its digest behind it, @sha256:…, or take what the tag points to with --allow-tags"
+                    .to_owned(),
+            ),
+            SourceProblem::Artifact(error) => error.hint(),
+            SourceProblem::Subpath { near, .. } if !near.is_empty() => {
+                Some(format!("did you mean {}?", near.join(" or ")))
+            }
+            SourceProblem::Subpath { .. } => {
+                Some("`runner source inspect` lists what is in it".to_owned())
+            }
+            SourceProblem::TooMany { .. } => {
+                Some("put several of them into one source".to_owned())
+            }
+            SourceProblem::Copy(_) => {
+                Some("a larger unpack.unpacked of the host's configuration makes room".to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Workspace sources: pulled once, kept, and shown to the body at their places.
+//!
+//! A source that is only read is a mount of the kept tree itself. One that the body may write, and
+//! one in which something else is mounted at a place that its snapshot does not have, is an overlayfs
+//! whose upper lies in the run's own limited space; where the kernel does not do that, a copy in that
+//! space. The kept tree is never written, and its claim is held until the run is over.
+
+pub mod error;
+mod showing;
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::bundle::Entry;
+use crate::cache::{CacheError, InUse};
+use crate::kernel::file::{CallError, open_beneath};
+use crate::oci::error::OciError;
+use crate::oci::pull::{self, Tags};
+use crate::plan::view::{self as view_plan, Access, AskedMount, Shown};
+use crate::run::Run;
+use crate::run::artifacts::{self, UntilSignal};
+use crate::run::chosen::Chosen;
+use crate::run::error::RunError;
+use crate::run::hold::Held;
+use crate::run::sources::error::{SourceError, SourceProblem};
+use crate::run::{planning, view};
+use crate::sandbox::prepare::Prepared;
+use crate::spec::did_you_mean::difference;
+use crate::spec::digest::Digest;
+use crate::spec::manifest::{Manifest, WorkspaceSource};
+use crate::spec::oci::reference::{Reference, Which};
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::{Report, WarningReport};
+use crate::spec::request::ViewEntry;
+use crate::spec::workspace_source_report::{SourceFound, SourceView, WorkspaceSourceReport};
+
+/// Most directories that a hint names.
+const NEAR_MAX: usize = 3;
+
+/// What the body gets to see of the sources.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    /// Kept trees that are mounted as they are.
+    pub(super) entries: Vec<ViewEntry>,
+    /// All others.
+    pub(super) mounts: Vec<AskedMount>,
+    /// Nobody removes a tree that may still be read.
+    pub(super) in_use: Vec<InUse>,
+}
+
+/// A source whose tree is there.
+#[derive(Debug)]
+struct Had<'manifest> {
+    source: &'manifest WorkspaceSource,
+    digest: Digest,
+    found: SourceFound,
+    in_use: InUse,
+    /// The directory that appears: of the tree, or below it.
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+impl Run<'_> {
+    /// Has every source that the manifest names, and what shows it to the body. The child was asked
+    /// for its overlayfs and has answered.
+    pub(super) fn have_sources(
+        &self,
+        chosen: &Chosen,
+        prepared: &mut Prepared,
+        held: &Held,
+        signals: BorrowedFd<'_>,
+        report: &mut Report,
+    ) -> Result<Sources, RunError> {
+        let wanted = &chosen.manifest.workspace_sources;
+        if wanted.is_empty() {
+            return Ok(Sources::default());
+        }
+        let references = check(&chosen.manifest, self.request.oci.allow_tags)?;
+        let others = planning::distinct(&chosen.view);
+        let others: Vec<AskedMount> = others
+            .iter()
+            .map(|entry| view::look(entry).map(|(mount, _)| mount))
+            .collect::<Result<_, _>>()?;
+        let planned = wanted.iter().map(placeholder);
+        let all: Vec<AskedMount> = others.iter().cloned().chain(planned).collect();
+        view_plan::asked(&all)?;
+        let all_had = self.pull_all(wanted, &references, signals, report)?;
+        let (sources, views) = self.show(all_had, &others, prepared, held)?;
+        for (row, view) in report
+            .workspace_sources
+            .iter_mut()
+            .filter(|row| row.found != SourceFound::Absent)
+            .zip(views)
+        {
+            row.view = Some(view);
+        }
+        Ok(sources)
+    }
+
+    fn pull_all<'manifest>(
+        &self,
+        wanted: &'manifest [WorkspaceSource],
+        references: &[Reference],
+        signals: BorrowedFd<'_>,
+        report: &mut Report,
+    ) -> Result<Vec<Had<'manifest>>, RunError> {
+        let until = Arc::new(UntilSignal::new(signals)?);
+        let mut all_had = Vec::with_capacity(wanted.len());
+        for (source, reference) in wanted.iter().zip(references) {
+            let had = self.have(source, reference, &until, report);
+            if let Some(signal) = until.cancelled_by() {
+                return Err(RunError::Cancelled { signal });
+            }
+            let mut row = row_of(source);
+            match had {
+                Ok(had) => {
+                    row.digest = Some(had.digest);
+                    row.found = had.found;
+                    all_had.push(had);
+                }
+                Err(problem) => {
+                    let left_out = problem.may_be_left_out();
+                    let error = of_source(source)(problem);
+                    if source.required || self.request.strict || !left_out {
+                        return Err(error.into());
+                    }
+                    let message = crate::spec::report::with_causes(&error);
+                    let message = format!("{message}; it is not required and left out");
+                    report
+                        .warnings
+                        .push(WarningReport::new("source_absent", message));
+                }
+            }
+            report.workspace_sources.push(row);
+        }
+        Ok(all_had)
+    }
+
+    fn have<'manifest>(
+        &self,
+        source: &'manifest WorkspaceSource,
+        reference: &Reference,
+        until: &Arc<UntilSignal>,
+        report: &mut Report,
+    ) -> Result<Had<'manifest>, SourceProblem> {
+        let store = artifacts::open_store(&self.request.caller, self.policy);
+        let store = store.map_err(OciError::from)?;
+        let listener: Arc<UntilSignal> = Arc::clone(until);
+        let origin = artifacts::registry(reference, self.request, self.policy, listener)?;
+        let snapshot = pull::snapshot(
+            &store,
+            &origin,
+            &reference.which(),
+            Tags::allowed(self.request.oci.allow_tags),
+            &artifacts::layer_limits(self.policy),
+            &**until,
+        )?;
+        report.warnings.extend(snapshot.warnings);
+        let in_use = snapshot.tree;
+        let subpath = source.subpath.as_ref();
+        let root = open_part(&in_use, subpath)?;
+        let path = match subpath {
+            None => in_use.path.clone(),
+            Some(subpath) => in_use.path.join(OsStr::from_bytes(subpath.as_bytes())),
+        };
+        Ok(Had {
+            source,
+            digest: snapshot.digest,
+            found: match snapshot.cached {
+                true => SourceFound::Store,
+                false => SourceFound::Pulled,
+            },
+            in_use,
+            root,
+            path,
+        })
+    }
+}
+
+/// The references of all sources, before anybody is asked for one.
+///
+/// # Errors
+/// [`RunError::Source`] for one that cannot be read, and for a tag that is not allowed.
+fn check(manifest: &Manifest, allow_tags: bool) -> Result<Vec<Reference>, RunError> {
+    let one = |source: &WorkspaceSource| {
+        let reference = Reference::parse(&source.reference).map_err(SourceProblem::from);
+        let reference = reference.map_err(of_source(source))?;
+        match reference.which() {
+            Which::Digest(_) => Ok(reference),
+            Which::Tag(_) | Which::Unnamed if allow_tags => Ok(reference),
+            Which::Tag(_) | Which::Unnamed => Err(of_source(source)(SourceProblem::Tag).into()),
+        }
+    };
+    manifest.workspace_sources.iter().map(one).collect()
+}
+
+fn of_source(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceError {
+    let id = escape(source.id.as_bytes());
+    let reference = escape(source.reference.as_bytes());
+    move |problem| SourceError {
+        id,
+        reference,
+        problem,
+    }
+}
+
+/// A row of a source that nobody has yet.
+fn row_of(source: &WorkspaceSource) -> WorkspaceSourceReport {
+    let subpath = source.subpath.as_ref();
+    WorkspaceSourceReport {
+        id: escape(source.id.as_bytes()),
+        reference: escape(source.reference.as_bytes()),
+        digest: None,
+        mount_path: source.target.to_string(),
+        subpath: subpath.map(|path| escape(path.as_bytes())),
+        writable: source.writable,
+        view: None,
+        found: SourceFound::Absent,
+    }
+}
+
+/// Stands for a source where only its place is asked about.
+pub(super) fn placeholder(source: &WorkspaceSource) -> AskedMount {
+    AskedMount {
+        target: source.target.as_str().as_bytes().to_vec(),
+        is_directory: true,
+        shown: Shown::Overlay {
+            overlay: 0,
+            access: Access::of(source.writable),
+        },
+    }
+}
+
+/// The directory of a kept tree that is meant.
+fn open_part(in_use: &InUse, subpath: Option<&RelPath>) -> Result<OwnedFd, SourceProblem> {
+    let path = subpath.map_or(&b"."[..], RelPath::as_bytes);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let opened = open_beneath(in_use.root.as_fd(), path, flags, Mode::empty());
+    opened.map_err(|errno| match (errno, subpath) {
+        (Errno::NOENT | Errno::NOTDIR, Some(subpath)) => no_directory(in_use, subpath),
+        _ => {
+            let path = escape(in_use.path.as_os_str().as_bytes());
+            let error = CacheError::Call(CallError::new("openat2", path, errno));
+            OciError::from(error).into()
+        }
+    })
+}
+
+fn no_directory(in_use: &InUse, subpath: &RelPath) -> SourceProblem {
+    let tree = match in_use.tree() {
+        Ok(tree) => tree,
+        Err(error) => return OciError::from(error).into(),
+    };
+    let wanted = subpath.to_string();
+    let mut near: Vec<(usize, String)> = tree
+        .iter()
+        .filter(|(_, entry)| matches!(entry, Entry::Directory))
+        .filter_map(|(path, _)| {
+            let path = path.to_string();
+            // A directory of that name elsewhere is as near as a slip of the pen.
+            let moved = path.ends_with(&format!("/{wanted}")).then_some(1);
+            Some((difference(&wanted, &path).or(moved)?, path))
+        })
+        .collect();
+    near.sort();
+    near.truncate(NEAR_MAX);
+    SourceProblem::Subpath {
+        subpath: wanted,
+        found: match tree.get(subpath) {
+            Some(_) => "a file",
+            None => "nothing",
+        },
+        near: near.into_iter().map(|(_, path)| path).collect(),
+    }
+}

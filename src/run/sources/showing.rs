@@ -1,0 +1,248 @@
+//! How a source that is there comes to appear inside.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::bundle::{Tree, UnpackError};
+use crate::cache::{self, InUse};
+use crate::kernel::file::open_beneath;
+use crate::oci::error::OciError;
+use crate::plan::sources::{Place, places_in};
+use crate::plan::view::{Access, AskedMount, Shown};
+use crate::run::Run;
+use crate::run::error::RunError;
+use crate::run::hold::Held;
+use crate::run::sources::error::SourceProblem;
+use crate::run::sources::{Had, Sources, of_source};
+use crate::run::unpacking::lower;
+use crate::sandbox::overlay::{KEPT_MAX, Overlay, PLACES, Shown as OverlayShown, Upper};
+use crate::sandbox::prepare::Prepared;
+use crate::spec::manifest::WorkspaceSource;
+use crate::spec::path::RelPath;
+use crate::spec::request::ViewEntry;
+use crate::spec::workspace_source_report::SourceView;
+
+/// Where a copy lies, in the place of its overlayfs.
+const COPY: &str = "copy";
+
+/// A source that gets a view of its own for this run.
+struct Own<'had, 'manifest> {
+    had: &'had Had<'manifest>,
+    /// Its index among all that are there.
+    index: usize,
+    /// Where other mounts appear in it; of one that is writable the child makes them.
+    places: Vec<Place>,
+}
+
+impl Own<'_, '_> {
+    fn access(&self) -> Access {
+        Access::of(self.had.source.writable)
+    }
+}
+
+impl Run<'_> {
+    /// Shows all that are there; `others` are the mounts that were asked for besides. How each of
+    /// them is seen comes back in their order.
+    pub(super) fn show(
+        &self,
+        all_had: Vec<Had<'_>>,
+        others: &[AskedMount],
+        prepared: &mut Prepared,
+        held: &Held,
+    ) -> Result<(Sources, Vec<SourceView>), RunError> {
+        let mut sources = Sources::default();
+        let mut views = vec![SourceView::ReadOnly; all_had.len()];
+        let mut owns = Vec::new();
+        for (index, had) in all_had.iter().enumerate() {
+            let places = missing_places(had, &all_had, others);
+            if had.source.writable || !places.is_empty() {
+                owns.push(Own { had, index, places });
+            } else {
+                sources.entries.push(ViewEntry::Bind {
+                    source: had.path.clone(),
+                    target: had.source.target.as_str().into(),
+                    writable: false,
+                });
+            }
+        }
+        let laid = self.lay(&owns, prepared, held)?;
+        for (number, (own, laid)) in owns.iter().zip(laid).enumerate() {
+            let access = own.access();
+            let (view, shown) = match laid {
+                true => {
+                    let overlay = number;
+                    (SourceView::Overlayfs, Shown::Overlay { overlay, access })
+                }
+                false => {
+                    let source = self.copy_source(own, number, prepared, held)?;
+                    (SourceView::Copy, Shown::Own { source, access })
+                }
+            };
+            views[own.index] = view;
+            sources.mounts.push(AskedMount {
+                target: target_of(own.had.source),
+                is_directory: true,
+                shown,
+            });
+        }
+        drop(owns);
+        sources.in_use = all_had.into_iter().map(|had| had.in_use).collect();
+        Ok((sources, views))
+    }
+
+    /// Asks the child for an overlayfs over each; whether it could be laid.
+    fn lay(
+        &self,
+        owns: &[Own<'_, '_>],
+        prepared: &mut Prepared,
+        held: &Held,
+    ) -> Result<Vec<bool>, RunError> {
+        let mut laid = vec![false; owns.len()];
+        if self.policy.oci.copy {
+            return Ok(laid);
+        }
+        if let Some(first_beyond) = owns.get(KEPT_MAX) {
+            let problem = SourceProblem::TooMany { most: KEPT_MAX };
+            return Err(of_source(first_beyond.had.source)(problem).into());
+        }
+        let mut overlays = Vec::with_capacity(owns.len());
+        let mut asked = Vec::with_capacity(owns.len());
+        for (number, own) in owns.iter().enumerate() {
+            let Some(lower) = lower(&own.had.path, own.had.root.as_fd(), held.base.identity) else {
+                continue;
+            };
+            let place = place_of(number);
+            let upper = match own.had.source.writable {
+                true => Upper::Writable,
+                false => {
+                    let _assumed = self.assume(held)?;
+                    let upper = format!("{place}/upper");
+                    make_places(prepared.space(), &upper, &own.places)
+                        .map_err(RunError::host("make the places of mounts in a source"))?;
+                    Upper::ReadOnly
+                }
+            };
+            asked.push(number);
+            overlays.push(Overlay {
+                place,
+                lowers: vec![lower],
+                upper,
+                shown: OverlayShown::AtLaunch(number),
+            });
+        }
+        if overlays.is_empty() {
+            return Ok(laid);
+        }
+        prepared.ask_overlays(&overlays)?;
+        drop(overlays);
+        let answers = prepared.overlaid(&held.base)?;
+        for (number, answer) in asked.into_iter().zip(answers) {
+            laid[number] = answer.is_ok();
+        }
+        Ok(laid)
+    }
+
+    /// Copies a source into the writable space; where it lies then, inside.
+    fn copy_source(
+        &self,
+        own: &Own<'_, '_>,
+        number: usize,
+        prepared: &Prepared,
+        held: &Held,
+    ) -> Result<Vec<u8>, RunError> {
+        let source = own.had.source;
+        let failed = |problem: SourceProblem| RunError::from(of_source(source)(problem));
+        let tree = part_of(&own.had.in_use, source.subpath.as_ref()).map_err(failed)?;
+        let copy = format!("{}/{COPY}", place_of(number));
+        let space = prepared.space();
+        let into = {
+            let _assumed = self.assume(held)?;
+            make_directories(space, &copy)
+                .map_err(RunError::host("make a directory for a copy of a source"))?
+        };
+        cache::copy_into(&tree, own.had.root.as_fd(), into.as_fd(), held.body_ids())
+            .map_err(|error: UnpackError| failed(SourceProblem::Copy(error)))?;
+        let _assumed = self.assume(held)?;
+        make_places(space, &copy, &own.places)
+            .map_err(RunError::host("make the places of mounts in a source"))?;
+        Ok(format!("/{copy}").into_bytes())
+    }
+}
+
+fn target_of(source: &WorkspaceSource) -> Vec<u8> {
+    source.target.as_str().as_bytes().to_vec()
+}
+
+fn place_of(number: usize) -> String {
+    format!("{PLACES}/{number}")
+}
+
+/// Places of mounts in `had`, which is only read, that its snapshot does not have as they should be.
+fn missing_places(had: &Had<'_>, all_had: &[Had<'_>], others: &[AskedMount]) -> Vec<Place> {
+    if had.source.writable {
+        return Vec::new();
+    }
+    let sources = all_had
+        .iter()
+        .map(|other| (other.source.target.as_str().as_bytes(), true));
+    let others = others
+        .iter()
+        .map(|other| (other.target.as_slice(), other.is_directory));
+    let all: Vec<(&[u8], bool)> = sources.chain(others).collect();
+    let mut places = places_in(had.source.target.as_str().as_bytes(), &all);
+    places.retain(|place| !has_place(had.root.as_fd(), place));
+    places
+}
+
+fn has_place(root: BorrowedFd<'_>, place: &Place) -> bool {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let found = open_beneath(root, place.path.as_bytes(), flags, Mode::empty());
+    found
+        .and_then(rustix::fs::fstat)
+        .is_ok_and(|status| (status.st_mode & libc::S_IFMT == libc::S_IFDIR) == place.is_directory)
+}
+
+/// Makes `places` below `above`, a directory of the space that is made where it is missing.
+fn make_places(space: BorrowedFd<'_>, above: &str, places: &[Place]) -> Result<(), Errno> {
+    for place in places {
+        let path = format!("{above}/{}", path_text(&place.path)?);
+        if place.is_directory {
+            make_directories(space, &path)?;
+            continue;
+        }
+        let (parent, name) = path.rsplit_once('/').ok_or(Errno::INVAL)?;
+        let parent = make_directories(space, parent)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644))?;
+    }
+    Ok(())
+}
+
+fn path_text(path: &RelPath) -> Result<&str, Errno> {
+    std::str::from_utf8(path.as_bytes()).map_err(|_not_text| Errno::ILSEQ)
+}
+
+/// Makes `path` in the space, and what is missing above it.
+fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut above = open_beneath(space, b".", flags, Mode::empty())?;
+    for name in path.split('/') {
+        match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(errno) => return Err(errno),
+        }
+        above = open_beneath(above.as_fd(), name.as_bytes(), flags, Mode::empty())?;
+    }
+    Ok(above)
+}
+
+/// What lies in a kept tree, or in a directory of it, by paths from there.
+fn part_of(in_use: &InUse, subpath: Option<&RelPath>) -> Result<Tree, SourceProblem> {
+    let tree = in_use.tree().map_err(OciError::from)?;
+    Ok(match subpath {
+        None => tree,
+        Some(subpath) => tree.below(subpath),
+    })
+}

@@ -1,14 +1,15 @@
 //! Inflates ahead of whoever uses the bytes, in a thread of its own, so that neither waits for the
 //! other.
 //!
-//! The bytes, and the place at which an error comes, are those of [`GzipReader`]: it is what runs
-//! in the thread.
+//! The bytes, and the place at which an error comes, are those of the reader: it is what runs in the
+//! thread.
 
-use std::io::Read;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use crate::bundle::gzip::{GzipError, GzipReader, Inflated, Piece};
+use crate::bundle::error::UnpackError;
+use crate::bundle::gzip::GzipError;
+use crate::bundle::inflated::{Inflated, Piece, Pieces};
 
 /// Pieces between the two sides: one is being used, one being filled, and one lies ready so that
 /// neither waits while the other wakes up.
@@ -16,10 +17,10 @@ const PIECES: usize = 3;
 /// The decoder's tables lie on the heap, and its calls are shallow.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The inflated bytes of a gzip file: the first ones made where they are used, the rest ahead.
-pub(crate) struct Ahead<'scope, 'env, R> {
+/// The inflated bytes of a file: the first ones made where they are used, the rest ahead.
+pub(crate) struct Ahead<'scope, 'env, S> {
     scope: &'scope Scope<'scope, 'env>,
-    here: Option<&'env mut GzipReader<R>>,
+    here: Option<&'env mut S>,
     thread: Option<Thread<'scope>>,
     /// Inflated bytes from which on a thread pays.
     from_bytes: u64,
@@ -28,17 +29,17 @@ pub(crate) struct Ahead<'scope, 'env, R> {
 
 /// The thread, and what came from it.
 struct Thread<'scope> {
-    full: Receiver<Result<Piece, GzipError>>,
+    full: Receiver<Result<Piece, UnpackError>>,
     empty: SyncSender<Piece>,
     piece: Option<Piece>,
     handle: ScopedJoinHandle<'scope, ()>,
 }
 
-impl<'scope, 'env, R: Read + Send> Ahead<'scope, 'env, R> {
+impl<'scope, 'env, S: Pieces + Send> Ahead<'scope, 'env, S> {
     /// Inflates ahead once `from_bytes` bytes were given.
     pub(crate) fn new(
         scope: &'scope Scope<'scope, 'env>,
-        source: &'env mut GzipReader<R>,
+        source: &'env mut S,
         from_bytes: u64,
     ) -> Self {
         Self {
@@ -67,7 +68,7 @@ impl<'scope, 'env, R: Read + Send> Ahead<'scope, 'env, R> {
 
     /// Hands the reader to a thread. Where none is to be had it stays here.
     fn start(&mut self) {
-        let (hand_over, handed) = sync_channel::<&'env mut GzipReader<R>>(1);
+        let (hand_over, handed) = sync_channel::<&'env mut S>(1);
         let (full_sender, full) = sync_channel(PIECES + 1);
         let (empty, empties) = sync_channel(PIECES + 1);
         let started = Builder::new()
@@ -95,9 +96,9 @@ impl<'scope, 'env, R: Read + Send> Ahead<'scope, 'env, R> {
 }
 
 /// What the thread does: to the end, to the first error, or until nobody wants more.
-fn inflate_all<R: Read>(
-    reader: &mut GzipReader<R>,
-    full: &SyncSender<Result<Piece, GzipError>>,
+fn inflate_all<S: Pieces>(
+    reader: &mut S,
+    full: &SyncSender<Result<Piece, UnpackError>>,
     empties: &Receiver<Piece>,
 ) {
     while let Ok(empty) = empties.recv() {
@@ -111,8 +112,8 @@ fn inflate_all<R: Read>(
     }
 }
 
-impl<R: Read + Send> Inflated for Ahead<'_, '_, R> {
-    fn chunk(&mut self) -> Result<&[u8], GzipError> {
+impl<S: Pieces + Send> Inflated for Ahead<'_, '_, S> {
+    fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         if self.from_bytes <= self.given_bytes {
             self.start();
         }
@@ -136,7 +137,7 @@ impl<R: Read + Send> Inflated for Ahead<'_, '_, R> {
 }
 
 impl Thread<'_> {
-    fn chunk(&mut self) -> Result<&[u8], GzipError> {
+    fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         let is_used = self
             .piece
             .as_ref()
@@ -148,7 +149,7 @@ impl Thread<'_> {
                 drop(self.empty.send(used));
             }
             let next = self.full.recv();
-            self.piece = Some(next.map_err(|_gone| GzipError::Read(ended()))??);
+            self.piece = Some(next.map_err(|_gone| UnpackError::Gzip(GzipError::Read(ended())))??);
         }
         Ok(self.piece.as_ref().map_or(&[], Piece::bytes))
     }

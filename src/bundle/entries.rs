@@ -1,16 +1,14 @@
 //! The entries of a tar, one after the other, each checked before anything is made of it.
 
+use crate::bundle::entry_rules::{EntryHead, MemberKind, Rules, what_and_where};
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
-use crate::bundle::gzip::{Inflated, looks_like};
-use crate::bundle::links::check_target;
+use crate::bundle::gzip::looks_like;
+use crate::bundle::inflated::Inflated;
 use crate::bundle::pax::PaxRecords;
 use crate::bundle::placing::Placing;
-use crate::bundle::tar_header::{BLOCK_BYTES, Format, Header, OCTAL_SIZE_MAX, is_zero};
-use crate::bundle::tree_writer::is_left_out;
-use crate::spec::path::{PATH_BYTES_MAX, PathError, RelPath};
+use crate::bundle::tar_header::{BLOCK_BYTES, Header, is_zero};
+use crate::spec::path::{PATH_BYTES_MAX, RelPath};
 
-/// Most segments of a path; npm's deepest trees have some fifty.
-pub(crate) const SEGMENTS_MAX: usize = 128;
 /// Longest pax header, in bytes; extended attributes, which are ignored, may be long.
 const PAX_BYTES_MAX: u64 = 1024 * 1024;
 /// Longest GNU long name, in bytes, with the NUL byte that ends it.
@@ -40,15 +38,17 @@ pub(crate) struct Member {
     /// Where it goes; `None` is the bundle's own directory.
     pub(crate) path: Option<RelPath>,
     pub(crate) kind: MemberKind,
+    /// Permission bits, with set-id and sticky ones.
+    pub(crate) mode: u32,
+    /// Seconds since 1970; `None` where nothing is stated that is such a number.
+    pub(crate) modified_s: Option<u64>,
 }
 
-/// What a [`Member`] is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MemberKind {
-    File { executable: bool, bytes: u64 },
-    Directory,
-    Symlink { target: Vec<u8> },
-    HardLink { target: RelPath },
+impl Member {
+    /// Whether the owner may execute it.
+    pub(crate) fn executable(&self) -> bool {
+        self.mode & 0o100 != 0
+    }
 }
 
 /// Extended headers that apply to the next entry.
@@ -60,8 +60,8 @@ struct Extensions {
     last: Option<&'static str>,
 }
 
-/// Reads the entries of a gzip-compressed tar.
-pub(crate) struct Entries<'source, Source> {
+/// Reads the entries of a tar.
+pub(crate) struct Entries<'source, Source: ?Sized> {
     source: &'source mut Source,
     limits: EntryLimits,
     index: u64,
@@ -72,16 +72,23 @@ pub(crate) struct Entries<'source, Source> {
     file_bytes: u64,
     data_left: u64,
     padding_left: u64,
+    rules: Rules,
     placing: Placing,
     comment: Option<Vec<u8>>,
 }
 
-impl<'source, Source: Inflated> Entries<'source, Source> {
+impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
     /// The entries of what `source` inflates.
-    pub(crate) fn new(source: &'source mut Source, limits: EntryLimits, placing: Placing) -> Self {
+    pub(crate) fn new(
+        source: &'source mut Source,
+        limits: EntryLimits,
+        rules: Rules,
+        placing: Placing,
+    ) -> Self {
         Self {
             source,
             limits,
+            rules,
             placing,
             comment: None,
             index: 0,
@@ -173,6 +180,8 @@ impl<'source, Source: Inflated> Entries<'source, Source> {
         let is_first = self.index == 1;
         let is_tar = block.get(257..262) == Some(b"ustar");
         match Header::parse(&block) {
+            // The digest of the layer says whether it is whole, and its makers do not all end it.
+            _ if count == 0 && !is_first && self.rules == Rules::Layer => Ok(None),
             _ if is_first && count < BLOCK_BYTES => Err(not_tar(&block[..count])),
             _ if count < BLOCK_BYTES => Err(UnpackError::EndMissing {
                 entries: self.members,
@@ -318,14 +327,14 @@ impl<'source, Source: Inflated> Entries<'source, Source> {
             EntryHead {
                 format: header.format,
                 type_flag: header.type_flag,
-                executable: header.owner_may_execute,
                 header_bytes: header.size_bytes,
                 pax_bytes: pax.size_bytes,
             },
+            self.rules,
             &mut self.placing,
         )
         .map_err(|refusal| self.refused(refusal))?;
-        if let MemberKind::File { bytes, .. } = kind {
+        if let MemberKind::File { bytes } = kind {
             let file_bytes = self.file_bytes.checked_add(bytes);
             self.file_bytes = file_bytes
                 .filter(|sum| *sum <= self.limits.file_bytes)
@@ -342,6 +351,8 @@ impl<'source, Source: Inflated> Entries<'source, Source> {
             name,
             path,
             kind,
+            mode: header.mode,
+            modified_s: pax.modified_s.or(header.modified_s),
         })
     }
 
@@ -349,8 +360,10 @@ impl<'source, Source: Inflated> Entries<'source, Source> {
     fn finish(&mut self) -> Result<(), UnpackError> {
         let entries = self.members;
         let mut block = [0; BLOCK_BYTES];
-        if self.read_block(&mut block)? < BLOCK_BYTES {
-            return Err(UnpackError::EndMissing { entries });
+        match self.read_block(&mut block)? {
+            BLOCK_BYTES => (),
+            0 if self.rules == Rules::Layer => return Ok(()),
+            _ => return Err(UnpackError::EndMissing { entries }),
         }
         let mut is_padding = is_zero(&block);
         let mut padding_bytes = 0;
@@ -384,206 +397,4 @@ fn not_tar(start: &[u8]) -> UnpackError {
 fn head(bytes: &[u8], count: u64) -> &[u8] {
     let end = usize::try_from(count).map_or(bytes.len(), |count| count.min(bytes.len()));
     &bytes[..end]
-}
-
-/// What a header says about an entry, apart from its names.
-#[derive(Clone, Copy)]
-struct EntryHead {
-    format: Format,
-    type_flag: u8,
-    executable: bool,
-    header_bytes: u64,
-    pax_bytes: Option<u64>,
-}
-
-/// Decides what an entry is and where it goes.
-fn what_and_where(
-    name: &[u8],
-    link: Vec<u8>,
-    head: EntryHead,
-    placing: &mut Placing,
-) -> Result<(Option<RelPath>, MemberKind), EntryRefusal> {
-    let old_directory = head.format == Format::V7 && name.ends_with(b"/");
-    let is_directory = match head.type_flag {
-        0 => old_directory,
-        flag => flag == b'5',
-    };
-    let kind = match head.type_flag {
-        _ if is_directory => "a directory",
-        0 | b'0' => "a file",
-        b'1' => "a hard link",
-        b'2' => "a symlink",
-        other => return Err(unsupported(other)),
-    };
-    let bytes = one_size(head)?;
-    let is_file = kind == "a file";
-    if !is_file && 0 < bytes {
-        return Err(EntryRefusal::DataWithoutFile { kind, bytes });
-    }
-    let path = place(name, kind, is_directory)?;
-    let path = match path {
-        None if !is_directory => return Err(EntryRefusal::RootNotDirectory { kind }),
-        path => placing.entry(path, kind)?,
-    };
-    let kind = match (kind, &path) {
-        ("a file", _) => MemberKind::File {
-            executable: head.executable,
-            bytes,
-        },
-        ("a hard link", Some(_)) => MemberKind::HardLink {
-            target: placing.target(hard_link_target(&link)?)?,
-        },
-        ("a symlink", Some(path)) => {
-            // What is left out is never created: where it would have pointed does not matter.
-            if !is_left_out(path) {
-                check_target(path, &link).map_err(EntryRefusal::Link)?;
-            }
-            MemberKind::Symlink { target: link }
-        }
-        _ => MemberKind::Directory,
-    };
-    Ok((path, kind))
-}
-
-/// The size that every reader sees. A pax size that differs is accepted only where the header
-/// cannot hold it; else one reader would take for an entry what another takes for data.
-fn one_size(head: EntryHead) -> Result<u64, EntryRefusal> {
-    let header_bytes = head.header_bytes;
-    match head.pax_bytes {
-        Some(pax_bytes) if pax_bytes != header_bytes && pax_bytes <= OCTAL_SIZE_MAX => {
-            Err(EntryRefusal::TwoSizes {
-                header_bytes,
-                pax_bytes,
-            })
-        }
-        Some(pax_bytes) => Ok(pax_bytes),
-        None => Ok(header_bytes),
-    }
-}
-
-/// The path that a member name stands for; `None` for the bundle's own directory. One leading
-/// `./` is what `tar -C DIR .` writes; one trailing `/` belongs to a directory.
-fn place(
-    name: &[u8],
-    kind: &'static str,
-    is_directory: bool,
-) -> Result<Option<RelPath>, EntryRefusal> {
-    if matches!(name, b"." | b"./") {
-        return Ok(None);
-    }
-    let inner = name.strip_prefix(b"./").unwrap_or(name);
-    if inner.starts_with(b"/") {
-        return Err(EntryRefusal::Path(PathError::Absolute));
-    }
-    let inner = match inner.strip_suffix(b"/") {
-        Some(directory) if is_directory => directory,
-        Some(_) => return Err(EntryRefusal::SlashAfterName { kind }),
-        None => inner,
-    };
-    let path = RelPath::parse(inner).map_err(EntryRefusal::Path)?;
-    let segments = path.segments().count();
-    if SEGMENTS_MAX < segments {
-        return Err(EntryRefusal::TooDeep {
-            segments,
-            limit: SEGMENTS_MAX,
-        });
-    }
-    Ok(Some(path))
-}
-
-fn hard_link_target(link: &[u8]) -> Result<RelPath, EntryRefusal> {
-    let inner = link.strip_prefix(b"./").unwrap_or(link);
-    RelPath::parse(inner).map_err(|error| EntryRefusal::HardLinkPath {
-        target: shown(link),
-        error,
-    })
-}
-
-fn unsupported(type_flag: u8) -> EntryRefusal {
-    EntryRefusal::Type {
-        type_flag: [type_flag].escape_ascii().to_string(),
-        what: match type_flag {
-            b'3' => "a character device",
-            b'4' => "a block device",
-            b'6' => "a fifo",
-            b'7' => "a contiguous file",
-            b'S' => "a sparse file",
-            b'D' => "a GNU directory listing",
-            b'M' => "the rest of a file from another volume",
-            b'N' => "an old GNU long name",
-            b'V' => "a volume label",
-            b'X' => "a Solaris extended header",
-            b's' => "a socket",
-            _ => "of an unknown type",
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn placed(name: &str, is_directory: bool) -> Result<Option<String>, &'static str> {
-        let kind = if is_directory {
-            "a directory"
-        } else {
-            "a file"
-        };
-        place(name.as_bytes(), kind, is_directory)
-            .map(|path| path.map(|path| path.to_string()))
-            .map_err(|refusal| refusal.code())
-    }
-
-    #[test]
-    fn one_leading_dot_and_one_trailing_slash_are_taken_off() {
-        for (name, expected) in [
-            (".", Ok(None)),
-            ("./", Ok(None)),
-            ("./a/b/", Ok(Some("a/b".to_owned()))),
-            ("a", Ok(Some("a".to_owned()))),
-            ("", Err("path_empty")),
-            ("/", Err("path_absolute")),
-            ("./.", Err("path_empty_segment")),
-            ("././", Err("path_empty_segment")),
-            ("././a", Err("path_empty_segment")),
-            ("a/./b", Err("path_empty_segment")),
-            ("a//", Err("path_empty_segment")),
-            (".//a", Err("path_absolute")),
-            ("//a", Err("path_absolute")),
-            ("/./a", Err("path_absolute")),
-            ("..", Err("path_parent")),
-            ("../", Err("path_parent")),
-            ("./../a", Err("path_parent")),
-            ("a/b/../../c", Err("path_parent")),
-        ] {
-            assert_eq!(placed(name, true), expected, "{name}");
-        }
-        assert_eq!(placed("./a", false), Ok(Some("a".to_owned())));
-        assert_eq!(placed("a/", false), Err("path_slash_after_name"));
-        let deep = |count: usize| vec!["a"; count].join("/");
-        assert_eq!(
-            placed(&deep(SEGMENTS_MAX), false),
-            Ok(Some(deep(SEGMENTS_MAX)))
-        );
-        assert_eq!(placed(&deep(SEGMENTS_MAX + 1), false), Err("path_too_deep"));
-    }
-
-    #[test]
-    fn a_size_that_two_readers_would_read_differently_is_refused() {
-        let size = |header_bytes, pax_bytes| {
-            one_size(EntryHead {
-                format: Format::Ustar,
-                type_flag: b'0',
-                executable: false,
-                header_bytes,
-                pax_bytes,
-            })
-            .map_err(|refusal| refusal.code())
-        };
-        assert_eq!(size(7, None), Ok(7));
-        assert_eq!(size(7, Some(7)), Ok(7));
-        assert_eq!(size(0, Some(7)), Err("two_sizes"));
-        assert_eq!(size(7, Some(0)), Err("two_sizes"));
-        assert_eq!(size(0, Some(OCTAL_SIZE_MAX + 1)), Ok(OCTAL_SIZE_MAX + 1));
-    }
 }

@@ -3,9 +3,11 @@
 use rustix::io::Errno;
 
 use crate::bundle::gzip::GzipError;
+use crate::bundle::layer_view::LeadsNowhere;
 use crate::bundle::links::LinkError;
 use crate::bundle::pax::PaxError;
 use crate::bundle::tar_header::HeaderError;
+use crate::bundle::whiteout::WhiteoutError;
 use crate::kernel::file::CallError;
 use crate::spec::path::{PathError, RelPath, escape};
 
@@ -37,6 +39,15 @@ pub enum UnpackError {
     /// The compressed stream is damaged, too large, or something else altogether.
     #[error(transparent)]
     Gzip(#[from] GzipError),
+    /// The compressed data is damaged, needs too much memory, or is something else altogether.
+    #[error("the {compression} data is malformed")]
+    Malformed {
+        /// What it should be.
+        compression: &'static str,
+        /// What the decoder says.
+        #[source]
+        source: std::io::Error,
+    },
     /// What was compressed is no tar.
     #[error("the gzip data holds {found}; expected a tar archive")]
     NotTar {
@@ -128,6 +139,15 @@ pub enum UnpackError {
         #[source]
         source: CallError,
     },
+    /// A directory of a layer could not be marked as hiding what lies below it.
+    #[error("`{name}` could not be marked as opaque: user.overlay.opaque was not kept")]
+    NotOpaque {
+        /// Its path, escaped and shortened.
+        name: String,
+        /// The kernel's answer.
+        #[source]
+        source: CallError,
+    },
     /// An entry could not be written, or not be read back.
     #[error("`{name}` could not be unpacked")]
     Target {
@@ -137,6 +157,9 @@ pub enum UnpackError {
         #[source]
         source: CallError,
     },
+    /// Whoever asked for it wants it no more.
+    #[error("the unpacking was cancelled")]
+    Cancelled,
     /// The canonical tar could not be written.
     #[error("the canonical tar could not be written")]
     Canonical(#[source] std::io::Error),
@@ -163,7 +186,7 @@ pub enum EntryRefusal {
         kind: &'static str,
     },
     /// The root is something other than a directory.
-    #[error("it is {kind} named like the bundle's own directory")]
+    #[error("it is {kind} named like the top directory itself")]
     RootNotDirectory {
         /// What it is.
         kind: &'static str,
@@ -180,6 +203,12 @@ pub enum EntryRefusal {
         /// The type flag, escaped.
         type_flag: String,
         /// What that is.
+        what: &'static str,
+    },
+    /// Something that the snapshot of a source does not hold.
+    #[error("it is {what}; the snapshot of a source holds files and directories only")]
+    NotInSnapshot {
+        /// What it is.
         what: &'static str,
     },
     /// Something in the source directory that bundles do not hold.
@@ -285,6 +314,12 @@ pub enum EntryRefusal {
         /// The first one, escaped and shortened.
         top: String,
     },
+    /// A path of a layer leads nowhere.
+    #[error("its name {0}")]
+    Leads(LeadsNowhere),
+    /// What a layer says of those below it is wrong.
+    #[error("it is a whiteout {0}")]
+    Whiteout(WhiteoutError),
     /// A parent is a file.
     #[error("it lies beneath `{at}`, which is a file")]
     FileInTheWay {
@@ -311,6 +346,7 @@ impl EntryRefusal {
             Self::Header(error) => error.code(),
             Self::Pax(error) => error.code(),
             Self::Type { .. } | Self::SourceType { .. } => "entry_type",
+            Self::NotInSnapshot { .. } => "snapshot_entry_type",
             Self::DataWithoutFile { .. } => "data_without_file",
             Self::TwoSizes { .. } => "two_sizes",
             Self::ExtensionTooLong { .. } => "extension_too_long",
@@ -326,6 +362,10 @@ impl EntryRefusal {
             Self::HardLinkItself => "hard_link_itself",
             Self::OtherType { .. } => "entry_other_type",
             Self::SecondTopFolder { .. } => "second_top_folder",
+            Self::Leads(LeadsNowhere::Links) => "layer_path_links",
+            Self::Leads(LeadsNowhere::TooLong) => "path_too_long",
+            Self::Leads(LeadsNowhere::Root) => "path_root",
+            Self::Whiteout(error) => error.code(),
             Self::FileInTheWay { .. } => "bundle_path_conflict",
             Self::ThroughLink { .. } => "entry_through_link",
         }
@@ -338,6 +378,9 @@ impl EntryRefusal {
             }
             Self::Link(_) => LINK_HINT,
             Self::Type { .. } => "leave it out, e.g. with `tar --exclude`",
+            Self::NotInSnapshot { .. } => {
+                "build the source again with `runner source build`, which leaves such things out"
+            }
             Self::Pax(PaxError::Sparse { .. }) => "pack without `tar --sparse`",
             Self::Header(HeaderError::Star) => "pack with `tar --format=pax`",
             Self::Truncated => "the archive is incomplete: make or fetch it again",
@@ -364,6 +407,10 @@ impl UnpackError {
             Self::Open { .. } => "bundle_unopened",
             Self::NotAFile { .. } => "bundle_not_a_file",
             Self::Gzip(error) => error.code(),
+            Self::Malformed { compression, .. } => match *compression {
+                "zstd" => "zstd_malformed",
+                _ => "xz_malformed",
+            },
             Self::NotTar { .. } => "not_tar",
             Self::EndMissing { .. } => "tar_end_missing",
             Self::DataAfterEnd { .. } => "tar_data_after_end",
@@ -377,6 +424,8 @@ impl UnpackError {
             Self::Source { .. } => "source_unreadable",
             Self::Target { source, .. } if source.errno == Errno::NOSPC => "unpack_no_space",
             Self::Target { .. } => "unpack_failed",
+            Self::NotOpaque { .. } => "layer_not_opaque",
+            Self::Cancelled => "unpack_cancelled",
             Self::Canonical(_) => "canonical_unwritten",
         }
     }
@@ -413,6 +462,10 @@ impl UnpackError {
             Self::Target { source, .. } if source.errno == Errno::NOSPC => {
                 "the writable space is smaller than the bundle: raise its limit"
             }
+            Self::NotOpaque { .. } => {
+                "layers need a file system with user.* extended attributes: name a directory on \
+                 another one (oci.directory), such as ext4, xfs or btrfs"
+            }
             Self::SourceChanged { .. } => "run it again once nothing writes to the directory",
             Self::Link { .. } => LINK_HINT,
             Self::Entry { refusal, .. } => return refusal.hint().map(str::to_owned),
@@ -430,6 +483,8 @@ impl UnpackError {
                 | Self::Source { .. }
                 | Self::SourceChanged { .. }
                 | Self::Target { .. }
+                | Self::NotOpaque { .. }
+                | Self::Cancelled
                 | Self::Canonical(_)
         )
     }

@@ -9,12 +9,12 @@ use std::io::{ErrorKind, Read};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use sha2::{Digest as _, Sha256};
 
+use crate::bundle::error::UnpackError;
+use crate::bundle::inflated::{Inflated, Piece, Pieces};
 use crate::spec::digest::Digest;
 
 /// Compressed bytes that are read at once.
 const INPUT_BYTES: usize = 128 * 1024;
-/// Inflated bytes that are held at once: most files leave in one write(2).
-const OUTPUT_BYTES: usize = 256 * 1024;
 /// Longest name or comment in a gzip header that is skipped, in bytes.
 const HEADER_TEXT_BYTES_MAX: usize = 64 * 1024;
 
@@ -218,49 +218,6 @@ enum State {
     Ended,
 }
 
-/// Where the inflated bytes of a gzip file come from.
-///
-/// Bytes come before their member's checksum is known: nothing that they caused may be used until
-/// the end was reached.
-pub(crate) trait Inflated {
-    /// The bytes at hand; empty only after the whole file was read and found whole.
-    ///
-    /// # Errors
-    /// The first [`GzipError`] on the way.
-    fn chunk(&mut self) -> Result<&[u8], GzipError>;
-
-    /// Marks `count` bytes of the last [`Self::chunk`] as used.
-    fn consume(&mut self, count: usize);
-}
-
-/// Inflated bytes in a buffer of their own.
-pub(crate) struct Piece {
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-}
-
-impl Piece {
-    /// Room for as many bytes as are held at once.
-    pub(crate) fn new() -> Self {
-        Self {
-            buffer: vec![0; OUTPUT_BYTES].into_boxed_slice(),
-            start: 0,
-            end: 0,
-        }
-    }
-
-    /// What was not used yet.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
-    }
-
-    /// Marks `count` bytes as used.
-    pub(crate) fn consume(&mut self, count: usize) {
-        self.start = self.end.min(self.start.saturating_add(count));
-    }
-}
-
 /// Reads the inflated bytes of a gzip file.
 pub(crate) struct GzipReader<R> {
     input: Input<R>,
@@ -273,13 +230,20 @@ pub(crate) struct GzipReader<R> {
 }
 
 impl<R: Read> Inflated for GzipReader<R> {
-    fn chunk(&mut self) -> Result<&[u8], GzipError> {
+    fn chunk(&mut self) -> Result<&[u8], UnpackError> {
         self.fill()?;
         Ok(self.output.bytes())
     }
 
     fn consume(&mut self, count: usize) {
         self.output.consume(count);
+    }
+}
+
+impl<R: Read> Pieces for GzipReader<R> {
+    fn next_piece(&mut self, empty: Piece) -> Result<Piece, UnpackError> {
+        self.fill()?;
+        Ok(std::mem::replace(&mut self.output, empty))
     }
 }
 
@@ -306,15 +270,6 @@ impl<R: Read> GzipReader<R> {
         }
     }
 
-    /// The bytes at hand in their buffer, `empty` taking its place; no bytes at the end.
-    ///
-    /// # Errors
-    /// As [`Inflated::chunk`].
-    pub(crate) fn next_piece(&mut self, empty: Piece) -> Result<Piece, GzipError> {
-        self.fill()?;
-        Ok(std::mem::replace(&mut self.output, empty))
-    }
-
     fn fill(&mut self) -> Result<(), GzipError> {
         while self.output.bytes().is_empty() {
             match self.state {
@@ -326,7 +281,7 @@ impl<R: Read> GzipReader<R> {
         Ok(())
     }
 
-    /// SHA-256 of every compressed byte; meaningful once [`Self::chunk`] has ended.
+    /// SHA-256 of every compressed byte; meaningful once [`Inflated::chunk`] has ended.
     pub(crate) fn archive_digest(self) -> Digest {
         Digest::from_hasher(self.input.hasher)
     }
@@ -481,7 +436,8 @@ mod tests {
         let mut reader = GzipReader::new(bytes, 1 << 20);
         let mut all = Vec::new();
         loop {
-            let chunk = reader.chunk()?;
+            reader.fill()?;
+            let chunk = reader.output.bytes();
             if chunk.is_empty() {
                 return Ok((all, reader.archive_digest()));
             }
@@ -582,7 +538,7 @@ mod tests {
     fn more_compressed_bytes_than_allowed_are_refused_while_reading() {
         let mut reader = GzipReader::new(std::io::repeat(0x1f).take(1 << 30), 1000);
         assert_eq!(
-            reader.chunk().expect_err("limit").code(),
+            reader.fill().expect_err("limit").code(),
             "compressed_bytes_limit"
         );
         assert!(reader.input.read_bytes <= INPUT_BYTES as u64);

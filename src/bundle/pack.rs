@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::bundle::entries::SEGMENTS_MAX;
+use crate::bundle::entry_rules::SEGMENTS_MAX;
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
 use crate::bundle::links::check_target;
 use crate::bundle::open::kind;

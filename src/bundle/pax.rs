@@ -72,12 +72,14 @@ impl PaxError {
     }
 }
 
-/// What is used of a pax header; owners, times and extended attributes are not.
+/// What is used of a pax header; owners and extended attributes are not.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct PaxRecords {
     pub(crate) path: Option<Vec<u8>>,
     pub(crate) link_path: Option<Vec<u8>>,
     pub(crate) size_bytes: Option<u64>,
+    /// Whole seconds since 1970. Decides nothing: none where it is no such number.
+    pub(crate) modified_s: Option<u64>,
     /// Decides nothing about what is unpacked; `git archive` writes the commit here.
     pub(crate) comment: Option<Vec<u8>>,
 }
@@ -111,6 +113,11 @@ impl PaxRecords {
             b"path" => put(&mut self.path, "path", name(value, "path")?),
             b"linkpath" => put(&mut self.link_path, "linkpath", name(value, "linkpath")?),
             b"size" => put(&mut self.size_bytes, "size", decimal(value)?),
+            b"mtime" => {
+                let whole = value.split(|byte| *byte == b'.').next();
+                self.modified_s = whole.and_then(unsigned);
+                Ok(())
+            }
             b"comment" => {
                 self.comment = Some(value.to_vec());
                 Ok(())

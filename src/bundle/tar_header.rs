@@ -1,7 +1,7 @@
 //! One header block of a tar archive: v7, ustar, pax and GNU (POSIX.1-2024 pax, "ustar Interchange Format").
 //!
-//! Owner, group, times and device numbers are not read at all: nothing in them is used, so
-//! nothing in them can be malformed.
+//! Owner, group and device numbers are not read at all: nothing in them is used, so nothing in them
+//! can be malformed. The time decides nothing, and is none where it is no number.
 
 /// Size of a block, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
@@ -78,12 +78,16 @@ pub(crate) struct Header {
     pub(crate) name: Vec<u8>,
     pub(crate) link_name: Vec<u8>,
     pub(crate) size_bytes: u64,
-    pub(crate) owner_may_execute: bool,
+    /// Permission bits, with set-id and sticky ones.
+    pub(crate) mode: u32,
+    /// Seconds since 1970.
+    pub(crate) modified_s: Option<u64>,
 }
 
 const NAME: std::ops::Range<usize> = 0..100;
 const MODE: std::ops::Range<usize> = 100..108;
 const SIZE: std::ops::Range<usize> = 124..136;
+const MODIFIED: std::ops::Range<usize> = 136..148;
 const CHECKSUM: std::ops::Range<usize> = 148..156;
 const TYPE_FLAG: usize = 156;
 const LINK_NAME: std::ops::Range<usize> = 157..257;
@@ -133,7 +137,8 @@ impl Header {
             name,
             link_name: text(&block[LINK_NAME], "linkname")?.to_vec(),
             size_bytes: number(&block[SIZE], "size")?,
-            owner_may_execute: number(&block[MODE], "mode")? & 0o100 != 0,
+            mode: u32::try_from(number(&block[MODE], "mode")? & 0o7777).unwrap_or_default(),
+            modified_s: octal(&block[MODIFIED]),
         }))
     }
 }
@@ -303,14 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owners_right_to_execute_is_taken_from_the_mode() {
+    fn the_bits_of_the_mode_are_taken_and_nothing_else() {
         let mode = |field: &[u8; 8]| {
             let field = *field;
-            parsed(move |block| block[MODE].copy_from_slice(&field))
-                .map(|header| header.owner_may_execute)
+            parsed(move |block| block[MODE].copy_from_slice(&field)).map(|header| header.mode)
         };
-        assert_eq!(mode(b"0000100\0"), Ok(true));
-        assert_eq!(mode(b"0007677\0"), Ok(false));
+        assert_eq!(mode(b"0000100\0"), Ok(0o100));
+        assert_eq!(mode(b"0107677\0"), Ok(0o7677));
         assert_eq!(mode(b"garbage\0"), Err("header_number"));
     }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::bundle::error::{UnpackError, shown};
@@ -10,16 +10,40 @@ use crate::kernel::credentials::{AssumedFileIds, HostIds};
 use crate::kernel::file::{CallError, open_beneath};
 use crate::spec::path::RelPath;
 
-const FILE_MODE: u32 = 0o644;
-const PROGRAM_MODE: u32 = 0o755;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Whether this process's umask takes bits away; found out once for each kind.
+/// The mode of a file of a bundle.
+pub(crate) fn file_bits(executable: bool) -> u32 {
+    if executable { 0o755 } else { 0o644 }
+}
+
+/// Which bits of a mode the kernel is known to keep at a creation, and which it is known to take: the
+/// umask and the default ACL of a directory are not to be had otherwise.
 #[derive(Debug, Default, Clone, Copy)]
 struct Masked {
-    file: Option<bool>,
-    program: Option<bool>,
-    directory: Option<bool>,
+    kept: u32,
+    taken: u32,
+    /// It adds some, as below a set-group-id directory.
+    adds: bool,
+}
+
+impl Masked {
+    /// Whether what was created with `bits` has other ones; `None`: it is not known.
+    fn changes(self, bits: u32) -> Option<bool> {
+        if self.adds || bits & self.taken != 0 {
+            return Some(true);
+        }
+        (bits & !self.kept == 0 && self.kept != 0).then_some(false)
+    }
+
+    /// Learns what became of `bits`.
+    fn learn(&mut self, bits: u32, found: u32) -> bool {
+        let found = found & 0o7777;
+        self.kept |= bits & found;
+        self.taken |= bits & !found;
+        self.adds |= found & !bits != 0;
+        found != bits
+    }
 }
 
 /// Most directories that are held open at once.
@@ -34,7 +58,8 @@ pub(crate) struct Target<'fd> {
     here: Vec<u8>,
     /// Open directories on the way to it, outermost first, each with the length of its path.
     open: Vec<(usize, OwnedFd)>,
-    masked: Masked,
+    masked_files: Masked,
+    masked_directories: Masked,
 }
 
 impl<'fd> Target<'fd> {
@@ -45,7 +70,8 @@ impl<'fd> Target<'fd> {
             ids,
             here: Vec::new(),
             open: Vec::new(),
-            masked: Masked::default(),
+            masked_files: Masked::default(),
+            masked_directories: Masked::default(),
         }
     }
 
@@ -64,30 +90,25 @@ impl<'fd> Target<'fd> {
             .map_err(|errno| failed("openat2", path, errno))
     }
 
-    /// Creates a file that must not be there, mode 0644 or 0755, open for writing.
+    /// Creates a file that must not be there, with this mode, open for writing.
     ///
     /// # Errors
     /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
     pub(crate) fn create_file(
         &mut self,
         path: &RelPath,
-        executable: bool,
+        bits: u32,
     ) -> Result<OwnedFd, UnpackError> {
         let _ids = self.assume(path)?;
-        let bits = if executable { PROGRAM_MODE } else { FILE_MODE };
         let mode = Mode::from_raw_mode(bits);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = self.open(path, flags, mode)?;
-        let masked = match executable {
-            true => &mut self.masked.program,
-            false => &mut self.masked.file,
-        };
-        let is_masked = match *masked {
+        let is_masked = match self.masked_files.changes(bits) {
             Some(known) => known,
             None => {
                 let status =
                     rustix::fs::fstat(&file).map_err(|errno| failed("fstat", path, errno))?;
-                *masked.insert(status.st_mode & 0o7777 != bits)
+                self.masked_files.learn(bits, status.st_mode)
             }
         };
         if is_masked {
@@ -101,28 +122,95 @@ impl<'fd> Target<'fd> {
     /// # Errors
     /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
     pub(crate) fn create_directory(&mut self, path: &RelPath) -> Result<(), UnpackError> {
+        self.create_directory_as(path, DIRECTORY_MODE)
+    }
+
+    /// Creates a directory that must not be there, with this mode.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    pub(crate) fn create_directory_as(
+        &mut self,
+        path: &RelPath,
+        bits: u32,
+    ) -> Result<(), UnpackError> {
         let _ids = self.assume(path)?;
-        let mode = Mode::from_raw_mode(DIRECTORY_MODE);
-        let known = self.masked.directory;
+        let mode = Mode::from_raw_mode(bits);
+        let mut masked = self.masked_directories;
         let parent = self.parent_of(path)?;
         let name = path.file_name();
         rustix::fs::mkdirat(parent, name, mode).map_err(|errno| failed("mkdirat", path, errno))?;
-        let is_masked = match known {
+        let is_masked = match masked.changes(bits) {
             Some(known) => known,
             None => {
                 let status = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_err(|errno| failed("fstatat", path, errno))?;
-                status.st_mode & 0o7777 != DIRECTORY_MODE
+                masked.learn(bits, status.st_mode)
             }
         };
         if is_masked {
-            // By name: a directory without any right of ours cannot be opened for fchmod(2).
-            // The name was created one call ago in a directory that only we write to.
-            rustix::fs::chmodat(parent, name, mode, AtFlags::empty())
-                .map_err(|errno| failed("fchmodat", path, errno))?;
+            change_mode(parent, path, mode)?;
         }
-        self.masked.directory = Some(is_masked);
+        self.masked_directories = masked;
         Ok(())
+    }
+
+    /// Gives a directory that is there this mode.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`] with the kernel's answer.
+    pub(crate) fn change_directory(
+        &mut self,
+        path: &RelPath,
+        bits: u32,
+    ) -> Result<(), UnpackError> {
+        let _ids = self.assume(path)?;
+        change_mode(self.parent_of(path)?, path, Mode::from_raw_mode(bits))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`] with the kernel's answer.
+    pub(crate) fn remove_directory(&mut self, path: &RelPath) -> Result<(), UnpackError> {
+        let _ids = self.assume(path)?;
+        let parent = self.parent_of(path)?;
+        rustix::fs::unlinkat(parent, path.file_name(), AtFlags::REMOVEDIR)
+            .map_err(|errno| failed("unlinkat", path, errno))?;
+        // What is held open may be what was removed.
+        self.open.clear();
+        self.here.clear();
+        Ok(())
+    }
+
+    /// Makes `path`, which must not be there, another name of the file `from`.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    pub(crate) fn create_hard_link(
+        &mut self,
+        path: &RelPath,
+        from: &RelPath,
+    ) -> Result<(), UnpackError> {
+        let of_source = rustix::io::fcntl_dupfd_cloexec(self.parent_of(from)?, 0)
+            .map_err(|errno| failed("fcntl", from, errno))?;
+        let parent = self.parent_of(path)?;
+        let (name, to) = (from.file_name(), path.file_name());
+        // Without AT_SYMLINK_FOLLOW: a link itself would get the name.
+        rustix::fs::linkat(&of_source, name, parent, to, AtFlags::empty())
+            .map_err(|errno| failed("linkat", path, errno))
+    }
+
+    /// Makes what overlayfs takes for nothing, whatever lies below: the character device 0:0, which
+    /// needs no privilege (mknod(2) since Linux 5.8).
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`] with the kernel's answer: EEXIST where something is there.
+    pub(crate) fn create_whiteout(&mut self, path: &RelPath) -> Result<(), UnpackError> {
+        let parent = self.parent_of(path)?;
+        let kind = FileType::CharacterDevice;
+        rustix::fs::mknodat(parent, path.file_name(), kind, Mode::empty(), 0)
+            .map_err(|errno| failed("mknodat", path, errno))
     }
 
     /// Creates a symbolic link that must not be there.
@@ -181,6 +269,13 @@ impl<'fd> Target<'fd> {
         }
         Ok(self.open.last().map_or(self.root, |(_, held)| held.as_fd()))
     }
+}
+
+/// By name: a directory without any right of ours cannot be opened for fchmod(2). The name was made by
+/// us, in a directory that only we write to.
+fn change_mode(parent: BorrowedFd<'_>, path: &RelPath, mode: Mode) -> Result<(), UnpackError> {
+    rustix::fs::chmodat(parent, path.file_name(), mode, AtFlags::empty())
+        .map_err(|errno| failed("fchmodat", path, errno))
 }
 
 /// Writes all of `data` to `file`.

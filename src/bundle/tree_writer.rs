@@ -12,7 +12,7 @@ use crate::bundle::canonical::{StreamDigest, content_digest};
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
 use crate::bundle::links;
 use crate::bundle::survey::{Kept, Surveyed};
-use crate::bundle::target::{Target, failed, write_all};
+use crate::bundle::target::{Target, failed, file_bits, write_all};
 use crate::bundle::tree::{Conflict, Entry, Tree, TreeLimits};
 use crate::bundle::unpack::{UnpackLimits, Unpacked};
 use crate::kernel::credentials::HostIds;
@@ -158,7 +158,7 @@ impl<'fd> TreeWriter<'fd> {
                 if replaced {
                     target.remove_file(&path)?;
                 }
-                Some(target.create_file(&path, executable)?)
+                Some(target.create_file(&path, file_bits(executable))?)
             }
             None => {
                 self.kept.begin(&path, executable, bytes);

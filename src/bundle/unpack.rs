@@ -4,9 +4,11 @@ use std::io::Read;
 use std::os::fd::BorrowedFd;
 
 use crate::bundle::ahead::Ahead;
-use crate::bundle::entries::{Entries, EntryLimits, Member, MemberKind};
+use crate::bundle::entries::{Entries, EntryLimits, Member};
+use crate::bundle::entry_rules::{MemberKind, Rules};
 use crate::bundle::error::{EntryRefusal, UnpackError, shown};
-use crate::bundle::gzip::{GzipReader, Inflated};
+use crate::bundle::gzip::GzipReader;
+use crate::bundle::inflated::Inflated;
 use crate::bundle::placing::Placing;
 use crate::bundle::tree::{Entry, Tree};
 use crate::bundle::tree_writer::{TreeWriter, is_left_out};
@@ -38,7 +40,7 @@ impl Default for UnpackLimits {
 }
 
 impl UnpackLimits {
-    fn entry(&self) -> EntryLimits {
+    pub(crate) fn entry(&self) -> EntryLimits {
         const HEADER_BYTES_EACH: u64 = 4096;
         const HEADER_BYTES_LEAST: u64 = 2 * 1024 * 1024;
         EntryLimits {
@@ -105,11 +107,34 @@ pub fn unpack_ahead(
     limits: &UnpackLimits,
     ahead_from_bytes: u64,
 ) -> Result<Unpacked, UnpackError> {
+    read_ahead(archive, into, limits, ahead_from_bytes, Rules::Bundle)
+}
+
+/// As [`unpack_ahead`], for the snapshot of a source: a link of either kind, a device or anything
+/// else but a file or a directory is refused by its name, before anything is made of it.
+///
+/// # Errors
+/// As [`unpack`]; [`EntryRefusal::NotInSnapshot`].
+pub fn unpack_snapshot(
+    archive: impl Read + Send,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+) -> Result<Unpacked, UnpackError> {
+    read_ahead(archive, into, limits, AHEAD_FROM_BYTES, Rules::Snapshot)
+}
+
+fn read_ahead(
+    archive: impl Read + Send,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    ahead_from_bytes: u64,
+    rules: Rules,
+) -> Result<Unpacked, UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree(), None);
     let mut source = GzipReader::new(archive, limits.compressed_bytes);
     std::thread::scope(|scope| {
         let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
-        let seen = read_placed(&mut ahead, &mut writer, limits, Placing::AsNamed);
+        let seen = read_placed(&mut ahead, &mut writer, limits, rules, Placing::AsNamed);
         ahead.end();
         seen
     })?;
@@ -160,7 +185,7 @@ fn unpack_placed(
 ) -> Result<(Unpacked, Seen), UnpackError> {
     let mut writer = TreeWriter::new(into, limits.tree(), None);
     let mut source = GzipReader::new(archive, limits.compressed_bytes);
-    let seen = read_placed(&mut source, &mut writer, limits, placing)?;
+    let seen = read_placed(&mut source, &mut writer, limits, Rules::Bundle, placing)?;
     let unpacked = writer.finish(into, Some(source.archive_digest()))?;
     Ok((unpacked, seen))
 }
@@ -172,7 +197,7 @@ pub(crate) fn read_archive(
     limits: &UnpackLimits,
 ) -> Result<Digest, UnpackError> {
     let mut source = GzipReader::new(archive, limits.compressed_bytes);
-    read_placed(&mut source, writer, limits, Placing::AsNamed)?;
+    read_placed(&mut source, writer, limits, Rules::Bundle, Placing::AsNamed)?;
     Ok(source.archive_digest())
 }
 
@@ -180,11 +205,13 @@ fn read_placed(
     source: &mut impl Inflated,
     writer: &mut TreeWriter<'_>,
     limits: &UnpackLimits,
+    rules: Rules,
     placing: Placing,
 ) -> Result<Seen, UnpackError> {
-    let mut entries = Entries::new(source, limits.entry(), placing);
+    let mut entries = Entries::new(source, limits.entry(), rules, placing);
     let mut copied_bytes = 0;
     while let Some(member) = entries.next_member()? {
+        let executable = member.executable();
         let Member {
             index, path, kind, ..
         } = member;
@@ -200,7 +227,7 @@ fn read_placed(
         match kind {
             MemberKind::Directory => writer.directory(index, path)?,
             MemberKind::Symlink { target } => writer.symlink(index, path, target)?,
-            MemberKind::File { executable, bytes } => {
+            MemberKind::File { bytes } => {
                 let mut sink = writer.file(index, path, executable, bytes)?;
                 entries.read_data(&mut |data| sink.write(data))?;
                 sink.end();
@@ -216,6 +243,11 @@ fn read_placed(
                     });
                 }
                 writer.copy(index, path, &target, executable, bytes)?;
+            }
+            // No rules of a tree that is read here let one pass.
+            MemberKind::Special { what } => {
+                let refusal = EntryRefusal::NotInSnapshot { what };
+                return Err(UnpackError::entry(index, path.as_bytes(), refusal));
             }
         }
     }

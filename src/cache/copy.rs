@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::bundle::target::{Target, failed};
+use crate::bundle::target::{Target, failed, file_bits};
 use crate::bundle::{Entry, Tree, UnpackError};
 use crate::kernel::credentials::{AssumedFileIds, HostIds};
 use crate::kernel::file::open_beneath;
@@ -32,7 +32,7 @@ pub fn copy_into(
             Entry::File { executable, bytes } => {
                 let source = open_beneath(from, path.as_bytes(), flags, Mode::empty())
                     .map_err(|errno| failed("openat2", path, errno))?;
-                let file = target.create_file(path, *executable)?;
+                let file = target.create_file(path, file_bits(*executable))?;
                 let _ids =
                     AssumedFileIds::assume(ids).map_err(|errno| failed("setfsuid", path, errno))?;
                 let mut left = *bytes;

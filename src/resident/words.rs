@@ -11,6 +11,7 @@ use crate::spec::host_name::HostName;
 use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
 use crate::spec::oci::reference::{Place, Reference, Which};
 use crate::spec::outcome::Outcome;
+use crate::spec::preparation_report::{PreparationFound, PreparationReport};
 use crate::spec::report::{
     BundleCacheReport, BundleReport, BundleView, CacheFound, Denial, Enforcement, EnforcementState,
     ErrorReport, Exit, LimitReport, Report, RunForm, SCHEMA_VERSION, SecretReport, StagedReport,
@@ -148,6 +149,7 @@ wire_struct!(Report {
     egress,
     bundle,
     workspace_sources,
+    preparation,
     run_form,
     argv,
     bound_programs,
@@ -157,6 +159,20 @@ wire_struct!(Report {
     secrets,
     warnings,
 });
+wire_struct!(PreparationReport {
+    kind,
+    needs,
+    from,
+    key,
+    found,
+    bytes,
+    packages,
+    scripts_not_run,
+    hosts,
+    denials,
+    duration_ms,
+});
+wire_enum!(PreparationFound { 0 => Store, 1 => Made, 2 => Absent });
 wire_enum!(Outcome {
     0 => Exited, 1 => Signaled, 2 => TimedOut, 3 => CpuExhausted, 4 => OutOfMemory,
     5 => OutputLimit, 6 => Cancelled, 7 => Refused, 8 => Failed,

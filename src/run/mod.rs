@@ -24,6 +24,7 @@ mod network;
 pub mod network_report;
 pub mod node;
 mod planning;
+pub mod preparation;
 pub mod program;
 mod provider;
 mod reporting;
@@ -55,6 +56,7 @@ use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::network::Outward;
+use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::Sources;
 use crate::run::subject::UnpackedFiles;
@@ -97,12 +99,15 @@ pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) ->
     })
 }
 
+#[derive(Clone, Copy)]
 struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
     /// The values that the body was given.
     masks: &'run RefCell<Masks>,
+    /// Where it prepares another run.
+    preparing: Option<Preparing<'run>>,
 }
 
 /// What the caller gave, opened and read before anything is made on the host.
@@ -264,6 +269,9 @@ impl Run<'_> {
         self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
         self.sync(held, &launched, workspace, &ready.settled, report);
         self.keep(&launched, report)?;
+        if let Some(preparing) = self.preparing {
+            preparing.take(&launched, report)?;
+        }
         clock.lap(report, "sync");
         Ok(())
     }
@@ -400,6 +408,10 @@ impl Run<'_> {
         workspace: Option<&(PathBuf, Workspace)>,
         report: &mut Report,
     ) -> Result<(), RunError> {
+        if let Some(preparing) = self.preparing {
+            let _assumed = self.assume(held)?;
+            preparing.furnish(prepared.space())?;
+        }
         if let Some(text) = &settled.input {
             let _assumed = self.assume(held)?;
             contract::write_input(prepared.space(), text)?;

@@ -38,6 +38,7 @@ pub(super) fn told(
         policy,
         start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
         masks: &masks,
+        preparing: None,
     };
     match tell(&run, &mut report) {
         Ok(()) => (),

@@ -455,9 +455,7 @@ pub(super) fn lower<'tree>(
     };
     match body {
         BodyIdentity::Own(ids) => (ids == owner).then_some(Lower::Directory(path, root)),
-        BodyIdentity::Claimed(body) => show_as_body(path, root, owner, body)
-            .ok()
-            .map(Lower::Tree),
+        BodyIdentity::Claimed(body) => show_as_body(path, root, owner, body).ok().map(Lower::Tree),
     }
 }
 

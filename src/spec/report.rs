@@ -9,6 +9,7 @@ pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
 use crate::spec::outcome::Outcome;
+use crate::spec::preparation_report::PreparationReport;
 pub use crate::spec::runner_report::RunnerReport;
 use crate::spec::workspace_source_report::WorkspaceSourceReport;
 
@@ -76,6 +77,8 @@ pub struct Report {
     pub downgraded: bool,
     /// Engine, image and needs; absent for `runner run`.
     pub runner: Option<RunnerReport>,
+    /// What was installed for the body before it started, in order.
+    pub preparation: Vec<PreparationReport>,
     /// Where `--keep` left a copy of the scratch root.
     pub kept: Option<String>,
     /// Each secret whose value the body was given: never the value.
@@ -427,6 +430,7 @@ impl Report {
             bound_programs: Vec::new(),
             downgraded: false,
             runner: None,
+            preparation: Vec::new(),
             kept: None,
             secrets: Vec::new(),
             warnings: Vec::new(),

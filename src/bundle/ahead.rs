@@ -32,6 +32,8 @@ struct Thread<'scope> {
     full: Receiver<Result<Piece, UnpackError>>,
     empty: SyncSender<Piece>,
     piece: Option<Piece>,
+    /// An empty piece came: nothing comes after it.
+    is_at_end: bool,
     handle: ScopedJoinHandle<'scope, ()>,
 }
 
@@ -90,6 +92,7 @@ impl<'scope, 'env, S: Pieces + Send> Ahead<'scope, 'env, S> {
             full,
             empty,
             piece: None,
+            is_at_end: false,
             handle,
         });
     }
@@ -143,13 +146,15 @@ impl Thread<'_> {
             .as_ref()
             .is_none_or(|piece| piece.bytes().is_empty());
         let ended = || std::io::Error::other("the thread that inflates has ended");
-        if is_used {
+        if is_used && !self.is_at_end {
             if let Some(used) = self.piece.take() {
                 // Refused where it has ended: what it made last is received all the same.
                 drop(self.empty.send(used));
             }
             let next = self.full.recv();
-            self.piece = Some(next.map_err(|_gone| UnpackError::Gzip(GzipError::Read(ended())))??);
+            let next = next.map_err(|_gone| UnpackError::Gzip(GzipError::Read(ended())))??;
+            self.is_at_end = next.bytes().is_empty();
+            self.piece = Some(next);
         }
         Ok(self.piece.as_ref().map_or(&[], Piece::bytes))
     }

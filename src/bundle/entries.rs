@@ -137,6 +137,11 @@ impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
         while 0 < self.data_left + self.padding_left {
             let chunk = self.source.chunk()?;
             if chunk.is_empty() {
+                if self.data_left == 0 && self.rules == Rules::Layer {
+                    // As with the end: umoci leaves out the padding of the last file too.
+                    self.padding_left = 0;
+                    return Ok(());
+                }
                 return Err(self.refused(EntryRefusal::Truncated));
             }
             let data = head(chunk, self.data_left);

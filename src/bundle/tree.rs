@@ -107,6 +107,21 @@ impl Tree {
         }
     }
 
+    /// What lies below `directory`, by paths from there.
+    #[must_use]
+    pub fn below(&self, directory: &RelPath) -> Self {
+        let from_there = |path: &RelPath| {
+            let rest = path.as_bytes().strip_prefix(directory.as_bytes())?;
+            RelPath::parse(rest.strip_prefix(b"/")?).ok()
+        };
+        let entries = self.entries.iter();
+        Self::of_entries(
+            entries
+                .filter_map(|(path, entry)| Some((from_there(path)?, entry.clone())))
+                .collect(),
+        )
+    }
+
     /// The entry at `path`.
     #[must_use]
     pub fn get(&self, path: &RelPath) -> Option<&Entry> {

@@ -72,7 +72,27 @@ impl std::fmt::Debug for Gathered<'_> {
     }
 }
 
-impl Gathered<'_> {
+impl<'files> Gathered<'files> {
+    /// What was gathered beneath the one directory of `files`.
+    pub(crate) fn of_one_directory(
+        gathering: Gathering,
+        tree: Tree,
+        files: &'files dyn WorkspaceFiles,
+        archive_bytes_max: u64,
+    ) -> Self {
+        Self {
+            overlay: gathering.overlay,
+            tree,
+            origins: gathering.origins,
+            given: gathering.given,
+            fetched: Vec::new(),
+            warnings: gathering.warnings,
+            archive_bytes_max,
+            workspace: files,
+            repositories: Vec::new(),
+        }
+    }
+
     /// The directory that contents name.
     pub(crate) fn root(&self, index: RootIndex) -> &dyn WorkspaceFiles {
         match index
@@ -120,6 +140,7 @@ pub fn gather<'files>(
                 false => Links::Keep,
             },
             exclude: &options.exclude,
+            sieve: None,
             gathering: &mut gathering,
         };
         match &layer.form {
@@ -162,6 +183,7 @@ pub fn gather<'files>(
                         false => Links::Keep,
                     },
                     exclude: &[],
+                    sieve: None,
                     gathering: &mut gathering,
                 };
                 walk.tree(None, directory_target(path.as_ref(), target))

@@ -18,6 +18,8 @@ pub enum SourceKind {
     GitHub,
     /// `ref`.
     Reference,
+    /// A directory that becomes a source artifact.
+    Snapshot,
     /// What this program adds: `.runner/manifest.json`.
     Resolved,
 }
@@ -32,6 +34,7 @@ impl SourceKind {
             Self::Local => "local",
             Self::GitHub => "github",
             Self::Reference => "ref",
+            Self::Snapshot => "snapshot",
             Self::Resolved => "resolved manifest",
         }
     }

@@ -91,6 +91,16 @@ pub enum SourceProblem {
         /// Why.
         reason: String,
     },
+    /// A `.staxignore` that cannot be followed.
+    #[error("`{path}`{}: {reason}", line_words(*.line))]
+    IgnoreFile {
+        /// Where.
+        path: RelPath,
+        /// The line, counted from 1, where one is to blame.
+        line: Option<usize>,
+        /// Why, escaped.
+        reason: String,
+    },
     /// A link that is not kept.
     #[error("`{path}` {error}")]
     Link {
@@ -235,6 +245,10 @@ pub enum FollowProblem {
     Loop,
 }
 
+fn line_words(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
 fn near_words(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
 }
@@ -253,6 +267,7 @@ impl SourceProblem {
             Self::NotCodeWorkspace { .. } => "source_not_code_workspace",
             Self::SpecialFile { .. } => "source_special_file",
             Self::Pattern { .. } => "source_pattern",
+            Self::IgnoreFile { .. } => "source_ignore_file",
             Self::Link { error, .. } => error.code(),
             Self::Follow { why, .. } => match why {
                 FollowProblem::Escapes => "symlink_escapes",
@@ -298,6 +313,7 @@ impl SourceProblem {
             }
             Self::SpecialFile { .. } => "remove it, or name the files beside it with `glob`",
             Self::Pattern { .. } => "known are `*`, `?`, `[a-z]`, `[!a-z]` and `**` between `/`",
+            Self::IgnoreFile { .. } => "it is text with the patterns of a .gitignore, one a line",
             Self::Link { .. } | Self::ThroughLink { .. } => LINK_HINT,
             Self::Follow { .. } => "remove the link, or let it point into the workspace",
             Self::Conflict { .. } => "give one of the two another place with `as`",

@@ -37,6 +37,21 @@ pub(crate) struct LocalSource<'source> {
     pub(crate) glob: Option<&'source str>,
 }
 
+/// Decides what of a tree is taken, instead of what bundles leave out everywhere.
+pub(crate) trait Sieve {
+    /// Called with each directory (`None`: the top) before it is listed.
+    ///
+    /// # Errors
+    /// Where what it has to say about its files cannot be read.
+    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem>;
+
+    /// Whether what was found at `path` is taken; nothing below a directory is that is not.
+    ///
+    /// # Errors
+    /// Where that cannot be told.
+    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem>;
+}
+
 /// Places the files of one directory tree.
 pub(crate) struct Walk<'walk> {
     pub(crate) files: &'walk dyn WorkspaceFiles,
@@ -44,6 +59,8 @@ pub(crate) struct Walk<'walk> {
     pub(crate) source: SourceIndex,
     pub(crate) links: Links<'walk>,
     pub(crate) exclude: &'walk [FileIdentity],
+    /// `None`: what bundles hold.
+    pub(crate) sieve: Option<&'walk dyn Sieve>,
     pub(crate) gathering: &'walk mut Gathering,
 }
 
@@ -87,6 +104,11 @@ impl Walk<'_> {
     ) -> Result<(), SourceProblem> {
         self.place_top(prefix)?;
         self.directory(from, None, &mut Course::new(prefix, None))
+    }
+
+    /// Places the files of the top directory, and of directories only those that hold one.
+    pub(crate) fn files_of_tree(&mut self) -> Result<(), SourceProblem> {
+        self.directory(None, None, &mut Course::new(None, Some(&|_path| true)))
     }
 
     /// Places a `local` source.
@@ -254,6 +276,9 @@ impl Walk<'_> {
         relative: Option<&RelPath>,
         course: &mut Course<'_>,
     ) -> Result<(), SourceProblem> {
+        if let Some(sieve) = self.sieve {
+            sieve.enter(from)?;
+        }
         course.visiting.push(from.cloned());
         let room = self.gathering.room_to_list();
         let mut names = Vec::new();
@@ -291,7 +316,7 @@ impl Walk<'_> {
         course: &mut Course<'_>,
     ) -> Result<(), SourceProblem> {
         let to = join(course.prefix, relative)?;
-        if self.gathering.leaves_out(&to) {
+        if self.sieve.is_none() && self.gathering.leaves_out(&to) {
             return Ok(());
         }
         let changed = || SourceProblem::Changed { path: from.clone() };
@@ -301,6 +326,11 @@ impl Walk<'_> {
             .look(from)
             .map_err(|error| self.unreadable(from, error))?
             .ok_or_else(changed)?;
+        if let Some(sieve) = self.sieve
+            && !sieve.takes(from, &found)?
+        {
+            return Ok(());
+        }
         if found.kind == FoundKind::Symlink && matches!(self.links, Links::Follow(_)) {
             (path, found) = match self.look(from) {
                 Ok(Some(Followed { path, found })) => (path, found),

@@ -6,6 +6,7 @@
 
 pub mod artifact;
 pub mod error;
+pub mod layers;
 pub mod layout;
 pub mod listener;
 pub mod origin;

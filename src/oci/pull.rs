@@ -234,6 +234,37 @@ pub fn snapshot(
     })
 }
 
+/// Whether [`snapshot`] would have the source with this digest without any request, and unpacked.
+///
+/// # Errors
+/// [`OciError::Store`], and [`OciError::Artifact`] for what is in the store and no source.
+pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<bool, OciError> {
+    let refused = |problem: ArtifactProblem| problem.at(digest.to_string());
+    let Some(bytes) = store.read(digest, MANIFEST_BYTES_MAX)? else {
+        return Ok(false);
+    };
+    let manifest = match Document::parse(&bytes).map_err(refused)? {
+        Document::Manifest(manifest) => *manifest,
+        Document::Index(index) => {
+            let wanted = for_this_platform(&index).map_err(refused)?;
+            let Some(bytes) = store.read(&wanted.digest, MANIFEST_BYTES_MAX)? else {
+                return Ok(false);
+            };
+            match Document::parse(&bytes).map_err(refused)? {
+                Document::Manifest(manifest) => *manifest,
+                Document::Index(_) => return Ok(false),
+            }
+        }
+    };
+    let parts = source_parts(&manifest).map_err(refused)?;
+    let config = parts.config.as_ref();
+    if !config.is_none_or(|config| store.has(&config.digest)) {
+        return Ok(false);
+    }
+    let (bytes, layer) = (parts.layer.bytes, &parts.layer.digest);
+    Ok(store.snapshots()?.kept(bytes, layer, limits)?.is_some())
+}
+
 /// The bytes of the config, where there is one.
 fn source_config(
     store: &Store,

@@ -20,8 +20,26 @@ pub struct Parts<'run> {
     pub memory_bytes: u64,
     /// The terminal type where the body has a terminal.
     pub terminal: Option<&'run [u8]>,
+    /// What an image says; `None` where the host's programs are the body's.
+    pub image: Option<OfImage<'run>>,
     /// Named variables, in order; a later one replaces an earlier one of the same name.
     pub named: &'run [(Vec<u8>, Vec<u8>)],
+}
+
+/// What an image says of the environment in it.
+#[derive(Debug, Clone, Copy)]
+pub struct OfImage<'run> {
+    /// `Env` of its config.
+    pub variables: &'run [(Vec<u8>, Vec<u8>)],
+    /// The home of its user, which counts where `Env` has none.
+    pub home: &'run [u8],
+}
+
+impl<'run> OfImage<'run> {
+    fn variable(&self, name: &[u8]) -> Option<&'run [u8]> {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_slice())
+    }
 }
 
 /// Directories in which a program is looked for, in order.
@@ -38,10 +56,9 @@ pub fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
     if parts.has_bundle {
         directories.push(BUNDLE_PROGRAMS.as_bytes().to_vec());
     }
-    directories.extend(
-        PATH.split(':')
-            .map(|directory| directory.as_bytes().to_vec()),
-    );
+    let of_image = parts.image.and_then(|image| image.variable(b"PATH"));
+    let fixed = of_image.unwrap_or(PATH.as_bytes());
+    directories.extend(fixed.split(|byte| *byte == b':').map(<[u8]>::to_vec));
     directories.extend(parts.program_directories.iter().cloned());
     directories
 }
@@ -70,6 +87,17 @@ pub fn environment(parts: &Parts<'_>) -> Vec<Vec<u8>> {
     ];
     if let Some(terminal) = parts.terminal {
         list.push((b"TERM", terminal.to_vec()));
+    }
+    if let Some(image) = &parts.image {
+        list.retain(|(known, _)| *known != b"HOME");
+        list.push((b"HOME", image.home.into()));
+        for (name, value) in image.variables {
+            // What says where the run's own things lie is no image's to say; and PATH is in it.
+            if name != b"PATH" && !name.starts_with(b"RUNNER_") {
+                list.retain(|(known, _)| *known != name.as_slice());
+                list.push((name, value.clone()));
+            }
+        }
     }
     for (name, value) in parts.named {
         list.retain(|(known, _)| *known != name.as_slice());
@@ -117,6 +145,40 @@ mod tests {
         assert_eq!(list[8], b"HOME=/x");
         assert_eq!(list[9], b"A=1=2\n3");
         assert_eq!(list[6], b"NODE_OPTIONS=--max-old-space-size=192");
+    }
+
+    #[test]
+    fn an_image_says_what_nobody_names_and_never_where_the_run_s_own_things_lie() {
+        let of_image = [
+            (b"PATH".to_vec(), b"/opt/bin:/bin".to_vec()),
+            (b"LANG".to_vec(), b"C".to_vec()),
+            (b"A".to_vec(), b"image".to_vec()),
+            (b"RUNNER_INPUT".to_vec(), b"/etc/passwd".to_vec()),
+        ];
+        let named = [(b"A".to_vec(), b"named".to_vec())];
+        let parts = Parts {
+            has_bundle: true,
+            named: &named,
+            image: Some(OfImage {
+                variables: &of_image,
+                home: b"/root",
+            }),
+            ..Parts::default()
+        };
+        let list = environment(&parts);
+        let has = |entry: &str| list.iter().filter(|one| *one == entry.as_bytes()).count() == 1;
+        assert!(
+            has("PATH=/bundle/node_modules/.bin:/opt/bin:/bin"),
+            "{list:?}"
+        );
+        for entry in [
+            "HOME=/root",
+            "LANG=C",
+            "A=named",
+            "RUNNER_INPUT=/runner/input.json",
+        ] {
+            assert!(has(entry), "{entry} {list:?}");
+        }
     }
 
     #[test]

@@ -103,11 +103,18 @@ pub fn is_of_image(name: &[u8]) -> bool {
 fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
     let targets = asked.iter().filter_map(|step| match step {
         ViewStep::Bind { target, .. }
+        | ViewStep::BindOwn { target, .. }
         | ViewStep::Attach { target, .. }
         | ViewStep::AttachOverlay { target, .. }
         | ViewStep::Tmpfs { target, .. }
         | ViewStep::OwnMount { path: target } => Some(target.strip_prefix(b"/").unwrap_or(target)),
-        _ => None,
+        ViewStep::Directory { .. }
+        | ViewStep::File { .. }
+        | ViewStep::Symlink { .. }
+        | ViewStep::Proc
+        | ViewStep::Devpts
+        | ViewStep::Mask { .. }
+        | ViewStep::MaskDirectory { .. } => None,
     });
     let mut all: Vec<&[u8]> = targets.collect();
     // A directory comes before what lies in it.

@@ -8,6 +8,7 @@ use crate::spec::egress_report::{
     EgressCapture, EgressReport, HostTraffic, PublishedReport, UnreachableCause, UnreachableHost,
 };
 use crate::spec::host_name::HostName;
+use crate::spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
 use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
 use crate::spec::oci::reference::{Place, Reference, Which};
 use crate::spec::outcome::Outcome;
@@ -155,6 +156,7 @@ wire_struct!(Report {
     bound_programs,
     downgraded,
     runner,
+    image,
     kept,
     secrets,
     warnings,
@@ -173,6 +175,18 @@ wire_struct!(PreparationReport {
     duration_ms,
 });
 wire_enum!(PreparationFound { 0 => Store, 1 => Made, 2 => Absent });
+wire_struct!(ImageReport {
+    id,
+    place,
+    digest,
+    layers,
+    found,
+    root,
+    user
+});
+wire_enum!(ImageFound { 0 => Store, 1 => Pulled, 2 => Absent });
+wire_enum!(RootKind { 0 => Writable, 1 => ReadOnly });
+wire_struct!(ImageUserReport { uid, gid });
 wire_enum!(Outcome {
     0 => Exited, 1 => Signaled, 2 => TimedOut, 3 => CpuExhausted, 4 => OutOfMemory,
     5 => OutputLimit, 6 => Cancelled, 7 => Refused, 8 => Failed,

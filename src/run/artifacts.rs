@@ -9,9 +9,11 @@ use crate::bundle::UnpackLimits;
 use crate::kernel::signal;
 use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Progress};
+use crate::oci::pull;
 use crate::oci::registry::{Connection, Registry};
 use crate::oci::store::{Store, StoreError, StorePlace};
 use crate::run::error::RunError;
+use crate::spec::digest::Digest;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::reference::Reference;
 use crate::spec::request::{Caller, Request};
@@ -22,6 +24,20 @@ use crate::spec::request::{Caller, Request};
 /// [`StoreError`] where it is not safe, or cannot be made.
 pub fn open_store(caller: &Caller, policy: &HostPolicy) -> Result<Store, StoreError> {
     Store::open(&StorePlace::choose(caller, policy)?)
+}
+
+/// Whether a run would have the source with this digest without asking anybody. Nothing is made.
+#[must_use]
+pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
+    let look = || -> Result<bool, OciError> {
+        let place = StorePlace::choose(caller, policy)?;
+        if !place.directory.is_dir() {
+            return Ok(false);
+        }
+        pull::is_kept(&Store::open(&place)?, digest, &layer_limits(policy))
+    };
+    // A run says why.
+    look().unwrap_or(false)
 }
 
 /// How big a layer may be on this host.

@@ -8,6 +8,7 @@ use crate::plan::grants::{Given, Origin, ungranted};
 use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
+use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
@@ -32,6 +33,8 @@ pub struct Chosen {
     pub interpreter: Option<Interpreter>,
     /// Engine, image and needs; `None` for `runner run`.
     pub runner: Option<RunnerReport>,
+    /// The image that is its root; `None`: the host's programs are.
+    pub image: Option<ChosenImage>,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -204,7 +207,7 @@ fn resolve_run(
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
     versions: &NodeVersions,
-    egress: &EgressPlan,
+    (egress, image): (&EgressPlan, Option<&ChosenImage>),
 ) -> Result<ResolvedRun, RunError> {
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
@@ -212,7 +215,10 @@ fn resolve_run(
         return Err(run_form::missing(&files).into());
     };
     let registry = egress.reaches_npm_registry(&request.environment);
-    let found = host::interpreters(&request.caller, &run, versions, registry);
+    let found = match image {
+        None => host::interpreters(&request.caller, &run, versions, registry),
+        Some(image) => image.interpreters(&run, registry)?,
+    };
     let arguments = &request.bundle.arguments;
     let resolved = run_form::resolve(&run, &files, &found, arguments)?;
     let directory = working_directory_of_bundle(request, manifest);
@@ -223,17 +229,23 @@ fn resolve_run(
 fn runner_of(
     request: &Request,
     policy: &HostPolicy,
-    manifest: &Manifest,
+    (manifest, access): (&Manifest, Access),
     bundle: &dyn BundleFiles,
     refuse: &mut OnRefusal<'_>,
-) -> Result<Option<RunnerReport>, RunError> {
-    match needs::runner_report(request, policy, manifest, bundle) {
-        Ok(runner) => {
-            needs::check_engine(manifest, &runner).or_else(refuse)?;
-            Ok(Some(runner))
-        }
-        Err(error) => refuse(error).map(|()| None),
-    }
+) -> Result<(Option<RunnerReport>, Option<ChosenImage>), RunError> {
+    let had = needs::picked(request, policy, manifest).and_then(|picked| {
+        let wanted = image::wanted(request, picked.as_ref())?;
+        let image = wanted.map(|wanted| image::open(wanted, access, policy));
+        Ok((picked, image.transpose()?))
+    });
+    let (picked, image) = match had {
+        Ok(had) => had,
+        Err(error) => return refuse(error).map(|()| (None, None)),
+    };
+    let found = (picked.as_ref(), image.as_ref());
+    let runner = needs::runner_report(request, policy, manifest, bundle, found)?;
+    needs::check_needs(&runner).or_else(refuse)?;
+    Ok((Some(runner), image))
 }
 
 /// Chooses what a bundle runs, as its manifest says.
@@ -243,7 +255,7 @@ fn runner_of(
 pub fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    subject: ManifestSubject,
+    (subject, access): (ManifestSubject, Access),
     bundle: &dyn BundleFiles,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
@@ -255,12 +267,13 @@ pub fn of_bundle(
         ..
     } = subject;
     permit(request, policy, &manifest, origin, refuse)?;
-    let runner = runner_of(request, policy, &manifest, bundle, refuse)?;
+    let (runner, image) = runner_of(request, policy, (&manifest, access), bundle, refuse)?;
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
     let workspace = crate::run::workspace_of(request);
     let versions = NodeVersions::outside(workspace.as_deref());
     let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
-    let resolved = match resolve_run(request, &manifest, bundle, &versions, &egress) {
+    let found = (&egress, image.as_ref());
+    let resolved = match resolve_run(request, &manifest, bundle, &versions, found) {
         Ok(resolved) => Some(resolved),
         Err(error) => {
             refuse(error)?;
@@ -270,8 +283,10 @@ pub fn of_bundle(
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));
+    warnings.extend(image.iter().flat_map(ChosenImage::warnings));
     let mut chosen = Chosen {
         runner,
+        image,
         working_directory: working_directory_of_bundle(request, &manifest),
         form: resolved.as_ref().map(|run| run.form),
         interpreter: resolved.as_ref().and_then(|run| run.interpreter),
@@ -310,14 +325,21 @@ pub fn of_command(
     request: &Request,
     policy: &HostPolicy,
     argv: &[Vec<u8>],
+    access: Access,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
+    let image = match image::wanted(request, None)? {
+        Some(wanted) => Some(image::open(wanted, access, policy)?),
+        None => None,
+    };
+    warnings.extend(image.iter().flat_map(ChosenImage::warnings));
     let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let mut chosen = Chosen {
         manifest,
         runner: None,
+        image,
         form: None,
         interpreter: None,
         argv: argv.to_vec(),
@@ -336,6 +358,16 @@ pub fn of_command(
     chosen.name_variables(request);
     let name = argv.first().map_or(&b""[..], Vec::as_slice);
     let here = request.caller.working_directory.as_deref();
+    if let Some(image) = &chosen.image {
+        // Paths are the image's own, and none of the host's is shown for them.
+        let stated = request.workdir.as_deref().map(bytes_of);
+        let of_image = image
+            .opened
+            .as_ref()
+            .and_then(OpenedImage::working_directory);
+        chosen.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
+        return Ok(chosen);
+    }
     if let Some(path) = program::of_path(name, here) {
         chosen.program = Some(bytes_of(&path));
         if !is_visible_anyway(&path) && !shows(&chosen.view, &path) && path.exists() {
@@ -360,13 +392,20 @@ pub fn of_command(
 }
 
 impl Chosen {
+    /// The image that is the root, where it is here.
+    #[must_use]
+    pub fn opened_image(&self) -> Option<&OpenedImage> {
+        self.image.as_ref()?.opened.as_ref()
+    }
+
+    /// Makes visible what lies elsewhere on the host. Into an image nothing of it is.
     fn find_program(
         &mut self,
         request: &Request,
         workspace: Option<&Path>,
         policy: &HostPolicy,
     ) -> Result<(), RunError> {
-        let Some(name) = self.argv.first() else {
+        let (Some(name), None) = (self.argv.first(), &self.image) else {
             return Ok(());
         };
         let found = program::find(

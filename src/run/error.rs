@@ -3,6 +3,7 @@
 use crate::bundle::UnpackError;
 use crate::compose::ComposeError;
 use crate::plan::grants::Ungranted;
+use crate::plan::image_user::ImageUserError;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
@@ -48,6 +49,9 @@ pub enum RunError {
     /// The image.
     #[error("runner.image: {0}")]
     Image(#[from] ImageError),
+    /// What the image says of itself.
+    #[error(transparent)]
+    ImageUser(#[from] ImageUserError),
     /// The provider `node-permission`.
     #[error("sandbox.provider: `node-permission` {0}")]
     NodePermission(#[from] NodePermissionError),
@@ -254,6 +258,7 @@ impl RunError {
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
             Self::Image(error) => error.code().to_owned(),
+            Self::ImageUser(error) => error.code().to_owned(),
             Self::NodePermission(_) => "provider_unavailable".to_owned(),
             Self::View(error) => error.code().to_owned(),
             Self::Scratch(error) => error.code().to_owned(),

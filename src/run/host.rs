@@ -157,7 +157,7 @@ pub fn interpreters(
 
 /// A text may turn out to be a file or a shell command: bash is wanted besides what its ending
 /// says.
-fn wanted_by(run: &Run) -> &'static [&'static str] {
+pub(super) fn wanted_by(run: &Run) -> &'static [&'static str] {
     match run {
         Run::Shell(_) => &["bash"],
         Run::Array(words) | Run::Exec(words) => match words.first().map(String::as_str) {

@@ -16,6 +16,8 @@ pub mod error;
 pub mod explain;
 pub mod hold;
 pub mod host;
+pub mod image;
+mod image_root;
 mod interruptible;
 pub mod kept;
 mod meter;
@@ -55,6 +57,7 @@ use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
+use crate::run::image::Access;
 use crate::run::network::Outward;
 use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
@@ -63,7 +66,7 @@ use crate::run::subject::UnpackedFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
 use crate::sandbox::cgroups::{CgroupLimits, Counted};
-use crate::sandbox::launch::{Launched, launch};
+use crate::sandbox::launch::{ImageRoot, Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::sandbox::seed::Seed;
 use crate::scratch::{self, FileLimits, OutputFile, Workspace};
@@ -125,6 +128,7 @@ struct Settlement {
     /// Opened `tasks` files of groups that the body joins itself.
     joins: Vec<OwnedFd>,
     outward: Outward,
+    root: Option<ImageRoot>,
 }
 
 /// What the stages between prepare and launch have settled.
@@ -243,6 +247,8 @@ impl Run<'_> {
         if !report.workspace_sources.is_empty() {
             clock.lap(report, "sources");
         }
+        settlement.root =
+            self.lay_image(held, &mut prepared, (&settlement.chosen, &sources), report)?;
         let place = workspace.as_ref();
         let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
@@ -291,7 +297,7 @@ impl Run<'_> {
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
         let chosen = self.choose(bundle, manifest)?;
-        view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy)?;
+        view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
             self.request,
@@ -313,6 +319,7 @@ impl Run<'_> {
             limits,
             joins,
             outward,
+            root: None,
         })
     }
 
@@ -352,15 +359,17 @@ impl Run<'_> {
             limits,
             joins,
             mut outward,
+            root,
         } = settlement;
         let filled = planning::space_in_use(&prepared)?;
+        let named = (root, report.run_id.as_str());
         let (mut plan, trees) = planning::launch_plan(
             self.request,
             held,
             (&chosen, sources),
             &limits,
             filled,
-            &report.run_id,
+            named,
         )?;
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
@@ -384,7 +393,7 @@ impl Run<'_> {
     ) -> Result<Chosen, RunError> {
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, &mut Err)
+                chosen::of_command(self.request, self.policy, argv, Access::Fetch, &mut Err)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
@@ -392,7 +401,8 @@ impl Run<'_> {
                     root: bundle.root.as_fd(),
                 };
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                chosen::of_bundle(self.request, self.policy, manifest, &files, &mut Err)
+                let subject = (manifest, Access::Fetch);
+                chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {
                 Err(RunError::host("find the bundle")(rustix::io::Errno::NOENT))

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::bundle::Entry;
 use crate::plan::image::{image_of, needs_of, registry};
 use crate::run::error::RunError;
+use crate::run::image::{ChosenImage, OpenedImage};
 use crate::run::program;
 use crate::run::subject::{self, BundleFiles};
 use crate::spec::host_policy::HostPolicy;
@@ -18,7 +19,7 @@ use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 use crate::spec::request::Request;
 use crate::spec::runner_block::{Engine, Language, Needs};
-use crate::spec::runner_report::{RunnerReport, UnsatisfiedNeed};
+use crate::spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 
 /// Debian's list of packages, and the one database that is looked at.
 const PACKAGES: &str = "/var/lib/dpkg/status";
@@ -27,28 +28,48 @@ const PACKAGES_BYTES_MAX: u64 = 256 << 20;
 /// A longer package.json is read only so far, and is none then.
 const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
 
-/// The engine, the image, and what of the needs is not met: by the host and the bundle for
-/// `subprocess`, by the image and the bundle for `sandbox`.
+/// The template that the manifest gets; `None` where it needs none, or `--image` says what it gets.
 ///
 /// # Errors
-/// [`RunError::Image`] where there is no such image.
+/// [`RunError::Image`] where there is no such template.
+pub(super) fn picked(
+    request: &Request,
+    policy: &HostPolicy,
+    manifest: &Manifest,
+) -> Result<Option<Picked>, RunError> {
+    let block = &manifest.runner;
+    match (block.engine, &request.oci.image) {
+        (Engine::Subprocess, _) | (Engine::Sandbox, Some(_)) => Ok(None),
+        (Engine::Sandbox, None) => {
+            // A `--run` that is none is told where the run form is resolved.
+            let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();
+            Ok(image_of(block, run.as_ref(), &registry(&policy.images)?)?)
+        }
+    }
+}
+
+/// The engine, the image, and what of the needs is not met: by the host and the bundle for
+/// `subprocess`, by the image and the bundle for `sandbox`. An image that is here is looked into;
+/// of one that is not, its template's word is taken.
+///
+/// # Errors
+/// [`RunError`] where the image cannot be read.
 pub(super) fn runner_report(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
+    (picked, image): (Option<&Picked>, Option<&ChosenImage>),
 ) -> Result<RunnerReport, RunError> {
     let block = &manifest.runner;
-    // A `--run` that is none is told where the run form is resolved.
     let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();
-    let image = match block.engine {
-        Engine::Subprocess => None,
-        Engine::Sandbox => image_of(block, run.as_ref(), &registry(&policy.images)?)?,
-    };
     let needs = needs_of(block, run.as_ref());
-    let mut unsatisfied = match &image {
-        None => of_host(&block.needs, request, policy),
-        Some(picked) => of_image(&needs, picked),
+    let opened = image.and_then(|image| image.opened.as_ref());
+    let mut unsatisfied = match (opened, picked) {
+        (Some(opened), _) => of_opened(&block.needs, opened)?,
+        (None, Some(picked)) => of_image(&needs, picked),
+        (None, None) if image.is_some() => Vec::new(),
+        (None, None) => of_host(&block.needs, request, policy),
     };
     unsatisfied.extend(
         needs
@@ -57,9 +78,14 @@ pub(super) fn runner_report(
             .filter_map(|need| npm_missing(need, bundle)),
     );
     unsatisfied.extend(pip_missing(&needs.pip, bundle));
+    let engine = match image {
+        // `--image` is the caller's word, whatever the manifest asks for.
+        Some(_) => Engine::Sandbox,
+        None => block.engine,
+    };
     Ok(RunnerReport {
-        engine: block.engine.into(),
-        image: image.map(|picked| picked.id),
+        engine: engine.into(),
+        image: picked.map(|picked| picked.id.clone()),
         downgraded: block.downgraded,
         needs_unsatisfied: unsatisfied,
     })
@@ -74,39 +100,28 @@ pub(super) fn warning(runner: &RunnerReport) -> Option<WarningReport> {
     })
 }
 
-/// For `sandbox` needs must be met, and nothing is installed here; and a root file system of its
-/// own is what this version does not do.
+/// For `sandbox` needs must be met, and nothing is installed here.
 ///
 /// # Errors
-/// [`RunError::Argument`] with `needs_unsatisfied`, [`RunError::Unsupported`].
-pub(super) fn check_engine(manifest: &Manifest, runner: &RunnerReport) -> Result<(), RunError> {
-    if manifest.runner.engine == Engine::Subprocess {
+/// [`RunError::Argument`] with `needs_unsatisfied`.
+pub(super) fn check_needs(runner: &RunnerReport) -> Result<(), RunError> {
+    if runner.engine == EngineName::Subprocess || runner.needs_unsatisfied.is_empty() {
         return Ok(());
     }
     let image = runner.image.as_deref().unwrap_or_default();
-    if !runner.needs_unsatisfied.is_empty() {
-        return Err(RunError::Argument {
-            code: "needs_unsatisfied",
-            what: "image",
-            object: escape(image.as_bytes()),
-            problem: format!(
-                "does not have what `runner.needs` names, and nothing is installed at the start: {}",
-                listed(&runner.needs_unsatisfied)
-            ),
-            hint: Some(
-                "name an image that has it, add one to `images` of the host configuration, or \
-                 bring the packages in the bundle"
-                    .to_owned(),
-            ),
-        });
-    }
-    Err(RunError::Unsupported {
-        code: "engine_unsupported",
-        what: format!(
-            "runner.engine: sandbox (a root file system of its own, here the image {})",
-            escape(image.as_bytes())
+    Err(RunError::Argument {
+        code: "needs_unsatisfied",
+        what: "image",
+        object: escape(image.as_bytes()),
+        problem: format!(
+            "does not have what `runner.needs` names, and nothing is installed at the start: {}",
+            listed(&runner.needs_unsatisfied)
         ),
-        hint: "use `engine: subprocess`, which runs in the same sandbox on the host's programs",
+        hint: Some(
+            "name an image that has it, add one to `images` of the host configuration, or bring \
+             the packages in the bundle"
+                .to_owned(),
+        ),
     })
 }
 
@@ -138,19 +153,52 @@ fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
         .collect()
 }
 
+/// By what an image has, whatever its template says.
+fn of_opened(needs: &Needs, opened: &OpenedImage) -> Result<Vec<UnsatisfiedNeed>, RunError> {
+    let mut list = Vec::new();
+    for (language, programs) in runtimes(needs.language) {
+        let mut found = false;
+        for program in *programs {
+            found = found || opened.has_program(program)?;
+        }
+        if !found {
+            list.push(missing(
+                "language",
+                language,
+                "no such program in the image",
+            ));
+        }
+    }
+    if needs.native.is_empty() {
+        return Ok(list);
+    }
+    let packages = opened.packages()?;
+    for name in &needs.native {
+        if !packages.contains(name) && !opened.has_program(name)? {
+            let reason = "not installed in the image, and no program of that name";
+            list.push(missing("native", name, reason));
+        }
+    }
+    Ok(list)
+}
+
+/// The programs that run each language.
+fn runtimes(language: Option<Language>) -> &'static [(&'static str, &'static [&'static str])] {
+    match language {
+        None => &[],
+        Some(Language::Node) => &[("node", &["node"])],
+        Some(Language::Python) => &[("python", &["python3", "python"])],
+        Some(Language::Multi) => &[("node", &["node"]), ("python", &["python3", "python"])],
+    }
+}
+
 fn of_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<UnsatisfiedNeed> {
     let finds = |names: &[&str]| {
         names.iter().any(|name| {
             program::locate(OsStr::new(name), &request.caller, &policy.interpreters).is_some()
         })
     };
-    let runtimes: &[(&str, &[&str])] = match needs.language {
-        None => &[],
-        Some(Language::Node) => &[("node", &["node"])],
-        Some(Language::Python) => &[("python", &["python3", "python"])],
-        Some(Language::Multi) => &[("node", &["node"]), ("python", &["python3", "python"])],
-    };
-    let mut list: Vec<UnsatisfiedNeed> = runtimes
+    let mut list: Vec<UnsatisfiedNeed> = runtimes(needs.language)
         .iter()
         .filter(|(_, programs)| !finds(programs))
         .map(|(language, _)| missing("language", language, "no such program"))
@@ -173,7 +221,7 @@ fn of_host(needs: &Needs, request: &Request, policy: &HostPolicy) -> Vec<Unsatis
 }
 
 /// The names of the packages that are installed, and not merely known.
-fn installed(status: impl std::io::Read) -> Vec<String> {
+pub(super) fn installed(status: impl std::io::Read) -> Vec<String> {
     let mut names = Vec::new();
     let mut name = None;
     let lines = BufReader::new(status.take(PACKAGES_BYTES_MAX)).split(b'\n');

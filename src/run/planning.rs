@@ -3,17 +3,17 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::kernel::rlimit::resource;
-use crate::plan::environment::{self, Parts};
+use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::filter::{Arch, Variant, default_program};
 use crate::plan::limits::{self, Coverage, Limits};
-use crate::plan::ruleset::ruleset;
+use crate::plan::ruleset::{self, Ruleset};
 use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::sources::Sources;
 use crate::run::view;
-use crate::sandbox::launch::LaunchPlan;
+use crate::sandbox::launch::{ImageRoot, LaunchPlan};
 use crate::sandbox::prepare::Prepared;
 use crate::sandbox::steps::ResourceLimit;
 use crate::spec::host::HostSupport;
@@ -40,24 +40,26 @@ pub(super) fn launch_plan(
     (chosen, sources): (&Chosen, &Sources),
     limits: &Limits,
     (used_bytes, used_inodes): (u64, u64),
-    run_id: &str,
+    (root, run_id): (Option<ImageRoot>, &str),
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
-    let mut entries = distinct(&chosen.view);
+    let mut entries = distinct(chosen);
     entries.extend(sources.entries.iter().cloned());
     let (mut mounts, trees) = view::open(&entries, held.body_ids())?;
     mounts.extend(sources.mounts.iter().cloned());
     let asked = view_plan::asked(&mounts)?;
-    let all: Vec<ViewStep> = held.base.view.iter().chain(&asked).cloned().collect();
+    let image = chosen.opened_image();
     let parts = parts(request, chosen, limits.memory_bytes, run_id);
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let plan = LaunchPlan {
         network: None,
-        root: None,
-        inside: None,
+        ruleset: ruleset_of(held, &asked, chosen, root.as_ref()),
+        root,
+        inside: image
+            .filter(|image| !image.user.is_plain())
+            .map(|image| (image.user.uid, image.user.gid)),
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
-        ruleset: ruleset(held.host.landlock_abi, &all),
         filter: default_program(Arch::NATIVE, Variant::Plain),
         limits: resource_limits(held, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
@@ -68,6 +70,24 @@ pub(super) fn launch_plan(
         caller_terminal: caller_terminal(request),
     };
     Ok((plan, trees))
+}
+
+fn ruleset_of(
+    held: &Held,
+    asked: &[ViewStep],
+    chosen: &Chosen,
+    root: Option<&ImageRoot>,
+) -> Option<Ruleset> {
+    let (abi, base) = (held.host.landlock_abi, &held.base.view);
+    match (chosen.opened_image(), root) {
+        (Some(image), Some(root)) => {
+            ruleset::of_image(abi, (base, asked), &image.top, root.writable)
+        }
+        _ => {
+            let all: Vec<ViewStep> = base.iter().chain(asked).cloned().collect();
+            ruleset::ruleset(abi, &all)
+        }
+    }
 }
 
 /// What the body's environment is made of.
@@ -83,20 +103,27 @@ pub(super) fn parts<'run>(
         program_directories: &chosen.program_directories,
         memory_bytes,
         terminal: request.streams.terminal.then(|| terminal_type(request)),
+        image: chosen.opened_image().map(|opened| OfImage {
+            variables: &opened.image.config.environment,
+            home: &opened.user.home,
+        }),
         named: &chosen.environment,
     }
 }
 
 /// What is visible anyway at its own place needs no mount, and what is asked for twice one.
-pub(super) fn distinct(view: &[ViewEntry]) -> Vec<ViewEntry> {
-    let mut entries: Vec<ViewEntry> = Vec::with_capacity(view.len());
-    for entry in view {
+pub(super) fn distinct(chosen: &Chosen) -> Vec<ViewEntry> {
+    let mut entries: Vec<ViewEntry> = Vec::with_capacity(chosen.view.len());
+    for entry in &chosen.view {
         let needless = match entry {
             ViewEntry::Bind {
                 source,
                 target,
                 writable: false,
-            } => source == target && crate::run::program::is_visible_anyway(source),
+            } => {
+                let of_host = chosen.image.is_none();
+                of_host && source == target && crate::run::program::is_visible_anyway(source)
+            }
             _ => false,
         };
         if !needless && !entries.contains(entry) {

@@ -7,6 +7,7 @@ use crate::run::Ready;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::image::ChosenImage;
 use crate::sandbox::cgroups::Counted;
 use crate::sandbox::launch::Launched;
 use crate::spec::outcome::Outcome;
@@ -44,6 +45,7 @@ pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.bound_programs.clone_from(&chosen.bound);
     report.downgraded = chosen.manifest.runner.downgraded;
     report.runner.clone_from(&chosen.runner);
+    report.image = chosen.image.as_ref().map(ChosenImage::report);
     let allowed = chosen.egress.allowed.iter();
     report.egress.allowed = allowed.map(ToString::to_string).collect();
 }

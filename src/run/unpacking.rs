@@ -12,13 +12,13 @@ use crate::bundle::{self, OpenedArchive, UnpackError, UnpackLimits, Unpacked};
 use crate::cache::{self, Cache, CacheError, Distrust, HeldTree, Identity, InUse, Record};
 use crate::kernel::credentials::HostIds;
 use crate::kernel::mount::{self, Attributes};
-use crate::kernel::owner_map::OwnerMap;
 use crate::plan::view::BUNDLE;
 use crate::run::Run;
 use crate::run::contract;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
+use crate::run::view::Owners;
 use crate::sandbox::overlay::{Lower, Overlay};
 use crate::sandbox::prepare::{Identity as BodyIdentity, Prepared};
 use crate::spec::host_policy::HostPolicy;
@@ -448,23 +448,42 @@ pub(super) fn lower<'tree>(
     root: BorrowedFd<'tree>,
     body: BodyIdentity,
 ) -> Option<Lower<'tree>> {
-    let status = rustix::fs::fstat(root).ok()?;
+    let mut owners = match body {
+        BodyIdentity::Own(_) => None,
+        BodyIdentity::Claimed(ids) => Some(Owners::of(ids)),
+    };
+    lower_of(path, root, body, owners.as_mut()).ok()
+}
+
+/// The same; `owners` are root's maps of this run.
+///
+/// # Errors
+/// The errno of what failed; EPERM where the body would not be the owner of its files.
+pub(super) fn lower_of<'tree>(
+    path: &'tree Path,
+    root: BorrowedFd<'tree>,
+    body: BodyIdentity,
+    owners: Option<&mut Owners>,
+) -> Result<Lower<'tree>, Errno> {
+    let status = rustix::fs::fstat(root)?;
     let owner = HostIds {
         uid: status.st_uid,
         gid: status.st_gid,
     };
-    match body {
-        BodyIdentity::Own(ids) => (ids == owner).then_some(Lower::Directory(path, root)),
-        BodyIdentity::Claimed(body) => show_as_body(path, root, owner, body).ok().map(Lower::Tree),
+    match (body, owners) {
+        (BodyIdentity::Own(ids), _) if ids == owner => Ok(Lower::Directory(path, root)),
+        (BodyIdentity::Own(_), _) | (BodyIdentity::Claimed(_), None) => Err(Errno::PERM),
+        (BodyIdentity::Claimed(_), Some(owners)) => {
+            show_as_body((path, root), owner, owners).map(Lower::Tree)
+        }
     }
 }
 
 /// A detached mount of the tree, read-only, in which what belongs to `owner` is the body's.
 fn show_as_body(
-    path: &Path,
-    root: BorrowedFd<'_>,
+    (path, root): (&Path, BorrowedFd<'_>),
     owner: HostIds,
-    body: HostIds,
+    owners: &mut Owners,
 ) -> Result<OwnedFd, Errno> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
     let tree = mount::clone_tree(&path)?;
@@ -473,8 +492,7 @@ fn show_as_body(
     if (cloned.st_dev, cloned.st_ino) != (held.st_dev, held.st_ino) {
         return Err(Errno::STALE);
     }
-    let map = OwnerMap::new(owner, body)?;
-    mount::map_owners(tree.as_fd(), map.as_fd())?;
+    mount::map_owners(tree.as_fd(), owners.map(owner)?.as_fd())?;
     let attributes = Attributes::NOSUID.and(Attributes::NODEV);
     mount::restrict_tree(tree.as_fd(), attributes.and(Attributes::RDONLY))?;
     Ok(tree)

@@ -13,6 +13,7 @@ use crate::kernel::credentials::HostIds;
 use crate::kernel::link::DESCRIPTORS_MAX;
 use crate::kernel::mount::{self, Attributes};
 use crate::kernel::owner_map::OwnerMap;
+use crate::oci::store::StorePlace;
 use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::error::RunError;
 use crate::run::unpacking;
@@ -66,33 +67,54 @@ pub(super) fn open(
     Ok((mounts, trees))
 }
 
-/// Refuses a writable mount through which the body could put trees of its own into the bundle cache.
+/// Refuses a writable mount through which the body could put trees of its own into what is kept for
+/// later runs: bundles and artifacts.
 ///
 /// # Errors
 /// [`RunError::Argument`].
-pub(super) fn keep_cache_apart(
+pub(super) fn keep_stores_apart(
     entries: &[ViewEntry],
     caller: &Caller,
     policy: &HostPolicy,
 ) -> Result<(), RunError> {
     let is_lent = |entry: &ViewEntry| matches!(entry, ViewEntry::Bind { writable: true, .. });
-    if policy.cache.bundles.off || !entries.iter().any(is_lent) {
+    if !entries.iter().any(is_lent) {
         return Ok(());
     }
-    match unpacking::place(caller, policy) {
-        Ok(place) => refuse_cache(entries, &place.directory),
-        // Where the place cannot even be looked at, no run uses what lies there.
-        Err(_unusable) => Ok(()),
+    // Where a place cannot even be looked at, no run uses what lies there.
+    if !policy.cache.bundles.off
+        && let Ok(place) = unpacking::place(caller, policy)
+    {
+        refuse_store(entries, &place.directory, &BUNDLES)?;
     }
+    if let Ok(place) = StorePlace::choose(caller, policy) {
+        refuse_store(entries, &place.directory, &ARTIFACTS)?;
+    }
+    Ok(())
 }
 
-/// `cache` need not be made yet. Masking it would not do: a directory above it can
+/// How a mount that holds a store is told of.
+struct StoreWords {
+    problem: &'static str,
+    hint: &'static str,
+}
+
+const BUNDLES: StoreWords = StoreWords {
+    problem: "holds the cache of unpacked bundles, which the body could then change",
+    hint: "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)",
+};
+const ARTIFACTS: StoreWords = StoreWords {
+    problem: "holds the store of images and workspace sources, which the body could then change",
+    hint: "mount it read-only, or keep them elsewhere (oci.directory)",
+};
+
+/// `store` need not be made yet. Masking it would not do: a directory above it can
 /// be renamed.
 ///
 /// # Errors
 /// [`RunError::Argument`].
-fn refuse_cache(entries: &[ViewEntry], cache: &Path) -> Result<(), RunError> {
-    let cache = free_of_links(cache);
+fn refuse_store(entries: &[ViewEntry], store: &Path, words: &StoreWords) -> Result<(), RunError> {
+    let store = free_of_links(store);
     for entry in entries {
         let ViewEntry::Bind {
             source,
@@ -103,17 +125,13 @@ fn refuse_cache(entries: &[ViewEntry], cache: &Path) -> Result<(), RunError> {
             continue;
         };
         let real = free_of_links(source);
-        if cache.starts_with(&real) || real.starts_with(&cache) {
+        if store.starts_with(&real) || real.starts_with(&store) {
             return Err(RunError::Argument {
                 code: "mount_holds_cache",
                 what: "mount source",
                 object: escape(source.as_os_str().as_bytes()),
-                problem: "holds the cache of unpacked bundles, which the body could then change"
-                    .to_owned(),
-                hint: Some(
-                    "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)"
-                        .to_owned(),
-                ),
+                problem: words.problem.to_owned(),
+                hint: Some(words.hint.to_owned()),
             });
         }
     }
@@ -141,20 +159,20 @@ fn too_many(count: usize) -> RunError {
 
 /// The id maps of this run, one for each owner that its mounts have: each takes a process of its
 /// own, which costs several times what the mount does.
-struct Owners {
+pub(super) struct Owners {
     body: HostIds,
     maps: Vec<(HostIds, OwnerMap)>,
 }
 
 impl Owners {
-    fn of(body: HostIds) -> Self {
+    pub(super) fn of(body: HostIds) -> Self {
         Self {
             body,
             maps: Vec::new(),
         }
     }
 
-    fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
+    pub(super) fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
         let place = match self.maps.iter().position(|(known, _)| *known == owner) {
             Some(place) => place,
             None => {

@@ -351,6 +351,7 @@ impl Finder {
             kept: _,
             secrets: _,
             runner: _,
+            image: _,
         } = report;
         for stream in [stdout, stderr] {
             let cut = 0 < stream.dropped_bytes;

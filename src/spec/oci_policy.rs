@@ -20,6 +20,8 @@ pub struct OciPolicy {
     pub ca_file: Option<PathBuf>,
     /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`, as references name them.
     pub insecure: Vec<String>,
+    /// Whether no body may write the root of its image.
+    pub root_read_only: bool,
     /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
     pub copy: bool,
 }
@@ -34,6 +36,7 @@ impl Default for OciPolicy {
             entries: 1_000_000,
             ca_file: None,
             insecure: Vec::new(),
+            root_read_only: false,
             copy: false,
         }
     }
@@ -56,6 +59,8 @@ pub struct OciStatement {
     pub ca_file: Option<PathBuf>,
     /// `oci.insecure`.
     pub insecure: Vec<String>,
+    /// `oci.root_read_only`; `false` says nothing.
+    pub root_read_only: bool,
     /// `oci.copy`; `false` says nothing.
     pub copy: bool,
 }
@@ -75,7 +80,8 @@ impl OciPolicy {
     }
 
     /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. `copy` stays once it was stated. Certificates (the last) and registries without TLS (all of them) are taken of the
+    /// the last. `copy` and `root_read_only` stay once they were stated. Certificates (the last) and
+    /// registries without TLS (all of them) are taken of the
     /// files that `trusts` says may speak of them.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
@@ -93,6 +99,7 @@ impl OciPolicy {
             ..default
         };
         for (index, file) in files.enumerate() {
+            merged.root_read_only |= file.root_read_only;
             if file.directory.is_some() {
                 merged.directory.clone_from(&file.directory);
             }

@@ -242,7 +242,7 @@ fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
 }
 
 /// What is taken from registries, and how.
-fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 8] {
+fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
     let path = |path: &std::path::PathBuf| escape(path.as_os_str().as_encoded_bytes());
     let or = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
     let size = oci.size_bytes.map(|size| size.to_string());
@@ -258,6 +258,7 @@ fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 8] {
         ("oci.entries", oci.entries.to_string()),
         ("oci.ca_file", or(oci.ca_file.as_ref().map(path), "none")),
         ("oci.insecure", list(insecure)),
+        ("oci.root_read_only", oci.root_read_only.to_string()),
         ("oci.copy", oci.copy.to_string()),
     ]
 }

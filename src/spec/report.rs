@@ -8,6 +8,7 @@ use crate::spec::captured::StreamDocument;
 pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
+use crate::spec::image_report::ImageReport;
 use crate::spec::outcome::Outcome;
 use crate::spec::preparation_report::PreparationReport;
 pub use crate::spec::runner_report::RunnerReport;
@@ -77,6 +78,8 @@ pub struct Report {
     pub downgraded: bool,
     /// Engine, image and needs; absent for `runner run`.
     pub runner: Option<RunnerReport>,
+    /// The image that was the body's root; absent where the host's programs were.
+    pub image: Option<ImageReport>,
     /// What was installed for the body before it started, in order.
     pub preparation: Vec<PreparationReport>,
     /// Where `--keep` left a copy of the scratch root.
@@ -430,6 +433,7 @@ impl Report {
             bound_programs: Vec::new(),
             downgraded: false,
             runner: None,
+            image: None,
             preparation: Vec::new(),
             kept: None,
             secrets: Vec::new(),

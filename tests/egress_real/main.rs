@@ -10,12 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[expect(dead_code, reason = "the test program of real programs uses the rest")]
-#[path = "../real/packages.rs"]
-mod packages;
-
 mod allowlist;
-mod certificates;
 mod languages;
 mod package_clients;
 mod published;

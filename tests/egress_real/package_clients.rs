@@ -1,7 +1,7 @@
 //! git, pip and npm.
 
 use crate::allowlist::through;
-use crate::packages::has;
+use crate::support::packages::has;
 use crate::support::random;
 
 const REASON: &str = "name-not-allowed";

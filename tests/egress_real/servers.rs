@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 
-use crate::packages::has;
+use crate::published;
 use crate::support::network::{Outside, Who};
-use crate::support::skip;
-use crate::{certificates, published};
+use crate::support::packages::has;
+use crate::support::{certificates, skip};
 
 /// The names that nginx serves, below `compat.test`. No case allows `denied`, which is served as
 /// well as the others.

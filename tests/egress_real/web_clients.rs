@@ -1,9 +1,9 @@
 //! curl and wget.
 
 use crate::allowlist::{Allowlist, through};
-use crate::packages::{has, succeed};
 use crate::published::{LARGE_BYTES, PAGES};
 use crate::servers::{ADDRESS, Servers};
+use crate::support::packages::{has, succeed};
 
 /// The control: what no case reaches through the allowlist is there, and one step beyond the host.
 #[test]

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::bundling::exec_bundled;
-use crate::packages::{has, succeed};
 use crate::support::Ground;
+use crate::support::packages::{has, succeed};
 
 const MAKEFILE: &str = "OBJECTS = main.o one.o two.o three.o four.o
 program: $(OBJECTS)

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::packages::{esbuild, node_program, pytest, succeed, tool, wheels};
 use crate::support::bundles::{bundled, pack};
+use crate::support::packages::{esbuild, node_program, pytest, succeed, tool, wheels};
 use crate::support::{Done, Ground, random, runner};
 
 /// What the reports of two runs of one program say alike.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::packages::{prepared, pytest, succeed, tool};
+use crate::support::packages::{prepared, pytest, succeed, tool};
 use crate::support::{Ground, runner};
 
 const CRATE: [(&str, &str); 4] = [

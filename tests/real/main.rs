@@ -15,7 +15,6 @@ mod builds;
 mod bundling;
 mod harnesses;
 mod node;
-mod packages;
 mod programs;
 mod python;
 mod suites;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::bundling::exec_bundled;
-use crate::packages::{succeed, tool, wheels};
 use crate::support::bundles::pack;
+use crate::support::packages::{succeed, tool, wheels};
 use crate::support::{Ground, random};
 
 const MAIN: &str = "

@@ -7,7 +7,7 @@ use std::process::Command;
 use runner::spec::document::{Format, parse};
 use serde_json::Value;
 
-use super::packages::{prepared, succeed, tool};
+use crate::support::packages::{prepared, succeed, tool};
 
 /// An npm package, unpacked.
 fn package(name: &str, version: &str) -> Option<std::path::PathBuf> {

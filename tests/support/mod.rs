@@ -13,8 +13,12 @@
 
 pub mod bodies;
 pub mod bundles;
+pub mod certificates;
+pub mod images;
 pub mod invariants;
 pub mod network;
+pub mod packages;
+pub mod registry;
 mod skips;
 
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};

@@ -28,8 +28,10 @@ use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
+use crate::run::image::Access;
 use crate::run::planning;
 use crate::run::secrets;
+use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
 use crate::run::{
@@ -247,12 +249,13 @@ impl Planner<'_> {
         report.warnings = std::mem::take(&mut plan.warnings);
         let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, refuse)?
+                chosen::of_command(self.request, self.policy, argv, Access::Look, refuse)?
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let subject =
                     chosen::manifest_of(self.request, self.policy, read.manifest, bundle)?;
                 rows.tell_manifest(plan, &subject);
+                let subject = (subject, Access::Look);
                 chosen::of_bundle(self.request, self.policy, subject, bundle, refuse)?
             }
             (Subject::Bundle(_), None) => {
@@ -319,9 +322,13 @@ impl Planner<'_> {
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);
-        let apart = view::keep_cache_apart(&chosen.view, &self.request.caller, self.policy);
+        let apart = view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy);
         or_refused(apart, refuse)?;
-        let mounts = look_at_mounts(&planning::distinct(&chosen.view), refuse)?;
+        let mut mounts = look_at_mounts(&planning::distinct(&chosen), refuse)?;
+        let wanted = &chosen.manifest.workspace_sources;
+        mounts.extend(wanted.iter().map(sources::placeholder));
+        let named = sources::check(&chosen.manifest, self.request.oci.allow_tags);
+        or_refused(named, refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);
         steps.extend(asked.unwrap_or_default());
@@ -381,6 +388,13 @@ impl Planner<'_> {
                 "the value of {}: nobody was asked for it",
                 expected.variable
             ));
+        }
+        for source in &plan.workspace_sources {
+            if source.is_kept != Some(true) {
+                let id = &source.id;
+                plan.unchecked
+                    .push(format!("workspace source {id}: nobody was asked for it"));
+            }
         }
         let lent = settling.chosen.view.iter().filter_map(|entry| match entry {
             ViewEntry::Bind {

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::plan::view::{Access, ViewStep};
+use crate::run::artifacts;
 use crate::run::chosen::Chosen;
 use crate::run::explain::Settling;
 use crate::run::explain::rows::Rows;
+use crate::spec::manifest::WorkspaceSource;
+use crate::spec::oci::reference::{Reference, Which};
 use crate::spec::path::escape;
-use crate::spec::plan_report::{FIXED, PlannedEntry, PlannedPath};
+use crate::spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
 use crate::spec::request::ViewEntry;
 
 impl Rows<'_> {
@@ -32,11 +35,43 @@ impl Rows<'_> {
                 if let Some(by) = decided.get(path) {
                     row.decided_by.clone_from(by);
                 }
+                let sources = &settling.chosen.manifest.workspace_sources;
+                let source = sources
+                    .iter()
+                    .find(|source| source.target.as_str().as_bytes() == path);
+                if let (PlannedEntry::Source, Some(source)) = (row.what, source) {
+                    row.from = Some(escape(source.reference.as_bytes()));
+                    row.decided_by = self.key(&source.source);
+                }
                 Some((path, row))
             })
             .collect();
         rows.sort_by_key(|(path, _)| *path);
         rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// Every workspace source, and whether somebody would have to be asked for it.
+    pub(super) fn workspace_sources(&self, chosen: &Chosen) -> Vec<PlannedSource> {
+        let row = |source: &WorkspaceSource| {
+            let digest = match Reference::parse(&source.reference).map(|named| named.which()) {
+                Ok(Which::Digest(digest)) => Some(digest),
+                Ok(Which::Tag(_) | Which::Unnamed) | Err(_) => None,
+            };
+            let subpath = source.subpath.as_ref();
+            let (caller, policy) = (&self.request.caller, self.policy);
+            PlannedSource {
+                id: escape(source.id.as_bytes()),
+                reference: escape(source.reference.as_bytes()),
+                mount_path: source.target.to_string(),
+                subpath: subpath.map(|path| escape(path.as_bytes())),
+                writable: source.writable,
+                required: source.required,
+                is_kept: digest.map(|digest| artifacts::is_kept(&digest, caller, policy)),
+                asked_by: self.key(&source.source),
+                granted_by: self.granted_by("sources"),
+            }
+        };
+        chosen.manifest.workspace_sources.iter().map(row).collect()
     }
 
     fn entry_decided_by(&self, entry: &ViewEntry, chosen: &Chosen) -> String {

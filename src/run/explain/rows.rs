@@ -34,7 +34,7 @@ use crate::spec::sources_policy::SecretsProvider;
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
     pub(super) request: &'plan Request,
-    policy: &'plan HostPolicy,
+    pub(super) policy: &'plan HostPolicy,
     origin: Option<Origin>,
     run_by: String,
     engine_key: Option<&'static str>,
@@ -123,6 +123,7 @@ impl<'plan> Rows<'plan> {
         if let Ok(declared) = declared_files(&io.output_files, "--out", &options.output_files) {
             plan.outputs = files(declared, &[]);
         }
+        plan.workspace_sources = self.workspace_sources(chosen);
         plan.egress = self.egress(chosen);
         plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {
@@ -163,7 +164,7 @@ impl<'plan> Rows<'plan> {
     }
 
     /// Who grants what `grant` names, beside flags of its own.
-    fn granted_by(&self, grant: &str) -> Option<String> {
+    pub(super) fn granted_by(&self, grant: &str) -> Option<String> {
         if self.origin == Some(Origin::Caller) {
             return Some("--manifest".to_owned());
         }

@@ -38,7 +38,7 @@ use crate::spec::oci::reference::{Reference, Which};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::{Report, WarningReport};
 use crate::spec::request::ViewEntry;
-use crate::spec::workspace_source_report::{SourceFound, SourceView, WorkspaceSourceReport};
+use crate::spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 
 /// Most directories that a hint names.
 const NEAR_MAX: usize = 3;
@@ -82,7 +82,7 @@ impl Run<'_> {
             return Ok(Sources::default());
         }
         let references = check(&chosen.manifest, self.request.oci.allow_tags)?;
-        let others = planning::distinct(&chosen.view);
+        let others = planning::distinct(chosen);
         let others: Vec<AskedMount> = others
             .iter()
             .map(|entry| view::look(entry).map(|(mount, _)| mount))
@@ -113,7 +113,7 @@ impl Run<'_> {
         let until = Arc::new(UntilSignal::new(signals)?);
         let mut all_had = Vec::with_capacity(wanted.len());
         for (source, reference) in wanted.iter().zip(references) {
-            let had = self.have(source, reference, &until, report);
+            let had = self.have_source(source, reference, &until, report);
             if let Some(signal) = until.cancelled_by() {
                 return Err(RunError::Cancelled { signal });
             }
@@ -142,7 +142,7 @@ impl Run<'_> {
         Ok(all_had)
     }
 
-    fn have<'manifest>(
+    fn have_source<'manifest>(
         &self,
         source: &'manifest WorkspaceSource,
         reference: &Reference,
@@ -187,7 +187,7 @@ impl Run<'_> {
 ///
 /// # Errors
 /// [`RunError::Source`] for one that cannot be read, and for a tag that is not allowed.
-fn check(manifest: &Manifest, allow_tags: bool) -> Result<Vec<Reference>, RunError> {
+pub(super) fn check(manifest: &Manifest, allow_tags: bool) -> Result<Vec<Reference>, RunError> {
     let one = |source: &WorkspaceSource| {
         let reference = Reference::parse(&source.reference).map_err(SourceProblem::from);
         let reference = reference.map_err(of_source(source))?;

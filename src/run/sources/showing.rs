@@ -17,7 +17,7 @@ use crate::run::hold::Held;
 use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
-use crate::sandbox::overlay::{KEPT_MAX, Overlay, PLACES, Shown as OverlayShown, Upper};
+use crate::sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::manifest::WorkspaceSource;
 use crate::spec::path::RelPath;
@@ -103,8 +103,8 @@ impl Run<'_> {
         if self.policy.oci.copy {
             return Ok(laid);
         }
-        if let Some(first_beyond) = owns.get(KEPT_MAX) {
-            let problem = SourceProblem::TooMany { most: KEPT_MAX };
+        if let Some(first_beyond) = owns.get(SOURCES_MAX) {
+            let problem = SourceProblem::TooMany { most: SOURCES_MAX };
             return Err(of_source(first_beyond.had.source)(problem).into());
         }
         let mut overlays = Vec::with_capacity(owns.len());

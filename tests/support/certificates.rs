@@ -3,14 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::packages::succeed;
+use super::packages::succeed;
 
 /// Makes `ca.pem`, and for each `(file, names)` a certificate `FILE.pem` and its key `FILE.key`.
-pub(crate) fn make(directory: &Path, certificates: &[(&str, &[String])]) {
-    let mut authority = openssl(
-        directory,
-        "req -x509 -nodes -days 2 -subj /CN=compat-test-ca",
-    );
+/// A name may be an address.
+pub fn make(directory: &Path, certificates: &[(&str, &[String])]) {
+    let mut authority = openssl(directory, "req -x509 -nodes -days 2 -subj /CN=test-ca");
     authority.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
     for extension in [
         "basicConstraints=critical,CA:TRUE",
@@ -37,7 +35,13 @@ fn vouch(directory: &Path, file: &str, names: &[String]) {
     request.args(["-subj", &format!("/CN={}", names[0])]);
     request.args(["-keyout", &key, "-out", &asked]);
     succeed(&mut request).expect("a key");
-    let names: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| match name.parse::<std::net::IpAddr>() {
+            Ok(address) => format!("IP:{address}"),
+            Err(_) => format!("DNS:{name}"),
+        })
+        .collect();
     // What a strict verifier asks for.
     let text = format!(
         "subjectAltName={}\nbasicConstraints=critical,CA:FALSE\n\

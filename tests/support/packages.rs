@@ -13,14 +13,14 @@ use std::sync::Mutex;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::support::{random, skip};
+use super::{random, skip};
 
 /// Where the system's tools are found before the caller's: a version switcher's shims are scripts
 /// that need the caller's home.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A tool of the host outside any sandbox, the system's own where there are several.
-pub(crate) fn tool(name: &str) -> Command {
+pub fn tool(name: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("env");
     command.args([&format!("PATH={SYSTEM_PATH}:{path}"), name]);
@@ -28,7 +28,7 @@ pub(crate) fn tool(name: &str) -> Command {
 }
 
 /// Runs a tool to its end; what it printed where it failed.
-pub(crate) fn succeed(command: &mut Command) -> Result<String, String> {
+pub fn succeed(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
@@ -39,7 +39,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<String, String> {
 }
 
 /// Whether the system has this program where every sandbox shows it; else it says so loudly.
-pub(crate) fn has(name: &str) -> bool {
+pub fn has(name: &str) -> bool {
     let found = SYSTEM_PATH
         .split(':')
         .any(|directory| Path::new(directory).join(name).exists());
@@ -55,10 +55,7 @@ pub(crate) fn has(name: &str) -> bool {
 ///
 /// Its name carries a number that changes with what is in it. `None`, said loudly, where it cannot
 /// be filled.
-pub(crate) fn prepared(
-    name: &str,
-    fill: impl FnOnce(&Path) -> Result<(), String>,
-) -> Option<PathBuf> {
+pub fn prepared(name: &str, fill: impl FnOnce(&Path) -> Result<(), String>) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _here = ONE_AT_A_TIME
         .lock()
@@ -128,7 +125,7 @@ fn cache() -> PathBuf {
 /// A folder of a Node program with its dependencies installed: three packages of the registry with
 /// what they need, programs of theirs as links in `node_modules/.bin`, and a package of the
 /// program's own, which npm installs as a link to a directory.
-pub(crate) fn node_program() -> Option<PathBuf> {
+pub fn node_program() -> Option<PathBuf> {
     if !has("npm") {
         return None;
     }
@@ -156,7 +153,7 @@ pub(crate) fn node_program() -> Option<PathBuf> {
 }
 
 /// A directory of wheels: `six`, pure, and `markupsafe`, with a C extension for the system's Python.
-pub(crate) fn wheels() -> Option<PathBuf> {
+pub fn wheels() -> Option<PathBuf> {
     prepared("wheels-1", |folder| {
         let mut pip = tool("python3");
         pip.args(["-m", "pip", "download", "--quiet", "--no-deps"]);
@@ -167,7 +164,7 @@ pub(crate) fn wheels() -> Option<PathBuf> {
 }
 
 /// A directory for `PYTHONPATH` with pytest and what it needs.
-pub(crate) fn pytest() -> Option<PathBuf> {
+pub fn pytest() -> Option<PathBuf> {
     prepared("pytest-1", |folder| {
         let mut pip = tool("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--target"]);
@@ -177,7 +174,7 @@ pub(crate) fn pytest() -> Option<PathBuf> {
 }
 
 /// A folder with esbuild, a Go program, as npm installs it for this machine.
-pub(crate) fn esbuild() -> Option<PathBuf> {
+pub fn esbuild() -> Option<PathBuf> {
     if !has("npm") {
         return None;
     }

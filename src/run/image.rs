@@ -1,0 +1,341 @@
+//! The image that becomes a body's root: which one it is, and what is in it.
+
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType};
+
+use crate::oci::layers::{self, Image, Kind};
+use crate::plan::environment;
+use crate::plan::image_user::ImageUser;
+use crate::plan::run_form::{Interpreters, NodeVersion};
+use crate::run::error::RunError;
+use crate::run::host;
+use crate::run::needs::installed;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::image::Picked;
+use crate::spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
+use crate::spec::oci::reference::Place;
+use crate::spec::path::escape;
+use crate::spec::report::WarningReport;
+use crate::spec::request::Request;
+use crate::spec::run_form::Run;
+
+/// A longer `etc/passwd` or `etc/group` is refused.
+const NAMES_BYTES_MAX: u64 = 1 << 20;
+/// A longer list of packages is not read to its end.
+const PACKAGES_BYTES_MAX: u64 = 64 << 20;
+const PACKAGES: &[u8] = b"var/lib/dpkg/status";
+/// Each directory among them has a rule of Landlock.
+const NAMES_IN_ROOT_MAX: usize = 256;
+
+/// Which image is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The template that names it; `None`: `--image` did.
+    pub id: Option<String>,
+    /// Where it lies.
+    pub place: Place,
+}
+
+/// The image of a run.
+#[derive(Debug)]
+pub struct ChosenImage {
+    /// Which.
+    pub wanted: Wanted,
+    /// `None` in a plan, where it is not here yet.
+    pub opened: Option<OpenedImage>,
+}
+
+/// An image whose layers are here.
+#[derive(Debug)]
+pub struct OpenedImage {
+    /// Its layers and its config.
+    pub image: Image,
+    /// Who runs in it.
+    pub user: ImageUser,
+    /// Its `etc/passwd`.
+    pub passwd: Vec<u8>,
+    /// Its `etc/group`.
+    pub group: Vec<u8>,
+    /// The directories in its root.
+    pub top: Vec<Vec<u8>>,
+}
+
+/// How images are come by: a run fetches what is missing, a plan only looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// What is missing is fetched.
+    Fetch,
+    /// What is missing stays missing.
+    Look,
+}
+
+/// The image that a run is to have; `None`: the host's own programs.
+///
+/// # Errors
+/// [`RunError::Argument`]: `--image` is no place, or the template has none.
+pub(super) fn wanted(
+    request: &Request,
+    picked: Option<&Picked>,
+) -> Result<Option<Wanted>, RunError> {
+    if let Some(place) = &request.oci.image {
+        let place = place.clone();
+        return Ok(Some(Wanted { id: None, place }));
+    }
+    let Some(picked) = picked else {
+        return Ok(None);
+    };
+    let id = escape(picked.id.as_bytes());
+    let Some(source) = &picked.source else {
+        return Err(RunError::Argument {
+            code: "image_source_missing",
+            what: "image",
+            object: id.clone(),
+            problem: "has no root file system on this host: its template says no `source`"
+                .to_owned(),
+            hint: Some(format!(
+                "state `images: [{{id: {id}, …, source: docker://… or oci:DIR}}]` in the host \
+                 configuration, or name an image with --image"
+            )),
+        });
+    };
+    let place = Place::parse(source).map_err(|error| RunError::Argument {
+        code: "image_source_invalid",
+        what: "image",
+        object: id,
+        problem: format!("has a `source` in the host configuration that names no image: {error}"),
+        hint: error.hint().map(str::to_owned),
+    })?;
+    Ok(Some(Wanted {
+        id: Some(picked.id.clone()),
+        place,
+    }))
+}
+
+/// Has the image, and what a run has to know of it.
+///
+/// # Errors
+/// [`RunError`]: it cannot be had, or is none that a body could run in.
+pub(super) fn open(
+    wanted: Wanted,
+    access: Access,
+    _policy: &HostPolicy,
+) -> Result<ChosenImage, RunError> {
+    let opened = match have(&wanted, access)? {
+        Some(image) => Some(OpenedImage::read(image)?),
+        None => None,
+    };
+    Ok(ChosenImage { wanted, opened })
+}
+
+fn have(wanted: &Wanted, _access: Access) -> Result<Option<Image>, RunError> {
+    let directory = match &wanted.place {
+        Place::Layout { directory, .. } => directory.clone(),
+        Place::Registry(_) => "/nonexistent".into(),
+    };
+    layers::stand_in(Path::new(&directory))
+        .map(Some)
+        .map_err(|problem| refused("image_unreadable", &wanted.place.to_string(), problem))
+}
+
+fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunError {
+    RunError::Argument {
+        code,
+        what: "image",
+        object: object.to_owned(),
+        problem: problem.into(),
+        hint: None,
+    }
+}
+
+impl ChosenImage {
+    /// What a person should know of it.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = WarningReport> + '_ {
+        let opened = self.opened.iter();
+        opened.flat_map(|opened| opened.image.warnings.iter().cloned())
+    }
+
+    /// As [`OpenedImage::interpreters`]; an image that is not here is taken to have all of them.
+    ///
+    /// # Errors
+    /// [`RunError`] where it cannot be read.
+    pub(super) fn interpreters(
+        &self,
+        run: &Run,
+        npm_registry: bool,
+    ) -> Result<Interpreters, RunError> {
+        match &self.opened {
+            Some(opened) => opened.interpreters(run, npm_registry),
+            None => Ok(Interpreters {
+                node: Some(NodeVersion { major: 0, minor: 0 }),
+                python: true,
+                python3: true,
+                bash: true,
+                tsx: true,
+                npx: true,
+                npm_registry,
+            }),
+        }
+    }
+
+    /// What the report says of it, before its root is laid.
+    #[must_use]
+    pub fn report(&self) -> ImageReport {
+        let user = self.opened.as_ref().map(|opened| ImageUserReport {
+            uid: opened.user.uid,
+            gid: opened.user.gid,
+        });
+        ImageReport {
+            id: self.wanted.id.clone(),
+            place: self.wanted.place.to_string(),
+            digest: self.opened.as_ref().map(|opened| opened.image.digest),
+            layers: self
+                .opened
+                .as_ref()
+                .map(|opened| u64::try_from(opened.image.layers.len()).unwrap_or(u64::MAX)),
+            found: match &self.opened {
+                None => ImageFound::Absent,
+                Some(opened) if opened.image.cached => ImageFound::Store,
+                Some(_) => ImageFound::Pulled,
+            },
+            root: RootKind::Writable,
+            user,
+        }
+    }
+}
+
+impl OpenedImage {
+    fn read(image: Image) -> Result<Self, RunError> {
+        let shown = image.digest.to_string();
+        let failed = |problem: String| refused("image_unreadable", &shown, problem);
+        let names = |path: &[u8]| {
+            let text = image.read_file(path, NAMES_BYTES_MAX + 1).map_err(failed)?;
+            let text = text.unwrap_or_default();
+            match u64::try_from(text.len()) {
+                Ok(bytes) if bytes <= NAMES_BYTES_MAX => Ok(text),
+                _ => Err(refused(
+                    "image_names_too_large",
+                    &shown,
+                    format!("has a {} of more than 1 MiB", escape(path)),
+                )),
+            }
+        };
+        let (passwd, group) = (names(b"etc/passwd")?, names(b"etc/group")?);
+        let user = ImageUser::find(image.config.user.as_ref(), &passwd, &group)?;
+        let top = directories_in_root(&image)?;
+        Ok(Self {
+            image,
+            user,
+            passwd,
+            group,
+            top,
+        })
+    }
+
+    /// Where its config says that programs start.
+    #[must_use]
+    pub fn working_directory(&self) -> Option<Vec<u8>> {
+        self.image.config.working_directory.clone()
+    }
+
+    /// PATH of its config; the usual one where it has none.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        let of_config = self.image.config.variable(b"PATH");
+        of_config.unwrap_or(environment::PATH.as_bytes())
+    }
+
+    /// Whether one of its directories of programs has `name`.
+    ///
+    /// # Errors
+    /// [`RunError`] where it cannot be read.
+    pub fn has_program(&self, name: &str) -> Result<bool, RunError> {
+        for directory in self.path().split(|byte| *byte == b':') {
+            let path = [directory, b"/", name.as_bytes()].concat();
+            let found = self.image.kind_of(&path);
+            let found = found.map_err(|problem| self.unreadable(problem))?;
+            if found == Some(Kind::File { executable: true }) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The Debian packages that it has, with their versions where they say one.
+    ///
+    /// # Errors
+    /// [`RunError`] where it cannot be read.
+    pub fn packages(&self) -> Result<Vec<String>, RunError> {
+        let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
+        let status = status.map_err(|problem| self.unreadable(problem))?;
+        Ok(installed(&status.unwrap_or_default()[..]))
+    }
+
+    /// Which interpreters the body will find that `run` may turn out to need. The version of Node is
+    /// what `NODE_VERSION` of the config says: nothing of the image is started to ask it.
+    ///
+    /// # Errors
+    /// [`RunError`] where it cannot be read.
+    pub(super) fn interpreters(
+        &self,
+        run: &Run,
+        npm_registry: bool,
+    ) -> Result<Interpreters, RunError> {
+        let wanted = host::wanted_by(run);
+        let has = |name: &str| -> Result<bool, RunError> {
+            Ok(wanted.contains(&name) && self.has_program(name)?)
+        };
+        let unknown = NodeVersion { major: 0, minor: 0 };
+        let node = if has("node")? {
+            let stated = self.image.config.variable(b"NODE_VERSION");
+            let stated = stated.and_then(|text| std::str::from_utf8(text).ok());
+            let stated = stated
+                .and_then(|text| NodeVersion::parse(&format!("v{}", text.trim_start_matches('v'))));
+            Some(stated.unwrap_or(unknown))
+        } else {
+            None
+        };
+        Ok(Interpreters {
+            node,
+            python: has("python")?,
+            python3: has("python3")?,
+            bash: has("bash")?,
+            tsx: has("tsx")?,
+            npx: has("npx")?,
+            npm_registry,
+        })
+    }
+
+    fn unreadable(&self, problem: String) -> RunError {
+        refused("image_unreadable", &self.image.digest.to_string(), problem)
+    }
+}
+
+/// The directories in the root, none of them a link.
+fn directories_in_root(image: &Image) -> Result<Vec<Vec<u8>>, RunError> {
+    let shown = image.digest.to_string();
+    let mut names = std::collections::BTreeSet::new();
+    for layer in &image.layers {
+        let listed = rustix::fs::Dir::read_from(&layer.root)
+            .map_err(RunError::host("list a layer of the image"))?;
+        for entry in listed {
+            let entry = entry.map_err(RunError::host("list a layer of the image"))?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.insert(name.to_vec());
+            }
+            if NAMES_IN_ROOT_MAX < names.len() {
+                let problem = format!("has more than {NAMES_IN_ROOT_MAX} names in its root");
+                return Err(refused("image_root_too_wide", &shown, problem));
+            }
+        }
+    }
+    let is_directory = |name: &Vec<u8>| {
+        // The uppermost layer that has the name says what it is: a link, a whiteout.
+        let found = image.layers.iter().rev().find_map(|layer| {
+            rustix::fs::statat(&layer.root, &name[..], AtFlags::SYMLINK_NOFOLLOW).ok()
+        });
+        found.is_some_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+    };
+    Ok(names.into_iter().filter(is_directory).collect())
+}

@@ -1,0 +1,231 @@
+//! An image made the body's root: what lies uppermost is put into the run's own space, and the child
+//! is asked to lay an overlayfs of all of it.
+
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::plan::image_root::{Filled, Names, filled, grafts};
+use crate::plan::view::{self as view_plan, ViewStep};
+use crate::run::Run;
+use crate::run::chosen::Chosen;
+use crate::run::error::RunError;
+use crate::run::hold::Held;
+use crate::run::image::OpenedImage;
+use crate::run::planning::distinct;
+use crate::run::sources::Sources;
+use crate::run::unpacking::lower_of;
+use crate::run::view::{self, Owners};
+use crate::sandbox::launch::ImageRoot;
+use crate::sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
+use crate::sandbox::prepare::Prepared;
+use crate::spec::image_report::RootKind;
+use crate::spec::report::{Report, WarningReport};
+
+/// Where its uppermost layer lies in the space: beneath what every launch covers, and where no mount
+/// can be asked for.
+const PLACE: [&str; 3] = ["runner", "overlays", "image"];
+
+impl Run<'_> {
+    /// Lays the image of `chosen`, where it has one; the root can be entered at the launch.
+    ///
+    /// # Errors
+    /// [`RunError::Argument`] where this host cannot, [`RunError::Host`], [`RunError::Sandbox`].
+    pub(super) fn lay_image(
+        &self,
+        held: &Held,
+        prepared: &mut Prepared,
+        (chosen, sources): (&Chosen, &Sources),
+        report: &mut Report,
+    ) -> Result<Option<ImageRoot>, RunError> {
+        let Some(image) = &chosen.image else {
+            return Ok(None);
+        };
+        let opened = image
+            .opened
+            .as_ref()
+            .ok_or_else(|| RunError::host("open the image")(Errno::NOENT))?;
+        check_layers(opened.image.layers.len())?;
+        let asked = asked_steps(chosen, sources)?;
+        self.fill(held, prepared, &asked, opened)?;
+        let read_only = self.policy.oci.root_read_only;
+        let writable = !read_only && self.lay_writable(held, prepared, opened, report)?;
+        if !writable {
+            self.lay_layers(held, prepared, opened, Upper::ReadOnly)?
+                .map_err(needs_overlayfs)?;
+        }
+        if let (Some(told), false) = (&mut report.image, writable) {
+            told.root = RootKind::ReadOnly;
+        }
+        Ok(Some(ImageRoot {
+            overlay: IMAGE,
+            writable,
+            grafts: grafts(&asked),
+        }))
+    }
+
+    /// `false`: this kernel lays no writable one in memory, but may lay a read-only one.
+    fn lay_writable(
+        &self,
+        held: &Held,
+        prepared: &mut Prepared,
+        opened: &OpenedImage,
+        report: &mut Report,
+    ) -> Result<bool, RunError> {
+        let errno = match self.lay_layers(held, prepared, opened, Upper::Writable)? {
+            Ok(()) => return Ok(true),
+            Err(errno @ (Errno::OPNOTSUPP | Errno::PERM)) => errno,
+            Err(errno) => return Err(needs_overlayfs(errno)),
+        };
+        let reason = format!(
+            "a tmpfs keeps no attributes of users on this kernel (Linux 6.6), so the root of the \
+             image cannot be written: {errno}"
+        );
+        if self.request.strict {
+            return Err(RunError::Argument {
+                code: "image_root_read_only",
+                what: "--strict",
+                object: "asks for a writable root:".to_owned(),
+                problem: reason,
+                hint: Some("run on Linux 6.6 or later, or leave --strict off".to_owned()),
+            });
+        }
+        let warning = WarningReport::new("image_root_read_only", reason);
+        report.warnings.push(warning);
+        Ok(false)
+    }
+
+    fn lay_layers(
+        &self,
+        held: &Held,
+        prepared: &mut Prepared,
+        opened: &OpenedImage,
+        upper: Upper,
+    ) -> Result<Result<(), Errno>, RunError> {
+        let mut owners = held.body_ids().map(Owners::of);
+        let layers = opened.image.layers.iter().rev();
+        let lowers = layers
+            .map(|layer| {
+                lower_of(
+                    &layer.path,
+                    layer.root.as_fd(),
+                    held.base.identity,
+                    owners.as_mut(),
+                )
+                .map_err(not_mappable)
+            })
+            .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
+        prepared.ask_overlays(&[Overlay {
+            place: PLACE.join("/"),
+            lowers,
+            upper,
+            shown: Shown::AtLaunch(IMAGE),
+        }])?;
+        let answers = prepared.overlaid(&held.base)?;
+        Ok(answers.into_iter().collect())
+    }
+
+    /// Before the layers are joined: what overlayfs was made of must not change.
+    fn fill(
+        &self,
+        held: &Held,
+        prepared: &Prepared,
+        asked: &[ViewStep],
+        opened: &OpenedImage,
+    ) -> Result<(), RunError> {
+        let names = Names {
+            passwd: &opened.passwd,
+            group: &opened.group,
+        };
+        let list = filled(asked, &opened.user, names);
+        let _assumed = self.assume(held)?;
+        make_upper(prepared.space())
+            .and_then(|upper| list.iter().try_for_each(|one| make(upper.as_fd(), one)))
+            .map_err(RunError::host("fill the root of the image"))
+    }
+}
+
+/// The steps of the mounts that were asked for; nothing is cloned for them yet.
+fn asked_steps(chosen: &Chosen, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
+    let entries = distinct(chosen);
+    let mounts: Result<Vec<_>, RunError> = entries
+        .iter()
+        .chain(&sources.entries)
+        .map(|entry| view::look(entry).map(|(mount, _)| mount))
+        .collect();
+    let mut mounts = mounts?;
+    mounts.extend(sources.mounts.iter().cloned());
+    Ok(view_plan::asked(&mounts)?)
+}
+
+fn check_layers(count: usize) -> Result<(), RunError> {
+    if (1..=LOWERS_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(RunError::Argument {
+        code: "image_layers",
+        what: "image",
+        object: format!("has {count} layers,"),
+        problem: format!("expected 1 to {LOWERS_MAX}"),
+        hint: Some("build it with fewer layers".to_owned()),
+    })
+}
+
+fn needs_overlayfs(errno: Errno) -> RunError {
+    RunError::Argument {
+        code: "image_needs_overlayfs",
+        what: "image",
+        object: "cannot be a root on this host:".to_owned(),
+        problem: format!("its kernel lays no overlayfs in a user namespace ({errno})"),
+        hint: Some(
+            "Linux 5.11 or later with CONFIG_OVERLAY_FS can (`runner doctor`); `engine: \
+             subprocess` needs none"
+                .to_owned(),
+        ),
+    }
+}
+
+fn not_mappable(errno: Errno) -> RunError {
+    RunError::Argument {
+        code: "image_not_mappable",
+        what: "image",
+        object: "cannot be shown to the body:".to_owned(),
+        problem: format!("the file system of the store cannot show it as the body's own ({errno})"),
+        hint: Some("name a directory on another file system with oci.directory".to_owned()),
+    }
+}
+
+fn make_upper(space: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = space
+        .try_clone_to_owned()
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    for name in PLACE.iter().chain(&["upper"]) {
+        match rustix::fs::mkdirat(&here, *name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(errno) => return Err(errno),
+        }
+        here = rustix::fs::openat(&here, *name, flags, Mode::empty())?;
+    }
+    Ok(here)
+}
+
+/// `upper` is ours alone, and new: nothing of the image lies in it.
+fn make(upper: BorrowedFd<'_>, one: &Filled) -> Result<(), Errno> {
+    match one {
+        Filled::Directory(path) => {
+            rustix::fs::mkdirat(upper, &path[..], Mode::from_raw_mode(0o755))
+        }
+        Filled::File(path, contents) => {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let mode = Mode::from_raw_mode(0o644);
+            let file = rustix::fs::openat2(upper, &path[..], flags, mode, resolve)?;
+            std::fs::File::from(file)
+                .write_all(contents)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What others wrote, read by us.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use runner::bundle::{Compression, LayerView, UnpackLimits, unpack_layer};
+
+use crate::support::images::tiny;
+
+fn unpacked(layer: &Path, view: LayerView, into: &Path) -> LayerView {
+    std::fs::create_dir(into).expect("made");
+    let unpacked = unpack_layer(
+        File::open(layer).expect("a blob"),
+        Compression::Gzip,
+        File::open(into).expect("a directory").as_fd(),
+        view,
+        &|_path| Ok(true),
+        &UnpackLimits::default(),
+        &|| false,
+    );
+    unpacked.expect("a layer").view
+}
+
+/// umoci ends its layers without the padding of the last file and without an end.
+#[test]
+fn layers_that_umoci_made_are_unpacked_one_over_the_other() {
+    let Some(image) = tiny() else { return };
+    let ground = tempfile::tempdir().expect("a directory");
+    let mut view = LayerView::default();
+    let layers = image.layers();
+    assert_eq!(layers.len(), 5);
+    for (number, layer) in layers.iter().enumerate() {
+        view = unpacked(layer, view, &ground.path().join(number.to_string()));
+    }
+    let text = |path: &str| std::fs::read_to_string(ground.path().join(path));
+    assert_eq!(text("1/data/changed").expect("a file"), "upper\n");
+    assert_eq!(
+        text("4/usr/lib/second").expect("through the link"),
+        "second\n"
+    );
+    let gone = std::fs::symlink_metadata(ground.path().join("2/data/gone")).expect("a whiteout");
+    assert!(!gone.is_file(), "a file in place of a whiteout");
+}

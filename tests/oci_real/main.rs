@@ -1,0 +1,17 @@
+//! Sources and images end to end: Debian's `docker-registry` on loopback, `skopeo` and `umoci` as
+//! the others who read and write, images made from packages.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "test code: a failure is a panic, a skip is printed"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod foreign;
+mod host;
+mod images;
+mod parts;
+mod sources;

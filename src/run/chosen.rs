@@ -229,13 +229,13 @@ fn resolve_run(
 fn runner_of(
     request: &Request,
     policy: &HostPolicy,
-    (manifest, access): (&Manifest, Access),
+    (manifest, access): (&Manifest, Access<'_>),
     bundle: &dyn BundleFiles,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<(Option<RunnerReport>, Option<ChosenImage>), RunError> {
     let had = needs::picked(request, policy, manifest).and_then(|picked| {
         let wanted = image::wanted(request, picked.as_ref())?;
-        let image = wanted.map(|wanted| image::open(wanted, access, policy));
+        let image = wanted.map(|wanted| image::open(wanted, access, request, policy));
         Ok((picked, image.transpose()?))
     });
     let (picked, image) = match had {
@@ -255,7 +255,7 @@ fn runner_of(
 pub fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    (subject, access): (ManifestSubject, Access),
+    (subject, access): (ManifestSubject, Access<'_>),
     bundle: &dyn BundleFiles,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
@@ -325,13 +325,13 @@ pub fn of_command(
     request: &Request,
     policy: &HostPolicy,
     argv: &[Vec<u8>],
-    access: Access,
+    access: Access<'_>,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
     let image = match image::wanted(request, None)? {
-        Some(wanted) => Some(image::open(wanted, access, policy)?),
+        Some(wanted) => Some(image::open(wanted, access, request, policy)?),
         None => None,
     };
     warnings.extend(image.iter().flat_map(ChosenImage::warnings));

@@ -2,6 +2,7 @@
 
 use crate::bundle::UnpackError;
 use crate::compose::ComposeError;
+use crate::oci::error::OciError;
 use crate::plan::grants::Ungranted;
 use crate::plan::image_user::ImageUserError;
 use crate::plan::limits::LimitError;
@@ -49,6 +50,15 @@ pub enum RunError {
     /// The image.
     #[error("runner.image: {0}")]
     Image(#[from] ImageError),
+    /// The image cannot be had.
+    #[error("image {place}: {error}")]
+    ImagePull {
+        /// Where it lies, escaped.
+        place: String,
+        /// Why.
+        #[source]
+        error: Box<OciError>,
+    },
     /// What the image says of itself.
     #[error(transparent)]
     ImageUser(#[from] ImageUserError),
@@ -236,6 +246,7 @@ impl RunError {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
+            Self::ImagePull { error, .. } if error.is_passing() => Outcome::Failed,
             Self::Sandbox(_)
             | Self::Cgroup(_)
             | Self::Registry(_)
@@ -258,6 +269,7 @@ impl RunError {
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
             Self::Image(error) => error.code().to_owned(),
+            Self::ImagePull { error, .. } => error.code().to_owned(),
             Self::ImageUser(error) => error.code().to_owned(),
             Self::NodePermission(_) => "provider_unavailable".to_owned(),
             Self::View(error) => error.code().to_owned(),
@@ -293,6 +305,7 @@ impl RunError {
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
             Self::Image(error) => error.hint(),
+            Self::ImagePull { error, .. } => error.hint(),
             Self::NodePermission(error) => Some(error.hint().to_owned()),
             Self::Scratch(error) => error.hint().map(str::to_owned),
             Self::Secret(error) => error.hint(),

@@ -17,7 +17,6 @@ pub mod explain;
 pub mod hold;
 pub mod host;
 pub mod image;
-mod image_root;
 mod interruptible;
 pub mod kept;
 mod meter;
@@ -42,7 +41,7 @@ mod watching;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::Mode;
@@ -190,7 +189,13 @@ impl Run<'_> {
         let early = match &given.archive {
             None => {
                 let manifest = given.manifest.take();
-                Some(self.settle(held, None, manifest, time_namespace, report)?)
+                Some(self.settle(
+                    held,
+                    (None, manifest),
+                    time_namespace,
+                    signals.as_fd(),
+                    report,
+                )?)
             }
             Some(_) => None,
         };
@@ -228,7 +233,8 @@ impl Run<'_> {
             Some(settlement) => settlement,
             None => {
                 let time_namespace = prepared.time_namespace;
-                self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?
+                let given = (bundle.as_ref(), manifest);
+                self.settle(held, given, time_namespace, signals.as_fd(), report)?
             }
         };
         // Nobody removes the kept tree while the body may still read it.
@@ -291,12 +297,12 @@ impl Run<'_> {
     fn settle(
         &self,
         held: &mut Held,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        given: (Option<&Bundle>, Option<subject::Subject>),
         time_namespace: bool,
+        signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
-        let chosen = self.choose(bundle, manifest)?;
+        let chosen = self.choose(given, signals)?;
         view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
@@ -388,12 +394,13 @@ impl Run<'_> {
 
     fn choose(
         &self,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        (bundle, manifest): (Option<&Bundle>, Option<subject::Subject>),
+        signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
+        let access = Access::Fetch { signals };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, Access::Fetch, &mut Err)
+                chosen::of_command(self.request, self.policy, argv, access, &mut Err)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
@@ -401,7 +408,7 @@ impl Run<'_> {
                     root: bundle.root.as_fd(),
                 };
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                let subject = (manifest, Access::Fetch);
+                let subject = (manifest, access);
                 chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {

@@ -27,8 +27,8 @@ use crate::sandbox::error::SandboxError;
 use crate::sandbox::prepare::{BasePlan, Prepared, describe_base, expect_message};
 use crate::sandbox::steps::message;
 
-/// Most trees below one overlayfs.
-pub const LOWERS_MAX: usize = 40;
+/// Most trees below one overlayfs: the names of so many fit into one option of the mount.
+pub const LOWERS_MAX: usize = 44;
 /// Most overlayfs of workspace sources; their numbers are below it.
 pub const SOURCES_MAX: usize = 32;
 /// The number of an image's.

@@ -33,7 +33,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// [`RunError::Argument`] where this host cannot, [`RunError::Host`], [`RunError::Sandbox`].
-    pub(super) fn lay_image(
+    pub(in crate::run) fn lay_image(
         &self,
         held: &Held,
         prepared: &mut Prepared,

@@ -400,7 +400,12 @@ impl Run<'_> {
         let access = Access::Fetch { signals };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, access, &mut Err)
+                let mut chosen =
+                    chosen::of_command(self.request, self.policy, argv, access, &mut Err)?;
+                if let Some(preparing) = self.preparing {
+                    preparing.complete(&mut chosen)?;
+                }
+                Ok(chosen)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {

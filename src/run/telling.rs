@@ -47,6 +47,9 @@ pub(super) fn told(
             report.cancelled_by = Some(signal);
         }
         Err(error) => {
+            if let RunError::Preparation(problem) = &error {
+                report.preparation.extend(problem.row().cloned());
+            }
             report.outcome = error.outcome();
             report.error = Some(error.report());
         }

@@ -222,7 +222,13 @@ impl Index {
         std::fs::write(file("index.js"), code).expect("written");
         let here = self.site("npm");
         let mut pack = tool("npm");
-        pack.args(["pack", "--json", "--offline", "--ignore-scripts", "--pack-destination"]);
+        pack.args([
+            "pack",
+            "--json",
+            "--offline",
+            "--ignore-scripts",
+            "--pack-destination",
+        ]);
         pack.arg(&here).arg(".").current_dir(source.path());
         pack.env("npm_config_cache", self.path("npm-cache"))
             .env("npm_config_update_notifier", "false");

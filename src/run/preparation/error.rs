@@ -8,6 +8,7 @@ use crate::oci::store::StoreError;
 use crate::plan::preparation::PreparationError;
 use crate::run::preparation::failure::Failed;
 use crate::spec::outcome::Outcome;
+use crate::spec::preparation_report::PreparationReport;
 
 /// Why what a body needs could not be installed.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,15 @@ impl PreparationProblem {
             Self::Failed(failed) => failed.hint.clone(),
             Self::Store(error) => error.hint(),
             Self::Layer { .. } | Self::Elsewhere { .. } | Self::Deb { .. } | Self::Shelf(_) => None,
+        }
+    }
+
+    /// What the report says of the run that failed.
+    #[must_use]
+    pub fn row(&self) -> Option<&PreparationReport> {
+        match self {
+            Self::Failed(failed) => Some(&failed.row),
+            _ => None,
         }
     }
 

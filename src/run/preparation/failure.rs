@@ -5,6 +5,7 @@ use crate::run::error::RunError;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
 use crate::spec::preparation::PreparationLimits;
+use crate::spec::preparation_report::PreparationReport;
 use crate::spec::report::{Denial, Report};
 
 /// So little room is none.
@@ -28,6 +29,8 @@ pub struct Failed {
     pub tail: Vec<String>,
     /// What to do.
     pub hint: Option<String>,
+    /// What the report says of it.
+    pub row: Box<PreparationReport>,
 }
 
 fn of(needs: &[String]) -> String {
@@ -51,7 +54,7 @@ fn wrote(tail: &[String]) -> String {
 pub(super) fn check(
     step: &Step,
     report: &Report,
-    limits: &PreparationLimits,
+    (row, limits): (&PreparationReport, &PreparationLimits),
 ) -> Result<(), RunError> {
     let code = report.exit.and_then(|exit| exit.code);
     if report.outcome == Outcome::Exited && code == Some(0) {
@@ -79,6 +82,7 @@ pub(super) fn check(
         problem,
         tail: read.tail,
         hint,
+        row: Box::new(row.clone()),
     };
     Err(super::PreparationProblem::from(failed).into())
 }

@@ -1,24 +1,28 @@
 //! The nested run: what it asks for, what it is given, and when what it left is taken.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::kernel::file::open_beneath;
+use crate::oci::layers::HeldLayer;
 use crate::plan::preparation::{GivenFile, Step};
+use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
+use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
-use crate::run::preparation::{Below, PreparedLayer, failure};
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::{Run, contract, host};
 use crate::sandbox::launch::Launched;
 use crate::spec::host_policy::{HostPolicy, Maxima};
 use crate::spec::network::NetworkOptions;
+use crate::spec::oci::reference::Place;
 use crate::spec::outcome::Outcome;
 use crate::spec::preparation_report::PreparationReport;
 use crate::spec::report::Report;
-use crate::spec::request::{Caller, LimitOptions, Request, Subject};
+use crate::spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
 use crate::spec::sources_policy::EgressPolicy;
 
 /// Of what a package client writes, so much is looked at.
@@ -31,11 +35,38 @@ const WORKING_DIRECTORY: &str = "/scratch";
 pub(in crate::run) struct Preparing<'run> {
     files: &'run [GivenFile],
     harvest: &'run Harvest<'run>,
-    /// What its root is made of.
-    pub(in crate::run) root: (&'run Below<'run>, &'run [PreparedLayer]),
+    /// What its root has besides the image; taken when that is chosen.
+    below: &'run RefCell<Option<HeldLayer>>,
+}
+
+/// Where a nested run stands.
+pub(super) struct Nested<'run> {
+    /// What the caller asked for.
+    pub(super) request: &'run Request,
+    /// What the host says.
+    pub(super) policy: &'run HostPolicy,
+    /// The image, by its digest.
+    pub(super) place: Place,
+    /// The layer of native packages, where there is one.
+    pub(super) below: Option<HeldLayer>,
 }
 
 impl Preparing<'_> {
+    /// Lays what was prepared before over the image of the run.
+    ///
+    /// # Errors
+    /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
+    pub(in crate::run) fn complete(&self, chosen: &mut Chosen) -> Result<(), RunError> {
+        let image = chosen
+            .image
+            .as_mut()
+            .and_then(|image| image.opened.as_mut());
+        match (image, self.below.borrow_mut().take()) {
+            (Some(opened), Some(layer)) => opened.add_layers(vec![layer]),
+            _ => Ok(()),
+        }
+    }
+
     /// Puts what it is given into the writable space. The body's file ids must be assumed.
     ///
     /// # Errors
@@ -84,53 +115,54 @@ fn make_directory(space: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
     }
 }
 
-impl Run<'_> {
-    /// Runs one step to its end; what it left is with `harvest`.
-    pub(super) fn run_step(
-        &self,
-        step: &Step,
-        root: (&Below<'_>, &[PreparedLayer]),
-        harvest: &Harvest<'_>,
-        row: &mut PreparationReport,
-    ) -> Result<(), RunError> {
-        let seed = host::random_bytes()?;
-        let started = started();
-        let request = request(step, self.request, self.policy);
-        let policy = policy(self.policy);
-        let report = Report::new(run_id_at(started, seed), Outcome::Refused);
-        let mut failed = None;
-        let report = told(&request, &policy, started, report, |run, report| {
-            let preparing = Preparing {
-                files: &step.files,
-                harvest,
-                root,
-            };
-            let run = Run {
-                preparing: Some(preparing),
-                ..*run
-            };
-            let done = run.tell(None, seed, report);
-            match done {
-                // What was left is judged by its own error, not by the words of one.
-                Err(error @ RunError::Preparation(_)) => {
-                    failed = Some(error);
-                    Ok(())
-                }
-                other => other,
+/// Runs one step to its end; what it left is with `harvest`.
+///
+/// # Errors
+/// [`RunError::Cancelled`], [`RunError::Preparation`].
+pub(super) fn run_step(
+    step: &Step,
+    nested: Nested<'_>,
+    harvest: &Harvest<'_>,
+    row: &mut PreparationReport,
+) -> Result<(), RunError> {
+    let seed = host::random_bytes()?;
+    let started = started();
+    let request = request(step, &nested);
+    let policy = policy(nested.policy);
+    let report = Report::new(run_id_at(started, seed), Outcome::Refused);
+    let below = RefCell::new(nested.below);
+    let preparing = Preparing {
+        files: &step.files,
+        harvest,
+        below: &below,
+    };
+    let mut refused = None;
+    let report = told(&request, &policy, started, report, |run, report| {
+        let run = Run {
+            preparing: Some(preparing),
+            ..*run
+        };
+        match run.tell(None, seed, report) {
+            // What was left is judged by its own error, not by the words of one.
+            Err(error @ RunError::Preparation(_)) => {
+                refused = Some(error);
+                Ok(())
             }
-        });
-        row.hosts.clone_from(&report.egress.hosts);
-        row.denials.clone_from(&report.denials);
-        match failed {
-            Some(error) => Err(error),
-            None => failure::check(step, &report, &self.policy.preparation.limits),
+            other => other,
         }
+    });
+    row.hosts.clone_from(&report.egress.hosts);
+    row.denials.clone_from(&report.denials);
+    match refused {
+        Some(error) => Err(error),
+        None => failure::check(step, &report, (row, &nested.policy.preparation.limits)),
     }
 }
 
 /// A run of nothing but the step: no variable, secret, workspace or path of the caller's.
-fn request(step: &Step, outer: &Request, policy: &HostPolicy) -> Request {
-    let limits = policy.preparation.limits;
+fn request(step: &Step, nested: &Nested<'_>) -> Request {
+    let outer = nested.request;
+    let limits = nested.policy.preparation.limits;
     let caller = Caller {
         path: Vec::new(),
         working_directory: None,
@@ -139,6 +171,10 @@ fn request(step: &Step, outer: &Request, policy: &HostPolicy) -> Request {
         ..outer.caller.clone()
     };
     let mut request = Request::captured(Subject::Command(step.argv.clone()), caller);
+    request.oci = OciOptions {
+        image: Some(nested.place.clone()),
+        ..outer.oci.clone()
+    };
     request.workdir = Some(WORKING_DIRECTORY.into());
     request.environment.clone_from(&step.environment);
     request.network = NetworkOptions {

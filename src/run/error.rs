@@ -9,6 +9,7 @@ use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
+use crate::run::preparation::PreparationProblem;
 use crate::run::sources::error::SourceError;
 use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
@@ -117,6 +118,9 @@ pub enum RunError {
         .0.iter().map(|one| one.what.as_str()).collect::<Vec<_>>().join(", ")
     )]
     Ungranted(Vec<Ungranted>),
+    /// What `needs` asks for could not be installed.
+    #[error(transparent)]
+    Preparation(Box<PreparationProblem>),
     /// Something valid that this version does not do.
     #[error("{what} is not supported by this version")]
     Unsupported {
@@ -213,6 +217,12 @@ impl From<SourceError> for RunError {
     }
 }
 
+impl From<PreparationProblem> for RunError {
+    fn from(error: PreparationProblem) -> Self {
+        Self::Preparation(Box::new(error))
+    }
+}
+
 impl From<SecretError> for RunError {
     fn from(error: SecretError) -> Self {
         match error {
@@ -245,6 +255,7 @@ impl RunError {
             | Self::Unkillable
             | Self::Output { .. } => Outcome::Failed,
             Self::Cancelled { .. } => Outcome::Cancelled,
+            Self::Preparation(error) => error.outcome(),
             _ => Outcome::Refused,
         }
     }
@@ -272,6 +283,7 @@ impl RunError {
             Self::InputsInvalid(_) => "invalid-input".to_owned(),
             Self::Output { code, .. } | Self::Unsupported { code, .. } => (*code).to_owned(),
             Self::Ungranted(_) => "grant_required".to_owned(),
+            Self::Preparation(error) => error.code().to_owned(),
             Self::NoManifest { .. } => "manifest_missing".to_owned(),
             Self::Argument { code, .. } => (*code).to_owned(),
             Self::Sandbox(error) => error.code().to_owned(),
@@ -308,6 +320,7 @@ impl RunError {
                     flags.join(" ")
                 ))
             }
+            Self::Preparation(error) => error.hint(),
             Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
             Self::NoManifest { hint, .. } => Some(hint.clone()),
             Self::Argument { hint, .. } => hint.clone(),

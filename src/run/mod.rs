@@ -25,6 +25,7 @@ mod network;
 pub mod network_report;
 pub mod node;
 mod planning;
+pub mod preparation;
 pub mod program;
 mod provider;
 mod reporting;
@@ -57,6 +58,7 @@ pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::image::Access;
 use crate::run::network::Outward;
+use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::Sources;
 use crate::run::subject::UnpackedFiles;
@@ -99,12 +101,15 @@ pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) ->
     })
 }
 
+#[derive(Clone, Copy)]
 struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
     /// The values that the body was given.
     masks: &'run RefCell<Masks>,
+    /// Where it prepares another run.
+    preparing: Option<Preparing<'run>>,
 }
 
 /// What the caller gave, opened and read before anything is made on the host.
@@ -276,6 +281,9 @@ impl Run<'_> {
         self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
         self.sync(held, &launched, workspace, &ready.settled, report);
         self.keep(&launched, report)?;
+        if let Some(preparing) = self.preparing {
+            preparing.take(&launched, report)?;
+        }
         clock.lap(report, "sync");
         Ok(())
     }
@@ -392,7 +400,12 @@ impl Run<'_> {
         let access = Access::Fetch { signals };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, access, &mut Err)
+                let mut chosen =
+                    chosen::of_command(self.request, self.policy, argv, access, &mut Err)?;
+                if let Some(preparing) = self.preparing {
+                    preparing.complete(&mut chosen)?;
+                }
+                Ok(chosen)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
@@ -417,6 +430,10 @@ impl Run<'_> {
         workspace: Option<&(PathBuf, Workspace)>,
         report: &mut Report,
     ) -> Result<(), RunError> {
+        if let Some(preparing) = self.preparing {
+            let _assumed = self.assume(held)?;
+            preparing.furnish(prepared.space())?;
+        }
         if let Some(text) = &settled.input {
             let _assumed = self.assume(held)?;
             contract::write_input(prepared.space(), text)?;

@@ -343,6 +343,8 @@ impl Finder {
             inputs: _,
             bundle: _,
             workspace_sources: _,
+            // Its runs are over before a secret is asked for.
+            preparation: _,
             run_form: _,
             bound_programs: _,
             downgraded: _,

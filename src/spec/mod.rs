@@ -37,6 +37,7 @@ pub mod path;
 pub mod plan_report;
 pub mod policy_values;
 pub mod preparation;
+pub mod preparation_report;
 pub mod provider;
 pub mod report;
 pub mod request;

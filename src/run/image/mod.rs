@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType};
 
 pub use crate::run::image::having::Access;
 
-use crate::oci::layers::{Image, Kind, LookError};
+use crate::oci::layers::{HeldLayer, Image, Kind, LookError};
 use crate::plan::environment;
 use crate::plan::image_user::ImageUser;
 use crate::plan::run_form::{Interpreters, NodeVersion};
@@ -208,6 +208,16 @@ impl OpenedImage {
             group,
             top,
         })
+    }
+
+    /// Lays more layers over it, the lowest first.
+    ///
+    /// # Errors
+    /// [`RunError`] where they cannot be listed.
+    pub(super) fn add_layers(&mut self, layers: Vec<HeldLayer>) -> Result<(), RunError> {
+        self.image.layers.extend(layers);
+        self.top = directories_in_root(&self.image)?;
+        Ok(())
     }
 
     /// Where its config says that programs start.

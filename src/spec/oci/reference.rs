@@ -224,6 +224,21 @@ impl Place {
         }
     }
 
+    /// The same place, and there the manifest with this digest.
+    #[must_use]
+    pub fn at(&self, digest: Digest) -> Self {
+        match self {
+            Self::Registry(reference) => Self::Registry(Reference {
+                digest: Some(digest),
+                ..reference.clone()
+            }),
+            Self::Layout { directory, .. } => Self::Layout {
+                directory: directory.clone(),
+                which: Which::Digest(digest),
+            },
+        }
+    }
+
     /// Which manifest is meant.
     #[must_use]
     pub fn which(&self) -> Which {

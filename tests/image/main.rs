@@ -11,6 +11,7 @@
 mod support;
 
 mod hostile;
+mod inside;
 mod layout;
 
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use crate::oci::layers::{self, Image};
 use crate::oci::layout::Layout;
 use crate::oci::listener::{Listener, Progress, Silent};
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
-use crate::oci::opening::Terms;
+use crate::oci::opening::{Terms, layer_limits};
 use crate::oci::pull::{self, Tags};
 use crate::oci::store::{Store, StorePlace};
 use crate::run::artifacts::UntilSignal;
@@ -114,13 +114,7 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
     let Ok(artifact) = pull::artifact(&store, &Nobody, &which, Tags::Refused, &Silent) else {
         return Ok(None);
     };
-    let limits = Terms {
-        caller: &request.caller,
-        policy,
-        insecure: false,
-        listener: Arc::new(Silent),
-    }
-    .layer_limits();
+    let limits = layer_limits(policy);
     Ok(layers::image(&store, &artifact, &limits, &Ended, &Nobody).ok())
 }
 

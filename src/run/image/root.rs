@@ -24,8 +24,6 @@ use crate::sandbox::prepare::Prepared;
 use crate::spec::image_report::RootKind;
 use crate::spec::report::{Report, WarningReport};
 
-/// The number by which the child knows it.
-pub(super) const OVERLAY: usize = 0;
 /// Where its uppermost layer lies in the space: beneath what every launch covers, and where no mount
 /// can be asked for.
 const PLACE: [&str; 3] = ["runner", "overlays", "image"];

@@ -36,6 +36,8 @@ pub struct UnpackedLayer {
     pub view: LayerView,
     /// Nothing of the layers below is seen: its root is opaque, which overlayfs does not look at.
     pub hides_all: bool,
+    /// Nothing is in it, and it hides nothing by itself.
+    pub is_empty: bool,
     /// Bytes of all files of the archive, also of those that a later entry replaced.
     pub bytes: u64,
     /// About what it takes on a disk.
@@ -80,6 +82,7 @@ impl UnpackedLayer {
             bytes,
             view: written.view,
             hides_all: written.hides_all,
+            is_empty: written.is_empty,
             disk_bytes: written.disk_bytes,
             entries: written.entries,
             files: written.files,

@@ -67,6 +67,7 @@ pub(crate) struct LayerWriter<'a> {
     hides_all: bool,
     limits: TreeLimits,
     made: u64,
+    whiteouts: u64,
     name_bytes: u64,
     disk_bytes: u64,
     left_out: u64,
@@ -78,6 +79,7 @@ pub(crate) struct LayerWriter<'a> {
 pub(crate) struct WrittenLayer {
     pub(crate) view: LayerView,
     pub(crate) hides_all: bool,
+    pub(crate) is_empty: bool,
     pub(crate) entries: u64,
     pub(crate) files: u64,
     pub(crate) disk_bytes: u64,
@@ -142,6 +144,7 @@ impl<'a> LayerWriter<'a> {
             hides_all: false,
             limits,
             made: 0,
+            whiteouts: 0,
             name_bytes: 0,
             disk_bytes: INODE_BYTES,
             left_out: 0,
@@ -454,6 +457,7 @@ impl<'a> LayerWriter<'a> {
         let files = self.nodes.values().filter(|node| **node == Node::File);
         Ok(WrittenLayer {
             hides_all: self.hides_all,
+            is_empty: self.nodes.is_empty() && self.whiteouts == 0,
             entries: self.nodes.len() as u64,
             files: files.count() as u64,
             disk_bytes: self.disk_bytes,
@@ -507,6 +511,7 @@ impl<'a> LayerWriter<'a> {
             };
             self.make_parents(at, &path)?;
             self.target.create_whiteout(&path)?;
+            self.whiteouts += 1;
         }
         Ok(())
     }

@@ -143,7 +143,8 @@ fn record_of(unpacked: &Unpacked) -> Record {
 }
 
 /// What a tree takes: files in whole pages, and about 1 KiB for each inode.
-fn disk_bytes(tree: &Tree) -> u64 {
+#[must_use]
+pub fn disk_bytes(tree: &Tree) -> u64 {
     const PAGE_BYTES: u64 = 4096;
     const INODE_BYTES: u64 = 1024;
     let of_entry = |entry: &Entry| match entry {

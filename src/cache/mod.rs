@@ -45,6 +45,7 @@ pub use copy::copy_into;
 pub use error::{CacheError, is_full};
 pub use identity::{Distrust, Identity, hash};
 pub use keyed::OnShelf;
+pub use making::disk_bytes;
 pub use place::{Place, choose};
 pub use private::open_private;
 pub use shelf::{Building, Shelf};

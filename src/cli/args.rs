@@ -78,7 +78,7 @@ pub enum Verb {
     /// Look at the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]
     Cache(Cache),
-    /// Make, fetch and look at artifacts of sources, which workspaceSources of a manifest name
+    /// Make, send, fetch and look at artifacts of sources, which workspaceSources of a manifest name
     #[command(args_override_self = true)]
     Source(Box<Source>),
     /// Serve a program that keeps a pool of sandboxes

@@ -147,14 +147,10 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
             )
         }
         Verb::Source(source) => {
-            let what = &source.what;
-            let flags = what.flags();
-            with_policy(
-                flags.voice,
-                &flags.policy,
-                surroundings,
-                |caller, policy, printer| crate::cli::source::source(what, caller, policy, printer),
-            )
+            let (voice, policy) = source.what.frame();
+            with_policy(voice, policy, surroundings, |caller, policy, printer| {
+                crate::cli::source::source(&source.what, surroundings, caller, policy, printer)
+            })
         }
         Verb::Resident(words) => resident(&words, surroundings, engine),
         Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),

@@ -209,21 +209,26 @@ impl Document {
     }
 }
 
-/// The manifest of an index that is for Linux on this machine's processor. One without a platform
-/// is for any, where it is the only one.
-pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactProblem> {
+/// This machine, as images name it.
+pub(super) fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
+    format!("linux/{architecture}")
+}
+
+/// The manifest of an index that is for Linux on this machine's processor. One without a platform
+/// is for any, where it is the only one.
+pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactProblem> {
     let name = |descriptor: &Descriptor| {
         descriptor
             .platform()
             .as_ref()
             .map(|platform| format!("{}/{}", platform.os(), platform.architecture()))
     };
-    let expected = format!("linux/{architecture}");
+    let expected = platform();
     let all = index.manifests();
     let found = match all.as_slice() {
         [only] if only.platform().is_none() => Some(only),
@@ -327,7 +332,7 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
 }
 
 /// A text of a document, escaped and shortened.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let text = escape(text.as_bytes());
     match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
         Some((cut, _)) => format!("{}…", &text[..cut]),

@@ -3,6 +3,7 @@
 use crate::bundle::UnpackError;
 use crate::cache::CacheError;
 use crate::oci::artifact::ArtifactError;
+use crate::oci::layers::ImageError;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::registry::error::RegistryError;
 use crate::oci::store::StoreError;
@@ -23,6 +24,9 @@ pub enum OciError {
     /// What a manifest or a config says is refused.
     #[error(transparent)]
     Artifact(Box<ArtifactError>),
+    /// An image is refused for what its manifest or its config says.
+    #[error(transparent)]
+    Image(Box<ImageError>),
     /// A layer is refused, or could not be written.
     #[error("{place}: layer {digest} cannot be unpacked")]
     Unpack {
@@ -66,6 +70,12 @@ impl From<CacheError> for OciError {
     }
 }
 
+impl From<ImageError> for OciError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(Box::new(error))
+    }
+}
+
 impl From<ArtifactError> for OciError {
     fn from(error: ArtifactError) -> Self {
         Self::Artifact(Box::new(error))
@@ -95,6 +105,7 @@ impl OciError {
             Self::Layout(_)
             | Self::Store(_)
             | Self::Artifact(_)
+            | Self::Image(_)
             | Self::Unpack { .. }
             | Self::Cancelled { .. } => false,
         }
@@ -108,6 +119,7 @@ impl OciError {
             Self::Layout(error) => error.code(),
             Self::Store(error) => error.code(),
             Self::Artifact(error) => error.code(),
+            Self::Image(error) => error.code(),
             Self::Unpack { source, .. } => match source.is_refusal() {
                 true => "artifact_layer_refused",
                 false => "store_unusable",
@@ -124,6 +136,7 @@ impl OciError {
             Self::Layout(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Artifact(error) => error.hint(),
+            Self::Image(error) => error.hint(),
             Self::Unpack { .. } => None,
             Self::Cancelled { .. } => None,
         }

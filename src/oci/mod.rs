@@ -13,5 +13,6 @@ pub mod listener;
 pub mod opening;
 pub mod origin;
 pub mod pull;
+pub mod push;
 pub mod registry;
 pub mod store;

@@ -38,24 +38,37 @@ impl std::fmt::Debug for Terms<'_> {
     }
 }
 
+/// The store of this caller.
+///
+/// # Errors
+/// [`OciError::Store`]: it is not safe, or cannot be made.
+pub fn open_store(caller: &Caller, policy: &HostPolicy) -> Result<Store, OciError> {
+    Ok(Store::open(&StorePlace::choose(caller, policy)?)?)
+}
+
+/// How big a layer may be on this host.
+#[must_use]
+pub fn layer_limits(policy: &HostPolicy) -> UnpackLimits {
+    UnpackLimits {
+        compressed_bytes: policy.oci.archive_bytes,
+        unpacked_bytes: policy.oci.unpacked_bytes,
+        entries: policy.oci.entries,
+    }
+}
+
 impl Terms<'_> {
     /// The store.
     ///
     /// # Errors
     /// [`OciError::Store`]: it is not safe, or cannot be made.
     pub fn store(&self) -> Result<Store, OciError> {
-        Ok(Store::open(&StorePlace::choose(self.caller, self.policy)?)?)
+        open_store(self.caller, self.policy)
     }
 
     /// How big a layer may be.
     #[must_use]
     pub fn layer_limits(&self) -> UnpackLimits {
-        let oci = &self.policy.oci;
-        UnpackLimits {
-            compressed_bytes: oci.archive_bytes,
-            unpacked_bytes: oci.unpacked_bytes,
-            entries: oci.entries,
-        }
+        layer_limits(self.policy)
     }
 
     /// The repository of `reference`. Nothing is asked yet.
@@ -72,7 +85,7 @@ impl Terms<'_> {
             listener: Arc::clone(&self.listener),
             ..Connection::default()
         };
-        Ok(Registry::new(reference, connection))
+        Registry::new(reference, connection)
     }
 
     /// Where `place` is read from.

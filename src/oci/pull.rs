@@ -395,13 +395,7 @@ impl Unpacking<'_> {
 
     fn unpack(&self, snapshots: &Cache, blob: Blob) -> Result<KeptTree, OciError> {
         let building = snapshots.begin()?;
-        let mut source = Watched {
-            file: &blob.file,
-            listener: self.listener,
-            layer: self.layer,
-            bytes: 0,
-            cancelled: false,
-        };
+        let mut source = Watched::new(&blob.file, self.listener, self.layer);
         let unpacked = bundle::unpack_snapshot(&mut source, building.tree(), self.limits);
         let cancelled = source.cancelled;
         self.listener.progress(&Progress::Done);
@@ -435,26 +429,52 @@ impl Unpacking<'_> {
     }
 
     fn refused(&self, error: UnpackError) -> OciError {
-        if let UnpackError::Target { source, .. } = &error
-            && (is_full(source.errno) || source.errno == Errno::ROFS)
-        {
-            return self.store.no_room(source.errno).into();
-        }
-        OciError::Unpack {
-            place: self.place.to_owned(),
-            digest: self.layer.digest,
-            source: Box::new(error),
-        }
+        unpack_error(self.store, self.place, self.layer.digest, error)
+    }
+}
+
+/// What it means that a layer was not unpacked into the store.
+pub(super) fn unpack_error(
+    store: &Store,
+    place: &str,
+    layer: Digest,
+    error: UnpackError,
+) -> OciError {
+    if let UnpackError::Target { source, .. } = &error
+        && (is_full(source.errno) || source.errno == Errno::ROFS)
+    {
+        return store.no_room(source.errno).into();
+    }
+    OciError::Unpack {
+        place: place.to_owned(),
+        digest: layer,
+        source: Box::new(error),
     }
 }
 
 /// Reads a layer; the listener hears how far, and can end it.
-struct Watched<'call> {
+pub(super) struct Watched<'call> {
     file: &'call File,
     listener: &'call dyn Listener,
     layer: &'call Wanted,
     bytes: u64,
     cancelled: bool,
+}
+
+impl<'call> Watched<'call> {
+    pub(super) fn new(
+        file: &'call File,
+        listener: &'call dyn Listener,
+        layer: &'call Wanted,
+    ) -> Self {
+        Self {
+            file,
+            listener,
+            layer,
+            bytes: 0,
+            cancelled: false,
+        }
+    }
 }
 
 impl Read for Watched<'_> {

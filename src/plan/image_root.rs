@@ -108,7 +108,13 @@ fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
         | ViewStep::AttachOverlay { target, .. }
         | ViewStep::Tmpfs { target, .. }
         | ViewStep::OwnMount { path: target } => Some(target.strip_prefix(b"/").unwrap_or(target)),
-        _ => None,
+        ViewStep::Directory { .. }
+        | ViewStep::File { .. }
+        | ViewStep::Symlink { .. }
+        | ViewStep::Proc
+        | ViewStep::Devpts
+        | ViewStep::Mask { .. }
+        | ViewStep::MaskDirectory { .. } => None,
     });
     let mut all: Vec<&[u8]> = targets.collect();
     // A directory comes before what lies in it.

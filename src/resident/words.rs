@@ -12,6 +12,7 @@ use crate::spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKi
 use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
 use crate::spec::oci::reference::{Place, Reference, Which};
 use crate::spec::outcome::Outcome;
+use crate::spec::preparation_report::{PreparationFound, PreparationReport};
 use crate::spec::report::{
     BundleCacheReport, BundleReport, BundleView, CacheFound, Denial, Enforcement, EnforcementState,
     ErrorReport, Exit, LimitReport, Report, RunForm, SCHEMA_VERSION, SecretReport, StagedReport,
@@ -149,6 +150,7 @@ wire_struct!(Report {
     egress,
     bundle,
     workspace_sources,
+    preparation,
     run_form,
     argv,
     bound_programs,
@@ -159,6 +161,20 @@ wire_struct!(Report {
     secrets,
     warnings,
 });
+wire_struct!(PreparationReport {
+    kind,
+    needs,
+    from,
+    key,
+    found,
+    bytes,
+    packages,
+    scripts_not_run,
+    hosts,
+    denials,
+    duration_ms,
+});
+wire_enum!(PreparationFound { 0 => Store, 1 => Made, 2 => Absent });
 wire_struct!(ImageReport {
     id,
     place,

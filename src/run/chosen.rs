@@ -10,6 +10,7 @@ use crate::plan::view::{BUNDLE, HOME};
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
+use crate::run::preparation::{self, Provided};
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::run::{host, needs, provider};
@@ -35,6 +36,8 @@ pub struct Chosen {
     pub runner: Option<RunnerReport>,
     /// The image that is its root; `None`: the host's programs are.
     pub image: Option<ChosenImage>,
+    /// What was installed over the image.
+    pub provided: Provided,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
     /// The argument vector.
@@ -225,27 +228,43 @@ fn resolve_run(
     Ok(provider::placed(manifest, &run, resolved, &directory))
 }
 
+/// Engine, image and needs, and what was installed for them.
+type Ground = (Option<RunnerReport>, Option<ChosenImage>, Provided);
+
 /// Engine, image and needs; `None` where there is no such image.
 fn runner_of(
     request: &Request,
     policy: &HostPolicy,
-    (manifest, access): (&Manifest, Access),
+    (manifest, access): (&Manifest, Access<'_>),
     bundle: &dyn BundleFiles,
     refuse: &mut OnRefusal<'_>,
-) -> Result<(Option<RunnerReport>, Option<ChosenImage>), RunError> {
+) -> Result<Ground, RunError> {
     let had = needs::picked(request, policy, manifest).and_then(|picked| {
         let wanted = image::wanted(request, picked.as_ref())?;
-        let image = wanted.map(|wanted| image::open(wanted, access, policy));
+        let image = wanted.map(|wanted| image::open(wanted, access, request, policy));
         Ok((picked, image.transpose()?))
     });
-    let (picked, image) = match had {
+    let (picked, mut image) = match had {
         Ok(had) => had,
-        Err(error) => return refuse(error).map(|()| (None, None)),
+        Err(error) => return refuse(error).map(|()| (None, None, Provided::default())),
     };
-    let found = (picked.as_ref(), image.as_ref());
-    let runner = needs::runner_report(request, policy, manifest, bundle, found)?;
+    let report = |image: Option<&ChosenImage>| {
+        let found = (picked.as_ref(), image);
+        needs::runner_report(request, policy, manifest, bundle, found)
+    };
+    let mut runner = report(image.as_ref())?;
+    let mut provided = Provided::default();
+    if let Some(image) = &mut image {
+        let from = (request, policy);
+        provided = preparation::provide(from, (image, access), bundle, &mut runner, refuse)?;
+    }
+    if !provided.rows.is_empty() {
+        // A runtime may be among what was installed.
+        let now = report(image.as_ref())?.needs_unsatisfied;
+        runner.needs_unsatisfied.retain(|need| now.contains(need));
+    }
     needs::check_needs(&runner).or_else(refuse)?;
-    Ok((Some(runner), image))
+    Ok((Some(runner), image, provided))
 }
 
 /// Chooses what a bundle runs, as its manifest says.
@@ -255,7 +274,7 @@ fn runner_of(
 pub fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    (subject, access): (ManifestSubject, Access),
+    (subject, access): (ManifestSubject, Access<'_>),
     bundle: &dyn BundleFiles,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
@@ -267,7 +286,8 @@ pub fn of_bundle(
         ..
     } = subject;
     permit(request, policy, &manifest, origin, refuse)?;
-    let (runner, image) = runner_of(request, policy, (&manifest, access), bundle, refuse)?;
+    let (runner, image, provided) =
+        runner_of(request, policy, (&manifest, access), bundle, refuse)?;
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
     let workspace = crate::run::workspace_of(request);
     let versions = NodeVersions::outside(workspace.as_deref());
@@ -284,18 +304,20 @@ pub fn of_bundle(
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));
     warnings.extend(image.iter().flat_map(ChosenImage::warnings));
+    warnings.extend(provided.warnings.iter().cloned());
     let mut chosen = Chosen {
         runner,
         image,
+        program_directories: provided.program_directories(),
+        environment: provided.environment(),
+        provided,
         working_directory: working_directory_of_bundle(request, &manifest),
         form: resolved.as_ref().map(|run| run.form),
         interpreter: resolved.as_ref().and_then(|run| run.interpreter),
         argv: resolved.map(|run| run.argv).unwrap_or_default(),
         view: request.view.clone(),
-        program_directories: Vec::new(),
         program: None,
         bound: Vec::new(),
-        environment: Vec::new(),
         egress,
         grants: granted(request, policy),
         origin,
@@ -325,13 +347,13 @@ pub fn of_command(
     request: &Request,
     policy: &HostPolicy,
     argv: &[Vec<u8>],
-    access: Access,
+    access: Access<'_>,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
     let image = match image::wanted(request, None)? {
-        Some(wanted) => Some(image::open(wanted, access, policy)?),
+        Some(wanted) => Some(image::open(wanted, access, request, policy)?),
         None => None,
     };
     warnings.extend(image.iter().flat_map(ChosenImage::warnings));
@@ -340,6 +362,7 @@ pub fn of_command(
         manifest,
         runner: None,
         image,
+        provided: Provided::default(),
         form: None,
         interpreter: None,
         argv: argv.to_vec(),

@@ -188,13 +188,26 @@ fn settle_input(
 /// # Errors
 /// [`RunError::Host`].
 pub fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
-    let failed = || RunError::host("write /runner/input.json");
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::from_raw_mode(0o444);
-    let file = open_beneath(space, b"runner/input.json", flags, mode).map_err(failed())?;
-    let mut rest = text;
+    write_new(space, "runner/input.json", mode, text)
+        .map_err(RunError::host("write /runner/input.json"))
+}
+
+/// Writes a file of the writable space that is not there yet. The body's file ids must be assumed.
+///
+/// # Errors
+/// The errno of openat2(2) or write(2).
+pub(super) fn write_new(
+    space: BorrowedFd<'_>,
+    path: &str,
+    mode: Mode,
+    bytes: &[u8],
+) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let file = open_beneath(space, path.as_bytes(), flags, mode)?;
+    let mut rest = bytes;
     while !rest.is_empty() {
-        let count = rustix::io::write(&file, rest).map_err(failed())?;
+        let count = rustix::io::write(&file, rest)?;
         rest = &rest[count..];
     }
     Ok(())

@@ -2,12 +2,14 @@
 
 use crate::bundle::UnpackError;
 use crate::compose::ComposeError;
+use crate::oci::error::OciError;
 use crate::plan::grants::Ungranted;
 use crate::plan::image_user::ImageUserError;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
 use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
+use crate::run::preparation::PreparationProblem;
 use crate::run::sources::error::SourceError;
 use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
@@ -48,6 +50,15 @@ pub enum RunError {
     /// The image.
     #[error("runner.image: {0}")]
     Image(#[from] ImageError),
+    /// The image cannot be had.
+    #[error("image {place}: {error}")]
+    ImagePull {
+        /// Where it lies, escaped.
+        place: String,
+        /// Why.
+        #[source]
+        error: Box<OciError>,
+    },
     /// What the image says of itself.
     #[error(transparent)]
     ImageUser(#[from] ImageUserError),
@@ -107,6 +118,9 @@ pub enum RunError {
         .0.iter().map(|one| one.what.as_str()).collect::<Vec<_>>().join(", ")
     )]
     Ungranted(Vec<Ungranted>),
+    /// What `needs` asks for could not be installed.
+    #[error(transparent)]
+    Preparation(Box<PreparationProblem>),
     /// Something valid that this version does not do.
     #[error("{what} is not supported by this version")]
     Unsupported {
@@ -203,6 +217,12 @@ impl From<SourceError> for RunError {
     }
 }
 
+impl From<PreparationProblem> for RunError {
+    fn from(error: PreparationProblem) -> Self {
+        Self::Preparation(Box::new(error))
+    }
+}
+
 impl From<SecretError> for RunError {
     fn from(error: SecretError) -> Self {
         match error {
@@ -226,6 +246,7 @@ impl RunError {
         match self {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
+            Self::ImagePull { error, .. } if error.is_passing() => Outcome::Failed,
             Self::Sandbox(_)
             | Self::Cgroup(_)
             | Self::Registry(_)
@@ -234,6 +255,7 @@ impl RunError {
             | Self::Unkillable
             | Self::Output { .. } => Outcome::Failed,
             Self::Cancelled { .. } => Outcome::Cancelled,
+            Self::Preparation(error) => error.outcome(),
             _ => Outcome::Refused,
         }
     }
@@ -247,6 +269,7 @@ impl RunError {
             Self::RunForm(error) => error.code().to_owned(),
             Self::Limit(error) => error.code().to_owned(),
             Self::Image(error) => error.code().to_owned(),
+            Self::ImagePull { error, .. } => error.code().to_owned(),
             Self::ImageUser(error) => error.code().to_owned(),
             Self::NodePermission(_) => "provider_unavailable".to_owned(),
             Self::View(error) => error.code().to_owned(),
@@ -260,6 +283,7 @@ impl RunError {
             Self::InputsInvalid(_) => "invalid-input".to_owned(),
             Self::Output { code, .. } | Self::Unsupported { code, .. } => (*code).to_owned(),
             Self::Ungranted(_) => "grant_required".to_owned(),
+            Self::Preparation(error) => error.code().to_owned(),
             Self::NoManifest { .. } => "manifest_missing".to_owned(),
             Self::Argument { code, .. } => (*code).to_owned(),
             Self::Sandbox(error) => error.code().to_owned(),
@@ -281,6 +305,7 @@ impl RunError {
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
             Self::Image(error) => error.hint(),
+            Self::ImagePull { error, .. } => error.hint(),
             Self::NodePermission(error) => Some(error.hint().to_owned()),
             Self::Scratch(error) => error.hint().map(str::to_owned),
             Self::Secret(error) => error.hint(),
@@ -295,6 +320,7 @@ impl RunError {
                     flags.join(" ")
                 ))
             }
+            Self::Preparation(error) => error.hint(),
             Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
             Self::NoManifest { hint, .. } => Some(hint.clone()),
             Self::Argument { hint, .. } => hint.clone(),

@@ -17,7 +17,6 @@ pub mod explain;
 pub mod hold;
 pub mod host;
 pub mod image;
-mod image_root;
 mod interruptible;
 pub mod kept;
 mod meter;
@@ -26,6 +25,7 @@ mod network;
 pub mod network_report;
 pub mod node;
 mod planning;
+pub mod preparation;
 pub mod program;
 mod provider;
 mod reporting;
@@ -42,7 +42,7 @@ mod watching;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::Mode;
@@ -59,6 +59,7 @@ pub use crate::run::explain::explain;
 use crate::run::hold::Held;
 use crate::run::image::Access;
 use crate::run::network::Outward;
+use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::Sources;
 use crate::run::subject::UnpackedFiles;
@@ -101,12 +102,15 @@ pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) ->
     })
 }
 
+#[derive(Clone, Copy)]
 struct Run<'run> {
     request: &'run Request,
     policy: &'run HostPolicy,
     start_unix_s: i64,
     /// The values that the body was given.
     masks: &'run RefCell<Masks>,
+    /// Where it prepares another run.
+    preparing: Option<Preparing<'run>>,
 }
 
 /// What the caller gave, opened and read before anything is made on the host.
@@ -186,7 +190,13 @@ impl Run<'_> {
         let early = match &given.archive {
             None => {
                 let manifest = given.manifest.take();
-                Some(self.settle(held, None, manifest, time_namespace, report)?)
+                Some(self.settle(
+                    held,
+                    (None, manifest),
+                    time_namespace,
+                    signals.as_fd(),
+                    report,
+                )?)
             }
             Some(_) => None,
         };
@@ -224,7 +234,8 @@ impl Run<'_> {
             Some(settlement) => settlement,
             None => {
                 let time_namespace = prepared.time_namespace;
-                self.settle(held, bundle.as_ref(), manifest, time_namespace, report)?
+                let given = (bundle.as_ref(), manifest);
+                self.settle(held, given, time_namespace, signals.as_fd(), report)?
             }
         };
         // Nobody removes the kept tree while the body may still read it.
@@ -262,6 +273,9 @@ impl Run<'_> {
         self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
         self.sync(held, &launched, workspace, &ready.settled, report);
         self.keep(&launched, report)?;
+        if let Some(preparing) = self.preparing {
+            preparing.take(&launched, report)?;
+        }
         clock.lap(report, "sync");
         Ok(())
     }
@@ -275,12 +289,12 @@ impl Run<'_> {
     fn settle(
         &self,
         held: &mut Held,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        given: (Option<&Bundle>, Option<subject::Subject>),
         time_namespace: bool,
+        signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
-        let chosen = self.choose(bundle, manifest)?;
+        let chosen = self.choose(given, signals)?;
         view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
@@ -367,12 +381,18 @@ impl Run<'_> {
 
     fn choose(
         &self,
-        bundle: Option<&Bundle>,
-        manifest: Option<subject::Subject>,
+        (bundle, manifest): (Option<&Bundle>, Option<subject::Subject>),
+        signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
+        let access = Access::Fetch { signals };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, Access::Fetch, &mut Err)
+                let mut chosen =
+                    chosen::of_command(self.request, self.policy, argv, access, &mut Err)?;
+                if let Some(preparing) = self.preparing {
+                    preparing.complete(&mut chosen)?;
+                }
+                Ok(chosen)
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = UnpackedFiles {
@@ -380,7 +400,7 @@ impl Run<'_> {
                     root: bundle.root.as_fd(),
                 };
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                let subject = (manifest, Access::Fetch);
+                let subject = (manifest, access);
                 chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
             }
             (Subject::Bundle(_), None) => {
@@ -397,6 +417,10 @@ impl Run<'_> {
         workspace: Option<&(PathBuf, Workspace)>,
         report: &mut Report,
     ) -> Result<(), RunError> {
+        if let Some(preparing) = self.preparing {
+            let _assumed = self.assume(held)?;
+            preparing.furnish(prepared.space())?;
+        }
         if let Some(text) = &settled.input {
             let _assumed = self.assume(held)?;
             contract::write_input(prepared.space(), text)?;

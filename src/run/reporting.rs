@@ -45,6 +45,7 @@ pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.bound_programs.clone_from(&chosen.bound);
     report.downgraded = chosen.manifest.runner.downgraded;
     report.runner.clone_from(&chosen.runner);
+    report.preparation.clone_from(&chosen.provided.rows);
     report.image = chosen.image.as_ref().map(ChosenImage::report);
     let allowed = chosen.egress.allowed.iter();
     report.egress.allowed = allowed.map(ToString::to_string).collect();

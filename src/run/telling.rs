@@ -38,6 +38,7 @@ pub(super) fn told(
         policy,
         start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
         masks: &masks,
+        preparing: None,
     };
     match tell(&run, &mut report) {
         Ok(()) => (),
@@ -46,6 +47,9 @@ pub(super) fn told(
             report.cancelled_by = Some(signal);
         }
         Err(error) => {
+            if let RunError::Preparation(problem) = &error {
+                report.preparation.extend(problem.row().cloned());
+            }
             report.outcome = error.outcome();
             report.error = Some(error.report());
         }

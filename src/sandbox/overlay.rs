@@ -27,10 +27,14 @@ use crate::sandbox::error::SandboxError;
 use crate::sandbox::prepare::{BasePlan, Prepared, describe_base, expect_message};
 use crate::sandbox::steps::message;
 
-/// Most trees below one overlayfs.
-pub const LOWERS_MAX: usize = 40;
-/// Most overlayfs that the child keeps until the launch.
-pub const KEPT_MAX: usize = 32;
+/// Most trees below one overlayfs: the names of so many fit into one option of the mount.
+pub const LOWERS_MAX: usize = 44;
+/// Most overlayfs of workspace sources; their numbers are below it.
+pub const SOURCES_MAX: usize = 32;
+/// The number of an image's.
+pub const IMAGE: usize = SOURCES_MAX;
+/// Most that the child keeps until the launch.
+pub const KEPT_MAX: usize = SOURCES_MAX + 1;
 /// Where the bundle lies in the space.
 pub const BUNDLE_PLACE: &str = "bundle";
 /// Directory of the space in which overlays of the launch have their places. What they are laid of

@@ -28,6 +28,12 @@ impl StreamReport {
         std::str::from_utf8(self.captured.as_deref()?).ok()
     }
 
+    /// What was captured of it.
+    #[must_use]
+    pub fn bytes_kept(&self) -> &[u8] {
+        self.captured.as_deref().unwrap_or_default()
+    }
+
     /// How many bytes of it are in memory.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {

@@ -10,6 +10,7 @@ use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
 use crate::spec::image_report::ImageReport;
 use crate::spec::outcome::Outcome;
+use crate::spec::preparation_report::PreparationReport;
 pub use crate::spec::runner_report::RunnerReport;
 use crate::spec::workspace_source_report::WorkspaceSourceReport;
 
@@ -79,6 +80,8 @@ pub struct Report {
     pub runner: Option<RunnerReport>,
     /// The image that was the body's root; absent where the host's programs were.
     pub image: Option<ImageReport>,
+    /// What was installed for the body before it started, in order.
+    pub preparation: Vec<PreparationReport>,
     /// Where `--keep` left a copy of the scratch root.
     pub kept: Option<String>,
     /// Each secret whose value the body was given: never the value.
@@ -431,6 +434,7 @@ impl Report {
             downgraded: false,
             runner: None,
             image: None,
+            preparation: Vec::new(),
             kept: None,
             secrets: Vec::new(),
             warnings: Vec::new(),

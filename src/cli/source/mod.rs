@@ -1,23 +1,34 @@
 //! `runner source`: artifacts of sources, made, sent, fetched, kept and looked at. One file for
 //! each verb.
 
+pub mod build;
+mod ending;
+mod error;
 mod gc;
 mod inspect;
 mod list;
 mod pull;
+pub mod push;
 mod status;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::dispatch::document;
-use crate::cli::found::{FoundFlags, refused};
+use crate::cli::found::refused;
 use crate::cli::print::Printer;
+use crate::cli::source::build::{BUILD_HELP, Build};
+use crate::cli::source::ending::Watching;
+use crate::cli::source::error::SourceError;
+use crate::cli::source::push::{PUSH_HELP, Push};
+use crate::cli::surroundings::Surroundings;
+use crate::oci::listener::Listener;
 use crate::oci::opening::Terms;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::source_config::SourceConfig;
 use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
+use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::request::Caller;
 use crate::spec::source_report::SourceLayer;
 
@@ -27,7 +38,7 @@ pub use list::SourceList;
 pub use pull::SourcePull;
 pub use status::TransferStatus;
 
-/// Make, fetch and look at artifacts of sources, which `workspaceSources` of a manifest name.
+/// Make, send, fetch and look at artifacts of sources, which `workspaceSources` of a manifest name.
 #[derive(Debug, clap::Args)]
 pub struct Source {
     /// What to do.
@@ -39,6 +50,12 @@ pub struct Source {
 #[derive(Debug, clap::Subcommand)]
 #[command(disable_help_subcommand = true)]
 pub enum SourceVerb {
+    /// Make a source artifact of a directory or a checkout of git
+    #[command(after_help = BUILD_HELP, args_override_self = true)]
+    Build(Box<Build>),
+    /// Send a source artifact to a registry
+    #[command(after_help = PUSH_HELP, args_override_self = true)]
+    Push(Box<Push>),
     /// Fetch a source into the store and unpack it there, so that runs have it at once
     Pull(SourcePull),
     /// Say what a source says of itself: one in the store, in a layout, or in a registry
@@ -50,14 +67,25 @@ pub enum SourceVerb {
 }
 
 impl SourceVerb {
-    /// The flags that all have.
+    /// How to speak, and the configuration.
     #[must_use]
-    pub fn flags(&self) -> &FoundFlags {
-        match self {
+    pub fn frame(&self) -> (VoiceFlags, &PolicyFile) {
+        let flags = match self {
+            Self::Build(build) => return (build.voice, &build.policy),
+            Self::Push(push) => return (push.voice, &push.policy),
             Self::Pull(pull) => &pull.flags,
             Self::Inspect(inspect) => &inspect.flags,
             Self::List(list) => &list.flags,
             Self::Gc(gc) => &gc.flags,
+        };
+        (flags.voice, &flags.policy)
+    }
+
+    /// Who is told of transfers. Those that write what must not stay half done hold signals back.
+    fn listener(&self, printer: Printer) -> Arc<dyn Listener> {
+        match self {
+            Self::Build(_) | Self::Push(_) => Arc::new(Watching::new(printer)),
+            _ => Arc::new(TransferStatus::new(printer)),
         }
     }
 
@@ -66,6 +94,8 @@ impl SourceVerb {
         match self {
             Self::Pull(pull) => pull.insecure,
             Self::Inspect(inspect) => inspect.insecure,
+            Self::Build(build) => build.insecure,
+            Self::Push(push) => push.insecure,
             Self::List(_) | Self::Gc(_) => false,
         }
     }
@@ -73,20 +103,38 @@ impl SourceVerb {
 
 /// Does it and prints what was found; the exit code.
 #[must_use]
-pub fn source(what: &SourceVerb, caller: &Caller, policy: &HostPolicy, printer: &Printer) -> u8 {
+pub fn source(
+    what: &SourceVerb,
+    surroundings: &Surroundings,
+    caller: &Caller,
+    policy: &HostPolicy,
+    printer: &Printer,
+) -> u8 {
     let terms = Terms {
         caller,
         policy,
         insecure: what.insecure(),
-        listener: Arc::new(TransferStatus::new(*printer)),
+        listener: what.listener(*printer),
     };
     let said = match what {
+        SourceVerb::Build(build) => {
+            build::build(build, surroundings, &terms, printer).map_err(reported)
+        }
+        SourceVerb::Push(push) => push::push_stored(push, &terms).map_err(reported),
         SourceVerb::Pull(pull) => pull.said(&terms, printer),
         SourceVerb::Inspect(inspect) => inspect.said(&terms),
         SourceVerb::List(list) => list.said(&terms),
         SourceVerb::Gc(gc) => gc.said(&terms),
     };
     tell(said, printer)
+}
+
+fn reported(error: SourceError) -> ErrorReport {
+    ErrorReport {
+        code: error.code().to_owned(),
+        message: with_causes(&error),
+        hint: error.hint(),
+    }
 }
 
 fn tell(said: Result<String, ErrorReport>, printer: &Printer) -> u8 {

@@ -158,7 +158,7 @@ fn ask(
         words: &[program, "get".to_owned()],
         input: server_of(&reference.registry).as_bytes(),
         environment: &connection.environment,
-        deadline: connection.helper_deadline,
+        deadline: connection.patience.program,
         signals: None,
         is_over: &|| listener.is_cancelled(),
     });

@@ -13,12 +13,16 @@ use std::fmt;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::http::url::plain_url;
 use crate::http::{Client, Patience, Watch};
+use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Silent};
 use crate::oci::registry::authorization::Authorization;
 use crate::oci::registry::credentials::Credentials;
+use crate::oci::registry::docker_config::api_of;
+use crate::oci::registry::error::RegistryError;
+use crate::spec::document::excerpt;
 use crate::spec::oci::reference::Reference;
 use crate::spec::request::EnvironmentEntry;
 
@@ -35,8 +39,6 @@ pub struct Connection {
     /// What a credential helper has as its environment: all of the caller's, as with Docker's
     /// client, since helpers are the caller's programs and keep their settings there.
     pub environment: Vec<EnvironmentEntry>,
-    /// How long a credential helper has.
-    pub helper_deadline: Duration,
     /// How long it is waited for.
     pub patience: Patience,
     /// Who is told, and who can end it.
@@ -50,7 +52,6 @@ impl Default for Connection {
             ca_file: None,
             docker_config: None,
             environment: Vec::new(),
-            helper_deadline: Duration::from_secs(30),
             patience: Patience::of_large_bodies(),
             listener: Arc::new(Silent),
         }
@@ -78,6 +79,8 @@ impl<T: Read + Seek> BlobSource for T {}
 /// A repository of a registry.
 pub struct Registry {
     reference: Reference,
+    /// Host and port that are spoken to.
+    api: String,
     connection: Connection,
     client: Client,
     /// How it is spoken to, once that is known.
@@ -101,17 +104,32 @@ impl fmt::Debug for Registry {
 impl Registry {
     /// The repository that `reference` names; its tag and digest do not matter here. Nothing is
     /// asked and no file read yet.
-    #[must_use]
-    pub fn new(reference: &Reference, connection: Connection) -> Self {
+    ///
+    /// # Errors
+    /// [`OciError::Registry`]: the registry can be no part of a URL.
+    pub fn new(reference: &Reference, connection: Connection) -> Result<Self, OciError> {
+        let registry = &reference.registry;
+        let place = plain_url(&format!("https://{registry}/")).filter(|url| {
+            url.authority()
+                .is_some_and(|found| found == registry.as_str())
+        });
+        if place.is_none() {
+            return Err(RegistryError::Setting {
+                registry: excerpt(registry),
+                problem: "expected HOST or HOST:PORT".to_owned(),
+            }
+            .into());
+        }
         let listener = Arc::clone(&connection.listener);
         let watch = Watch::new(Arc::new(move || listener.is_cancelled()));
-        Self {
+        Ok(Self {
             reference: reference.clone(),
+            api: api_of(registry).to_owned(),
             client: Client::new(connection.patience, watch),
             connection,
             scheme: OnceCell::new(),
             credentials: OnceCell::new(),
             authorization: RefCell::new(None),
-        }
+        })
     }
 }

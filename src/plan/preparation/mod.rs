@@ -17,12 +17,11 @@ use crate::spec::image::is_package_name;
 use crate::spec::needs::{NeedError, npm, pip};
 use crate::spec::path::escape;
 use crate::spec::preparation::{AptPolicy, PreparationPolicy};
+use crate::spec::runner_report::UnsatisfiedNeed;
 
 /// Version of what a preparation makes of its needs. It changes when the same key would stand for
 /// another layer.
 const RULES: u32 = 1;
-/// Where the supervisor puts what a run reads, below the writable space.
-pub const GIVEN: &str = "/scratch/in";
 /// Where a run leaves its layer.
 pub const LAYER: &str = "/scratch/layer";
 /// Where a run leaves the archives of native packages.
@@ -88,6 +87,22 @@ pub struct Missing {
     pub npm: Vec<String>,
     /// Of `needs.pip`.
     pub pip: Vec<String>,
+}
+
+impl Missing {
+    /// What has to be installed of what is not there; a language cannot be.
+    #[must_use]
+    pub fn of(unsatisfied: &[UnsatisfiedNeed]) -> Self {
+        let of_kind = |kind: Kind| {
+            let needs = unsatisfied.iter().filter(|need| need.kind == kind.word());
+            needs.map(|need| need.need.clone()).collect()
+        };
+        Self {
+            native: of_kind(Kind::Native),
+            npm: of_kind(Kind::Npm),
+            pip: of_kind(Kind::Pip),
+        }
+    }
 }
 
 /// The bundle's own lists of what it wants, which needs come on top of.
@@ -411,8 +426,8 @@ impl<'policy> Place<'policy> {
         }
         match (kind, &lists.npm, &lists.pip) {
             (Kind::Npm, Some((package, lock)), _) => {
-                files.push(file("/scratch/layer/package.json", package));
-                files.push(file("/scratch/layer/package-lock.json", lock));
+                files.push(file("/scratch/work/package.json", package));
+                files.push(file("/scratch/work/package-lock.json", lock));
             }
             (Kind::Pip, _, Some(requirements)) => {
                 files.push(file("/scratch/in/requirements.txt", requirements));

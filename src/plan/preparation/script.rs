@@ -17,11 +17,12 @@ apt-get -q -y --download-only --no-install-recommends install -- "$@"
 "#;
 const NPM: &str = r#"set -eu
 exec 2>&1
-mkdir -p /scratch/layer
-cd /scratch/layer
+mkdir -p /scratch/work /scratch/layer
+cd /scratch/work
 if [ -e package-lock.json ]; then npm ci; fi
-if [ "$#" -gt 0 ]; then npm install --no-save --prefix /scratch/layer -- "$@"; fi
+if [ "$#" -gt 0 ]; then npm install --no-save --prefix /scratch/work -- "$@"; fi
 mkdir -p node_modules
+mv node_modules /scratch/layer/node_modules
 "#;
 const PIP: &str = r#"set -eu
 exec 2>&1

@@ -14,22 +14,17 @@ use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::Run;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
-use crate::run::image_root::OVERLAY;
 use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
 use crate::run::view::Owners;
-use crate::sandbox::overlay::{KEPT_MAX, Overlay, PLACES, Shown as OverlayShown, Upper};
+use crate::sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::manifest::WorkspaceSource;
 use crate::spec::path::RelPath;
 use crate::spec::request::ViewEntry;
 use crate::spec::workspace_source_report::SourceView;
 
-/// By which numbers the child knows their overlayfs: those after that of an image.
-const FIRST: usize = OVERLAY + 1;
-/// Most sources that one is laid for.
-const OWN_MAX: usize = KEPT_MAX - FIRST;
 /// Where a copy lies, in the place of its overlayfs.
 const COPY: &str = "copy";
 
@@ -78,7 +73,7 @@ impl Run<'_> {
             let access = own.access();
             let (view, shown) = match laid {
                 true => {
-                    let overlay = FIRST + number;
+                    let overlay = number;
                     (SourceView::Overlayfs, Shown::Overlay { overlay, access })
                 }
                 false => {
@@ -109,8 +104,8 @@ impl Run<'_> {
         if self.policy.oci.copy {
             return Ok(laid);
         }
-        if let Some(first_beyond) = owns.get(OWN_MAX) {
-            let problem = SourceProblem::TooMany { most: OWN_MAX };
+        if let Some(first_beyond) = owns.get(SOURCES_MAX) {
+            let problem = SourceProblem::TooMany { most: SOURCES_MAX };
             return Err(of_source(first_beyond.had.source)(problem).into());
         }
         let mut overlays = Vec::with_capacity(owns.len());
@@ -138,7 +133,7 @@ impl Run<'_> {
                 place,
                 lowers: vec![lower],
                 upper,
-                shown: OverlayShown::AtLaunch(FIRST + number),
+                shown: OverlayShown::AtLaunch(number),
             });
         }
         if overlays.is_empty() {

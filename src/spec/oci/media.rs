@@ -24,6 +24,8 @@ pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list
 pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 /// Docker's layer, gzip.
 pub const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+/// Docker's layer, not compressed.
+pub const DOCKER_LAYER_PLAIN: &str = "application/vnd.docker.image.rootfs.diff.tar";
 
 /// The artifact type of a source artifact.
 pub const SOURCE: &str = "application/vnd.stax.source.v1";

@@ -1,22 +1,26 @@
 //! The image that becomes a body's root: which one it is, and what is in it.
 
-use std::path::Path;
+mod having;
+mod root;
 
 use rustix::fs::{AtFlags, FileType};
 
-use crate::oci::layers::{self, Image, Kind};
+pub use crate::run::image::having::Access;
+
+use crate::oci::layers::{HeldLayer, Image, Kind, LookError};
 use crate::plan::environment;
 use crate::plan::image_user::ImageUser;
 use crate::plan::run_form::{Interpreters, NodeVersion};
 use crate::run::error::RunError;
 use crate::run::host;
+use crate::run::image::having::have;
 use crate::run::needs::installed;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::image::Picked;
 use crate::spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
 use crate::spec::oci::reference::Place;
 use crate::spec::path::escape;
-use crate::spec::report::WarningReport;
+use crate::spec::report::{WarningReport, with_causes};
 use crate::spec::request::Request;
 use crate::spec::run_form::Run;
 
@@ -59,15 +63,6 @@ pub struct OpenedImage {
     pub group: Vec<u8>,
     /// The directories in its root.
     pub top: Vec<Vec<u8>>,
-}
-
-/// How images are come by: a run fetches what is missing, a plan only looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// What is missing is fetched.
-    Fetch,
-    /// What is missing stays missing.
-    Look,
 }
 
 /// The image that a run is to have; `None`: the host's own programs.
@@ -118,24 +113,15 @@ pub(super) fn wanted(
 /// [`RunError`]: it cannot be had, or is none that a body could run in.
 pub(super) fn open(
     wanted: Wanted,
-    access: Access,
-    _policy: &HostPolicy,
+    access: Access<'_>,
+    request: &Request,
+    policy: &HostPolicy,
 ) -> Result<ChosenImage, RunError> {
-    let opened = match have(&wanted, access)? {
+    let opened = match have(&wanted.place, access, request, policy)? {
         Some(image) => Some(OpenedImage::read(image)?),
         None => None,
     };
     Ok(ChosenImage { wanted, opened })
-}
-
-fn have(wanted: &Wanted, _access: Access) -> Result<Option<Image>, RunError> {
-    let directory = match &wanted.place {
-        Place::Layout { directory, .. } => directory.clone(),
-        Place::Registry(_) => "/nonexistent".into(),
-    };
-    layers::stand_in(Path::new(&directory))
-        .map(Some)
-        .map_err(|problem| refused("image_unreadable", &wanted.place.to_string(), problem))
 }
 
 fn refused(code: &'static str, object: &str, problem: impl Into<String>) -> RunError {
@@ -207,18 +193,10 @@ impl ChosenImage {
 impl OpenedImage {
     fn read(image: Image) -> Result<Self, RunError> {
         let shown = image.digest.to_string();
-        let failed = |problem: String| refused("image_unreadable", &shown, problem);
         let names = |path: &[u8]| {
-            let text = image.read_file(path, NAMES_BYTES_MAX + 1).map_err(failed)?;
-            let text = text.unwrap_or_default();
-            match u64::try_from(text.len()) {
-                Ok(bytes) if bytes <= NAMES_BYTES_MAX => Ok(text),
-                _ => Err(refused(
-                    "image_names_too_large",
-                    &shown,
-                    format!("has a {} of more than 1 MiB", escape(path)),
-                )),
-            }
+            let text = image.read_file(path, NAMES_BYTES_MAX);
+            text.map(Option::unwrap_or_default)
+                .map_err(|error| unreadable(&shown, &error))
         };
         let (passwd, group) = (names(b"etc/passwd")?, names(b"etc/group")?);
         let user = ImageUser::find(image.config.user.as_ref(), &passwd, &group)?;
@@ -230,6 +208,16 @@ impl OpenedImage {
             group,
             top,
         })
+    }
+
+    /// Lays more layers over it, the lowest first.
+    ///
+    /// # Errors
+    /// [`RunError`] where they cannot be listed.
+    pub(super) fn add_layers(&mut self, layers: Vec<HeldLayer>) -> Result<(), RunError> {
+        self.image.layers.extend(layers);
+        self.top = directories_in_root(&self.image)?;
+        Ok(())
     }
 
     /// Where its config says that programs start.
@@ -253,7 +241,7 @@ impl OpenedImage {
         for directory in self.path().split(|byte| *byte == b':') {
             let path = [directory, b"/", name.as_bytes()].concat();
             let found = self.image.kind_of(&path);
-            let found = found.map_err(|problem| self.unreadable(problem))?;
+            let found = found.map_err(|error| self.unreadable(&error))?;
             if found == Some(Kind::File { executable: true }) {
                 return Ok(true);
             }
@@ -267,7 +255,7 @@ impl OpenedImage {
     /// [`RunError`] where it cannot be read.
     pub fn packages(&self) -> Result<Vec<String>, RunError> {
         let status = self.image.read_file(PACKAGES, PACKAGES_BYTES_MAX);
-        let status = status.map_err(|problem| self.unreadable(problem))?;
+        let status = status.map_err(|error| self.unreadable(&error))?;
         Ok(installed(&status.unwrap_or_default()[..]))
     }
 
@@ -306,9 +294,13 @@ impl OpenedImage {
         })
     }
 
-    fn unreadable(&self, problem: String) -> RunError {
-        refused("image_unreadable", &self.image.digest.to_string(), problem)
+    fn unreadable(&self, error: &LookError) -> RunError {
+        unreadable(&self.image.digest.to_string(), error)
     }
+}
+
+fn unreadable(shown: &str, error: &LookError) -> RunError {
+    refused("image_unreadable", shown, with_causes(error))
 }
 
 /// The directories in the root, none of them a link.

@@ -19,13 +19,11 @@ use crate::run::sources::Sources;
 use crate::run::unpacking::lower;
 use crate::run::view::{self, Owners};
 use crate::sandbox::launch::ImageRoot;
-use crate::sandbox::overlay::{LOWERS_MAX, Lower, Overlay, Shown, Upper};
+use crate::sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::image_report::RootKind;
 use crate::spec::report::{Report, WarningReport};
 
-/// The number by which the child knows it.
-pub(super) const OVERLAY: usize = 0;
 /// Where its uppermost layer lies in the space: beneath what every launch covers, and where no mount
 /// can be asked for.
 const PLACE: [&str; 3] = ["runner", "overlays", "image"];
@@ -35,7 +33,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// [`RunError::Argument`] where this host cannot, [`RunError::Host`], [`RunError::Sandbox`].
-    pub(super) fn lay_image(
+    pub(in crate::run) fn lay_image(
         &self,
         held: &Held,
         prepared: &mut Prepared,
@@ -55,14 +53,14 @@ impl Run<'_> {
         let read_only = self.policy.oci.root_read_only;
         let writable = !read_only && self.lay_writable(held, prepared, opened, report)?;
         if !writable {
-            self.lay(held, prepared, opened, Upper::ReadOnly)?
+            self.lay_layers(held, prepared, opened, Upper::ReadOnly)?
                 .map_err(needs_overlayfs)?;
         }
         if let (Some(told), false) = (&mut report.image, writable) {
             told.root = RootKind::ReadOnly;
         }
         Ok(Some(ImageRoot {
-            overlay: OVERLAY,
+            overlay: IMAGE,
             writable,
             grafts: grafts(&asked),
         }))
@@ -76,7 +74,7 @@ impl Run<'_> {
         opened: &OpenedImage,
         report: &mut Report,
     ) -> Result<bool, RunError> {
-        let errno = match self.lay(held, prepared, opened, Upper::Writable)? {
+        let errno = match self.lay_layers(held, prepared, opened, Upper::Writable)? {
             Ok(()) => return Ok(true),
             Err(errno @ (Errno::OPNOTSUPP | Errno::PERM)) => errno,
             Err(errno) => return Err(needs_overlayfs(errno)),
@@ -99,7 +97,7 @@ impl Run<'_> {
         Ok(false)
     }
 
-    fn lay(
+    fn lay_layers(
         &self,
         held: &Held,
         prepared: &mut Prepared,
@@ -110,19 +108,15 @@ impl Run<'_> {
         let layers = opened.image.layers.iter().rev();
         let lowers = layers
             .map(|layer| {
-                lower(
-                    (&layer.path, layer.root.as_fd()),
-                    &held.base,
-                    owners.as_mut(),
-                )
-                .map_err(not_mappable)
+                let tree = (layer.path.as_path(), layer.root.as_fd());
+                lower(tree, &held.base, owners.as_mut()).map_err(not_mappable)
             })
             .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
         prepared.ask_overlays(&[Overlay {
             place: PLACE.join("/"),
             lowers,
             upper,
-            shown: Shown::AtLaunch(OVERLAY),
+            shown: Shown::AtLaunch(IMAGE),
         }])?;
         let answers = prepared.overlaid(&held.base)?;
         Ok(answers.into_iter().collect())

@@ -1,0 +1,155 @@
+//! How an image comes to be here: a run fetches what is missing, a plan only looks.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::oci::error::OciError;
+use crate::oci::layers::{self, Image};
+use crate::oci::layout::Layout;
+use crate::oci::listener::{Listener, Progress, Silent};
+use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
+use crate::oci::opening::{Terms, layer_limits};
+use crate::oci::pull::{self, Tags};
+use crate::oci::store::{Store, StorePlace};
+use crate::run::artifacts::UntilSignal;
+use crate::run::error::RunError;
+use crate::spec::digest::Digest;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::oci::reference::{Place, Which};
+use crate::spec::request::Request;
+
+/// How images are come by.
+#[derive(Debug, Clone, Copy)]
+pub enum Access<'run> {
+    /// What is missing is fetched, until one of these signals comes.
+    Fetch {
+        /// The descriptor of the signals that cancel a run.
+        signals: BorrowedFd<'run>,
+    },
+    /// What is missing stays missing, and nothing is made.
+    Look,
+}
+
+/// The image at `place`; `None`: it is not here, and was only looked for.
+///
+/// # Errors
+/// [`RunError::ImagePull`], [`RunError::Cancelled`].
+pub(super) fn have(
+    place: &Place,
+    access: Access<'_>,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<Option<Image>, RunError> {
+    let Access::Fetch { signals } = access else {
+        return look(place, request, policy).map_err(failed(place));
+    };
+    let until = Arc::new(UntilSignal::new(signals)?);
+    let had = fetch(place, &until, request, policy);
+    match until.cancelled_by() {
+        Some(signal) => Err(RunError::Cancelled { signal }),
+        None => had.map(Some).map_err(failed(place)),
+    }
+}
+
+fn failed(place: &Place) -> impl FnOnce(OciError) -> RunError {
+    let place = place.to_string();
+    move |error| RunError::ImagePull {
+        place,
+        error: Box::new(error),
+    }
+}
+
+fn fetch(
+    place: &Place,
+    until: &Arc<UntilSignal>,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<Image, OciError> {
+    let listener: Arc<UntilSignal> = Arc::clone(until);
+    let terms = Terms {
+        caller: &request.caller,
+        policy,
+        insecure: request.oci.insecure,
+        listener,
+    };
+    let store = terms.store()?;
+    let origin = terms.origin(place)?;
+    // The caller's word and the host's may name anything; the digest stands in the report.
+    let artifact = pull::artifact(&store, &*origin, &place.which(), Tags::Allowed, &**until)?;
+    let limits = terms.layer_limits();
+    layers::image(&store, &artifact, &limits, &**until, &*origin)
+}
+
+/// The image, where a run would have it without asking anybody and without unpacking anything. A
+/// layout is read, since it lies on this host.
+fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<Image>, OciError> {
+    let at = StorePlace::choose(&request.caller, policy)?;
+    let layout = match place {
+        Place::Layout { directory, .. } => Some(Layout::open(directory)?),
+        Place::Registry(_) => None,
+    };
+    let of_layout = layout
+        .as_ref()
+        .map(|layout| layout.manifest(&place.which()))
+        .transpose()?;
+    if !at.directory.is_dir() {
+        return Ok(None);
+    }
+    let store = Store::open(&at)?;
+    let digest = match (of_layout, place) {
+        (Some(manifest), _) => Some(manifest.digest),
+        (None, Place::Registry(reference)) => match reference.which() {
+            Which::Digest(digest) => Some(digest),
+            tag => {
+                let repository = format!("{}/{}", reference.registry, reference.repository);
+                store.named(&format!("{repository}:{tag}"))?
+            }
+        },
+        (None, Place::Layout { .. }) => None,
+    };
+    let Some(digest) = digest else {
+        return Ok(None);
+    };
+    let which = Which::Digest(digest);
+    let Ok(artifact) = pull::artifact(&store, &Nobody, &which, Tags::Refused, &Silent) else {
+        return Ok(None);
+    };
+    let limits = layer_limits(policy);
+    Ok(layers::image(&store, &artifact, &limits, &Ended, &Nobody).ok())
+}
+
+/// An origin that has nothing.
+struct Nobody;
+
+impl Nobody {
+    fn refused() -> OciError {
+        OciError::Cancelled {
+            during: "only looking",
+        }
+    }
+}
+
+impl Origin for Nobody {
+    fn shown(&self) -> String {
+        "the store".to_owned()
+    }
+
+    fn manifest(&self, _which: &Which) -> Result<FetchedManifest, OciError> {
+        Err(Self::refused())
+    }
+
+    fn blob(&self, _digest: &Digest, _from_byte: u64) -> Result<BlobStream<'_>, OciError> {
+        Err(Self::refused())
+    }
+}
+
+/// Wants an end before anything is begun.
+struct Ended;
+
+impl Listener for Ended {
+    fn progress(&self, _now: &Progress<'_>) {}
+
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}

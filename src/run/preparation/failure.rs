@@ -1,0 +1,178 @@
+//! From the report of a preparation run that did not succeed to what its reader can do.
+
+use crate::plan::preparation::{Step, explain};
+use crate::run::error::RunError;
+use crate::spec::outcome::Outcome;
+use crate::spec::path::escape;
+use crate::spec::preparation::PreparationLimits;
+use crate::spec::preparation_report::PreparationReport;
+use crate::spec::report::{Denial, Report};
+
+/// So little room is none.
+const FULL_BYTES: u64 = 1 << 20;
+
+/// A preparation run that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "what `runner.needs.{kind}` asks for could not be installed{}: {problem}{}",
+    of(needs),
+    wrote(tail)
+)]
+pub struct Failed {
+    /// `native`, `npm` or `pip`.
+    pub kind: &'static str,
+    /// As the manifest says it, escaped.
+    pub needs: Vec<String>,
+    /// What happened.
+    pub problem: String,
+    /// The end of what the package client wrote, escaped.
+    pub tail: Vec<String>,
+    /// What to do.
+    pub hint: Option<String>,
+    /// What the report says of it.
+    pub row: Box<PreparationReport>,
+}
+
+fn of(needs: &[String]) -> String {
+    match needs.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", needs.join(", ")),
+    }
+}
+
+fn wrote(tail: &[String]) -> String {
+    match tail.is_empty() {
+        true => String::new(),
+        false => format!("; it wrote last: {}", tail.join(" | ")),
+    }
+}
+
+/// What a run came to: nothing to say where it succeeded.
+///
+/// # Errors
+/// [`RunError::Cancelled`], [`RunError::Preparation`] with [`Failed`].
+pub(super) fn check(
+    step: &Step,
+    report: &Report,
+    (row, limits): (&PreparationReport, &PreparationLimits),
+) -> Result<(), RunError> {
+    let code = report.exit.and_then(|exit| exit.code);
+    if report.outcome == Outcome::Exited && code == Some(0) {
+        return Ok(());
+    }
+    if let (Outcome::Cancelled, Some(signal)) = (report.outcome, report.cancelled_by) {
+        return Err(RunError::Cancelled { signal });
+    }
+    let log = [report.stdout.bytes_kept(), report.stderr.bytes_kept()].concat();
+    let read = explain(step.kind, &log);
+    let (problem, hint) = match of_limits(report, limits) {
+        Some((problem, key)) => {
+            let hint = format!("allow more in the host configuration: `preparation: {key}`");
+            (problem, Some(hint))
+        }
+        None => of_client(step, report, read.package.as_deref()),
+    };
+    let failed = Failed {
+        kind: step.kind.word(),
+        needs: step
+            .needs
+            .iter()
+            .map(|one| escape(one.as_bytes()))
+            .collect(),
+        problem,
+        tail: read.tail,
+        hint,
+        row: Box::new(row.clone()),
+    };
+    Err(super::PreparationProblem::from(failed).into())
+}
+
+fn of_limits(report: &Report, limits: &PreparationLimits) -> Option<(String, &'static str)> {
+    let written_bytes = report.usage.written_bytes.unwrap_or(0);
+    match report.outcome {
+        Outcome::TimedOut | Outcome::CpuExhausted => Some((
+            format!("it took longer than {} s", limits.wall_time.as_secs()),
+            "{limits: {timeout: TIME}}",
+        )),
+        Outcome::OutOfMemory => Some((
+            format!("it used more than {} bytes of memory", limits.memory_bytes),
+            "{limits: {memory: SIZE}}",
+        )),
+        _ if limits.disk_bytes <= written_bytes.saturating_add(FULL_BYTES) => Some((
+            format!("it wrote more than {} bytes", limits.disk_bytes),
+            "{limits: {disk: SIZE}}",
+        )),
+        _ => None,
+    }
+}
+
+fn of_client(step: &Step, report: &Report, package: Option<&str>) -> (String, Option<String>) {
+    if let Some(error) = &report.error {
+        return (error.message.clone(), error.hint.clone());
+    }
+    if let Some(denial) = report.denials.iter().find(|denial| denial.kind == "net") {
+        let problem = format!(
+            "its run may not reach {} ({})",
+            denial.object,
+            denial.reason.as_deref().unwrap_or("denied")
+        );
+        return (problem, Some(allowing(denial)));
+    }
+    if let Some(host) = report.egress.unreachable.first() {
+        let problem = format!(
+            "nobody answers at {}:{} ({})",
+            host.host,
+            host.port,
+            host.cause.in_words()
+        );
+        let hint = format!(
+            "see to it that the index answers, or name another: `{}`",
+            step.kind.policy_key()
+        );
+        return (problem, Some(hint));
+    }
+    if let Some(package) = package {
+        let problem = format!("the index has no {package}");
+        return (
+            problem,
+            Some(format!("its packages come from {}", from(step))),
+        );
+    }
+    let program = step.kind.program();
+    let problem = match report.exit {
+        Some(exit) => match (exit.code, exit.signal) {
+            (Some(127), _) => format!("the image has no {program}"),
+            (Some(code), _) => format!("{program} ended with {code}"),
+            (None, signal) => format!("{program} was ended by signal {}", signal.unwrap_or(0)),
+        },
+        None => format!("{program} did not run"),
+    };
+    (problem, None)
+}
+
+fn from(step: &Step) -> String {
+    match step.from.is_empty() {
+        true => "the image's own lists".to_owned(),
+        false => escape(step.from.join(", ").as_bytes()),
+    }
+}
+
+/// The key of the host configuration that would have let it through.
+fn allowing(denial: &Denial) -> String {
+    let host = denial.host.as_deref().unwrap_or(&denial.object);
+    let key = match (denial.reason.as_deref(), &denial.ip) {
+        (Some("resolves-to-private"), Some(ip)) => {
+            let bits = if ip.contains(':') { 128 } else { 32 };
+            format!("allow_private: ['{ip}/{bits}']")
+        }
+        (Some("resolves-to-private"), None) => "allow_private: [RANGE]".to_owned(),
+        _ => match denial.port {
+            Some(port) => format!("allow: ['{host}:{port}']"),
+            None => format!("allow: [{host}]"),
+        },
+    };
+    format!(
+        "if it is to be reached, say so in the host configuration: `preparation: {{{key}}}`; an \
+         `allow` that is stated has to name the hosts of the indexes as well"
+    )
+}

@@ -1,0 +1,200 @@
+//! What a preparation run left, read after its last process has ended: a hostile tree, or hostile
+//! archives of packages. Both become a layer by the rules that everything else from outside has.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::bundle::deb::{Package, PackageLayer};
+use crate::bundle::layer::Below;
+use crate::bundle::{self, LayerView, UnpackLimits};
+use crate::cache::disk_bytes;
+use crate::kernel::file::open_beneath;
+use crate::oci::opening::layer_limits;
+use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
+use crate::run::error::RunError;
+use crate::run::preparation::PreparationProblem;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::path::{RelPath, escape};
+
+/// Most archives of packages that one run may leave.
+const DEBS_MAX: usize = 4_000;
+
+/// The root that packages are laid over: what a package's paths mean there.
+#[derive(Clone, Copy)]
+pub(in crate::run) struct Root<'run> {
+    /// The links and directories that are known.
+    pub(in crate::run) view: &'run LayerView,
+    /// Whether something is there.
+    pub(in crate::run) below: Below<'run>,
+}
+
+/// What is kept beside a layer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Note {
+    /// Bytes of all files.
+    pub(super) bytes: u64,
+    /// What they take.
+    pub(super) disk_bytes: u64,
+    /// Native packages with their versions.
+    pub(super) packages: Vec<String>,
+    /// Those that have scripts for their installation.
+    pub(super) scripts_not_run: Vec<String>,
+}
+
+/// Takes what one run left.
+pub(super) struct Harvest<'run> {
+    kind: Kind,
+    into: BorrowedFd<'run>,
+    root: Root<'run>,
+    limits: UnpackLimits,
+    taken: RefCell<Option<Note>>,
+}
+
+impl<'run> Harvest<'run> {
+    /// Into the empty directory `into`.
+    pub(super) fn new(
+        kind: Kind,
+        into: BorrowedFd<'run>,
+        root: Root<'run>,
+        policy: &HostPolicy,
+    ) -> Self {
+        Self {
+            kind,
+            into,
+            root,
+            limits: layer_limits(policy),
+            taken: RefCell::new(None),
+        }
+    }
+
+    /// Reads the writable space of a run that succeeded.
+    ///
+    /// # Errors
+    /// [`RunError::Preparation`], [`RunError::Host`].
+    pub(super) fn take(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
+        let note = match self.kind {
+            Kind::Native => self.packages(space)?,
+            Kind::Npm => self.tree(space, NODE_MODULES)?,
+            Kind::Pip => self.tree(space, PYTHON)?,
+        };
+        *self.taken.borrow_mut() = Some(note);
+        Ok(())
+    }
+
+    /// What was taken.
+    ///
+    /// # Errors
+    /// [`RunError::Host`] where nothing was.
+    pub(super) fn finish(self, step: &Step) -> Result<Note, RunError> {
+        let act = || format!("read what the preparation of {} left", step.kind.word());
+        self.taken
+            .into_inner()
+            .ok_or_else(|| RunError::host(act())(Errno::NODATA))
+    }
+
+    fn tree(&self, space: BorrowedFd<'_>, expected: &'static str) -> Result<Note, RunError> {
+        let kind = self.kind.word();
+        let left = open_left(space, LAYER)?;
+        let unpacked = bundle::unpack_directory_as(left.as_fd(), self.into, &self.limits, None);
+        let unpacked = unpacked.map_err(|source| PreparationProblem::Layer {
+            kind,
+            source: Box::new(source),
+        })?;
+        let inside = expected.trim_start_matches('/').as_bytes();
+        let elsewhere = unpacked.tree.iter().map(|(path, _)| path).find(|path| {
+            let path = path.as_bytes();
+            let below = |path: &[u8], above: &[u8]| {
+                path.strip_prefix(above)
+                    .is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
+            };
+            !below(path, inside) && !below(inside, path)
+        });
+        if let Some(path) = elsewhere {
+            return Err(PreparationProblem::Elsewhere {
+                kind,
+                found: format!("/{}", escape(path.as_bytes())),
+                expected,
+            }
+            .into());
+        }
+        Ok(Note {
+            bytes: unpacked.bytes,
+            disk_bytes: disk_bytes(&unpacked.tree),
+            ..Note::default()
+        })
+    }
+
+    fn packages(&self, space: BorrowedFd<'_>) -> Result<Note, RunError> {
+        let debs = open_left(space, DEBS)?;
+        let mut layer = PackageLayer::new(
+            self.into,
+            self.root.view.clone(),
+            self.root.below,
+            self.limits,
+        );
+        let mut note = Note::default();
+        for name in names(debs.as_fd())? {
+            let refused = |source| PreparationProblem::Deb {
+                file: escape(&name),
+                source,
+            };
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+            let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
+                .map_err(|errno| refused(bundle::deb::DebError::Read(errno.into())))?;
+            // The run is over: what it left is of limited size, and read to its end.
+            let package = layer.add(File::from(file), &|| false).map_err(refused)?;
+            let shown = shown(&package);
+            if !package.scripts.is_empty() {
+                note.scripts_not_run.push(shown.clone());
+            }
+            note.packages.push(shown);
+        }
+        let written = layer.finish().map_err(|source| PreparationProblem::Layer {
+            kind: self.kind.word(),
+            source: Box::new(source),
+        })?;
+        note.bytes = written.bytes;
+        note.disk_bytes = written.disk_bytes;
+        Ok(note)
+    }
+}
+
+fn shown(package: &Package) -> String {
+    format!(
+        "{} {}",
+        escape(package.name.as_bytes()),
+        escape(package.version.as_bytes())
+    )
+}
+
+/// A directory of the scratch root, which the run may have made anything of.
+fn open_left(space: BorrowedFd<'_>, path: &str) -> Result<std::os::fd::OwnedFd, RunError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let inside = path.trim_start_matches('/').as_bytes();
+    open_beneath(space, inside, flags, Mode::empty())
+        .map_err(RunError::host(format!("open {path} of the preparation")))
+}
+
+/// The archives that apt left, in the order of their names: it names them by package and version.
+fn names(directory: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, RunError> {
+    let failed = || RunError::host("list the packages of the preparation");
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory).map_err(failed())? {
+        let entry = entry.map_err(failed())?;
+        let name = entry.file_name().to_bytes();
+        if name.ends_with(b".deb") && RelPath::parse(name).is_ok() {
+            names.push(name.to_vec());
+        }
+        if DEBS_MAX < names.len() {
+            return Err(failed()(Errno::TOOBIG));
+        }
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,374 @@
+//! Preparation runs: what `needs` asks for and neither image nor bundle has is installed once, in a
+//! run of its own, and kept as a layer.
+//!
+//! A preparation run is a run like any other: the same supervisor, a sandbox of its own with limits
+//! and an egress list of its own, no secrets, no variables of the caller's, no workspace. What it
+//! leaves is read as what a stranger left, after its last process has ended.
+
+mod error;
+mod failure;
+mod harvest;
+mod nested;
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::bundle::Entry;
+use crate::cache::Shelf;
+use crate::kernel::file::{Unread, read_regular};
+use crate::oci::layers::HeldLayer;
+use crate::oci::opening::open_store;
+use crate::oci::store::Store;
+use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
+use crate::run::artifacts::UntilSignal;
+use crate::run::chosen::OnRefusal;
+use crate::run::error::RunError;
+use crate::run::image::{Access, ChosenImage};
+pub use crate::run::preparation::error::PreparationProblem;
+use crate::run::preparation::harvest::{Harvest, Note, Root};
+pub(super) use crate::run::preparation::nested::Preparing;
+use crate::run::preparation::nested::{Nested, run_step};
+use crate::run::subject::BundleFiles;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::path::{RelPath, escape};
+use crate::spec::preparation::PreparationPolicy;
+use crate::spec::preparation_report::{PreparationFound, PreparationReport};
+use crate::spec::report::WarningReport;
+use crate::spec::request::{EnvironmentEntry, Request};
+use crate::spec::runner_report::{EngineName, RunnerReport};
+
+/// A longer list of packages is refused.
+const LIST_BYTES_MAX: u64 = 16 << 20;
+/// Longer certificates or keys of the host are refused.
+const HOST_FILE_BYTES_MAX: usize = 4 << 20;
+
+/// What was, or would be, installed for a body.
+#[derive(Debug, Default)]
+pub struct Provided {
+    /// Each kind, in order.
+    pub rows: Vec<PreparationReport>,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+}
+
+impl Provided {
+    /// Directories of the root in which programs of packages are.
+    pub(super) fn program_directories(&self) -> Vec<Vec<u8>> {
+        let mut directories = Vec::new();
+        if self.has(Kind::Npm) {
+            directories.push(format!("{NODE_MODULES}/.bin").into_bytes());
+        }
+        if self.has(Kind::Pip) {
+            directories.push(format!("{PYTHON}/bin").into_bytes());
+        }
+        directories
+    }
+
+    /// What the body has to know to find its packages.
+    pub(super) fn environment(&self) -> Vec<EnvironmentEntry> {
+        match self.has(Kind::Pip) {
+            true => vec![(b"PYTHONUSERBASE".to_vec(), PYTHON.into())],
+            false => Vec::new(),
+        }
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        self.rows.iter().any(|row| row.kind == kind.word())
+    }
+}
+
+/// Installs what `runner` misses and what the bundle lists, and lays it over the image; where
+/// `access` only looks, says what it would be. What was installed is missed no more.
+///
+/// # Errors
+/// [`RunError::Cancelled`], and what `refuse` makes of a [`RunError::Preparation`], or of a file of
+/// the bundle or of the host that cannot be read.
+pub(super) fn provide(
+    (request, policy): (&Request, &HostPolicy),
+    (image, access): (&mut ChosenImage, Access<'_>),
+    bundle: &dyn BundleFiles,
+    runner: &mut RunnerReport,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Provided, RunError> {
+    let mut provided = Provided::default();
+    if runner.engine != EngineName::Sandbox {
+        return Ok(provided);
+    }
+    let planned = lists(bundle, access).and_then(|lists| {
+        provided.warnings = warnings(&lists, &policy.preparation);
+        let missing = Missing::of(&runner.needs_unsatisfied);
+        steps(&missing, &lists, image, &policy.preparation)
+    });
+    let steps = match planned {
+        Ok(steps) => steps,
+        Err(error) => return refuse(error).map(|()| provided),
+    };
+    let all = Kind::ALL.map(Kind::word);
+    runner
+        .needs_unsatisfied
+        .retain(|need| !all.contains(&need.kind));
+    match access {
+        Access::Look => provided.rows.extend(steps.iter().map(planned_row)),
+        Access::Fetch { signals } => {
+            let preparer = Preparer { request, policy };
+            if let Err(error) = preparer.prepare(&steps, image, signals, &mut provided.rows) {
+                return refuse(error).map(|()| provided);
+            }
+        }
+    }
+    provided
+        .warnings
+        .extend(provided.rows.iter().flat_map(not_run));
+    Ok(provided)
+}
+
+/// The bundle's own lists. Of a bundle that is only looked at, those are empty that were not kept.
+fn lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
+    let read = |name: &str| -> Result<Option<Vec<u8>>, RunError> {
+        let refused = |problem: String| RunError::Argument {
+            code: "needs_list_unreadable",
+            what: "the bundle's",
+            object: name.to_owned(),
+            problem,
+            hint: None,
+        };
+        let Ok(path) = RelPath::parse(name.as_bytes()) else {
+            return Ok(None);
+        };
+        if !matches!(bundle.tree().get(&path), Some(Entry::File { .. })) {
+            return Ok(None);
+        }
+        let bytes = match (bundle.head(&path, LIST_BYTES_MAX + 1), access) {
+            (Err(_not_kept), Access::Look) => return Ok(Some(Vec::new())),
+            (bytes, _) => bytes.map_err(refused)?,
+        };
+        match u64::try_from(bytes.len()) {
+            Ok(length) if length <= LIST_BYTES_MAX => Ok(Some(bytes)),
+            _ => Err(refused("is larger than 16 MiB".to_owned())),
+        }
+    };
+    let has_modules =
+        RelPath::parse(b"node_modules").is_ok_and(|modules| bundle.tree().get(&modules).is_some());
+    let npm = match has_modules {
+        true => None,
+        false => read("package.json")?.zip(read("package-lock.json")?),
+    };
+    Ok(Lists {
+        npm,
+        pip: read("requirements.txt")?,
+    })
+}
+
+/// What has to be installed, in order.
+fn steps(
+    missing: &Missing,
+    lists: &Lists,
+    image: &ChosenImage,
+    policy: &PreparationPolicy,
+) -> Result<Vec<Step>, RunError> {
+    let keys = policy
+        .apt
+        .as_ref()
+        .and_then(|apt| apt.trusted_keys.as_deref());
+    let digest = image.opened.as_ref().map(|opened| opened.image.digest);
+    let ground = Ground {
+        image: digest.map(|digest| digest.to_string()).unwrap_or_default(),
+        architecture: std::env::consts::ARCH.to_owned(),
+        certificates: host_file(policy.ca_file.as_deref(), "preparation.ca_file")?,
+        keys: host_file(keys, "preparation.apt.trusted_keys")?,
+    };
+    let steps = preparation::steps(missing, lists, &ground, policy);
+    Ok(steps.map_err(PreparationProblem::from)?)
+}
+
+/// What a person should know of lists that nobody says where to install from.
+fn warnings(lists: &Lists, policy: &PreparationPolicy) -> Vec<WarningReport> {
+    let left_out = preparation::not_installed(lists, policy);
+    left_out
+        .into_iter()
+        .map(|(kind, list)| {
+            let message = format!(
+                "nothing of the bundle's {list} is installed: the host configuration does not say \
+                 where from; it has to say `{}`",
+                kind.policy_key()
+            );
+            WarningReport::new("list_not_installed", message)
+        })
+        .collect()
+}
+
+fn not_run(row: &PreparationReport) -> Option<WarningReport> {
+    let names = &row.scripts_not_run;
+    (!names.is_empty()).then(|| {
+        let message = format!(
+            "the installation scripts of these packages were not run: {}",
+            names.join(", ")
+        );
+        WarningReport::new("package_scripts_not_run", message)
+    })
+}
+
+/// What the report says of a step before anything is done.
+fn planned_row(step: &Step) -> PreparationReport {
+    let shown = |texts: &[String]| texts.iter().map(|text| escape(text.as_bytes())).collect();
+    PreparationReport {
+        kind: step.kind.word(),
+        needs: shown(&step.needs),
+        from: shown(&step.from),
+        key: step.key,
+        found: PreparationFound::Absent,
+        bytes: None,
+        packages: Vec::new(),
+        scripts_not_run: Vec::new(),
+        hosts: Vec::new(),
+        denials: Vec::new(),
+        duration_ms: None,
+    }
+}
+
+/// Makes layers for one run.
+#[derive(Clone, Copy)]
+struct Preparer<'run> {
+    request: &'run Request,
+    policy: &'run HostPolicy,
+}
+
+impl Preparer<'_> {
+    /// Lays the layers of `steps` over `image`: out of the store, or made now.
+    fn prepare(
+        self,
+        steps: &[Step],
+        image: &mut ChosenImage,
+        signals: BorrowedFd<'_>,
+        rows: &mut Vec<PreparationReport>,
+    ) -> Result<(), RunError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let until = UntilSignal::new(signals)?;
+        let store = open_store(&self.request.caller, self.policy);
+        let store = store.map_err(PreparationProblem::from)?;
+        let shelf = store.prepared().map_err(PreparationProblem::from)?;
+        let mut layers = Vec::new();
+        for step in steps {
+            let mut row = planned_row(step);
+            let native = steps.first().filter(|first| {
+                // The lowest is what the others are installed on.
+                first.kind == Kind::Native && step.kind != Kind::Native
+            });
+            let made = self.layer(step, (image, native), (&store, &shelf), &until, &mut row);
+            match (made, until.cancelled_by()) {
+                (Ok(tree), _) => layers.push(tree),
+                (Err(_), Some(signal)) => return Err(RunError::Cancelled { signal }),
+                (Err(error), None) => return Err(error),
+            }
+            rows.push(row);
+        }
+        match &mut image.opened {
+            Some(opened) => opened.add_layers(layers),
+            None => Ok(()),
+        }
+    }
+
+    /// The layer of one step. Of several processes that want the same one makes it, and the others
+    /// wait for it.
+    fn layer(
+        self,
+        step: &Step,
+        (image, native): (&ChosenImage, Option<&Step>),
+        (store, shelf): (&Store, &Shelf),
+        until: &UntilSignal,
+        row: &mut PreparationReport,
+    ) -> Result<HeldLayer, RunError> {
+        if let Some(tree) = held(shelf, step, row)? {
+            return Ok(tree);
+        }
+        let digits = step.key.to_string();
+        let name = format!("prepared-{}", digits.trim_start_matches("sha256:"));
+        let _claim = store
+            .claim(&name, until)
+            .map_err(PreparationProblem::from)?;
+        if let Some(tree) = held(shelf, step, row)? {
+            return Ok(tree);
+        }
+        let building = shelf.begin().map_err(PreparationProblem::from)?;
+        let started = Instant::now();
+        let note = {
+            let opened = image
+                .opened
+                .as_ref()
+                .ok_or_else(|| RunError::host("open the image")(rustix::io::Errno::NOENT))?;
+            let view = opened.image.view().map_err(PreparationProblem::from)?;
+            let merged = opened.image.merged();
+            let root = Root {
+                view: &view,
+                below: &|path| merged.has(path),
+            };
+            let harvest = Harvest::new(step.kind, building.tree(), root, self.policy);
+            // Once more in use: by the nested run.
+            let below = native.map(|native| shelf.held(&native.key)).transpose();
+            let below = below.map_err(PreparationProblem::from)?.flatten();
+            let nested = Nested {
+                request: self.request,
+                policy: self.policy,
+                place: image.wanted.place.at(opened.image.digest),
+                below,
+            };
+            run_step(step, nested, &harvest, row)?;
+            harvest.finish(step)?
+        };
+        row.duration_ms = u64::try_from(started.elapsed().as_millis()).ok();
+        let bytes = serde_json::to_vec(&note).unwrap_or_default();
+        let tree = shelf
+            .keep(building, &step.key, note.bytes, note.disk_bytes, &bytes)
+            .map_err(PreparationProblem::from)?;
+        store.settle().map_err(PreparationProblem::from)?;
+        tell(note, PreparationFound::Made, row);
+        Ok(tree)
+    }
+}
+
+/// The layer, where it was made before.
+fn held(
+    shelf: &Shelf,
+    step: &Step,
+    row: &mut PreparationReport,
+) -> Result<Option<HeldLayer>, RunError> {
+    let Some(tree) = shelf.held(&step.key).map_err(PreparationProblem::from)? else {
+        return Ok(None);
+    };
+    let note = tree.note().map_err(PreparationProblem::from)?;
+    let note: Note = serde_json::from_slice(&note).unwrap_or_default();
+    tell(note, PreparationFound::Store, row);
+    Ok(Some(tree))
+}
+
+fn tell(note: Note, found: PreparationFound, row: &mut PreparationReport) {
+    row.found = found;
+    row.bytes = Some(note.bytes);
+    row.packages = note.packages;
+    row.scripts_not_run = note.scripts_not_run;
+}
+
+/// A file that the host configuration names.
+fn host_file(path: Option<&Path>, key: &'static str) -> Result<Option<Vec<u8>>, RunError> {
+    let Some(path) = path else { return Ok(None) };
+    let refused = |problem: String| RunError::Argument {
+        code: "preparation_file_unreadable",
+        what: key,
+        object: escape(path.as_os_str().as_encoded_bytes()),
+        problem,
+        hint: Some("mend the host configuration".to_owned()),
+    };
+    let file =
+        std::fs::File::open(path).map_err(|error| refused(format!("cannot be opened: {error}")))?;
+    let bytes = read_regular(file.into(), HOST_FILE_BYTES_MAX).map_err(|unread| {
+        refused(match unread {
+            Unread::Stat(errno) | Unread::Read(errno) => format!("cannot be read: {errno}"),
+            Unread::NotRegular => "is not a regular file".to_owned(),
+            Unread::TooLarge => "is larger than 4 MiB".to_owned(),
+        })
+    })?;
+    Ok(Some(bytes))
+}

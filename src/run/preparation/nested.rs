@@ -1,0 +1,212 @@
+//! The nested run: what it asks for, what it is given, and when what it left is taken.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use crate::kernel::file::open_beneath;
+use crate::oci::layers::HeldLayer;
+use crate::plan::preparation::{GivenFile, Step};
+use crate::run::chosen::Chosen;
+use crate::run::error::RunError;
+use crate::run::preparation::failure;
+use crate::run::preparation::harvest::Harvest;
+use crate::run::telling::{run_id_at, started, told};
+use crate::run::{Run, contract, host};
+use crate::sandbox::launch::Launched;
+use crate::spec::host_policy::{HostPolicy, Maxima};
+use crate::spec::network::NetworkOptions;
+use crate::spec::oci::reference::Place;
+use crate::spec::outcome::Outcome;
+use crate::spec::preparation_report::PreparationReport;
+use crate::spec::report::Report;
+use crate::spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
+use crate::spec::sources_policy::EgressPolicy;
+
+/// Of what a package client writes, so much is looked at.
+const LOG_BYTES: u64 = 4 << 20;
+/// Where a run stands.
+const WORKING_DIRECTORY: &str = "/scratch";
+
+/// What a run that prepares another one does besides.
+#[derive(Clone, Copy)]
+pub(in crate::run) struct Preparing<'run> {
+    files: &'run [GivenFile],
+    harvest: &'run Harvest<'run>,
+    /// What its root has besides the image; taken when that is chosen.
+    below: &'run RefCell<Option<HeldLayer>>,
+}
+
+/// Where a nested run stands.
+pub(super) struct Nested<'run> {
+    /// What the caller asked for.
+    pub(super) request: &'run Request,
+    /// What the host says.
+    pub(super) policy: &'run HostPolicy,
+    /// The image, by its digest.
+    pub(super) place: Place,
+    /// The layer of native packages, where there is one.
+    pub(super) below: Option<HeldLayer>,
+}
+
+impl Preparing<'_> {
+    /// Lays what was prepared before over the image of the run.
+    ///
+    /// # Errors
+    /// As [`OpenedImage::add_layers`](crate::run::image::OpenedImage::add_layers).
+    pub(in crate::run) fn complete(&self, chosen: &mut Chosen) -> Result<(), RunError> {
+        let image = chosen
+            .image
+            .as_mut()
+            .and_then(|image| image.opened.as_mut());
+        match (image, self.below.borrow_mut().take()) {
+            (Some(opened), Some(layer)) => opened.add_layers(vec![layer]),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts what it is given into the writable space. The body's file ids must be assumed.
+    ///
+    /// # Errors
+    /// [`RunError::Host`].
+    pub(in crate::run) fn furnish(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
+        for file in self.files {
+            let path = file.path.trim_start_matches('/');
+            let failed = |errno| RunError::host(format!("write {}", file.path))(errno);
+            for (at, _) in path.match_indices('/') {
+                make_directory(space, &path[..at]).map_err(failed)?;
+            }
+            contract::write_new(space, path, Mode::from_raw_mode(0o644), &file.bytes)
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what it left, where it succeeded. Its processes have ended.
+    ///
+    /// # Errors
+    /// As [`Harvest::take`].
+    pub(in crate::run) fn take(
+        &self,
+        launched: &Launched,
+        report: &Report,
+    ) -> Result<(), RunError> {
+        let succeeded =
+            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
+        match succeeded {
+            true => self.harvest.take(launched.space.as_fd()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn make_directory(space: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
+    let (parent, name) = match path.rsplit_once('/') {
+        Some((parent, name)) => (parent, name),
+        None => (".", path),
+    };
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+    let parent = open_beneath(space, parent.as_bytes(), flags, Mode::empty())?;
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Runs one step to its end; what it left is with `harvest`.
+///
+/// # Errors
+/// [`RunError::Cancelled`], [`RunError::Preparation`].
+pub(super) fn run_step(
+    step: &Step,
+    nested: Nested<'_>,
+    harvest: &Harvest<'_>,
+    row: &mut PreparationReport,
+) -> Result<(), RunError> {
+    let seed = host::random_bytes()?;
+    let started = started();
+    let request = request(step, &nested);
+    let policy = policy(nested.policy);
+    let report = Report::new(run_id_at(started, seed), Outcome::Refused);
+    let below = RefCell::new(nested.below);
+    let preparing = Preparing {
+        files: &step.files,
+        harvest,
+        below: &below,
+    };
+    let mut refused = None;
+    let report = told(&request, &policy, started, report, |run, report| {
+        let run = Run {
+            preparing: Some(preparing),
+            ..*run
+        };
+        match run.tell(None, seed, report) {
+            // What was left is judged by its own error, not by the words of one.
+            Err(error @ RunError::Preparation(_)) => {
+                refused = Some(error);
+                Ok(())
+            }
+            other => other,
+        }
+    });
+    row.hosts.clone_from(&report.egress.hosts);
+    row.denials.clone_from(&report.denials);
+    match refused {
+        Some(error) => Err(error),
+        None => failure::check(step, &report, (row, &nested.policy.preparation.limits)),
+    }
+}
+
+/// A run of nothing but the step: no variable, secret, workspace or path of the caller's.
+fn request(step: &Step, nested: &Nested<'_>) -> Request {
+    let outer = nested.request;
+    let limits = nested.policy.preparation.limits;
+    let caller = Caller {
+        path: Vec::new(),
+        working_directory: None,
+        environment: Vec::new(),
+        home: None,
+        ..outer.caller.clone()
+    };
+    let mut request = Request::captured(Subject::Command(step.argv.clone()), caller);
+    request.oci = OciOptions {
+        image: Some(nested.place.clone()),
+        ..outer.oci.clone()
+    };
+    request.workdir = Some(WORKING_DIRECTORY.into());
+    request.environment.clone_from(&step.environment);
+    request.network = NetworkOptions {
+        allow: step.reach.clone(),
+        publish: Vec::new(),
+        ..outer.network.clone()
+    };
+    request.limits = LimitOptions {
+        memory_bytes: Some(limits.memory_bytes),
+        wall_time: Some(limits.wall_time),
+        disk_bytes: Some(limits.disk_bytes),
+        output_bytes: Some(LOG_BYTES),
+        mode: outer.limits.mode,
+        ..LimitOptions::default()
+    };
+    request
+}
+
+/// The host policy with the network and the limits of preparations.
+fn policy(outer: &HostPolicy) -> HostPolicy {
+    let limits = outer.preparation.limits;
+    HostPolicy {
+        egress: EgressPolicy {
+            allow: None,
+            private_ranges: outer.preparation.allow_private.clone(),
+            refuse_ech: outer.egress.refuse_ech,
+        },
+        maxima: Maxima {
+            memory_bytes: limits.memory_bytes,
+            wall_time: limits.wall_time,
+            ..outer.maxima
+        },
+        ..outer.clone()
+    }
+}

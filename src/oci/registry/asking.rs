@@ -10,12 +10,13 @@ use ureq::SendBody;
 use ureq::http::{Method, Request, StatusCode, Uri, header};
 
 use crate::http::url::{REDIRECTS_MAX, is_redirect, is_same_origin, next, origin_shown, plain_url};
-use crate::http::{Answer, Client, Fault, GaveUp, Mishap, beside, of_file, of_host, retry_after};
+use crate::http::{Answer, Fault, GaveUp, Mishap, beside, of_file, of_host, retry_after};
 use crate::http::{RootsError, tried};
 use crate::oci::error::OciError;
 use crate::oci::listener::Progress;
 use crate::oci::registry::error::RegistryError;
 use crate::oci::registry::{BlobSource, Registry};
+use crate::secrets::mask::Masks;
 use crate::spec::document::excerpt;
 
 /// Where Docker keeps the certificate authorities of single registries.
@@ -117,7 +118,7 @@ impl Registry {
         let reference = &self.reference;
         format!(
             "{method} {scheme}://{}/v2/{}/{path}",
-            reference.registry, reference.repository
+            self.api, reference.repository
         )
     }
 
@@ -127,7 +128,7 @@ impl Registry {
         let reference = &self.reference;
         let url = format!(
             "{scheme}://{}/v2/{}/{}",
-            reference.registry, reference.repository, ask.path
+            self.api, reference.repository, ask.path
         );
         let url = plain_url(&url)
             .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
@@ -251,7 +252,7 @@ impl Registry {
         if !self.connection.insecure {
             return Ok(self.scheme.get_or_init(|| "https"));
         }
-        let url = format!("https://{}/v2/", self.reference.registry);
+        let url = format!("https://{}/v2/", self.api);
         let request = Request::get(url).body(SendBody::none()).map_err(|_never| {
             Fault::Unusable("the URL of the registry cannot be written".to_owned())
         })?;
@@ -267,13 +268,12 @@ impl Registry {
     /// Whether a URL is the registry's own: what credentials may be sent to.
     fn is_own(&self, url: &Uri) -> bool {
         let scheme = self.scheme.get().copied().unwrap_or("https");
-        plain_url(&format!("{scheme}://{}/", self.reference.registry))
-            .is_some_and(|own| is_same_origin(&own, url))
+        plain_url(&format!("{scheme}://{}/", self.api)).is_some_and(|own| is_same_origin(&own, url))
     }
 
     /// The host of the registry's URL, as URLs have it.
     pub(super) fn host(&self) -> Option<String> {
-        let url = plain_url(&format!("https://{}/", self.reference.registry))?;
+        let url = plain_url(&format!("https://{}/", self.api))?;
         url.host().map(str::to_ascii_lowercase)
     }
 
@@ -305,6 +305,39 @@ impl Registry {
         .into()
     }
 
+    /// What a registry says of its refusal, if it says anything.
+    pub(super) fn said_in(&self, answer: Answer) -> Option<String> {
+        let bytes = answer.bytes(&self.client, SAID_BYTES_MAX).ok()?;
+        let said: Said = serde_json::from_slice(&bytes).ok()?;
+        let told: Vec<String> = said
+            .errors
+            .iter()
+            .take(SAID_MAX)
+            .map(|one| match one.message.is_empty() {
+                true => self.quoted(&one.code),
+                false => format!("{}: {}", self.quoted(&one.code), self.quoted(&one.message)),
+            })
+            .collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
+    /// Words of the registry for a message: escaped, shortened, and without what says who asks,
+    /// which it may have sent back.
+    pub(super) fn quoted(&self, text: &str) -> String {
+        let mut masks = Masks::default();
+        let held = self.authorization.borrow();
+        let header = held.as_ref().and_then(|held| held.header.to_str().ok());
+        if let Some((_, value)) = header.and_then(|header| header.split_once(' ')) {
+            masks.add(value.as_bytes());
+        }
+        if let Some(found) = self.credentials.get().and_then(Option::as_ref) {
+            masks.add(found.login.secret());
+        }
+        let mut text = text.to_owned();
+        masks.mask_text(&mut text);
+        excerpt(&text)
+    }
+
     /// Sorts out answers that mean the same for every request.
     fn judged(&self, ask: &Ask<'_>, url: &Uri, answer: Answer) -> Result<Answer, Fault<OciError>> {
         let status = answer.status;
@@ -319,8 +352,9 @@ impl Registry {
             let (status, origin) = (status.as_u16(), origin_shown(url));
             return Err(Fault::Unusable(format!("{origin} answered {status}")));
         }
-        let credentials = self.credentials()?.map(|found| found.origin);
-        let detail = said_in(answer, &self.client);
+        let credentials = self.credentials.get().cloned().flatten();
+        let credentials = credentials.map(|found| found.origin);
+        let detail = self.said_in(answer);
         let request = self.shown_request(ask.method, ask.path);
         let error = match is_unknown {
             true => RegistryError::Unauthorized {
@@ -355,20 +389,4 @@ pub(super) fn settled(status: StatusCode, wait: Option<Duration>) -> Option<Faul
         wait,
         limit: None,
     })
-}
-
-/// What a registry says of its refusal, if it says anything: escaped and shortened.
-pub(super) fn said_in(answer: Answer, client: &Client) -> Option<String> {
-    let bytes = answer.bytes(client, SAID_BYTES_MAX).ok()?;
-    let said: Said = serde_json::from_slice(&bytes).ok()?;
-    let told: Vec<String> = said
-        .errors
-        .iter()
-        .take(SAID_MAX)
-        .map(|one| match one.message.is_empty() {
-            true => excerpt(&one.code),
-            false => format!("{}: {}", excerpt(&one.code), excerpt(&one.message)),
-        })
-        .collect();
-    (!told.is_empty()).then(|| told.join("; "))
 }

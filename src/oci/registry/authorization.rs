@@ -12,7 +12,7 @@ use crate::http::url::{is_private_way, origin_shown, plain_url};
 use crate::http::{BodyProblem, Fault, retry_after};
 use crate::oci::error::OciError;
 use crate::oci::registry::Registry;
-use crate::oci::registry::asking::{said_in, settled};
+use crate::oci::registry::asking::settled;
 use crate::oci::registry::credentials::{self, Credentials};
 use crate::oci::registry::docker_config::Login;
 use crate::oci::registry::error::RegistryError;
@@ -139,7 +139,7 @@ impl Registry {
                 RegistryError::Unauthorized {
                     request: shown.to_owned(),
                     credentials: credentials.map(|found| found.origin.clone()),
-                    detail: said_in(answer, &self.client),
+                    detail: self.said_in(answer),
                 }
                 .into(),
             )));

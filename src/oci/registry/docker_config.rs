@@ -45,6 +45,16 @@ pub(super) enum Login {
     Identity(String),
 }
 
+impl Login {
+    /// What nobody else may see.
+    pub(super) fn secret(&self) -> &[u8] {
+        match self {
+            Self::Password { password, .. } => password.as_bytes(),
+            Self::Identity(token) => token.as_bytes(),
+        }
+    }
+}
+
 /// Nothing of it.
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,7 +67,8 @@ impl fmt::Debug for Login {
 
 /// Where the hub's own client keeps the hub's credentials.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
-const HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+const HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", HUB_API];
+const HUB_API: &str = "registry-1.docker.io";
 /// Longest name of a program, in bytes.
 const HELPER_BYTES_MAX: usize = 100;
 
@@ -65,6 +76,14 @@ const HELPER_BYTES_MAX: usize = 100;
 pub(super) fn server_of(registry: &str) -> &str {
     match HUB_HOSTS.contains(&registry) {
         true => HUB_KEY,
+        false => registry,
+    }
+}
+
+/// Where the registry answers: the hub's is not at its name.
+pub(super) fn api_of(registry: &str) -> &str {
+    match HUB_HOSTS.contains(&registry) {
+        true => HUB_API,
         false => registry,
     }
 }

@@ -10,10 +10,9 @@ use crate::oci::error::OciError;
 use crate::oci::listener::Progress;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
 use crate::oci::registry::Registry;
-use crate::oci::registry::asking::{Ask, cancelled, said_in};
+use crate::oci::registry::asking::{Ask, cancelled};
 use crate::oci::registry::error::RegistryError;
 use crate::spec::digest::Digest;
-use crate::spec::document::excerpt;
 use crate::spec::oci::media::{MANIFEST_BYTES_MAX, MANIFESTS};
 use crate::spec::oci::reference::Which;
 
@@ -64,7 +63,7 @@ impl Origin for Registry {
             let starts_at = match answer.status {
                 StatusCode::OK => 0,
                 StatusCode::PARTIAL_CONTENT if 0 < ask.from_byte => {
-                    starts_at(&answer.headers, ask.from_byte)?
+                    self.starts_at(&answer.headers, ask.from_byte)?
                 }
                 // What is there already is not the beginning of what there is now.
                 StatusCode::RANGE_NOT_SATISFIABLE if 0 < ask.from_byte => {
@@ -76,7 +75,7 @@ impl Origin for Registry {
             if let Some(coding) = answer.headers.get(header::CONTENT_ENCODING)
                 && coding != "identity"
             {
-                let found = excerpt(&String::from_utf8_lossy(coding.as_bytes()));
+                let found = self.quoted(&String::from_utf8_lossy(coding.as_bytes()));
                 let cause = format!("the answer is encoded as `{found}`, expected as it is");
                 return Err(Fault::Unusable(cause));
             }
@@ -101,7 +100,7 @@ impl Registry {
         answer: Answer,
     ) -> Result<FetchedManifest, Fault<OciError>> {
         let request = self.shown_request(&Method::GET, path);
-        let stated = stated_digest(&answer.headers)?;
+        let stated = self.stated_digest(&answer.headers)?;
         let media_type = stated_type(&answer.headers);
         let bytes =
             answer
@@ -140,13 +139,52 @@ impl Registry {
         })
     }
 
+    /// The digest that an answer states, where it is one that we can compare.
+    pub(super) fn stated_digest(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Digest>, Fault<OciError>> {
+        let Some(stated) = headers.get(DIGEST_HEADER) else {
+            return Ok(None);
+        };
+        let text = String::from_utf8_lossy(stated.as_bytes());
+        match Digest::parse(text.trim()) {
+            Some(digest) => Ok(Some(digest)),
+            // Another algorithm: the bytes are looked at by the one that we were asked for.
+            None if text.starts_with("sha512:") => Ok(None),
+            None => Err(Fault::Unusable(format!(
+                "the answer states the digest `{}`, expected sha256: and 64 digits",
+                self.quoted(&text)
+            ))),
+        }
+    }
+
+    /// The first byte of a part: the one that was asked for.
+    fn starts_at(&self, headers: &HeaderMap, from_byte: u64) -> Result<u64, Fault<OciError>> {
+        let stated = headers
+            .get(header::CONTENT_RANGE)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .unwrap_or_default();
+        let first = stated
+            .strip_prefix("bytes ")
+            .and_then(|range| range.split_once('-'))
+            .and_then(|(first, _)| first.parse().ok());
+        match first {
+            Some(first) if first == from_byte => Ok(first),
+            _ => Err(Fault::Unusable(format!(
+                "the answer is the part `{}`, expected one from byte {from_byte} on",
+                self.quoted(&stated)
+            ))),
+        }
+    }
+
     /// An answer that is none of those that the request should have.
     pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, answer: Answer) -> Fault<OciError> {
         let status = answer.status;
         if !status.is_client_error() {
             return Fault::Unusable(format!("the answer was {}", status.as_u16()));
         }
-        let detail = said_in(answer, &self.client);
+        let detail = self.said_in(answer);
         final_of(match status {
             StatusCode::NOT_FOUND => RegistryError::NotFound {
                 place: self.shown(),
@@ -166,23 +204,6 @@ pub(super) fn final_of(error: RegistryError) -> Fault<OciError> {
     Fault::Final(Box::new(error.into()))
 }
 
-/// The digest that an answer states, where it is one that we can compare.
-pub(super) fn stated_digest(headers: &HeaderMap) -> Result<Option<Digest>, Fault<OciError>> {
-    let Some(stated) = headers.get(DIGEST_HEADER) else {
-        return Ok(None);
-    };
-    let text = String::from_utf8_lossy(stated.as_bytes());
-    match Digest::parse(text.trim()) {
-        Some(digest) => Ok(Some(digest)),
-        // Another algorithm: the bytes are looked at by the one that we were asked for.
-        None if text.starts_with("sha512:") => Ok(None),
-        None => Err(Fault::Unusable(format!(
-            "the answer states the digest `{}`, expected sha256: and 64 digits",
-            excerpt(&text)
-        ))),
-    }
-}
-
 /// The type of the content, where it says more than that it is JSON.
 fn stated_type(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
@@ -192,25 +213,6 @@ fn stated_type(headers: &HeaderMap) -> Option<String> {
         "" | "application/json" | "application/octet-stream" | "text/plain"
     );
     (!is_vague).then_some(bare)
-}
-
-/// The first byte of a part: the one that was asked for.
-fn starts_at(headers: &HeaderMap, from_byte: u64) -> Result<u64, Fault<OciError>> {
-    let stated = headers
-        .get(header::CONTENT_RANGE)
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .unwrap_or_default();
-    let first = stated
-        .strip_prefix("bytes ")
-        .and_then(|range| range.split_once('-'))
-        .and_then(|(first, _)| first.parse().ok());
-    match first {
-        Some(first) if first == from_byte => Ok(first),
-        _ => Err(Fault::Unusable(format!(
-            "the answer is the part `{}`, expected one from byte {from_byte} on",
-            excerpt(&stated)
-        ))),
-    }
 }
 
 /// The bytes of a blob as they come; its errors hold an [`OciError`].

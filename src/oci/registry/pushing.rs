@@ -13,7 +13,7 @@ use crate::oci::listener::{Listener, Progress};
 use crate::oci::origin::Origin as _;
 use crate::oci::registry::asking::{Ask, Payload};
 use crate::oci::registry::error::RegistryError;
-use crate::oci::registry::pulling::{final_of, stated_digest};
+use crate::oci::registry::pulling::final_of;
 use crate::oci::registry::{BlobSource, Registry};
 use crate::spec::digest::Digest;
 use crate::spec::oci::reference::Which;
@@ -92,7 +92,7 @@ impl Registry {
             return Err(self.refused(&ask, "upload", sent));
         }
         let request = || self.shown_request(ask.method, ask.path);
-        match stated_digest(&sent.headers)? {
+        match self.stated_digest(&sent.headers)? {
             Some(found) if found != *digest => Err(final_of(RegistryError::WrongDigest {
                 request: request(),
                 what: "a blob",
@@ -127,7 +127,7 @@ impl Registry {
             if answer.status != StatusCode::CREATED {
                 return Err(self.refused(&ask, &format!("manifest {which}"), answer));
             }
-            stated_digest(&answer.headers)
+            self.stated_digest(&answer.headers)
         });
         listener.progress(&Progress::Done);
         match sent? {

@@ -3,8 +3,8 @@
 //! `HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`, as the distribution specification has it (names and
 //! tags) and stricter: the host is always written, in lower case, and the one digest is SHA-256.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use crate::spec::digest::Digest;
@@ -276,7 +276,9 @@ fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
         Some((repository, tag)) => (repository, Some(tag)),
         None => (path, None),
     };
-    repository_problem(repository).map_or(Ok(()), Err)?;
+    if let Some(problem) = repository_problem(repository) {
+        return Err(problem);
+    }
     if NAME_BYTES_MAX < registry.len() + 1 + repository.len() {
         return Err(ReferenceProblem::Long);
     }

@@ -2,6 +2,7 @@
 //!
 //! This program writes it as canonical JSON, with every key in its place. What others wrote is read
 //! with more patience: keys that are not known say nothing, and what is optional may be missing.
+#![forbid(unsafe_code)]
 
 mod parse;
 

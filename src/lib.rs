@@ -8,7 +8,8 @@
 //! ```text
 //! open what was given ─▶ Held        record, cgroups, uid: what the run has on the host
 //!                     ─▶ Prepared    a child waits in its namespaces and has handed over its tmpfs
-//!   unpack, plan, stage              bundle and inputs are put there; the launch plan is laid out
+//!   unpack, plan, stage              bundle, workspace sources, image and inputs are put there; the
+//!                                    launch plan is laid out
 //!                     ─▶ Launched    the child has completed its checklist and executed the body
 //!   watch             ─▶ Observed    how it ended, and what it used
 //!   sync, keep, release              outputs go back, everything that was held is given back
@@ -88,7 +89,8 @@
 //! - A seed knows nothing of a run: no id of the host, group, path or stream.
 //! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
 //!   from which another run's supervisor is forked.
-//! - A body reaches a kept tree through its overlayfs only, and a tree is never written again.
+//! - A body reaches a kept tree through its overlayfs, a read-only mount or a copy only, and a tree is
+//!   never written again. No writable mount holds what is kept for later runs.
 //! - The supervisor reads nothing that the body wrote, except the declared output document and the
 //!   declared output files, bounded in size.
 //! - What a run makes on the host is recorded before it is made. It is given back in reverse order;

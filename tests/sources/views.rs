@@ -2,6 +2,7 @@
 
 use crate::artifact::Artifact;
 use crate::host::{Host, Wanted, one, said};
+use crate::support::images::tiny;
 
 const WRITABLE: &str = "writable: true";
 
@@ -253,4 +254,41 @@ fn a_mount_through_which_the_store_could_be_written_is_refused() {
     let read_only = format!("--mount={}:/lent:ro", store.display());
     let done = host.exec(&[&read_only], &bundle);
     done.assert_exited(0);
+}
+
+/// The root of the body is an image, and sources lie in it and in one another.
+#[test]
+fn sources_are_seen_in_an_image_as_they_are_without_one() {
+    let Some(image) = tiny() else { return };
+    let image = image.place();
+    let artifact = backend();
+    let host = Host::with(&artifact);
+    let copy = host.policy("oci: {copy: true}\n");
+    let entry = |at, keys| Wanted {
+        reference: artifact.nowhere(),
+        at,
+        keys,
+    };
+    let bundle = host.bundle(
+        &[
+            entry("/workspace/read", ""),
+            entry("/workspace/read/deep/own", WRITABLE),
+            entry("/opt/own", WRITABLE),
+        ],
+        "cat /workspace/read/README; /opt/own/services/api/tool\n\
+         for at in /workspace/read /workspace/read/deep /workspace/read/deep/own /opt/own; do\n\
+         (echo x >$at/new) 2>/dev/null && echo \"wrote $at\"; done\n\
+         ls /runner/overlays; ls /workspace/read; cat /opt/own/new",
+    );
+    for policy in [&[][..], &["--policy", &copy]] {
+        for _run in 0..2 {
+            let done = host.exec(&[policy, &["--image", &image]].concat(), &bundle);
+            done.assert_exited(0);
+            assert_eq!(
+                said(&done),
+                "read me\ntool\nwrote /workspace/read/deep/own\nwrote /opt/own\n\
+                 README\ndeep\nservices\nx\n"
+            );
+        }
+    }
 }

@@ -56,7 +56,8 @@
 //! - [`secrets`] decides who may have a value, asks the host's provider for it, and masks it in
 //!   what is told of a run.
 //! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
-//!   written as one archive. [`compose::github`] in it is the one place that speaks to a service
+//!   written as one archive. [`compose::source`] makes a source artifact of a directory or a checkout
+//!   of git by the same means. [`compose::github`] in it is the one place that speaks to a service
 //!   and has the token.
 //! - [`cache`] keeps what was unpacked for the next run: found by a file's identity or an archive's
 //!   digest, never written again, removed by what was not used for longest.
@@ -97,6 +98,10 @@
 //!   locale. Where every reference is a commit, the same sources give the same bytes anywhere.
 //! - A file of a workspace is named by a path beneath it and reached without links, whoever wrote
 //!   the manifest: what a manifest names elsewhere stands in the host's configuration.
+//! - A source artifact depends on its files, on what git says of them and on what was asked for
+//!   alone, and on no clock: the same sources have the same digest anywhere.
+//! - Nothing that a repository says is executed: git reads a configuration that this program wrote,
+//!   never the repository's.
 //! - What is fetched, listed or read for a bundle is bounded before it is done: bytes, entries,
 //!   depth, sources, answers, time.
 //! - A body reaches nobody but through the relay, and the relay decides on a name before it looks

@@ -175,6 +175,8 @@ pub enum SchemaName {
     Lock,
     /// What `check --json` prints
     Check,
+    /// What `source build --json` prints
+    SourceBuild,
 }
 
 /// Every flag of `exec` and `run`.

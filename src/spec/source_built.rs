@@ -1,5 +1,5 @@
-//! What was built, and what was pushed: the JSON documents of `runner source build` and
-//! `runner source push`. Their schema is `schemas/source-build.schema.json`.
+//! What was built, and what was pushed: the JSON documents of `runner source build`, whose schema is
+//! `schemas/source-build.schema.json`, and of `runner source push`.
 
 use serde::Serialize;
 
@@ -69,11 +69,8 @@ pub struct LeftOutEntry {
 
 /// What was pushed.
 #[derive(Debug, Clone, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:source-push")))]
 pub struct SourcePushed {
     /// Of the manifest.
-    #[cfg_attr(test, schemars(with = "String"))]
     pub digest: Digest,
     /// Where it can be pulled from, pinned.
     pub reference: String,

@@ -2,11 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::ground::{Archive, Told, told};
 use super::support::{Ground, runner};
+
+/// The schema of what `--json` prints.
+static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
+    let text = include_str!("../../schemas/source-build.schema.json");
+    let schema = serde_json::from_str(text).expect("JSON");
+    jsonschema::validator_for(&schema).expect("a schema")
+});
 
 /// A source to build, and a store of its own.
 pub(crate) struct Source {
@@ -144,6 +152,11 @@ impl Source {
         );
         told.assert_done();
         let report = told.json();
+        let errors: Vec<String> = SCHEMA
+            .iter_errors(&report)
+            .map(|error| error.to_string())
+            .collect();
+        assert!(errors.is_empty(), "{errors:?}");
         let blob = |digest: &Value| {
             let hex = digest.as_str().and_then(|digest| digest.split(':').nth(1));
             let name = format!("it.oci/blobs/sha256/{}", hex.expect("a digest"));

@@ -112,7 +112,7 @@ fn another_uid_makes_the_same_artifact() {
     std::fs::set_permissions(open.path(), mode).expect("set");
     std::os::unix::fs::chown(open.path(), Some(40_150), Some(40_150)).expect("given");
     let program = open.path().join("runner");
-    copy_program(&super::support::runner(), &program);
+    copy_program(super::support::runner(), &program);
     plant(&open.path().join("tree"), FILES.into_iter().rev());
     let mut command = Command::new("setpriv");
     command

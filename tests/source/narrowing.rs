@@ -148,8 +148,8 @@ fn a_submodule_that_is_not_checked_out_is_told() {
 #[test]
 fn the_caps_of_the_host_name_their_key() {
     let source = Source::with(&FILES);
-    let noise: Vec<u8> = (0..20_000_u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+    let noise: Vec<u8> = (0..5_000_u32)
+        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
     source.file("noise", noise);
     for (oci, said) in [

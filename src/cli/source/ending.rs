@@ -30,8 +30,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The mask that every process starts with cannot be refused.
-        if set_mask(SignalSet::NONE).is_err() {}
+        if set_mask(SignalSet::NONE).is_err() {
+            // Refused is only what is no set of signals.
+        }
     }
 }
 

@@ -175,10 +175,13 @@ impl StandIn {
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // Links are removed as links. An error would hide the one that may be on its way; what is
-        // left then is a directory with links and no secret.
-        if std::fs::remove_dir_all(&self.directory).is_err() {}
-        if set_mask(SignalSet::NONE).is_err() {}
+        // Links are removed as links.
+        let removed = std::fs::remove_dir_all(&self.directory);
+        let unmasked = set_mask(SignalSet::NONE);
+        if removed.is_err() || unmasked.is_err() {
+            // An error is on its way already where there was no directory; what is left otherwise
+            // holds links and no secret.
+        }
     }
 }
 

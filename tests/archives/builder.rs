@@ -139,7 +139,6 @@ impl Tar {
     }
 
     /// The whole tar, compressed.
-    #[allow(dead_code, reason = "not every program that makes archives compresses them here")]
     pub(crate) fn gz(self) -> Vec<u8> {
         gzip(&self.end())
     }

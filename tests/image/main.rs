@@ -10,6 +10,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod escapes;
+mod exec;
 mod hostile;
 mod inside;
 mod layout;

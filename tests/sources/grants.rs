@@ -71,6 +71,25 @@ fn a_bundle_that_was_made_carries_what_it_asks_for() {
     assert_eq!(said(done.assert_exited(0)), "a\n");
 }
 
+#[test]
+fn a_lock_file_is_written_only_of_sources_with_a_digest() {
+    let (artifact, host) = kept();
+    for (reference, code) in [
+        (artifact.nowhere(), 0),
+        ("registry.test/sources/backend:1".to_owned(), 125),
+    ] {
+        let folder = host.bundle(&one(reference, ""), SHOW);
+        for flag in ["--lock=bundle.lock", "--require-pin"] {
+            let mut command = std::process::Command::new(crate::support::runner());
+            command.args(["bundle", ".", "-o", "../made.tar.gz", flag]);
+            let output = command.current_dir(&folder).output().expect("started");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{flag}: {said}");
+            assert!(code == 0 || said.contains("source_tag_refused"), "{said}");
+        }
+    }
+}
+
 fn plan(host: &Host, flags: &[&str], bundle: &str) -> (i32, Value) {
     let mut command = std::process::Command::new(crate::support::runner());
     command.args(["plan", "--json"]).args(flags).arg(bundle);

@@ -83,6 +83,9 @@ fn a_tag_is_refused_before_anybody_is_asked_and_its_digest_is_told_where_it_is_a
     assert_eq!(said(done.assert_exited(0)), "a\n");
     let source = &done.report["workspace_sources"][0];
     assert_eq!(source["digest"], artifact.digest());
+    let policy = host.policy("require_pin: true\n");
+    let done = host.exec(&[INSECURE, "--allow-tags", "--policy", &policy], &bundle);
+    done.assert_error("refused", "source_tag_refused");
     // A tag that moves is followed.
     let next = Artifact::of(&[("a", "next\n")]);
     next.push(&registry.reference("sources/backend"));

@@ -338,11 +338,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_documented_key_is_read() {
-        let statement = parse(
-            "f",
-            b"maxima: { memory: 2g, timeout: 5m, processes: 100 }\n\
+    const EVERY_KEY: &str = "maxima: { memory: 2g, timeout: 5m, processes: 100 }\n\
               grants: [secrets]\n\
               deny_grants: [all]\n\
               uid_range: { first: 200000, last: 265535 }\n\
@@ -367,9 +363,11 @@ mod tests {
               \x20 allow: [f.example.org]\n\
               \x20 allow_private: [10.0.0.0/8]\n\
               \x20 ca_file: /ca.pem\n\
-              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n",
-        )
-        .expect("well formed");
+              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n";
+
+    #[test]
+    fn every_documented_key_is_read() {
+        let statement = parse("f", EVERY_KEY.as_bytes()).expect("well formed");
         let expected = Statement {
             origin: "f".to_owned(),
             memory_bytes: Some(2 << 30),

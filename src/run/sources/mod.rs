@@ -35,11 +35,12 @@ use crate::run::{planning, view};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::did_you_mean::difference;
 use crate::spec::digest::Digest;
+use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{Manifest, WorkspaceSource};
 use crate::spec::oci::reference::{Reference, Which};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::{Report, WarningReport};
-use crate::spec::request::ViewEntry;
+use crate::spec::request::{Request, ViewEntry};
 use crate::spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 
 /// Most directories that a hint names.
@@ -83,7 +84,7 @@ impl Run<'_> {
         if wanted.is_empty() {
             return Ok(Sources::default());
         }
-        let references = check(&chosen.manifest, self.request.oci.allow_tags)?;
+        let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
         let others: Vec<AskedMount> = others
             .iter()
@@ -163,7 +164,7 @@ impl Run<'_> {
             &terms.store()?,
             &terms.registry(reference)?,
             &reference.which(),
-            Tags::allowed(self.request.oci.allow_tags),
+            Tags::allowed(takes_tags(self.request, self.policy)),
             &terms.layer_limits(),
             &*terms.listener,
         )?;
@@ -193,17 +194,29 @@ impl Run<'_> {
 ///
 /// # Errors
 /// [`RunError::Source`] for one that cannot be read, and for a tag that is not allowed.
-pub(super) fn check(manifest: &Manifest, allow_tags: bool) -> Result<Vec<Reference>, RunError> {
+pub(super) fn check(
+    manifest: &Manifest,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<Vec<Reference>, RunError> {
+    let takes_tags = takes_tags(request, policy);
+    let by_host = policy.require_pin;
     let one = |source: &WorkspaceSource| {
         let reference = Reference::parse(&source.reference).map_err(SourceProblem::from);
         let reference = reference.map_err(of_source(source))?;
         match reference.which() {
             Which::Digest(_) => Ok(reference),
-            Which::Tag(_) | Which::Unnamed if allow_tags => Ok(reference),
-            Which::Tag(_) | Which::Unnamed => Err(of_source(source)(SourceProblem::Tag).into()),
+            Which::Tag(_) | Which::Unnamed if takes_tags => Ok(reference),
+            Which::Tag(_) | Which::Unnamed => {
+                Err(of_source(source)(SourceProblem::Tag { by_host }).into())
+            }
         }
     };
     manifest.workspace_sources.iter().map(one).collect()
+}
+
+fn takes_tags(request: &Request, policy: &HostPolicy) -> bool {
+    request.oci.allow_tags && !policy.require_pin
 }
 
 fn of_source(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceError {

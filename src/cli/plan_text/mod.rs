@@ -116,6 +116,27 @@ impl Page<'_> {
         for need in &engine.needs_unsatisfied {
             self.row("not met", &need.to_string());
         }
+        self.installs(plan);
+    }
+
+    /// What would be installed, and from where: the host's word, beside the stranger's wish.
+    fn installs(&mut self, plan: &PlanReport) {
+        for one in &plan.preparation {
+            let wanted = match one.needs.is_empty() {
+                true => "what the bundle lists".to_owned(),
+                false => one.needs.join(", "),
+            };
+            let from = match one.from.is_empty() {
+                true => "the image's own lists".to_owned(),
+                false => one.from.join(", "),
+            };
+            let told = format!(
+                "{} {wanted}, from {from}; reaches {}",
+                one.kind,
+                one.allowed.join(", ")
+            );
+            self.row("installs", &told);
+        }
     }
 
     fn program(&mut self, program: &PlannedProgram) {

@@ -22,14 +22,26 @@ use crate::spec::host_policy::{HostPolicy, names};
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
-    PlannedLimit, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
-    RUN_ID, Speaker,
+    PlannedLimit, PlannedManifest, PlannedPreparation, PlannedProgram, PlannedSecret, PlannedStdin,
+    PlannedVariable, RUN_ID, Speaker,
 };
 use crate::spec::report::{Enforcement, EnforcementState};
 use crate::spec::request::{GivenSecret, Request};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 use crate::spec::sources_policy::SecretsProvider;
+
+/// What would be installed.
+fn preparation(chosen: &Chosen) -> Vec<PlannedPreparation> {
+    let rows = chosen.provided.rows.iter();
+    rows.map(|row| PlannedPreparation {
+        kind: row.kind.to_owned(),
+        needs: row.needs.clone(),
+        from: row.from.clone(),
+        allowed: row.allowed.clone(),
+    })
+    .collect()
+}
 
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
@@ -124,6 +136,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.workspace_sources = self.workspace_sources(chosen);
+        plan.preparation = preparation(chosen);
         plan.egress = self.egress(chosen);
         plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {

@@ -94,19 +94,22 @@ pub fn has_no_new_privileges() -> bool {
 }
 
 /// Really lays an overlayfs over a directory, in a user and a mount namespace of a child that ends
-/// at once; with what overlayfs notes of a file, which a tmpfs takes since Linux 6.6.
+/// at once; with `writable`, and with what overlayfs notes of a file then, which a tmpfs takes since
+/// Linux 6.6.
 ///
 /// Only from a process with one thread.
 ///
 /// # Errors
 /// The errno of the call that failed.
-pub fn lay_overlay() -> Result<(), Errno> {
+pub fn lay_overlay(writable: bool) -> Result<(), Errno> {
     let (uid, gid) = (effective_uid(), effective_gid());
     let maps = [uid, gid].map(|id| format!("1000 {id} 1"));
     // SAFETY: the caller has one thread, and the child allocates nothing and exits.
     match unsafe { process::fork_into(kind::USER | kind::MOUNT, None) }? {
         Forked::Child => {
-            let errno = lay_overlay_here(&maps).err().map_or(0, Errno::raw_os_error);
+            let errno = lay_overlay_here(&maps, writable)
+                .err()
+                .map_or(0, Errno::raw_os_error);
             process::exit_now(errno)
         }
         Forked::Parent { pid, .. } => {
@@ -120,7 +123,7 @@ pub fn lay_overlay() -> Result<(), Errno> {
     }
 }
 
-fn lay_overlay_here([uid_map, gid_map]: &[String; 2]) -> Result<(), Errno> {
+fn lay_overlay_here([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<(), Errno> {
     namespace::write_file(c"/proc/self/setgroups", b"deny")?;
     namespace::write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
     namespace::write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
@@ -131,6 +134,9 @@ fn lay_overlay_here([uid_map, gid_map]: &[String; 2]) -> Result<(), Errno> {
     rustix::process::chdir(c"/proc")?;
     for directory in [c"lower", c"upper", c"work"] {
         rustix::fs::mkdirat(rustix::fs::CWD, directory, Mode::from_raw_mode(0o755))?;
+    }
+    if !writable {
+        return mount::new_overlay(c"upper:lower", None).map(drop);
     }
     let note = c"user.overlay.runner";
     rustix::fs::setxattr(c"upper", note, b"y", rustix::fs::XattrFlags::empty())?;

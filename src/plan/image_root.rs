@@ -5,7 +5,7 @@
 //! layers are joined: what the image has there, a link above all, is hidden and never followed.
 
 use crate::plan::image_user::ImageUser;
-use crate::plan::view::{ViewStep, etc_files};
+use crate::plan::view::{Access, BASE_CANDIDATES, ViewStep, etc_files};
 
 /// What the supervisor makes in the uppermost layer: parents first. Paths are relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,20 @@ pub fn grafts(asked: &[ViewStep]) -> Vec<Graft> {
     ours.chain(asked).collect()
 }
 
+/// What of the base view stays where an image is the root: nothing of the host's programs.
+#[must_use]
+pub fn base_of_image(base: &[ViewStep]) -> Vec<ViewStep> {
+    let of_host = |path: &[u8]| BASE_CANDIDATES.iter().any(|own| own.as_bytes() == path);
+    let stays = |step: &&ViewStep| match step {
+        ViewStep::Bind { access, .. } => *access == Access::Device,
+        ViewStep::Directory { path, .. }
+        | ViewStep::File { path, .. }
+        | ViewStep::Symlink { path, .. } => !of_host(path),
+        _ => true,
+    };
+    base.iter().filter(stays).cloned().collect()
+}
+
 /// Top-level names of an image that a rule of Landlock may stand at: what is ours has rules of its
 /// own.
 #[must_use]
@@ -161,7 +175,8 @@ fn directories(path: &[u8], list: &mut Vec<Filled>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::view::{Access, HOME};
+    use crate::plan::view::{self, HOME};
+    use crate::spec::host::{HostEntry, HostSupport};
 
     fn bind(target: &str) -> ViewStep {
         ViewStep::Bind {
@@ -231,6 +246,32 @@ mod tests {
             assert!(!is_of_image(name.as_bytes()), "{name}");
         }
         assert!(is_of_image(b"home") && is_of_image(b"usr") && is_of_image(b"devil"));
+    }
+
+    #[test]
+    fn nothing_of_the_host_s_programs_stays_in_the_view_of_an_image() {
+        let host = HostSupport {
+            entries: vec![
+                ("/usr", HostEntry::Directory),
+                ("/bin", HostEntry::Link(b"usr/bin".to_vec())),
+                ("/etc/ssl", HostEntry::Directory),
+                ("/etc/localtime", HostEntry::File),
+            ],
+            ..HostSupport::default()
+        };
+        let base = view::base(&host);
+        let steps = base_of_image(&base);
+        for step in &steps {
+            if let ViewStep::Bind { source, .. } = step {
+                assert!(source.starts_with(b"/dev/"), "{step:?}");
+            }
+        }
+        let text = format!("{steps:?}");
+        for gone in ["usr", "bin", "ssl", "localtime"] {
+            let path = format!("{:?}", format!("/{gone}").into_bytes());
+            assert!(!text.contains(&path), "{gone}");
+        }
+        assert!(steps.contains(&ViewStep::Proc) && steps.len() < base.len());
     }
 
     #[test]

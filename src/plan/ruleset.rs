@@ -12,7 +12,7 @@
 //! No network rights: they are per port and would refuse the body's own loopback. No right to the
 //! controls of devices: every mount but those of the single devices in /dev is nodev.
 
-use crate::plan::image_root::is_of_image;
+use crate::plan::image_root::{base_of_image, is_of_image};
 use crate::plan::view::{Access, ViewStep, WRITABLE};
 
 /// The rights, with the values of `linux/landlock.h`.
@@ -128,8 +128,7 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
 /// of them a link. Everything of the image can be executed; written only what lies in a directory of
 /// it, and nothing new can be made in the root itself. `writable` says whether the root is.
 ///
-/// Of the steps of the view those count that the image does not replace: the devices, and what was
-/// asked for.
+/// Of the base view those steps count that the image does not replace, and of `asked` all.
 #[must_use]
 pub fn of_image(
     abi: u32,
@@ -137,14 +136,8 @@ pub fn of_image(
     top: &[Vec<u8>],
     writable: bool,
 ) -> Option<Ruleset> {
-    let devices = base.iter().filter(|step| {
-        let access = match step {
-            ViewStep::Bind { access, .. } => Some(*access),
-            _ => None,
-        };
-        access == Some(Access::Device)
-    });
-    let steps: Vec<ViewStep> = devices.chain(asked).cloned().collect();
+    let mut steps = base_of_image(base);
+    steps.extend_from_slice(asked);
     let mut ruleset = ruleset(abi, &steps)?;
     ruleset.rules.push(Rule {
         path: b"/".to_vec(),

@@ -8,6 +8,7 @@
 use serde::Serialize;
 
 use crate::spec::digest::Digest;
+use crate::spec::image_report::ImageReport;
 use crate::spec::report::{Enforcement, EnforcementState, ErrorReport, RunForm, WarningReport};
 use crate::spec::runner_report::UnsatisfiedNeed;
 
@@ -49,6 +50,8 @@ pub struct PlanReport {
     pub program: Option<PlannedProgram>,
     /// Where it would run.
     pub engine: PlannedEngine,
+    /// The image that would be the body's root; absent where the host's programs would be.
+    pub image: Option<ImageReport>,
     /// What the body would see, parents first.
     pub view: Vec<PlannedPath>,
     /// The body's variables, in order, without their values.
@@ -221,6 +224,8 @@ pub struct PlannedPath {
 pub enum PlannedEntry {
     /// A path of the host.
     Host,
+    /// The root of an image, of this run's own.
+    Image,
     /// A device node of the host.
     Device,
     /// A workspace source.
@@ -472,6 +477,7 @@ impl PlanReport {
                 needs_unsatisfied: Vec::new(),
                 provider: None,
             },
+            image: None,
             view: Vec::new(),
             environment: Vec::new(),
             stdin: PlannedStdin::Null,

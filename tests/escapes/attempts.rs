@@ -55,14 +55,17 @@ pub fn program(name: &str, text: &str) -> PathBuf {
     c_body(name, &format!("{PRELUDE}\n{text}"))
 }
 
-/// `runner run FLAGS… -- PROGRAM ARGUMENTS…`, the program visible inside at its own path.
+/// `runner run FLAGS… -- PROGRAM ARGUMENTS…`, the program visible inside at its own path; in the
+/// surroundings that these attempts are made in.
 pub fn case<'a>(ground: &'a Ground, flags: &[&str], program: &Path, words: &[&str]) -> Case<'a> {
     let program = program.to_str().expect("a plain path");
     let mut line = vec!["run", "--ro", program];
     line.extend(flags);
     line.extend(["--", program]);
     line.extend(words);
-    ground.command(&line)
+    let mut case = ground.command(&line);
+    super::surround(&mut case);
+    case
 }
 
 /// Runs a hostile body to its end; it must end by itself with 0.
@@ -133,7 +136,10 @@ pub fn through<'a>(mut case: Case<'a>, program: &str, words: &[&str]) -> Case<'a
 /// Runs `sh -c TEXT` to its end, which must be 0, and gives its lines.
 #[track_caller]
 pub fn shell(ground: &Ground, flags: &[&str], text: &str) -> Vec<String> {
-    let done = ground.run(flags, &["/bin/sh", "-c", text]);
+    let line = [&["run"], flags, &["--", "/bin/sh", "-c", text]].concat();
+    let mut case = ground.command(&line);
+    super::surround(&mut case);
+    let done = case.done();
     done.assert_exited(0);
     done.text().lines().map(str::to_owned).collect()
 }

@@ -3,6 +3,7 @@
 mod reach;
 
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
+use crate::spec::image_report::{ImageFound, ImageReport, RootKind};
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry, PlannedLimit, PlannedPath,
     PlannedProgram, PlannedSource, PlannedStdin, Speaker,
@@ -113,29 +114,32 @@ impl Page<'_> {
             told.push_str(&format!(", provider {provider}"));
         }
         self.row("engine", &told);
+        if let Some(image) = &plan.image {
+            self.image(image);
+        }
         for need in &engine.needs_unsatisfied {
             self.row("not met", &need.to_string());
         }
         self.installs(plan);
     }
 
-    /// What would be installed, and from where: the host's word, beside the stranger's wish.
-    fn installs(&mut self, plan: &PlanReport) {
-        for one in &plan.preparation {
-            let wanted = match one.needs.is_empty() {
-                true => "what the bundle lists".to_owned(),
-                false => one.needs.join(", "),
-            };
-            let from = match one.from.is_empty() {
-                true => "the image's own lists".to_owned(),
-                false => one.from.join(", "),
-            };
-            let told = format!(
-                "{} {wanted}, from {from}; reaches {}",
-                one.kind,
-                one.allowed.join(", ")
-            );
-            self.row("installs", &told);
+    fn image(&mut self, image: &ImageReport) {
+        let found = match image.found {
+            ImageFound::Store => "kept here",
+            ImageFound::Pulled | ImageFound::Absent => "would be pulled or unpacked",
+        };
+        let root = match image.root {
+            RootKind::Writable => "its root writable for this run only",
+            RootKind::ReadOnly => "its root read-only",
+        };
+        let user = image.user.map_or_else(String::new, |user| {
+            format!(", as {}:{}", user.uid, user.gid)
+        });
+        self.row("image", &format!("{}, {found}, {root}{user}", image.place));
+        if let Some(digest) = image.digest {
+            // Beside its label it would be wider than a terminal.
+            self.text
+                .push_str(&format!("  its manifest\n    {digest}\n"));
         }
     }
 
@@ -398,6 +402,8 @@ fn described(path: &PlannedPath) -> String {
         (PlannedEntry::Link, Some(to)) => format!("link to {to}"),
         (PlannedEntry::Host, Some(from)) => format!("{access}, {from} of the host"),
         (PlannedEntry::Host | PlannedEntry::Link, None) => access.to_owned(),
+        (PlannedEntry::Image, Some(from)) => format!("{access}, {from}"),
+        (PlannedEntry::Image, None) => access.to_owned(),
         (PlannedEntry::Source, Some(from)) => format!("{access}, {from}"),
         (PlannedEntry::Source, None) => access.to_owned(),
         (PlannedEntry::Device, _) => "device".to_owned(),

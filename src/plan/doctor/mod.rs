@@ -47,6 +47,8 @@ pub struct Facts {
     pub bundle_cache: Result<CacheFacts, ErrorReport>,
     /// Whether an overlayfs can be laid over a kept bundle, else the kernel's answer.
     pub overlayfs: Result<(), String>,
+    /// Whether one can that takes no changes, else the kernel's answer.
+    pub read_only_overlayfs: Result<(), String>,
     /// The network beyond the sandbox.
     pub network: NetworkFacts,
     /// Programs that bundles ask for, and where they lie.
@@ -141,6 +143,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
             runtime_directory(facts),
             bundle_cache(facts),
             overlayfs(facts),
+            images(facts),
         ],
         network::items(&facts.network),
         programs(facts),
@@ -474,6 +477,36 @@ fn overlayfs(facts: &Facts) -> Item {
     }
 }
 
+fn images(facts: &Facts) -> Item {
+    const MEND: &str = "modprobe overlay # and Linux 6.6 or later";
+    match (&facts.overlayfs, &facts.read_only_overlayfs) {
+        (Ok(()), _) => item(
+            "images",
+            true,
+            Need::Convenience,
+            "a body may have the root of an image, and write it for its own run",
+        ),
+        (Err(errno), Ok(())) => with_mend(
+            item(
+                "images",
+                false,
+                Need::Convenience,
+                format!("a body may have the root of an image, and cannot write it ({errno})"),
+            ),
+            MEND,
+        ),
+        (Err(_), Err(errno)) => with_mend(
+            item(
+                "images",
+                false,
+                Need::Convenience,
+                format!("no run with an image is started ({errno})"),
+            ),
+            MEND,
+        ),
+    }
+}
+
 fn programs(facts: &Facts) -> Vec<Item> {
     let of_program = |(name, found): &(&'static str, Option<String>)| {
         let effect = match found {
@@ -527,6 +560,7 @@ mod tests {
                 size_bytes: 1 << 30,
             }),
             overlayfs: Ok(()),
+            read_only_overlayfs: Ok(()),
             network: network::tests::full(),
             programs: vec![("node", None)],
         }

@@ -14,7 +14,9 @@ use rustix::fs::Access as Asked;
 use rustix::io::Errno;
 
 use crate::bundle::Entry;
+use crate::oci::layers::Kind;
 use crate::plan::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
+use crate::run::image::ChosenImage;
 use crate::run::subject::BundleFiles;
 use crate::spec::path::RelPath;
 
@@ -33,6 +35,8 @@ pub(super) struct Inside<'plan> {
     pub(super) bundle: Option<&'plan dyn BundleFiles>,
     /// Whether the body has a uid that no file of the host belongs to.
     pub(super) foreign: bool,
+    /// The image that would be the root.
+    pub(super) image: Option<&'plan ChosenImage>,
 }
 
 /// What lies at a path.
@@ -243,6 +247,9 @@ impl Inside<'_> {
         if is_directory {
             return Node::Directory;
         }
+        if let Some(image) = self.image {
+            return of_image(image, path);
+        }
         let of_kernel = [&b"/proc"[..], b"/dev", b"/scratch", b"/runner"];
         match of_kernel.iter().any(|top| beneath(path, top).is_some()) {
             true => Node::Unknown,
@@ -312,6 +319,23 @@ impl Inside<'_> {
             head: head_of(&path, found.is_file()),
             host: Some(path),
         }
+    }
+}
+
+/// An image follows its links itself; one that is not here may have anything.
+fn of_image(image: &ChosenImage, path: &[u8]) -> Node {
+    let Some(opened) = &image.opened else {
+        return Node::Unknown;
+    };
+    match opened.image.kind_of(path) {
+        Ok(Some(Kind::Directory)) => Node::Directory,
+        Ok(Some(Kind::File { executable })) => Node::File {
+            executable,
+            head: None,
+            host: None,
+        },
+        Ok(None) => Node::Missing,
+        Err(_unreadable) => Node::Unknown,
     }
 }
 

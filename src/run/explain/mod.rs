@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::bundle::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
+use crate::plan::image_root::base_of_image;
 use crate::plan::limits::{Coverage, Limits};
 use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
 use crate::run::chosen::{self, Chosen, OnRefusal};
@@ -331,6 +332,9 @@ impl Planner<'_> {
         or_refused(named, refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);
+        if chosen.image.is_some() {
+            steps = base_of_image(&steps);
+        }
         steps.extend(asked.unwrap_or_default());
         let memory_bytes = limits.as_ref().map_or(0, |limits| limits.memory_bytes);
         let parts = planning::parts(self.request, &chosen, memory_bytes, RUN_ID);
@@ -342,6 +346,7 @@ impl Planner<'_> {
                 Files::Command | Files::Nowhere { .. } => None,
             },
             foreign: host.privileged,
+            image: chosen.image.as_ref(),
         };
         let program = or_refused(start_of(&inside, &chosen, &programs), refuse)?;
         Ok(Settling {

@@ -8,10 +8,13 @@ use crate::run::artifacts;
 use crate::run::chosen::Chosen;
 use crate::run::explain::Settling;
 use crate::run::explain::rows::Rows;
+use crate::spec::image_report::RootKind;
 use crate::spec::manifest::WorkspaceSource;
 use crate::spec::oci::reference::{Reference, Which};
 use crate::spec::path::escape;
-use crate::spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
+use crate::spec::plan_report::{
+    FIXED, PlannedEntry, PlannedPath, PlannedPreparation, PlannedSource,
+};
 use crate::spec::request::ViewEntry;
 
 impl Rows<'_> {
@@ -46,6 +49,17 @@ impl Rows<'_> {
                 Some((path, row))
             })
             .collect();
+        if let Some(image) = &settling.chosen.image {
+            let row = PlannedPath {
+                path: "/".to_owned(),
+                what: PlannedEntry::Image,
+                from: Some(image.wanted.place.to_string()),
+                writable: self.root_kind() == RootKind::Writable,
+                size_bytes: None,
+                decided_by: self.image_by(&settling.chosen),
+            };
+            rows.push((b"/", row));
+        }
         rows.sort_by_key(|(path, _)| *path);
         rows.into_iter().map(|(_, row)| row).collect()
     }
@@ -167,4 +181,16 @@ fn path_row<'plan>(
         }
         ViewStep::Directory { .. } => None,
     }
+}
+
+/// What would be installed.
+pub(super) fn preparation(chosen: &Chosen) -> Vec<PlannedPreparation> {
+    let rows = chosen.provided.rows.iter();
+    rows.map(|row| PlannedPreparation {
+        kind: row.kind.to_owned(),
+        needs: row.needs.clone(),
+        from: row.from.clone(),
+        allowed: row.allowed.clone(),
+    })
+    .collect()
 }

@@ -13,35 +13,26 @@ use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
 use crate::run::explain::inside::shown;
+use crate::run::explain::paths;
+use crate::run::image::OpenedImage;
 use crate::run::planning;
 use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
 use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
 use crate::spec::host_policy::{HostPolicy, names};
+use crate::spec::image_report::{ImageReport, RootKind};
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
-    PlannedLimit, PlannedManifest, PlannedPreparation, PlannedProgram, PlannedSecret, PlannedStdin,
-    PlannedVariable, RUN_ID, Speaker,
+    PlannedLimit, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
+    RUN_ID, Speaker,
 };
 use crate::spec::report::{Enforcement, EnforcementState};
 use crate::spec::request::{GivenSecret, Request};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 use crate::spec::sources_policy::SecretsProvider;
-
-/// What would be installed.
-fn preparation(chosen: &Chosen) -> Vec<PlannedPreparation> {
-    let rows = chosen.provided.rows.iter();
-    rows.map(|row| PlannedPreparation {
-        kind: row.kind.to_owned(),
-        needs: row.needs.clone(),
-        from: row.from.clone(),
-        allowed: row.allowed.clone(),
-    })
-    .collect()
-}
 
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
@@ -102,6 +93,10 @@ impl<'plan> Rows<'plan> {
         plan.grants = self.grants();
         plan.program = self.program(settling);
         plan.engine = self.engine(chosen);
+        plan.image = chosen.image.as_ref().map(|image| ImageReport {
+            root: self.root_kind(),
+            ..image.report()
+        });
         plan.view = self.view(settling);
         plan.environment = self.environment(chosen, settling.limits.as_ref());
         plan.input_document = settling
@@ -136,7 +131,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.workspace_sources = self.workspace_sources(chosen);
-        plan.preparation = preparation(chosen);
+        plan.preparation = paths::preparation(chosen);
         plan.egress = self.egress(chosen);
         plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {
@@ -199,6 +194,9 @@ impl<'plan> Rows<'plan> {
         let cwd = chosen.manifest.sandbox.as_ref();
         let has_cwd = cwd.is_some_and(|block| block.local.cwd.is_some());
         let found = settling.program.as_ref();
+        let of_image = chosen.opened_image();
+        let of_image = of_image.and_then(OpenedImage::working_directory);
+        let is_of_image = of_image.is_some_and(|own| own == chosen.working_directory);
         Some(PlannedProgram {
             run_form: chosen.form,
             decided_by: self.run_by.clone(),
@@ -211,30 +209,47 @@ impl<'plan> Rows<'plan> {
             working_directory_by: match (&self.request.workdir, has_cwd) {
                 (Some(_), _) => "--workdir".to_owned(),
                 (None, true) => self.key("sandbox.config.cwd"),
+                (None, false) if is_of_image => "image".to_owned(),
                 (None, false) => FIXED.to_owned(),
             },
             bound_programs: chosen.bound.clone(),
         })
     }
 
+    /// Who says which image it is.
+    pub(super) fn image_by(&self, chosen: &Chosen) -> String {
+        match (&self.request.oci.image, &chosen.manifest.runner.image) {
+            (Some(_), _) => "--image".to_owned(),
+            (None, Some(_)) => self.key("runner.image"),
+            (None, None) => "picked".to_owned(),
+        }
+    }
+
+    /// Whether the root of an image could be written, as far as the host's policy says.
+    pub(super) fn root_kind(&self) -> RootKind {
+        match self.policy.oci.root_read_only {
+            true => RootKind::ReadOnly,
+            false => RootKind::Writable,
+        }
+    }
+
     fn engine(&self, chosen: &Chosen) -> PlannedEngine {
         let runner = &chosen.manifest.runner;
-        let engine = match runner.engine {
-            Engine::Subprocess => "subprocess",
-            Engine::Sandbox => "sandbox",
+        let engine = match (runner.engine, &chosen.image) {
+            (Engine::Subprocess, None) => "subprocess",
+            (Engine::Subprocess, Some(_)) | (Engine::Sandbox, _) => "sandbox",
         };
         let told = chosen.runner.as_ref();
         let picked = told.and_then(|told| told.image.clone());
-        let image = runner.image.clone().or(picked);
-        let image_by = match (&image, &runner.image) {
-            (None, _) => None,
-            (Some(_), Some(_)) => Some(self.key("runner.image")),
-            (Some(_), None) => Some("picked".to_owned()),
-        };
+        let named = runner.image.clone().or(picked);
+        // `--image` is no template.
+        let image = named.filter(|_| self.request.oci.image.is_none());
+        let image_by = image.as_ref().map(|_| self.image_by(chosen));
         let provider = chosen.manifest.sandbox.as_ref();
         PlannedEngine {
             engine: engine.to_owned(),
             decided_by: match self.engine_key {
+                _ if self.request.oci.image.is_some() => "--image".to_owned(),
                 Some(key) => self.key(key),
                 None => DEFAULT.to_owned(),
             },

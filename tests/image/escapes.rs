@@ -1,0 +1,47 @@
+//! The ways out that were tried without an image (`tests/escapes`), tried again in one whose user is
+//! 0: those that go through `attempts`.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use serde_json::json;
+
+use super::layout;
+use super::support;
+use support::{Case, Ground};
+
+#[path = "../escapes/attempts.rs"]
+mod attempts;
+#[path = "../escapes/descriptors.rs"]
+mod descriptors;
+#[path = "../escapes/devices.rs"]
+mod devices;
+#[path = "../escapes/namespaces.rs"]
+mod namespaces;
+#[path = "../escapes/processes.rs"]
+mod processes;
+#[path = "../escapes/sockets.rs"]
+mod sockets;
+#[path = "../escapes/syscalls.rs"]
+mod syscalls;
+#[path = "../escapes/terminal.rs"]
+mod terminal;
+
+/// Uid and gid of a body.
+const ID: u32 = 0;
+
+/// The image, and where it is kept.
+static IMAGE: LazyLock<Option<(Ground, PathBuf)>> = LazyLock::new(|| {
+    let base = layout::base()?;
+    let ground = Ground::new();
+    let image = layout::image(&ground, "image", &[base], json!({ "User": "0" }));
+    Some((ground, image))
+});
+
+/// What every case of the attempts has.
+fn surround(case: &mut Case<'_>) {
+    let (ground, image) = IMAGE.as_ref().expect("busybox was made or fetched");
+    case.command
+        .env("RUNNER_OPT_IMAGE", layout::place(image))
+        .env("RUNNER_OPT_OCI_DIRECTORY", ground.path("oci"));
+}

@@ -1,0 +1,260 @@
+//! Bundles with `engine: sandbox`, from their manifest to their image.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Stored;
+use super::layout::{self, Entry, base, file, image, layer};
+use super::support::Done;
+
+/// Templates of a host: `tiny` lies at `image`.
+fn templates(image: &Path) -> String {
+    format!(
+        "images:\n\
+         - {{ id: tiny, languages: [multi], native: [], cost_tier: 0, source: '{}' }}\n\
+         - {{ id: nowhere, languages: [multi], native: [], cost_tier: 9 }}\n",
+        layout::place(image)
+    )
+}
+
+impl Stored {
+    /// `runner exec FLAGS… BUNDLE` of these files, to its end.
+    fn exec(&self, flags: &[&str], files: &[(&str, &str)]) -> Done {
+        let bundle = self.ground.bundle(files);
+        let bundle = bundle.to_str().expect("text");
+        let words = [&["exec"], flags, &[bundle]].concat();
+        self.command(&words).done()
+    }
+
+    /// `runner plan …`: its code and its document.
+    fn plan(&self, flags: &[&str], files: &[(&str, &str)]) -> (i32, Value) {
+        let bundle = self.ground.bundle(files);
+        let bundle = bundle.to_str().expect("text");
+        let document = self.ground.path("plan.json");
+        let mut words = vec!["plan"];
+        words.extend(flags);
+        words.push(bundle);
+        let mut case = self.command(&words);
+        // Not of a run: no report, and so no invariants of one.
+        let mut command = std::process::Command::new("env");
+        for (name, value) in case.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command.arg(case.command.get_program());
+        let is_report = |word: &str| word.starts_with("--json=");
+        for word in case.command.get_args() {
+            match word.to_str().filter(|word| is_report(word)) {
+                Some(_) => command.arg(format!("--json={}", document.display())),
+                None => command.arg(word),
+            };
+        }
+        case.command = std::process::Command::new("true");
+        let output = command.output().expect("it starts");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = std::fs::read(&document).unwrap_or_else(|_| panic!("{errors}"));
+        let plan = serde_json::from_slice(&text).expect("JSON");
+        (output.status.code().expect("a code"), plan)
+    }
+}
+
+const MAIN: &str = "cat /etc/of-image; echo $PWD; cat data; echo x > written; cat written";
+
+#[test]
+fn a_bundle_runs_in_the_image_that_its_manifest_names() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let config = json!({ "WorkingDir": "/srv/app", "Env": ["GREETING=image"] });
+    let image = image(&stored.ground, "image", &[base], config);
+    stored.policy(&templates(&image));
+    let files = [
+        (
+            "manifest.yaml",
+            "run: [sh, main.sh]\nrunner: { engine: sandbox, image: tiny }\n",
+        ),
+        ("main.sh", MAIN),
+        ("data", "of bundle\n"),
+    ];
+    for found in ["pulled", "store"] {
+        let done = stored.exec(&[], &files);
+        done.assert_exited(0);
+        // A bundle's program starts where its files lie, whatever the image says.
+        assert_eq!(
+            done.text(),
+            "image\n/bundle\nof bundle\nx\n",
+            "{}",
+            done.stderr
+        );
+        let told = &done.report["image"];
+        assert_eq!(told["id"], "tiny");
+        assert_eq!(told["place"], layout::place(&image));
+        assert_eq!(
+            (&told["found"], &told["layers"]),
+            (&json!(found), &json!(1))
+        );
+        assert_eq!(done.report["runner"]["engine"], "sandbox");
+        assert_eq!(done.report["runner"]["image"], "tiny");
+    }
+}
+
+#[test]
+fn a_template_without_a_source_is_refused_with_the_key_that_is_missing() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let image = image(&stored.ground, "image", &[base], json!({}));
+    stored.policy(&templates(&image));
+    for (template, code) in [
+        ("nowhere", "image_source_missing"),
+        ("no-such", "image_unknown"),
+    ] {
+        let manifest =
+            format!("run: [sh, -c, echo ran]\nrunner: {{ engine: sandbox, image: {template} }}\n");
+        let done = stored.exec(&[], &[("manifest.yaml", &manifest)]);
+        assert_eq!(done.report["outcome"], "refused", "{}", done.stderr);
+        assert_eq!(done.report["error"]["code"], code);
+    }
+}
+
+#[test]
+fn an_image_that_is_none_is_refused_before_anything_runs() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let unknown = image(
+        &stored.ground,
+        "user",
+        &[base.clone()],
+        json!({ "User": "nobody-here" }),
+    );
+    let relative = image(
+        &stored.ground,
+        "relative",
+        &[base.clone()],
+        json!({ "WorkingDir": "x" }),
+    );
+    let many: Vec<layout::Layer> = (0..42)
+        .map(|number| layer([(["a", "b"][number % 2], file(&number.to_string()))]))
+        .collect();
+    let many = image(&stored.ground, "many", &many, json!({}));
+    let wide = (0..300).map(|number| (format!("d{number}"), Entry::Directory));
+    let wide = image(&stored.ground, "wide", &[base, wide.collect()], json!({}));
+    let nowhere = stored.ground.path("nowhere");
+    for (image, code) in [
+        (unknown, "image_user_unknown"),
+        (relative, "image_config_invalid"),
+        (many, "image_layers_too_many"),
+        (wide, "image_root_too_wide"),
+        (nowhere, "layout_unusable"),
+    ] {
+        let done = stored.run(&image, &[], &["sh", "-c", "echo ran"]);
+        assert_eq!(done.report["outcome"], "refused", "{code} {}", done.stderr);
+        assert_eq!(done.report["error"]["code"], code, "{}", done.stderr);
+        assert_eq!(done.text(), "");
+    }
+}
+
+#[test]
+fn what_an_image_has_is_what_satisfies_needs() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let status = "Package: libthing\nStatus: install ok installed\nVersion: 1\n\n\
+        Package: gone\nStatus: deinstall ok config-files\n";
+    let packages = layer([
+        ("var", Entry::Directory),
+        ("var/lib", Entry::Directory),
+        ("var/lib/dpkg", Entry::Directory),
+        ("var/lib/dpkg/status", file(status)),
+        (
+            "bin/node",
+            Entry::File(b"#!/bin/sh\necho node $1\n".to_vec(), 0o755),
+        ),
+    ]);
+    let image = image(
+        &stored.ground,
+        "image",
+        &[base, packages],
+        json!({ "Env": ["PATH=/bin"] }),
+    );
+    stored.policy(&templates(&image));
+    let exec = |needs: &str| {
+        let manifest = format!(
+            "run: [sh, -c, echo ran]\nrunner: {{ engine: sandbox, image: tiny, needs: {needs} }}\n"
+        );
+        stored.exec(&[], &[("manifest.yaml", &manifest)])
+    };
+    for needs in [
+        "{ language: node }",
+        "{ native: [libthing] }",
+        "{ native: [stat] }",
+    ] {
+        let done = exec(needs);
+        done.assert_exited(0);
+        assert_eq!(done.text(), "ran\n", "{needs}");
+    }
+    for needs in [
+        "{ language: python }",
+        "{ native: [gone] }",
+        "{ native: [git] }",
+    ] {
+        let done = exec(needs);
+        assert_eq!(done.report["outcome"], "refused", "{needs} {}", done.stderr);
+    }
+}
+
+#[test]
+fn an_interpreter_is_looked_for_in_the_image_and_never_taken_from_the_host() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let without = image(&stored.ground, "without", &[base.clone()], json!({}));
+    let python = Entry::File(b"#!/bin/sh\necho of image $1\n".to_vec(), 0o755);
+    let with = layer([("bin/python3", python)]);
+    let with = image(&stored.ground, "with", &[base, with], json!({}));
+    let files = [
+        ("manifest.yaml", "run: main.py\n"),
+        ("main.py", "print('of host')\n"),
+    ];
+    let place = layout::place(&with);
+    let done = stored.exec(&["--image", &place], &files);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "of image main.py\n");
+    assert_eq!(done.report["runner"]["engine"], "sandbox");
+    assert_eq!(done.report["bound_programs"], json!([]));
+    let place = layout::place(&without);
+    let done = stored.exec(&["--image", &place], &files);
+    assert_eq!(done.text(), "");
+    assert_ne!(done.report["outcome"], "exited", "{}", done.stderr);
+}
+
+#[test]
+fn a_plan_makes_and_fetches_nothing_and_says_what_a_run_would_pull() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let image = image(&stored.ground, "image", &[base], json!({ "User": "app" }));
+    stored.policy(&templates(&image));
+    let files = [
+        (
+            "manifest.yaml",
+            "run: [sh, main.sh]\nrunner: { engine: sandbox, image: tiny }\n",
+        ),
+        ("main.sh", "echo ran"),
+    ];
+    let (code, plan) = stored.plan(&[], &files);
+    assert_eq!(code, 0, "{plan:#}");
+    assert!(!stored.store().exists(), "the store was made");
+    let told = &plan["image"];
+    assert_eq!(
+        (&told["id"], &told["found"]),
+        (&json!("tiny"), &json!("absent"))
+    );
+    assert_eq!(
+        (&told["user"], &told["digest"]),
+        (&Value::Null, &Value::Null)
+    );
+    stored.exec(&[], &files).assert_exited(0);
+    let (code, plan) = stored.plan(&[], &files);
+    assert_eq!(code, 0, "{plan:#}");
+    let told = &plan["image"];
+    assert_eq!(told["found"], "store");
+    assert_eq!(told["user"], json!({ "uid": 12, "gid": 34 }));
+    assert_eq!(plan["program"]["path"], "/bin/sh");
+    assert_eq!(plan["program"]["host_path"], Value::Null);
+}

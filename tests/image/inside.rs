@@ -1,0 +1,278 @@
+//! What a body sees, is and may do in an image.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Stored;
+use super::layout::{Entry, base, file, image, layer};
+use super::support::is_root;
+
+#[test]
+fn the_body_is_whom_the_image_says_and_nobody_with_any_right() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    for (user, uid, gid, home) in [
+        (None, 1000, 1000, "/home/runner"),
+        (Some("root"), 0, 0, "/root"),
+        (Some("0:0"), 0, 0, "/root"),
+        (Some("app"), 12, 34, "/srv/app"),
+        (Some("app:staff"), 12, 50, "/srv/app"),
+        (Some("999"), 999, 999, "/home/runner"),
+        (Some("1000:7"), 1000, 7, "/home/runner"),
+    ] {
+        let name = format!("image-{}", user.unwrap_or("none").replace(':', "-"));
+        let config = json!({ "User": user });
+        let image = image(&stored.ground, &name, &[base.clone()], config);
+        let script = "cat /proc/self/status; echo HOME: $HOME; \
+            echo Owner: $(stat -c %u:%g /etc/of-image /etc/passwd /tmp /bundle); \
+            touch $HOME/own && echo Made: $(stat -c %u:%g $HOME/own)";
+        let done = stored.run(&image, &[], &["sh", "-c", script]);
+        done.assert_exited(0);
+        let text = done.text();
+        let status: BTreeMap<&str, &str> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name, value.trim()))
+            .collect();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status[set], "0000000000000000", "{set} of {user:?}");
+        }
+        assert_eq!((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"));
+        assert_eq!(status["Uid"], format!("{uid}\t{uid}\t{uid}\t{uid}"));
+        assert_eq!(status["Gid"], format!("{gid}\t{gid}\t{gid}\t{gid}"));
+        if is_root() {
+            assert_eq!(status["Groups"], "", "{user:?}");
+        }
+        assert_eq!(status["HOME"], home, "{user:?}");
+        assert_eq!(status["Owner"], vec![format!("{uid}:{gid}"); 4].join(" "));
+        assert_eq!(status["Made"], format!("{uid}:{gid}"));
+        let told = &done.report["image"]["user"];
+        assert_eq!(told, &json!({ "uid": uid, "gid": gid }));
+    }
+}
+
+#[test]
+fn uid_0_of_an_image_is_root_of_nothing() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let image = image(&stored.ground, "image", &[base], json!({ "User": "0" }));
+    let refused = [
+        "mount -t tmpfs tmpfs /tmp",
+        "mount -t proc proc /tmp",
+        "mount -o remount,rw /dev",
+        "umount /proc",
+        "umount /dev",
+        "mknod /tmp/node c 1 3",
+        "chown 1:1 /tmp",
+        "chown 12:34 /etc/of-image",
+        "unshare -U true",
+        "unshare -m true",
+        "unshare -n true",
+        "unshare -r true",
+        "su app -c true",
+        "setpriv --reuid 12 true",
+        "cat /proc/1/environ",
+        "cat /proc/1/maps",
+        "ls /proc/1/fd",
+        "ls /proc/1/root/",
+        "touch /dev/new",
+        "touch /runner/new",
+        "touch /new",
+        "echo x > /proc/sys/kernel/hostname",
+        "echo x > /proc/1/oom_score_adj",
+    ];
+    for command in refused {
+        let script = format!("{{ {command}; }} >/dev/null 2>&1 && echo DONE; true");
+        let done = stored.run(&image, &[], &["sh", "-c", &script]);
+        done.assert_exited(0);
+        assert_eq!(done.text(), "", "{command}");
+    }
+    // A signal that pid 1 of a namespace does not handle never arrives from inside.
+    let done = stored.run(
+        &image,
+        &[],
+        &["sh", "-c", "kill -9 1; kill -STOP 1; echo here"],
+    );
+    done.assert_exited(0);
+    assert_eq!(done.text(), "here\n");
+}
+
+#[test]
+fn nothing_of_the_host_s_programs_is_there_and_nothing_names_the_host() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let image = image(&stored.ground, "image", &[base], json!({}));
+    let say = |script: &str| {
+        let done = stored.run(&image, &[], &["sh", "-c", script]);
+        done.assert_exited(0);
+        done.text()
+    };
+    assert_eq!(say("ls -A /usr/bin"), "only-here\n");
+    assert_eq!(say("cat /lib/kept"), "kept\n");
+    assert_eq!(say("only-here"), "only\n");
+    assert_eq!(
+        say("ls -A /"),
+        "bin\nbundle\ndev\netc\nhome\nlib\nproc\nroot\nrunner\nscratch\nsrv\ntmp\nusr\n"
+    );
+    assert_eq!(
+        say("ls -A /runner/overlays /home"),
+        "/home:\nrunner\n\n/runner/overlays:\n"
+    );
+    let mounts = say("cat /proc/self/mountinfo");
+    let store = stored.store().to_str().expect("text").to_owned();
+    let ground = stored.ground.path("").to_str().expect("text").to_owned();
+    for word in [
+        store.as_str(),
+        ground.trim_end_matches('/'),
+        "/usr",
+        "/lib64",
+    ] {
+        assert!(!mounts.contains(word), "{word} in\n{mounts}");
+    }
+    let root: Vec<&str> = mounts
+        .lines()
+        .filter(|line| line.contains(" / / "))
+        .collect();
+    assert!(
+        root.iter().any(|line| line.contains(" overlay ")),
+        "{mounts}"
+    );
+    assert_eq!(
+        say("for d in /proc/[0-9]*; do cat $d/comm; done")
+            .lines()
+            .next(),
+        Some("init")
+    );
+    assert_eq!(say("cat /proc/keys /proc/kallsyms"), "");
+    assert_eq!(say("ls -A /sys 2>/dev/null; true"), "");
+}
+
+#[test]
+fn what_the_image_says_counts_where_nobody_else_says_it() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let config = json!({
+        "Env": ["PATH=/bin:/srv/tools", "GREETING=image", "LANG=C", "RUNNER_INPUT=/etc/passwd"],
+        "WorkingDir": "/srv/app", "Entrypoint": ["/bin/false"], "Cmd": ["no"],
+    });
+    let tools = layer([
+        ("srv", Entry::Directory),
+        ("srv/tools", Entry::Directory),
+        (
+            "srv/tools/mine",
+            Entry::File(b"#!/bin/sh\necho mine\n".to_vec(), 0o755),
+        ),
+    ]);
+    let image = image(&stored.ground, "image", &[base, tools], config);
+    let say = |flags: &[&str], script: &str| {
+        let done = stored.run(&image, flags, &["sh", "-c", script]);
+        done.assert_exited(0);
+        done.text()
+    };
+    let script = "mine; echo $PATH $GREETING $LANG $RUNNER_INPUT $PWD $HOME";
+    assert_eq!(
+        say(&[], script),
+        "mine\n/bin:/srv/tools image C /runner/input.json /srv/app /home/runner\n"
+    );
+    let flags = ["-e", "GREETING=flag", "-w", "/etc"];
+    assert_eq!(
+        say(&flags, script),
+        "mine\n/bin:/srv/tools flag C /runner/input.json /etc /home/runner\n"
+    );
+}
+
+#[test]
+fn what_a_body_writes_is_its_own_run_s_and_no_layer_changes() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let upper = layer([
+        ("srv/data", Entry::Directory),
+        ("srv/data/file", file("lower\n")),
+        ("srv/data/sub", Entry::Directory),
+        ("srv/data/sub/deep", file("deep\n")),
+    ]);
+    let image = image(&stored.ground, "image", &[base, upper], json!({}));
+    let change = "set -e
+        echo changed > /srv/data/file; rm -r /srv/data/sub; mkdir /srv/data/sub
+        echo new > /srv/data/new; rm /usr/lib/kept; echo x > /etc/of-image; echo y > /usr/bin/mine
+        ls -A /srv/data/sub; cat /srv/data/file";
+    let look = "cat /srv/data/file /srv/data/sub/deep /usr/lib/kept /etc/of-image; \
+        ls /srv/data /usr/bin";
+    let clean = "lower\ndeep\nkept\nimage\n/srv/data:\nfile\nsub\n\n/usr/bin:\nonly-here\n";
+    let first = stored.run(&image, &[], &["sh", "-c", look]);
+    assert_eq!(first.text(), clean, "{}", first.stderr);
+    assert_eq!(first.report["image"]["found"], "pulled");
+    let before = everything(stored.store());
+    for _again in 0..2 {
+        let done = stored.run(&image, &[], &["sh", "-c", change]);
+        done.assert_exited(0);
+        assert_eq!(done.text(), "changed\n", "{}", done.stderr);
+        let done = stored.run(&image, &[], &["sh", "-c", look]);
+        assert_eq!(done.text(), clean, "{}", done.stderr);
+        assert_eq!(done.report["image"]["found"], "store");
+    }
+    assert_eq!(everything(stored.store()), before);
+}
+
+/// Every file of the store with what it holds; a directory with its mode.
+fn everything(directory: &std::path::Path) -> BTreeMap<String, Vec<u8>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut found = BTreeMap::new();
+    let mut pending = vec![directory.to_path_buf()];
+    while let Some(path) = pending.pop() {
+        for entry in std::fs::read_dir(&path).expect("readable").flatten() {
+            let path = entry.path();
+            let status = path.symlink_metadata().expect("there");
+            let name = path.display().to_string();
+            if status.is_dir() {
+                found.insert(name, vec![]);
+                pending.push(path);
+            } else if status.is_symlink() {
+                let target = std::fs::read_link(&path).expect("a link");
+                found.insert(name, target.into_os_string().into_encoded_bytes());
+            } else {
+                let mut bytes = std::fs::read(&path).expect("readable");
+                bytes.extend(status.mode().to_le_bytes());
+                found.insert(name, bytes);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_written_to_the_root_counts_against_the_disk_limit() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let image = image(&stored.ground, "image", &[base], json!({}));
+    let script = "dd if=/dev/zero of=/usr/lib/large bs=1M count=64 2>/dev/null && echo WRITTEN
+        test $(stat -c %s /usr/lib/large) -le 8388608 && echo bounded";
+    let done = stored.run(&image, &["--disk", "8m"], &["sh", "-c", script]);
+    assert_eq!(done.text(), "bounded\n", "{}", done.stderr);
+    // A large file of the image that is changed is copied up, and counts too.
+    let large = layer([("srv/large", Entry::File(vec![7; 12 << 20], 0o644))]);
+    let image = super::layout::image(&stored.ground, "large", &[base_again(), large], json!({}));
+    let script = "echo x >> /srv/large || echo refused; wc -c < /srv/large";
+    let done = stored.run(&image, &["--disk", "8m"], &["sh", "-c", script]);
+    assert_eq!(done.text(), "refused\n12582912\n", "{}", done.stderr);
+}
+
+fn base_again() -> super::layout::Layer {
+    base().expect("it was there before")
+}
+
+#[test]
+fn a_root_that_nobody_may_write_is_told_and_kept() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    stored.policy("oci: { root_read_only: true }\n");
+    let image = image(&stored.ground, "image", &[base], json!({}));
+    let script = "for at in / /etc /usr /root /home; do touch $at/x 2>/dev/null && echo WROTE $at; done
+        for at in /tmp /bundle /scratch /home/runner /dev/shm; do touch $at/x || echo NOT $at; done";
+    let done = stored.run(&image, &["--strict"], &["sh", "-c", script]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "", "{}", done.stderr);
+    let told: &Value = &done.report["image"];
+    assert_eq!(told["root"], "read_only");
+}

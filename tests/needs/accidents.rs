@@ -83,9 +83,15 @@ fn limits_of_the_host_hold_for_a_preparation() {
     };
     scripted("slow", "sleep 600");
     scripted("large", "head -c 200m /dev/zero >zeroes");
+    scripted("greedy", "node -e 'Buffer.alloc(1 << 29, 1)'");
     for (limits, name, words) in [
         ("{timeout: 5s}", "slow", "longer than 5 s"),
         ("{disk: 64m}", "large", "wrote more than 67108864 bytes"),
+        (
+            "{memory: 128m}",
+            "greedy",
+            "more than 134217728 bytes of memory",
+        ),
     ] {
         host.configure(&format!("{}  limits: {limits}\n", host.index.policy()));
         let done = host.done(&format!("needs: {{npm: [{name}]}}"), &[], "true");
@@ -131,7 +137,12 @@ fn a_preparation_that_is_cancelled_keeps_nothing() {
 fn a_runner_that_is_killed_meanwhile_leaves_nothing_that_the_next_would_take() {
     let Some(host) = Host::new() else { return };
     let bundle = slow(&host);
-    let mut running = host.exec(&[], &bundle).without("I4").without("I5").start();
+    let case = host
+        .exec(&[], &bundle)
+        .without("I4")
+        .without("I5")
+        .without("I8");
+    let mut running = case.start();
     running.until("the archive is asked for", || is_under_way(&host));
     running.signal(Signal::KILL);
     let done = running.done();

@@ -13,6 +13,7 @@ use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
 use crate::run::explain::inside::shown;
+use crate::run::explain::paths;
 use crate::run::image::OpenedImage;
 use crate::run::planning;
 use crate::run::reporting;
@@ -130,6 +131,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.workspace_sources = self.workspace_sources(chosen);
+        plan.preparation = paths::preparation(chosen);
         plan.egress = self.egress(chosen);
         plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {

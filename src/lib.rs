@@ -83,8 +83,9 @@
 //!   openat2(2), and never through a link.
 //! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
 //!   The thread that sows a child outlives the run, since the child dies with it. A program with
-//!   threads has a launcher, which has one ([`resident`]). The threads of an unpacking, and the one
-//!   that looked up a name, have ended before anything is cloned.
+//!   threads has a launcher, which has one ([`resident`]). The threads of an unpacking have ended
+//!   before anything is cloned, and so has the one that looked up a name, unless no answer came in
+//!   time: then it ends with getaddrinfo(3).
 //! - A seed knows nothing of a run: no id of the host, group, path or stream.
 //! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
 //!   from which another run's supervisor is forked.

@@ -62,7 +62,8 @@
 //! - [`cache`] keeps what was unpacked for the next run: found by a file's identity or an archive's
 //!   digest, never written again, removed by what was not used for longest.
 //! - [`oci`] has artifacts and images from registries and layouts, and brings them there.
-//!   [`oci::registry`] in it is the one place that sees the credentials of a registry.
+//!   [`oci::registry`] in it is the one place that sees the credentials of a registry,
+//!   [`oci::store`] keeps what was fetched, [`oci::pull`] asks only for what is not there.
 //! - [`http`] is what every conversation with a service has in common: how long it is waited for,
 //!   whom it trusts, where a credential may go, and what is tried again.
 //! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
@@ -90,6 +91,8 @@
 //! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
 //!   from which another run's supervisor is forked.
 //! - A body reaches a kept tree through its overlayfs only, and a tree is never written again.
+//! - A blob is in the store under its digest only once all its bytes were hashed and are on the
+//!   disk; a snapshot is unpacked of the bytes that its manifest names, or not at all.
 //! - The supervisor reads nothing that the body wrote, except the declared output document and the
 //!   declared output files, bounded in size.
 //! - What a run makes on the host is recorded before it is made. It is given back in reverse order;

@@ -66,7 +66,8 @@
 //!   [`oci::store`] keeps what was fetched, [`oci::pull`] asks only for what is not there.
 //! - [`http`] is what every conversation with a service has in common: how long it is waited for,
 //!   whom it trusts, where a credential may go, and what is tried again.
-//! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
+//! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory: bundles,
+//!   snapshots of sources, layers of images and Debian packages, by one reader of entries.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
 //! - [`plan`] decides: what exactly will be done, in what order. Host facts are arguments, so the

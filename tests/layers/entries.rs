@@ -350,6 +350,9 @@ fn a_hundred_thousand_entries_are_taken_and_no_more() {
     };
     let mut stack = Stack::new();
     let unpacked = stack.push(&tar(99_999)).expect("taken");
-    assert_eq!((unpacked.entries, stack.top()), (1, vec!["f last".to_owned()]));
+    assert_eq!(
+        (unpacked.entries, stack.top()),
+        (1, vec!["f last".to_owned()])
+    );
     assert_eq!(refused(&tar(100_000)), "entries_limit");
 }

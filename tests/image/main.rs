@@ -15,6 +15,7 @@ mod exec;
 mod hostile;
 mod inside;
 mod layout;
+mod life;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -2,6 +2,9 @@
 
 #![allow(
     unreachable_pub,
+    missing_debug_implementations,
+    missing_docs,
+    clippy::new_without_default,
     clippy::expect_used,
     clippy::panic,
     reason = "test code: a failure is a panic"

@@ -338,6 +338,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one document and what is read of it")]
     #[test]
     fn every_documented_key_is_read() {
         let statement = parse(

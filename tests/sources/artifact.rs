@@ -110,7 +110,7 @@ impl Artifact {
             insecure: true,
             ..Connection::default()
         };
-        let client = Client::new(&reference, connection);
+        let client = Client::new(&reference, connection).expect("a client");
         for blob in &self.blobs {
             let digest = Digest::of(blob);
             client

@@ -6,6 +6,7 @@
 //! TypeScript is to be run. No value of a variable or a secret goes into the document.
 
 mod inside;
+mod limits;
 mod network;
 mod paths;
 mod rows;

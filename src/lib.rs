@@ -112,6 +112,8 @@
 //! - A body reaches nobody but through the relay, and the relay decides on a name before it looks
 //!   it up, looks it up once, and dials the very address that it judged.
 //! - No descriptor of the body's network namespace stays open after the run: one would keep it.
+//! - A preparation run has no secret, variable or workspace of the caller's, and reaches the host's
+//!   indexes only; what it leaves is read as what a stranger left.
 //! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
 //!   bundle or argument vector; a token is in a header to its own service.
 //! - There is no global state but the binary's allocator, which only adds ([`kernel::heap`]), and no

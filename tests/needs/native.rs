@@ -99,3 +99,19 @@ fn packages_that_nobody_vouches_for_are_refused() {
     let message = done.report["error"]["message"].as_str().expect("a message");
     assert!(message.contains("not signed"), "{message}");
 }
+
+#[test]
+fn a_plan_lists_what_would_be_installed_and_from_where_and_installs_nothing() {
+    let Some(host) = Host::new() else { return };
+    let bundle = host.bundle("planned", NEEDS, &[("main.sh", "true")]);
+    // What it prints is no report.
+    let done = host.verb("plan", &[], &bundle).without("I8").done();
+    let row = &done.report["preparation"][0];
+    assert_eq!(row["kind"], "native", "{done:#?}");
+    assert_eq!(row["needs"][0], "greeting");
+    let from = row["from"][0].as_str().expect("a line");
+    assert!(from.starts_with("deb http://apt.test:"), "{from}");
+    let reached = row["allowed"][0].as_str().expect("a host");
+    assert!(reached.starts_with("apt.test:"), "{reached}");
+    assert_eq!(host.index.asked(), Vec::<String>::new());
+}

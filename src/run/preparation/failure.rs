@@ -102,12 +102,14 @@ fn of_limits(
     };
     let is_full = limits.disk_bytes <= written_bytes.saturating_add(FULL_BYTES)
         || FULL.into_iter().any(says_full);
+    // The kernel ends one process, and the client tells of its end.
+    let ended_one = 0 < report.usage.oom_kills.unwrap_or(0);
     match report.outcome {
         Outcome::TimedOut | Outcome::CpuExhausted => Some((
             format!("it took longer than {} s", limits.wall_time.as_secs()),
             "{limits: {timeout: TIME}}",
         )),
-        Outcome::OutOfMemory => Some((
+        outcome if outcome == Outcome::OutOfMemory || ended_one => Some((
             format!("it used more than {} bytes of memory", limits.memory_bytes),
             "{limits: {memory: SIZE}}",
         )),

@@ -57,7 +57,7 @@ use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::hold::Held;
-use crate::run::image::Access;
+use crate::run::image::{Access, ChosenImage};
 use crate::run::network::Outward;
 use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
@@ -139,6 +139,8 @@ struct Ready {
     outward: Outward,
     /// What the groups counted, where that was read while init was dying.
     counted: Option<Counted>,
+    /// Nobody removes its layers while the body may still read them.
+    _image: Option<ChosenImage>,
 }
 
 impl Run<'_> {
@@ -375,6 +377,7 @@ impl Run<'_> {
             filled_bytes: filled.0,
             outward,
             counted: None,
+            _image: chosen.image,
         };
         Ok((launched, ready))
     }

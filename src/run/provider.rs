@@ -90,6 +90,16 @@ impl Chosen {
         let (Some(Provider::NodePermission), Some(form)) = (provider, self.form) else {
             return Ok(());
         };
+        if self.image.is_some() {
+            return Err(RunError::Argument {
+                code: "provider_unavailable",
+                what: "sandbox.provider:",
+                object: "`node-permission`".to_owned(),
+                problem: "asks the host's Node for its version, and an image has its own"
+                    .to_owned(),
+                hint: Some("use the provider `local`: the image is a sandbox".to_owned()),
+            });
+        }
         let name = OsStr::new("node");
         let path = program::locate(name, &request.caller, &policy.interpreters)
             .ok_or(NodePermissionError::NoNode)?;

@@ -122,13 +122,13 @@ fn an_image_that_is_none_is_refused_before_anything_runs() {
     let unknown = image(
         &stored.ground,
         "user",
-        &[base.clone()],
+        std::slice::from_ref(&base),
         json!({ "User": "nobody-here" }),
     );
     let relative = image(
         &stored.ground,
         "relative",
-        &[base.clone()],
+        std::slice::from_ref(&base),
         json!({ "WorkingDir": "x" }),
     );
     let many: Vec<layout::Layer> = (0..42)
@@ -204,7 +204,12 @@ fn what_an_image_has_is_what_satisfies_needs() {
 fn an_interpreter_is_looked_for_in_the_image_and_never_taken_from_the_host() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
-    let without = image(&stored.ground, "without", &[base.clone()], json!({}));
+    let without = image(
+        &stored.ground,
+        "without",
+        std::slice::from_ref(&base),
+        json!({}),
+    );
     let python = Entry::File(b"#!/bin/sh\necho of image $1\n".to_vec(), 0o755);
     let with = layer([("bin/python3", python)]);
     let with = image(&stored.ground, "with", &[base, with], json!({}));

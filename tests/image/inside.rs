@@ -23,7 +23,7 @@ fn the_body_is_whom_the_image_says_and_nobody_with_any_right() {
     ] {
         let name = format!("image-{}", user.unwrap_or("none").replace(':', "-"));
         let config = json!({ "User": user });
-        let image = image(&stored.ground, &name, &[base.clone()], config);
+        let image = image(&stored.ground, &name, std::slice::from_ref(&base), config);
         let script = "cat /proc/self/status; echo HOME: $HOME; \
             echo Owner: $(stat -c %u:%g /etc/of-image /etc/passwd /tmp /bundle); \
             touch $HOME/own && echo Made: $(stat -c %u:%g $HOME/own)";

@@ -89,7 +89,7 @@ pub fn image(ground: &Ground, name: &str, layers: &[Layer], config: Value) -> Pa
         std::fs::write(blobs.join(name), bytes).expect("written");
         json!({"mediaType": media, "digest": digest, "size": bytes.len()})
     };
-    let tars: Vec<Vec<u8>> = layers.iter().map(|layer| tar(layer)).collect();
+    let tars: Vec<Vec<u8>> = layers.iter().map(tar).collect();
     let diff_ids: Vec<String> = tars.iter().map(|tar| Digest::of(tar).to_string()).collect();
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -2,6 +2,9 @@
 
 #![allow(
     unreachable_pub,
+    missing_debug_implementations,
+    missing_docs,
+    clippy::new_without_default,
     clippy::expect_used,
     clippy::panic,
     reason = "test code: a failure is a panic"
@@ -15,6 +18,7 @@ mod exec;
 mod hostile;
 mod inside;
 mod layout;
+mod life;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -51,7 +51,7 @@ fn npm_packages_come_on_top_of_what_the_lock_file_says() {
         "node main.js; greet; ls",
     );
     done.assert_exited(0);
-    let said = "hello\nhello from /node_modules/greeting/index.js\nhello\n\
+    let said = "hello from /node_modules/greeting/index.js\nhello\n\
                 main.js\nmain.sh\nmanifest.yaml\npackage-lock.json\npackage.json\n";
     assert_eq!(done.text(), said, "{done:#?}");
     let row = &done.report["preparation"][0];

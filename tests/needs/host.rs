@@ -89,10 +89,11 @@ impl Host {
         }
         words.extend(flags);
         words.push(bundle.to_str().expect("a plain path"));
-        let store = self.store.path().to_str().expect("a plain path");
+        let store = self.store.path().join("oci");
+        let store = store.to_str().expect("a plain path");
         self.ground
             .command(&words)
-            .env("RUNNER_OPT_CACHE_DIRECTORY", store)
+            .env("RUNNER_OPT_OCI_DIRECTORY", store)
     }
 
     /// One run of a bundle with this manifest, these files and this script.

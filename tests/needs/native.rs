@@ -1,7 +1,7 @@
 //! Packages of the operating system: apt resolves and checks, the runner unpacks.
 
 use crate::host::Host;
-use crate::index::Deb;
+use crate::index::{Deb, Index};
 
 /// A package with a dependency, whose installation would leave a trace.
 pub(crate) const GREETING: [Deb<'static>; 2] = [
@@ -33,8 +33,8 @@ fn a_package_and_what_it_depends_on_are_there_and_its_scripts_were_not_run() {
     let row = &done.report["preparation"][0];
     assert_eq!(row["kind"], "native");
     assert_eq!(row["found"], "made");
-    assert_eq!(row["packages"][0], "greeting 1.0");
-    assert_eq!(row["packages"][1], "greeting-text 1.0");
+    assert_eq!(row["packages"][1], "greeting 1.0");
+    assert_eq!(row["packages"][0], "greeting-text 1.0");
     assert_eq!(row["scripts_not_run"][0], "greeting 1.0");
     assert_eq!(row["hosts"][0]["host"], "apt.test");
     assert_eq!(
@@ -88,14 +88,30 @@ fn packages_that_nobody_vouches_for_are_refused() {
     let done = host.done(NEEDS, &[], "true");
     done.assert_error("failed", "preparation_failed");
     // Signed by nobody whom the host trusts.
-    host.index.debs(&GREETING);
-    let keys = host.index.keys();
-    std::fs::remove_dir_all(host.index.path("gnupg")).expect("removed");
+    host.index.sign();
+    let Some(other) = Index::start() else { return };
+    let own = host.index.keys();
     let policy = host.index.policy();
-    assert_eq!(host.index.keys(), keys);
-    host.configure(&policy);
+    let text = |path: std::path::PathBuf| path.to_str().expect("plain").to_owned();
+    host.configure(&policy.replace(&text(own), &text(other.keys())));
     let done = host.done(NEEDS, &[], "true");
     done.assert_error("failed", "preparation_failed");
     let message = done.report["error"]["message"].as_str().expect("a message");
     assert!(message.contains("not signed"), "{message}");
+}
+
+#[test]
+fn a_plan_lists_what_would_be_installed_and_from_where_and_installs_nothing() {
+    let Some(host) = Host::new() else { return };
+    let bundle = host.bundle("planned", NEEDS, &[("main.sh", "true")]);
+    // What it prints is no report.
+    let done = host.verb("plan", &[], &bundle).without("I8").done();
+    let row = &done.report["preparation"][0];
+    assert_eq!(row["kind"], "native", "{done:#?}");
+    assert_eq!(row["needs"][0], "greeting");
+    let from = row["from"][0].as_str().expect("a line");
+    assert!(from.starts_with("deb http://apt.test:"), "{from}");
+    let reached = row["allowed"][0].as_str().expect("a host");
+    assert!(reached.starts_with("apt.test:"), "{reached}");
+    assert_eq!(host.index.asked(), Vec::<String>::new());
 }

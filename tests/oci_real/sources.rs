@@ -17,7 +17,7 @@ fn json(text: &str) -> Value {
 }
 
 /// Builds a source of two files, pushes it, and says its digest as skopeo sees it.
-fn pushed(host: &Host, name: &str) -> String {
+pub(crate) fn pushed(host: &Host, name: &str) -> String {
     host.ground.write("backend/src/main.txt", "as it was\n");
     host.ground.write("backend/README", "read me\n");
     let directory = host.ground.path("backend");

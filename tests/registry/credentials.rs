@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runner::oci::error::OciError;
@@ -163,7 +163,7 @@ fn a_helper_that_hangs_is_left_soon_after_the_caller_wants_it() {
     let service = closed();
     let mark = directory.path().join("started");
     let script = format!("touch {}; sleep 600", mark.display());
-    let ending = Arc::new(Ending(AtomicBool::new(false)));
+    let ending = Arc::new(Ending::default());
     let mut connection = with_helper(&service, directory.path(), &script, &for_this(&service));
     connection.patience.program = Duration::from_secs(500);
     connection.listener = ending.clone();
@@ -172,7 +172,7 @@ fn a_helper_that_hangs_is_left_soon_after_the_caller_wants_it() {
             while !mark.exists() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            ending.0.store(true, Ordering::SeqCst);
+            ending.wanted.store(true, Ordering::SeqCst);
         });
         asked(&service, connection).expect_err("ended")
     });

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use runner::oci::error::OciError;
@@ -372,7 +372,7 @@ fn redirects_end_somewhere_and_stay_in_the_bounds_of_the_connection() {
 #[test]
 fn a_stalled_body_ends_soon_after_the_caller_wants_it() {
     let service = with_blob(content(), |reply| reply.way(Way::Stall(100)));
-    ends_when_wanted(&service, |registry| {
+    ends_when_wanted(&service, 0, |registry| {
         let stream = registry.blob(&Digest::of(b"x"), 0)?;
         rest(stream).map(drop)
     });
@@ -381,18 +381,24 @@ fn a_stalled_body_ends_soon_after_the_caller_wants_it() {
 #[test]
 fn a_silent_registry_is_left_soon_after_the_caller_wants_it() {
     let service = Scripted::start(|_, _| Reply::of(200).way(Way::Silence));
-    ends_when_wanted(&service, |registry| registry.manifest(&tag()).map(drop));
+    ends_when_wanted(&service, 0, |registry| registry.manifest(&tag()).map(drop));
 }
 
 #[test]
 fn a_pause_between_two_tries_ends_soon_after_the_caller_wants_it() {
     let service = Scripted::start(|_, _| Reply::of(429).with("Retry-After", "29"));
-    ends_when_wanted(&service, |registry| registry.manifest(&tag()).map(drop));
+    ends_when_wanted(&service, 1, |registry| registry.manifest(&tag()).map(drop));
 }
 
-/// Does `what`, which would take half a minute, and wants an end once it was asked for.
-fn ends_when_wanted(service: &Scripted, what: impl FnOnce(&Registry) -> Result<(), OciError>) {
-    let ending = Arc::new(Ending(AtomicBool::new(false)));
+/// Does `what`, which would take half a minute, and wants an end while it is waited for. Until then
+/// something was to be tried again so often: an end that only a time-out brought would be told by
+/// one more.
+fn ends_when_wanted(
+    service: &Scripted,
+    tried_again: u32,
+    what: impl FnOnce(&Registry) -> Result<(), OciError>,
+) {
+    let ending = Arc::new(Ending::default());
     let mut connection = service.connection();
     connection.listener = ending.clone();
     let registry = service.registry_with(connection);
@@ -401,11 +407,14 @@ fn ends_when_wanted(service: &Scripted, what: impl FnOnce(&Registry) -> Result<(
             while service.seen().is_empty() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            ending.0.store(true, Ordering::SeqCst);
+            // So that it is in the wait rather than before it.
+            std::thread::sleep(Duration::from_millis(500));
+            ending.wanted.store(true, Ordering::SeqCst);
         });
         what(&registry).expect_err("ended")
     });
     assert!(matches!(error, OciError::Cancelled { .. }), "{error}");
+    assert_eq!(ending.waited.load(Ordering::SeqCst), tried_again);
 }
 
 #[test]

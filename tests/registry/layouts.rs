@@ -106,6 +106,29 @@ fn a_manifest_that_is_added_takes_its_name_and_leaves_the_others() {
 }
 
 #[test]
+fn writers_that_add_to_one_layout_at_once_lose_nothing_of_each_other() {
+    let ground = tempfile::tempdir().expect("a directory");
+    let path = ground.path().join("layout");
+    written(&path, Some("first"), &document()).expect("written");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let path = &path;
+            scope.spawn(move || {
+                for turn in 0..8 {
+                    let name = format!("n{number}.{turn}");
+                    let document = [document(), name.clone().into_bytes()].concat();
+                    written(path, Some(&name), &document).expect("written");
+                }
+            });
+        }
+    });
+    let layout = Layout::open(&path).expect("opened");
+    assert_eq!(layout.entries().len(), 65);
+    let is_whole = |name: &PathBuf| !name.to_string_lossy().ends_with(".tmp");
+    assert!(files(&path).keys().all(is_whole));
+}
+
+#[test]
 fn what_is_no_layout_is_neither_read_nor_written_to() {
     let ground = tempfile::tempdir().expect("a directory");
     let full = ground.path().join("full");

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use runner::http::Patience;
-use runner::oci::listener::{Listener, Progress, Silent};
+use runner::oci::listener::{Listener, Progress};
 use runner::oci::registry::{Connection, Registry};
 use runner::spec::oci::reference::Reference;
 
@@ -187,15 +187,22 @@ pub fn hasty() -> Patience {
 }
 
 /// Wants an end from the moment on that it is told to.
-pub struct Ending(pub AtomicBool);
+#[derive(Default)]
+pub struct Ending {
+    pub wanted: AtomicBool,
+    /// How often something was to be tried again.
+    pub waited: AtomicU32,
+}
 
 impl Listener for Ending {
     fn progress(&self, now: &Progress<'_>) {
-        Silent.progress(now);
+        if let Progress::Waiting { .. } = now {
+            self.waited.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.wanted.load(Ordering::SeqCst)
     }
 }
 

@@ -43,7 +43,8 @@ fn refused(change: impl FnOnce(&mut Value)) -> (String, String) {
 fn a_manifest_that_is_none_of_a_source_is_refused_for_what_it_is() {
     let image = media::LAYER_GZIP;
     let empty = |text: &[u8]| descriptor(media::EMPTY, text);
-    let cases: [(&str, &str, &dyn Fn(&mut Value)); 15] = [
+    type Case<'text> = (&'text str, &'text str, &'text dyn Fn(&mut Value));
+    let cases: [Case<'_>; 15] = [
         ("artifact_wrong_type", "image.v1", &|m| {
             m["artifactType"] = json!("application/image.v1")
         }),

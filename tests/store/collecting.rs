@@ -145,10 +145,10 @@ fn pulls_and_collections_at_once_never_meet_in_the_middle() {
             .take(4)
             .map(|artifact| scope.spawn(move || pull_again_and_again(ground, artifact)))
             .collect();
-        for puller in pullers {
-            puller.join().expect("ended");
-        }
+        let ended: Vec<_> = pullers.into_iter().map(|puller| puller.join()).collect();
+        // Also after a failure: the collector would go on for ever.
         done.store(true, Ordering::SeqCst);
+        assert!(ended.iter().all(Result::is_ok));
         assert!(0 < collector.join().expect("ended"), "nothing was removed");
     });
     ground.assert_untorn();

@@ -1,11 +1,7 @@
 //! The store of artifacts and pulling into it: what came is what was asked for or nothing, whoever
 //! was killed, however many pull at once, and whatever the place that it comes from sends.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what went wrong by ending"
-)]
+#![expect(clippy::expect_used, reason = "a test says what went wrong by ending")]
 
 #[path = "../archives/builder.rs"]
 #[expect(

@@ -101,7 +101,7 @@ mod tests {
         let text = String::from_utf8(documents.manifest).expect("UTF-8");
         assert_eq!(
             text,
-            r#"{"annotations":{"dev.stax.spec.version":"1.0.0","org.opencontainers.image.created":"2023-11-14T22:13:20Z","org.opencontainers.image.title":"a","org.opencontainers.image.version":"1"},"artifactType":"application/vnd.stax.source.v1","config":{"digest":"CONFIG","mediaType":"application/vnd.stax.source.config.v1+json","size":94},"layers":[{"digest":"LAYER","mediaType":"application/vnd.stax.source.snapshot.v1.tar+gzip","size":6}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2}"#
+            r#"{"annotations":{"dev.stax.spec.version":"1.0.0","org.opencontainers.image.created":"2023-11-14T22:13:20Z","org.opencontainers.image.title":"a","org.opencontainers.image.version":"1"},"artifactType":"application/vnd.stax.source.v1","config":{"digest":"CONFIG","mediaType":"application/vnd.stax.source.config.v1+json","size":89},"layers":[{"digest":"LAYER","mediaType":"application/vnd.stax.source.snapshot.v1.tar+gzip","size":6}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2}"#
                 .replace("CONFIG", &Digest::of(&documents.config).to_string())
                 .replace("LAYER", &Digest::of(b"tar.gz").to_string())
         );

@@ -7,12 +7,12 @@ use crate::plan::egress::{ALLOW_NET, AskedHost};
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::plan::run_form::Interpreter;
 use crate::plan::view::SCRATCH;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
-use crate::run::explain::inside::shown;
+use crate::run::explain::inside::{interpreter, shown};
+use crate::run::explain::paths;
 use crate::run::image::OpenedImage;
 use crate::run::planning;
 use crate::run::reporting;
@@ -128,6 +128,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.workspace_sources = self.workspace_sources(chosen);
+        plan.preparation = paths::preparation(chosen);
         plan.egress = self.egress(chosen);
         plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {
@@ -451,15 +452,4 @@ fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
             .filter_map(|(pointer, file)| Some((pointer.clone(), file.as_str()?.to_owned())))
             .collect(),
     )
-}
-
-fn interpreter(interpreter: Interpreter) -> String {
-    match interpreter {
-        Interpreter::Node => "node",
-        Interpreter::Tsx => "tsx",
-        Interpreter::Npx => "npx",
-        Interpreter::Python => "python",
-        Interpreter::Bash => "bash",
-    }
-    .to_owned()
 }

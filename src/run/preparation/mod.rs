@@ -216,6 +216,7 @@ fn planned_row(step: &Step) -> PreparationReport {
         kind: step.kind.word(),
         needs: shown(&step.needs),
         from: shown(&step.from),
+        allowed: step.reach.iter().map(ToString::to_string).collect(),
         key: step.key,
         found: PreparationFound::Absent,
         bytes: None,

@@ -182,6 +182,19 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_header_is_read_without_an_end_or_as_a_token_service_without_a_name(
+            header in "[\\PC]{0,20}|([a-zB]{1,6}[ =,\"\\\\é]{0,3}){0,30}|(Bearer )?(realm=\"?[a-z,=\\\\ ]{0,9}\"?,?){0,4}",
+        ) {
+            for challenge in challenges(&header) {
+                if let Challenge::Bearer { realm, .. } = challenge {
+                    proptest::prop_assert!(!realm.is_empty() && realm.len() <= VALUE_BYTES_MAX);
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_hostile_or_broken_is_no_challenge() {
         let long = format!("Bearer realm=\"{}\"", "x".repeat(VALUE_BYTES_MAX + 1));

@@ -530,6 +530,17 @@ mod tests {
         assert!(Reference::parse(&format!("r.test/a@{HEX}@{HEX}")).is_err());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_a_reference_is_written_as_it_was(
+            text in "[\\PC]{0,40}|[a-zA-Z0-9.:\\[\\]_-]{1,12}(/[a-zA-Z0-9._-]{0,6}){0,3}(:[a-z.]{0,4})?",
+        ) {
+            if let Ok(read) = Reference::parse(&text) {
+                proptest::prop_assert_eq!(read.to_string(), text);
+            }
+        }
+    }
+
     #[test]
     fn a_refusal_shows_what_was_found_escaped_and_bounded() {
         let error = Reference::parse(&format!("\x1b[31m{}", "x".repeat(4096))).expect_err("none");

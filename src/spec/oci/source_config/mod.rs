@@ -129,6 +129,7 @@ pub struct SnapshotFacts {
     /// What of the source is in it, where that is not the whole: paths, or the patterns of a sparse
     /// checkout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
     pub sparse: Vec<String>,
     /// Whether the trees of submodules are in it.
     #[serde(skip_serializing_if = "Option::is_none")]

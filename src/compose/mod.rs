@@ -24,6 +24,7 @@ pub mod output;
 pub mod overlay;
 mod pattern;
 pub mod resolve;
+pub mod source;
 pub mod source_problem;
 mod walk;
 pub mod write;

@@ -30,6 +30,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+pub mod source_verbs;
 pub mod sources;
 pub mod subject;
 mod telling;

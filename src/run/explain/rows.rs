@@ -7,12 +7,11 @@ use crate::plan::egress::{ALLOW_NET, AskedHost};
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::plan::run_form::Interpreter;
 use crate::plan::view::SCRATCH;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
-use crate::run::explain::inside::shown;
+use crate::run::explain::inside::{interpreter, shown};
 use crate::run::explain::paths;
 use crate::run::image::OpenedImage;
 use crate::run::planning;
@@ -453,15 +452,4 @@ fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
             .filter_map(|(pointer, file)| Some((pointer.clone(), file.as_str()?.to_owned())))
             .collect(),
     )
-}
-
-fn interpreter(interpreter: Interpreter) -> String {
-    match interpreter {
-        Interpreter::Node => "node",
-        Interpreter::Tsx => "tsx",
-        Interpreter::Npx => "npx",
-        Interpreter::Python => "python",
-        Interpreter::Bash => "bash",
-    }
-    .to_owned()
 }

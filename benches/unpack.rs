@@ -1,9 +1,9 @@
 //! Unpacking for the first time, side by side with tar, bsdtar and pigz.
 //!
 //! `cargo bench --bench unpack -- --help`. Every peer is a process of its own that unpacks into a
-//! fresh directory; ours is the library's function in a child of this program, all checks on. The
-//! row `runner exec` is the whole run: the start of the sandbox, the body and the removal of the
-//! scratch space included.
+//! fresh directory; ours is the library's function in a child of this program, all checks on: for a
+//! bundle, and for the same archive as a layer of an image. The row `runner exec` is the whole run:
+//! the start of the sandbox, the body and the removal of the scratch space included.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,10 +17,14 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::bundle::{AHEAD_FROM_BYTES, OpenedArchive, UnpackLimits, open_archive, unpack_ahead};
+use runner::bundle::{
+    AHEAD_FROM_BYTES, Compression, LayerView, OpenedArchive, UnpackLimits, open_archive,
+    unpack_ahead, unpack_layer,
+};
 use support::{Ground, Options, Report, Table, Usage};
 
 const OURS: &str = "runner";
+const LAYER: &str = "runner, as a layer of an image";
 const TAR: &str = "tar xzf";
 const EXEC: &str = "runner exec";
 /// Unpack `$1` into `$2`.
@@ -61,9 +65,10 @@ const SHAPES: [Shape; 3] = [
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == "--child") {
+    let first = arguments.next().unwrap_or_default();
+    if first == "--child" || first == "--layer" {
         let paths: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
-        return unpack_as_child(&paths[0], &paths[1]);
+        return unpack_as_child(&paths[0], &paths[1], first == "--layer");
     }
     let usage = Usage {
         bench: "unpack",
@@ -76,12 +81,27 @@ fn main() {
 }
 
 /// What tar does, by the library's means.
-fn unpack_as_child(archive: &Path, into: &Path) {
+fn unpack_as_child(archive: &Path, into: &Path, as_layer: bool) {
     let into = std::fs::File::open(into).unwrap();
     let OpenedArchive::File(archive) = open_archive(archive).unwrap() else {
         return;
     };
     let limits = UnpackLimits::default();
+    if as_layer {
+        let (gzip, below) = (Compression::Gzip, LayerView::default());
+        let nothing = |_: &_| Ok(false);
+        unpack_layer(
+            archive,
+            gzip,
+            into.as_fd(),
+            below,
+            &nothing,
+            &limits,
+            &|| false,
+        )
+        .unwrap();
+        return;
+    }
     unpack_ahead(archive, into.as_fd(), &limits, AHEAD_FROM_BYTES).unwrap();
 }
 
@@ -128,7 +148,9 @@ fn peers(report: &mut Report) -> Vec<(&'static str, Vec<String>)> {
         }
     }
     let own = std::env::current_exe().unwrap();
-    peers.push((OURS, owned(&[own.to_str().unwrap(), "--child"])));
+    let own = own.to_str().unwrap();
+    peers.push((OURS, owned(&[own, "--child"])));
+    peers.push((LAYER, owned(&[own, "--layer"])));
     let runner = support::runner();
     let help = Command::new(&runner).args(["exec", "--help"]).output();
     let is_cached = String::from_utf8_lossy(&help.unwrap().stdout).contains("--no-cache");

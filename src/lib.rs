@@ -56,15 +56,18 @@
 //! - [`secrets`] decides who may have a value, asks the host's provider for it, and masks it in
 //!   what is told of a run.
 //! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
-//!   written as one archive. [`compose::github`] in it is the one place that speaks to a service
+//!   written as one archive. [`compose::source`] makes a source artifact of a directory or a checkout
+//!   of git by the same means. [`compose::github`] in it is the one place that speaks to a service
 //!   and has the token.
 //! - [`cache`] keeps what was unpacked for the next run: found by a file's identity or an archive's
 //!   digest, never written again, removed by what was not used for longest.
 //! - [`oci`] has artifacts and images from registries and layouts, and brings them there.
-//!   [`oci::registry`] in it is the one place that sees the credentials of a registry.
+//!   [`oci::registry`] in it is the one place that sees the credentials of a registry,
+//!   [`oci::store`] keeps what was fetched, [`oci::pull`] asks only for what is not there.
 //! - [`http`] is what every conversation with a service has in common: how long it is waited for,
 //!   whom it trusts, where a credential may go, and what is tried again.
-//! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory.
+//! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory: bundles,
+//!   snapshots of sources, layers of images and Debian packages, by one reader of entries.
 //! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
 //!   one room with raw system calls, and knows no policy.
 //! - [`plan`] decides: what exactly will be done, in what order. Host facts are arguments, so the
@@ -83,13 +86,16 @@
 //! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
 //!   The thread that sows a child outlives the run, since the child dies with it. A program with
 //!   threads has a launcher, which has one ([`resident`]). The threads of an unpacking have ended
-//!   before anything is cloned.
+//!   before anything is cloned, and so has the one that looked up a name, unless no answer came in
+//!   time: then it ends with getaddrinfo(3).
 //! - A seed knows nothing of a run: no id of the host, group, path or stream.
 //! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
 //!   from which another run's supervisor is forked.
 //! - A body reaches a kept tree through its overlayfs only, and a tree is never written again.
 //! - Before the root is entered, no path in an image is walked through a link: what is mounted in it
 //!   has real directories of ours in its uppermost layer, and is reached beneath its descriptor.
+//! - A blob is in the store under its digest only once all its bytes were hashed and are on the
+//!   disk; a snapshot is unpacked of the bytes that its manifest names, or not at all.
 //! - The supervisor reads nothing that the body wrote, except the declared output document and the
 //!   declared output files, bounded in size.
 //! - What a run makes on the host is recorded before it is made. It is given back in reverse order;
@@ -99,11 +105,17 @@
 //!   locale. Where every reference is a commit, the same sources give the same bytes anywhere.
 //! - A file of a workspace is named by a path beneath it and reached without links, whoever wrote
 //!   the manifest: what a manifest names elsewhere stands in the host's configuration.
+//! - A source artifact depends on its files, on what git says of them and on what was asked for
+//!   alone, and on no clock: the same sources have the same digest anywhere.
+//! - Nothing that a repository says is executed: git reads a configuration that this program wrote,
+//!   never the repository's.
 //! - What is fetched, listed or read for a bundle is bounded before it is done: bytes, entries,
 //!   depth, sources, answers, time.
 //! - A body reaches nobody but through the relay, and the relay decides on a name before it looks
 //!   it up, looks it up once, and dials the very address that it judged.
 //! - No descriptor of the body's network namespace stays open after the run: one would keep it.
+//! - A preparation run has no secret, variable or workspace of the caller's, and reaches the host's
+//!   indexes only; what it leaves is read as what a stranger left.
 //! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
 //!   bundle or argument vector; a token is in a header to its own service.
 //! - There is no global state but the binary's allocator, which only adds ([`kernel::heap`]), and no

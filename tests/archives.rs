@@ -33,6 +33,8 @@ mod properties;
 mod real;
 #[path = "archives/rules.rs"]
 mod rules;
+#[path = "archives/snapshots.rs"]
+mod snapshots;
 #[path = "archives/streams.rs"]
 mod streams;
 #[path = "archives/targets.rs"]

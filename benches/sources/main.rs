@@ -49,7 +49,7 @@ fn exec(ground: &Ground, flags: &[&str], bundle: &Path) -> Command {
         .args(["exec", "-q", "--grant", "sources"])
         .args(flags);
     command.arg(bundle);
-    command.env("RUNNER_OPT_CACHE_DIRECTORY", ground.path("cache"));
+    command.env("RUNNER_OPT_OCI_DIRECTORY", ground.path("cache"));
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
@@ -106,7 +106,7 @@ fn measure(options: &Options) -> Report {
     let image = layers::Planted::new(&ground, &mut report);
     if let Some(image) = &image {
         let place = image.place();
-        let mut command = exec(&ground, &["--engine", "sandbox", "--image", &place], &hello);
+        let mut command = exec(&ground, &["--image", &place], &hello);
         let took_ms = support::wall_us(&mut command) / 1e3;
         first.add("on an image, first run", vec![took_ms]);
         names.push("on an image".to_owned());
@@ -131,7 +131,7 @@ fn measure(options: &Options) -> Report {
     }
     report.tables.extend([table, first]);
     if let Some(image) = &image {
-        image.unpack(options, &ground, &mut report);
+        image.unpack(options, &mut report);
     }
     report
 }

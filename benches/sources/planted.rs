@@ -56,7 +56,7 @@ impl Source {
 fn source(ground: &Ground, words: &[&str]) -> Command {
     let mut command = Command::new(runner());
     command.arg("source").args(words).stdout(Stdio::null());
-    command.env("RUNNER_OPT_CACHE_DIRECTORY", ground.path("cache"));
+    command.env("RUNNER_OPT_OCI_DIRECTORY", ground.path("cache"));
     command
 }
 

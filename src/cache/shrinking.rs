@@ -34,38 +34,50 @@ pub struct Shelved {
 }
 
 impl Shelf {
-    /// What there is, the one that was not used for longest first. What has no facts is removed.
+    /// What there is, the one that was not used for longest first. Nothing is written.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn shelved(&self) -> Result<Vec<Shelved>, CacheError> {
+        let mut entries = Vec::new();
+        for key in self.names(TREES)? {
+            entries.extend(self.looked_at(key)?.flatten());
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// As [`Shelf::shelved`]; what has no facts is removed.
     pub(super) fn entries(&self, _names: &Names) -> Result<Vec<Shelved>, CacheError> {
         let mut entries = Vec::new();
         for key in self.names(TREES)? {
             let name = format!("{TREES}/{key}");
-            let path = self.path.join(&name);
-            let Some(entry) = self.open_directory(&name)? else {
-                continue;
-            };
-            let used = std::fs::metadata(path.join(FACTS)).and_then(|status| status.modified());
-            match (read_head(&entry, &path, &key)?, used) {
-                (Some(Facts { disk_bytes, .. }), Ok(used)) => entries.push(Shelved {
-                    used,
-                    disk_bytes,
-                    key,
-                }),
-                _ => {
-                    drop(entry);
-                    self.move_away(&name)?;
-                }
+            match self.looked_at(key)? {
+                Some(Some(entry)) => entries.push(entry),
+                Some(None) => self.move_away(&name)?,
+                None => (),
             }
         }
         entries.sort();
         Ok(entries)
     }
 
-    /// What there is, the one that was not used for longest first.
-    ///
-    /// # Errors
-    /// [`CacheError`].
-    pub fn shelved(&self) -> Result<Vec<Shelved>, CacheError> {
-        self.entries(&self.lock_names()?)
+    /// `None`: it is gone; an empty one: it has no facts.
+    fn looked_at(&self, key: String) -> Result<Option<Option<Shelved>>, CacheError> {
+        let name = format!("{TREES}/{key}");
+        let path = self.path.join(&name);
+        let Some(entry) = self.open_directory(&name)? else {
+            return Ok(None);
+        };
+        let used = std::fs::metadata(path.join(FACTS)).and_then(|status| status.modified());
+        Ok(Some(match (read_head(&entry, &path, &key)?, used) {
+            (Some(Facts { disk_bytes, .. }), Ok(used)) => Some(Shelved {
+                used,
+                disk_bytes,
+                key,
+            }),
+            _ => None,
+        }))
     }
 
     /// Removes the entry `key`; `false`: it is in use.
@@ -76,13 +88,15 @@ impl Shelf {
         self.remove_unused(&self.lock_names()?, key)
     }
 
-    /// Removes what dead processes left, and what other versions of the rules made.
+    /// Removes what dead processes left, what has no facts, and what other versions of the rules
+    /// made.
     ///
     /// # Errors
     /// [`CacheError`].
     pub fn tidy(&self) -> Result<(), CacheError> {
         let names = self.lock_names()?;
         self.sweep(&names)?;
+        self.entries(&names)?;
         self.remove_other_versions()
     }
 

@@ -18,6 +18,7 @@ use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::resident::Resident;
 use crate::cli::signal::parse_signal;
+use crate::cli::source::Source;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
 use crate::spec::units::parse_size_bytes;
@@ -77,6 +78,9 @@ pub enum Verb {
     /// Look at the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]
     Cache(Cache),
+    /// Make, send, fetch and look at artifacts of sources, which workspaceSources of a manifest name
+    #[command(args_override_self = true)]
+    Source(Box<Source>),
     /// Serve a program that keeps a pool of sandboxes
     #[command(hide = true)]
     Resident(Resident),
@@ -171,6 +175,8 @@ pub enum SchemaName {
     Lock,
     /// What `check --json` prints
     Check,
+    /// What `source build --json` prints
+    SourceBuild,
 }
 
 /// Every flag of `exec` and `run`.

@@ -28,7 +28,7 @@ use crate::spec::digest::Digest;
 use crate::spec::document::Format;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::lock::{Lock, LockDifference, LockError};
-use crate::spec::manifest::{self, ManifestError};
+use crate::spec::manifest::{self, Manifest, ManifestError};
 use crate::spec::path::escape;
 use crate::spec::report::{WarningReport, with_causes};
 
@@ -51,6 +51,8 @@ enum BundleError {
     },
     #[error("the lock file {0}")]
     LockUnreadable(#[source] Unread),
+    #[error("workspace source {id}: `{reference}` names a tag, expected a digest")]
+    SourceTag { id: String, reference: String },
     #[error("{problem}")]
     Usage {
         problem: &'static str,
@@ -99,11 +101,12 @@ fn make(
         surroundings.working_directory.as_deref(),
     )?;
     warn(&located.warnings, printer);
+    let require_pin = requires_pin(bundle.require_pin, surroundings, policy);
     let resolution = resolve(
         ResolveRequest {
             manifest: &located.manifest,
             registry: &policy.refs,
-            require_pin: requires_pin(bundle.require_pin, surroundings, policy),
+            require_pin,
         },
         &located.files,
     )?;
@@ -118,6 +121,7 @@ fn make(
         ".runner/manifest.json",
     )
     .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
+    check_pinned(&manifest, bundle.lock.is_some() || require_pin)?;
     if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
         // Before a reference that it does not know is refused alone.
         let differences = differences_unfetched(lock, &manifest, &resolution.layers);
@@ -193,6 +197,18 @@ fn make(
     }
     tell_written(written, bundle, printer);
     Ok(bundle_list::text(bundle, &gathered, digest)?)
+}
+
+/// What a lock file says is what the bundle gets: no tag that may move.
+fn check_pinned(manifest: &Manifest, pins: bool) -> Result<(), BundleError> {
+    let mut sources = manifest.workspace_sources.iter();
+    match sources.find(|source| source.is_pinned() == Some(false)) {
+        Some(source) if pins => Err(BundleError::SourceTag {
+            id: escape(source.id.as_bytes()),
+            reference: escape(source.reference.as_bytes()),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
@@ -417,6 +433,14 @@ fn tell(error: &BundleError, printer: &Printer) {
             "lock_invalid",
             &with_causes(error),
             Some("write one: leave out --locked".to_owned()),
+        ),
+        BundleError::SourceTag { .. } => refused(
+            "source_tag_refused",
+            &with_causes(error),
+            Some(
+                "write its digest behind it, @sha256:…: `runner source inspect` prints it"
+                    .to_owned(),
+            ),
         ),
         BundleError::Usage { hint, .. } => {
             refused("usage", &with_causes(error), Some((*hint).to_owned()));

@@ -2,16 +2,12 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-
-use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::dispatch::document;
-use crate::cli::exit_code::FAILED;
-use crate::cli::print::{Printer, Tone};
+use crate::cli::found::{FoundFlags, refused, text};
+use crate::cli::print::Printer;
 use crate::run::kept;
 use crate::spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::report::ErrorReport;
 use crate::spec::request::Caller;
 
 /// Exit code of `verify` where something was damaged.
@@ -30,26 +26,12 @@ pub struct Cache {
 #[command(disable_help_subcommand = true)]
 pub enum What {
     /// List them, the one that was used last first
-    Ls(CacheFlags),
+    Ls(FoundFlags),
     /// Remove what is above the size and what dead runs left; never a tree in use
     Gc(CacheGc),
     /// Read them all and remove those that are not what their digest says
     #[command(after_help = "Exit codes: 0 all whole, 1 some were damaged and are removed.")]
-    Verify(CacheFlags),
-}
-
-/// `ls`, `verify`.
-#[derive(Debug, clap::Args)]
-pub struct CacheFlags {
-    /// Print a JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
-    #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
+    Verify(FoundFlags),
 }
 
 /// `gc`.
@@ -60,13 +42,13 @@ pub struct CacheGc {
     pub all: bool,
     /// What all have.
     #[command(flatten)]
-    pub flags: CacheFlags,
+    pub flags: FoundFlags,
 }
 
 impl What {
     /// The flags that all have.
     #[must_use]
-    pub fn flags(&self) -> &CacheFlags {
+    pub fn flags(&self) -> &FoundFlags {
         match self {
             Self::Ls(flags) | Self::Verify(flags) => flags,
             Self::Gc(gc) => &gc.flags,
@@ -95,25 +77,6 @@ pub fn cache(what: &What, caller: &Caller, policy: &HostPolicy, printer: &Printe
         },
         Err(error) => refused(&error, printer),
     }
-}
-
-fn refused(error: &ErrorReport, printer: &Printer) -> u8 {
-    let text = format!("failed: {} ({})", error.message, error.code);
-    printer.line(Tone::Error, &text);
-    if let Some(hint) = &error.hint {
-        printer.line(Tone::Hint, &format!("hint: {hint}"));
-    }
-    FAILED
-}
-
-fn text<Found: Serialize>(json: bool, found: &Found, plain: impl Fn(&Found) -> String) -> String {
-    if !json {
-        return plain(found);
-    }
-    // Strings, numbers and lists of them: this cannot fail.
-    let mut text = serde_json::to_string_pretty(found).unwrap_or_default();
-    text.push('\n');
-    text
 }
 
 fn listing(found: &CacheListing) -> String {

@@ -146,6 +146,12 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
                 |caller, policy, printer| crate::cli::cache::cache(what, caller, policy, printer),
             )
         }
+        Verb::Source(source) => {
+            let (voice, policy) = source.what.frame();
+            with_policy(voice, policy, surroundings, |caller, policy, printer| {
+                crate::cli::source::source(&source.what, surroundings, caller, policy, printer)
+            })
+        }
         Verb::Resident(words) => resident(&words, surroundings, engine),
         Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
         Verb::Schema(Schema { name }) => {

@@ -7,9 +7,9 @@ use crate::cli::print::Printer;
 use crate::compose::github::Progress;
 
 /// How often the count of bytes is drawn at most.
-const DRAWN_EVERY: Duration = Duration::from_millis(100);
+pub(super) const DRAWN_EVERY: Duration = Duration::from_millis(100);
 /// Digits of a commit that people tell commits apart by.
-const SHORT_DIGITS: usize = 12;
+pub(super) const SHORT_DIGITS: usize = 12;
 
 /// Draws [`Progress`].
 #[derive(Debug)]
@@ -70,7 +70,7 @@ fn text_of(progress: &Progress<'_>, what: &mut String) -> String {
     }
 }
 
-fn kib(bytes: u64) -> String {
+pub(super) fn kib(bytes: u64) -> String {
     format!("{} KiB", bytes.div_ceil(1024))
 }
 

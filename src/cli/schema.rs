@@ -15,6 +15,7 @@ pub fn text(name: SchemaName) -> &'static str {
         SchemaName::Plan => include_str!("../../schemas/plan.schema.json"),
         SchemaName::Lock => include_str!("../../schemas/lock.schema.json"),
         SchemaName::Check => include_str!("../../schemas/check.schema.json"),
+        SchemaName::SourceBuild => include_str!("../../schemas/source-build.schema.json"),
     }
 }
 
@@ -25,6 +26,7 @@ mod tests {
     use crate::spec::diagnosis::Diagnosis;
     use crate::spec::plan_report::PlanReport;
     use crate::spec::report::Report;
+    use crate::spec::source_built::SourceBuilt;
 
     /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the files anew.
     fn check(name: SchemaName, file: &str, schema: &schemars::Schema) {
@@ -60,5 +62,10 @@ mod tests {
     fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
         let schema = schemars::schema_for!(PlanReport);
         check(SchemaName::Plan, "plan.schema.json", &schema);
+    }
+    #[test]
+    fn the_published_schema_of_what_was_built_is_the_one_of_its_types() {
+        let schema = schemars::schema_for!(SourceBuilt);
+        check(SchemaName::SourceBuild, "source-build.schema.json", &schema);
     }
 }

@@ -201,6 +201,11 @@ mod tests {
         let stated = [("RUNNER_OPT_RUNTIME_DIRECTORY", "/stated")];
         assert_eq!(directory(with(0, &stated), &policy), Some("/stated".into()));
         policy.cgroup_parent = Some("/a".to_owned());
+        let docker = |variables: &[(&str, &str)]| with(0, variables).caller(&policy).docker_config;
+        assert_eq!(docker(&[("HOME", "/h")]), Some("/h/.docker".into()));
+        let stated = [("HOME", "/h"), ("DOCKER_CONFIG", "/d")];
+        assert_eq!(docker(&stated), Some("/d".into()));
+        assert_eq!(docker(&[]), None);
         let parent = [("RUNNER_OPT_CGROUP_PARENT", "/b")];
         assert_eq!(
             with(0, &[]).caller(&policy).cgroup_parent.as_deref(),

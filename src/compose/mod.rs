@@ -24,6 +24,8 @@ pub mod output;
 pub mod overlay;
 mod pattern;
 pub mod resolve;
+mod sieve;
+pub mod source;
 pub mod source_problem;
 mod walk;
 pub mod write;

@@ -19,7 +19,7 @@ use crate::kernel::signal::{SignalSet, is_pending, set_mask};
 use crate::spec::path::escape;
 
 /// The signals that people and service managers end a program with.
-const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+pub(crate) const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 /// A file that is being written and is not there yet.
 #[derive(Debug)]

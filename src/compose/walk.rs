@@ -10,6 +10,7 @@ use crate::compose::follow::{Followed, NotFollowed, follow};
 use crate::compose::gathering::Gathering;
 use crate::compose::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::compose::pattern::{PathPattern, has_wildcard, split_base};
+use crate::compose::sieve::Sieve;
 use crate::kernel::file::CallError;
 use crate::spec::code_block::{SourcePath, SourceTarget};
 use crate::spec::did_you_mean::nearest;
@@ -35,21 +36,6 @@ pub(crate) struct LocalSource<'source> {
     pub(crate) directory: bool,
     pub(crate) target: &'source SourceTarget,
     pub(crate) glob: Option<&'source str>,
-}
-
-/// Decides what of a tree is taken, instead of what bundles leave out everywhere.
-pub(crate) trait Sieve {
-    /// Called with each directory (`None`: the top) before it is listed.
-    ///
-    /// # Errors
-    /// Where what it has to say about its files cannot be read.
-    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem>;
-
-    /// Whether what was found at `path` is taken; nothing below a directory is that is not.
-    ///
-    /// # Errors
-    /// Where that cannot be told.
-    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem>;
 }
 
 /// Places the files of one directory tree.

@@ -16,6 +16,8 @@ use crate::http::watch::{Cancelled, Watch};
 use crate::http::wire::{Dialler, Lookup};
 use crate::kernel::name_lookup;
 
+const NO_TLS: &str = "TLS: the other side speaks none";
+
 /// Speaks HTTP. It follows no redirect by itself: a credential must not go with one.
 #[derive(Debug)]
 pub struct Client {
@@ -31,6 +33,8 @@ pub enum Mishap {
     Passing(String),
     /// It would be the same again.
     Unusable(String),
+    /// TLS was expected, and the other side speaks none.
+    NoTls,
     /// The caller wants an end.
     Cancelled,
 }
@@ -40,6 +44,7 @@ impl<E> From<Mishap> for Fault<E> {
         match mishap {
             Mishap::Passing(cause) => Self::passing(cause),
             Mishap::Unusable(cause) => Self::Unusable(cause),
+            Mishap::NoTls => Self::Unusable(NO_TLS.to_owned()),
             Mishap::Cancelled => Self::Unusable(Cancelled.to_string()),
         }
     }
@@ -138,6 +143,8 @@ impl Client {
         match error {
             ureq::Error::Timeout(which) => passing(self.timed_out(*which)),
             ureq::Error::Io(error) if is_cancelled(error) => Mishap::Cancelled,
+            ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => Mishap::NoTls,
+            ureq::Error::Io(error) if is_no_tls(error) => Mishap::NoTls,
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 Mishap::Unusable(format!("TLS: {error}"))
             }
@@ -192,4 +199,10 @@ fn is_cancelled(error: &std::io::Error) -> bool {
         Some(ureq::Error::Io(error)) => is_cancelled(error),
         _ => inside.downcast_ref().is_some_and(is_cancelled),
     }
+}
+
+/// Whether the first bytes of the other side are no TLS at all.
+fn is_no_tls(error: &std::io::Error) -> bool {
+    let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
+    matches!(inside, Some(rustls::Error::InvalidMessage(_)))
 }

@@ -17,6 +17,8 @@ pub struct Patience {
     pub first_delay: Duration,
     /// What the service may ask for (`Retry-After`) at most before another try is made.
     pub wait_max: Duration,
+    /// For a program that has credentials.
+    pub program: Duration,
 }
 
 impl Default for Patience {
@@ -28,6 +30,18 @@ impl Default for Patience {
             whole: Duration::from_secs(15 * 60),
             first_delay: Duration::from_millis(500),
             wait_max: Duration::from_secs(30),
+            program: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Patience {
+    /// For bodies of any size: only a standstill ends one, not how long it takes.
+    #[must_use]
+    pub fn of_large_bodies() -> Self {
+        Self {
+            whole: Duration::from_secs(24 * 60 * 60),
+            ..Self::default()
         }
     }
 }

@@ -102,3 +102,31 @@ pub fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsErr
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in it is looked at by TLS only.
+    const ONE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn the_certificates_of_one_registry_are_the_crt_files_of_its_directory() {
+        let ground = tempfile::tempdir().expect("a directory");
+        let directory = ground.path().join("r.test:5000");
+        assert_eq!(beside(&directory).expect("none").len(), 0);
+        std::fs::create_dir(&directory).expect("made");
+        for (name, text) in [
+            ("a.crt", ONE),
+            ("b.crt", &ONE.repeat(2)),
+            ("client.cert", "x"),
+            ("client.key", "x"),
+        ] {
+            std::fs::write(directory.join(name), text).expect("written");
+        }
+        assert_eq!(beside(&directory).expect("read").len(), 3);
+        std::fs::write(directory.join("c.crt"), "x").expect("written");
+        let error = beside(&directory).expect_err("refused").to_string();
+        assert!(error.contains("c.crt") && error.contains("PEM"), "{error}");
+    }
+}

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use oci_spec::image::ImageManifest;
 use rustix::io::Errno;
 
-use crate::bundle::{self, AHEAD_FROM_BYTES, UnpackError, UnpackLimits};
+use crate::bundle::{self, UnpackError, UnpackLimits};
 use crate::cache::{Cache, InUse, KeptTree, is_full};
 use crate::oci::artifact::{
     ArtifactProblem, Document, SourceParts, for_this_platform, source_parts,
@@ -187,18 +187,68 @@ pub fn snapshot(
     limits: &UnpackLimits,
     listener: &dyn Listener,
 ) -> Result<Snapshot, OciError> {
-    let artifact = artifact(store, origin, which, tags, listener)?;
-    let refused = |problem: ArtifactProblem| problem.at(artifact.place.clone());
-    let parts = source_parts(&artifact.manifest).map_err(refused)?;
-    if limits.compressed_bytes < parts.layer.bytes {
+    let described = source(store, origin, which, tags, listener)?;
+    let layer = described.layer;
+    let place = &described.artifact.place;
+    if limits.compressed_bytes < layer.bytes {
         let problem = ArtifactProblem::TooLarge {
             what: "its layer",
-            bytes: parts.layer.bytes,
+            bytes: layer.bytes,
             limit_bytes: limits.compressed_bytes,
         };
-        return Err(refused(problem).into());
+        return Err(problem.at(place.clone()).into());
     }
-    let mut asked = !artifact.from_store;
+    let kept = Unpacking {
+        store,
+        origin,
+        limits,
+        listener,
+        layer: &layer,
+        place,
+    }
+    .kept()?;
+    let mut warnings = kept.tree.warnings;
+    let config = described.config;
+    warnings.extend(miscounted(config.as_ref(), kept.tree.files, place));
+    Ok(Snapshot {
+        digest: described.artifact.digest,
+        config,
+        layer,
+        tree: kept.tree.in_use,
+        bytes: kept.tree.bytes,
+        files: kept.tree.files,
+        cached: kept.cached,
+        from_store: described.artifact.from_store && !kept.asked,
+        warnings,
+    })
+}
+
+/// A source artifact, without its snapshot.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The manifest; `from_store` counts the config too.
+    pub artifact: Artifact,
+    /// What it says of itself; `None`: nothing (the empty descriptor).
+    pub config: Option<SourceConfig>,
+    /// The snapshot.
+    pub layer: Wanted,
+}
+
+/// The source artifact that `which` stands for at `origin`, as far as its config.
+///
+/// # Errors
+/// [`OciError`]: as [`artifact`]; no source artifact, or its config is refused.
+pub fn source(
+    store: &Store,
+    origin: &dyn Origin,
+    which: &Which,
+    tags: Tags,
+    listener: &dyn Listener,
+) -> Result<Source, OciError> {
+    let mut artifact = artifact(store, origin, which, tags, listener)?;
+    let refused = |problem: ArtifactProblem| problem.at(artifact.place.clone());
+    let parts = source_parts(&artifact.manifest).map_err(refused)?;
+    let mut asked = false;
     let config = match source_config(store, origin, &parts, listener, &mut asked)? {
         Some(bytes) => {
             let parsed = SourceConfig::parse(&bytes);
@@ -206,31 +256,11 @@ pub fn snapshot(
         }
         None => None,
     };
-    let kept = Unpacking {
-        store,
-        origin,
-        limits,
-        listener,
-        layer: &parts.layer,
-        place: &artifact.place,
-    }
-    .kept()?;
-    let mut warnings = kept.tree.warnings;
-    warnings.extend(miscounted(
-        config.as_ref(),
-        kept.tree.files,
-        &artifact.place,
-    ));
-    Ok(Snapshot {
-        digest: artifact.digest,
+    artifact.from_store &= !asked;
+    Ok(Source {
+        artifact,
         config,
         layer: parts.layer,
-        tree: kept.tree.in_use,
-        bytes: kept.tree.bytes,
-        files: kept.tree.files,
-        cached: kept.cached,
-        from_store: !asked && !kept.asked,
-        warnings,
     })
 }
 
@@ -366,8 +396,7 @@ impl Unpacking<'_> {
     fn unpack(&self, snapshots: &Cache, blob: Blob) -> Result<KeptTree, OciError> {
         let building = snapshots.begin()?;
         let mut source = Watched::new(&blob.file, self.listener, self.layer);
-        let unpacked =
-            bundle::unpack_ahead(&mut source, building.tree(), self.limits, AHEAD_FROM_BYTES);
+        let unpacked = bundle::unpack_snapshot(&mut source, building.tree(), self.limits);
         let cancelled = source.cancelled;
         self.listener.progress(&Progress::Done);
         if cancelled {

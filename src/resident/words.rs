@@ -165,6 +165,7 @@ wire_struct!(PreparationReport {
     kind,
     needs,
     from,
+    allowed,
     key,
     found,
     bytes,

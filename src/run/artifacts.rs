@@ -1,74 +1,39 @@
-//! Artifacts of registries, for runs: the store that keeps them, how a registry is spoken to, and
-//! how a signal to the runner ends a pull.
+//! Artifacts of registries, for runs: which are kept already, and how a signal to the runner ends a
+//! pull.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::bundle::UnpackLimits;
 use crate::kernel::signal;
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::{Listener, Progress, Silent};
+use crate::oci::opening::Terms;
 use crate::oci::pull;
-use crate::oci::registry::{Connection, Registry};
-use crate::oci::store::{Store, StoreError, StorePlace};
+use crate::oci::store::StorePlace;
 use crate::run::error::RunError;
 use crate::spec::digest::Digest;
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::oci::reference::Reference;
-use crate::spec::request::{Caller, Request};
-
-/// Where artifacts are kept for this caller.
-///
-/// # Errors
-/// [`StoreError`] where it is not safe, or cannot be made.
-pub fn open_store(caller: &Caller, policy: &HostPolicy) -> Result<Store, StoreError> {
-    Store::open(&StorePlace::choose(caller, policy)?)
-}
+use crate::spec::request::Caller;
 
 /// Whether a run would have the source with this digest without asking anybody. Nothing is made.
 #[must_use]
 pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
+    let terms = Terms {
+        caller,
+        policy,
+        insecure: false,
+        listener: Arc::new(Silent),
+    };
     let look = || -> Result<bool, OciError> {
         let place = StorePlace::choose(caller, policy)?;
         if !place.directory.is_dir() {
             return Ok(false);
         }
-        pull::is_kept(&Store::open(&place)?, digest, &layer_limits(policy))
+        pull::is_kept(&terms.store()?, digest, &terms.layer_limits())
     };
     // A run says why.
     look().unwrap_or(false)
-}
-
-/// How big a layer may be on this host.
-#[must_use]
-pub fn layer_limits(policy: &HostPolicy) -> UnpackLimits {
-    UnpackLimits {
-        compressed_bytes: policy.oci.archive_bytes,
-        unpacked_bytes: policy.oci.unpacked_bytes,
-        entries: policy.oci.entries,
-    }
-}
-
-/// The repository that `reference` names, as caller and host say that it is spoken to.
-///
-/// # Errors
-/// [`OciError::Registry`]: what this host trusts cannot be read.
-pub fn registry(
-    reference: &Reference,
-    request: &Request,
-    policy: &HostPolicy,
-    listener: Arc<dyn Listener>,
-) -> Result<Registry, OciError> {
-    let connection = Connection {
-        insecure: request.oci.insecure || policy.oci.is_insecure(&reference.registry),
-        ca_file: policy.oci.ca_file.clone(),
-        docker_config: request.caller.docker_config.clone(),
-        environment: request.caller.environment.clone(),
-        listener,
-        ..Connection::default()
-    };
-    Registry::new(reference, connection)
 }
 
 /// Hears the signals that cancel a run, and nothing else.

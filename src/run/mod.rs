@@ -31,6 +31,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+pub mod source_verbs;
 pub mod sources;
 pub mod subject;
 mod telling;
@@ -245,18 +246,9 @@ impl Run<'_> {
             None => None,
         };
         drop(bundle);
-        let sources = self.have_sources(
-            &settlement.chosen,
-            &mut prepared,
-            held,
-            signals.as_fd(),
-            report,
-        )?;
-        if !report.workspace_sources.is_empty() {
-            clock.lap(report, "sources");
-        }
-        settlement.root =
-            self.lay_image(held, &mut prepared, (&settlement.chosen, &sources), report)?;
+        let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
+        let sources = self.have_sources(chosen, child, signals.as_fd(), report, clock)?;
+        settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
         let place = workspace.as_ref();
         let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
@@ -371,14 +363,9 @@ impl Run<'_> {
         } = settlement;
         let filled = planning::space_in_use(&prepared)?;
         let named = (root, report.run_id.as_str());
-        let (mut plan, trees) = planning::launch_plan(
-            self.request,
-            held,
-            (&chosen, sources),
-            &limits,
-            filled,
-            named,
-        )?;
+        let shown = (&chosen, sources);
+        let (mut plan, trees) =
+            planning::launch_plan(self.request, held, shown, &limits, filled, named)?;
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);

@@ -20,7 +20,7 @@ use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
 use crate::run::view::Owners;
 use crate::sandbox::overlay::{Lower, Overlay};
-use crate::sandbox::prepare::{Identity as BodyIdentity, Prepared};
+use crate::sandbox::prepare::{BasePlan, Identity as BodyIdentity, Prepared};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::report::{
     BundleCacheReport, BundleReport, BundleView, CacheFound, Report, WarningReport, with_causes,
@@ -249,7 +249,12 @@ impl Run<'_> {
         let lower = match self.policy.cache.bundles.copy || self.request.bundle.keep {
             // What is kept of a run is read from the space: all of it has to be there.
             true => None,
-            false => lower(&in_use.path, in_use.root.as_fd(), held.base.identity),
+            // Where the body would not be the owner of its files, it gets a copy.
+            false => {
+                let mut owners = held.body_ids().map(Owners::of);
+                let tree = (in_use.path.as_path(), in_use.root.as_fd());
+                lower(tree, &held.base, owners.as_mut()).ok()
+            }
         };
         let asked = lower.is_some();
         let view = match lower {
@@ -441,28 +446,14 @@ fn rewind(file: &mut File) -> Result<(), RunError> {
     })
 }
 
-/// The kept tree as the child may lay an overlayfs over it; `None` where the body would not be the
-/// owner of its files.
-pub(super) fn lower<'tree>(
-    path: &'tree Path,
-    root: BorrowedFd<'tree>,
-    body: BodyIdentity,
-) -> Option<Lower<'tree>> {
-    let mut owners = match body {
-        BodyIdentity::Own(_) => None,
-        BodyIdentity::Claimed(ids) => Some(Owners::of(ids)),
-    };
-    lower_of(path, root, body, owners.as_mut()).ok()
-}
-
-/// The same; `owners` are root's maps of this run.
+/// A kept tree, of which the path and the open root are given, as the child may lay an overlayfs
+/// over it. `owners` are root's maps of this run.
 ///
 /// # Errors
 /// The errno of what failed; EPERM where the body would not be the owner of its files.
-pub(super) fn lower_of<'tree>(
-    path: &'tree Path,
-    root: BorrowedFd<'tree>,
-    body: BodyIdentity,
+pub(super) fn lower<'tree>(
+    (path, root): (&'tree Path, BorrowedFd<'tree>),
+    base: &BasePlan,
     owners: Option<&mut Owners>,
 ) -> Result<Lower<'tree>, Errno> {
     let status = rustix::fs::fstat(root)?;
@@ -470,7 +461,7 @@ pub(super) fn lower_of<'tree>(
         uid: status.st_uid,
         gid: status.st_gid,
     };
-    match (body, owners) {
+    match (base.identity, owners) {
         (BodyIdentity::Own(ids), _) if ids == owner => Ok(Lower::Directory(path, root)),
         (BodyIdentity::Own(_), _) | (BodyIdentity::Claimed(_), None) => Err(Errno::PERM),
         (BodyIdentity::Claimed(_), Some(owners)) => {

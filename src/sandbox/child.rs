@@ -442,13 +442,28 @@ fn make_empty(path: &CStr) -> Result<bool, Errno> {
 fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::from_raw_mode(0o644);
-    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, mode)?;
+    let file = match rustix::fs::openat(rustix::fs::CWD, path, flags, mode) {
+        // A place for a mount in a tree that is only read.
+        Err(Errno::ROFS) if contents.is_empty() => return expect_file(path),
+        opened => opened?,
+    };
     let mut rest = contents;
     while !rest.is_empty() {
         let count = rustix::io::write(&file, rest)?;
         rest = rest.get(count..).ok_or(Errno::IO)?;
     }
     Ok(())
+}
+
+/// A link there would be followed by whatever is mounted at it.
+fn expect_file(path: &CStr) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty())?;
+    let mode = rustix::fs::fstat(&file)?.st_mode;
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Ok(()),
+        _ => Err(Errno::ROFS),
+    }
 }
 
 /// The descriptor's number, or -1.

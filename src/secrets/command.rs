@@ -1,22 +1,12 @@
 //! The command provider: a program of the host's that prints the value of a slug.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use crate::kernel::process::kill;
-use crate::kernel::signal;
 use crate::secrets::error::Unusable;
+use crate::secrets::program::{self, Question};
 use crate::secrets::{Around, VALUE_BYTES_MAX, without_newline};
-use crate::spec::secret::{Secret, overwrite};
+use crate::spec::request::EnvironmentEntry;
+use crate::spec::secret::Secret;
 
 /// How long the program has.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -24,9 +14,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PASSED: [&[u8]; 2] = [b"PATH", b"HOME"];
 
 /// What `words` and `slug`, which must be one, print.
-///
-/// The program is in a process group of its own and has no input; what it writes to standard error
-/// is thrown away, since it may quote the value.
 pub(super) fn ask(words: &[String], slug: &str, around: Around<'_>) -> Result<Secret, Unusable> {
     ask_within(words, slug, around, DEADLINE)
 }
@@ -37,226 +24,41 @@ fn ask_within(
     around: Around<'_>,
     deadline: Duration,
 ) -> Result<Secret, Unusable> {
-    let mut asked = start(words, slug, around)?;
-    // Room for all of it at once: a vector that grows leaves copies behind.
-    let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 1);
-    let followed = asked.follow(&mut bytes, around.signals, deadline);
-    // Whatever came of it, the group is not there any longer when this returns.
-    let ended = asked.end();
-    let outcome = followed.and(ended).and_then(|status| match status.code() {
-        Some(0) => Ok(()),
-        _ => Err(Unusable::Ended(described(status))),
-    });
-    if let Err(cause) = outcome {
-        overwrite(&mut bytes);
-        return Err(cause);
+    if words.is_empty() {
+        return Err(Unusable::NotStarted(
+            std::io::ErrorKind::InvalidInput.into(),
+        ));
     }
-    let value = without_newline(bytes);
+    let words = [words, &[slug.to_owned()]].concat();
+    let environment: Vec<EnvironmentEntry> = around
+        .environment
+        .iter()
+        .filter(|(name, _)| PASSED.contains(&name.as_slice()))
+        .cloned()
+        .collect();
+    let said = program::ask(&Question {
+        words: &words,
+        input: b"",
+        environment: &environment,
+        deadline,
+        signals: around.signals,
+        is_over: &|| false,
+    })?;
+    if said.status.code() != Some(0) {
+        return Err(Unusable::Ended(program::described(said.status)));
+    }
+    let value = without_newline(said.output.into_bytes());
     if VALUE_BYTES_MAX < value.bytes().len() {
         return Err(Unusable::TooLong);
     }
     Ok(value)
 }
 
-/// A started program.
-struct Asked {
-    child: Child,
-    pid: i32,
-    pidfd: OwnedFd,
-    output: File,
-}
-
-fn start(words: &[String], slug: &str, around: Around<'_>) -> Result<Asked, Unusable> {
-    let (program, rest) = words
-        .split_first()
-        .ok_or_else(|| Unusable::NotStarted(std::io::ErrorKind::InvalidInput.into()))?;
-    let mut command = Command::new(program);
-    command
-        .args(rest)
-        .arg(slug)
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0);
-    for (name, value) in around.environment {
-        if PASSED.contains(&name.as_slice()) {
-            command.env(
-                std::ffi::OsStr::from_bytes(name),
-                std::ffi::OsStr::from_bytes(value),
-            );
-        }
-    }
-    let mut child = command.spawn().map_err(Unusable::NotStarted)?;
-    let pid = i32::try_from(child.id()).map_err(|_range| Unusable::Lost(Errno::RANGE))?;
-    let output = child.stdout.take().map(OwnedFd::from);
-    let followed = Pid::from_raw(pid)
-        .ok_or(Errno::SRCH)
-        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
-        .and_then(|pidfd| {
-            let output = output.ok_or(Errno::BADF)?;
-            rustix::io::ioctl_fionbio(&output, true)?;
-            Ok((pidfd, output))
-        });
-    match followed {
-        Ok((pidfd, output)) => Ok(Asked {
-            child,
-            pid,
-            pidfd,
-            output: File::from(output),
-        }),
-        Err(errno) => {
-            // Not followed, so not left behind either.
-            let ended = kill(-pid, libc::SIGKILL)
-                .and_then(|()| child.wait().map_err(|error| errno_of(&error)));
-            Err(Unusable::Lost(ended.err().unwrap_or(errno)))
-        }
-    }
-}
-
-impl Asked {
-    /// Reads until the program has ended, says too much, is too slow, or the caller's signal comes.
-    fn follow(
-        &mut self,
-        bytes: &mut Vec<u8>,
-        signals: Option<BorrowedFd<'_>>,
-        deadline: Duration,
-    ) -> Result<(), Unusable> {
-        let started = Instant::now();
-        let mut open = true;
-        loop {
-            let left = deadline.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                let seconds = deadline.as_secs();
-                return Err(Unusable::Late { seconds });
-            }
-            let ready = self.wait(open, signals, left).map_err(Unusable::Lost)?;
-            if let (true, Some(signals)) = (ready.signal, signals) {
-                heed(signals)?;
-            }
-            if ready.output && self.take(bytes)? == Taken::End {
-                open = false;
-            }
-            if ready.ended {
-                // What it wrote before its end is all there. Who else holds the pipe is not asked.
-                while open && self.take(bytes)? == Taken::Bytes {}
-                return Ok(());
-            }
-        }
-    }
-
-    fn wait(
-        &self,
-        open: bool,
-        signals: Option<BorrowedFd<'_>>,
-        left: Duration,
-    ) -> Result<Ready, Errno> {
-        let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
-        if open {
-            fds.push(PollFd::new(&self.output, PollFlags::IN));
-        }
-        if let Some(signals) = signals {
-            fds.push(PollFd::from_borrowed_fd(signals, PollFlags::IN));
-        }
-        let timeout = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => (),
-            Err(errno) => return Err(errno),
-        }
-        let is_ready = |index: usize| {
-            fds.get(index)
-                .is_some_and(|fd: &PollFd<'_>| !fd.revents().is_empty())
-        };
-        Ok(Ready {
-            ended: is_ready(0),
-            output: open && is_ready(1),
-            signal: is_ready(usize::from(open) + 1),
-        })
-    }
-
-    /// Takes what is there.
-    fn take(&mut self, bytes: &mut Vec<u8>) -> Result<Taken, Unusable> {
-        let mut chunk = [0; 4_096];
-        let read = self.output.read(&mut chunk);
-        let taken = match read {
-            Ok(0) => Ok(Taken::End),
-            // Never beyond what was reserved.
-            Ok(count) if bytes.capacity() - bytes.len() < count => Err(Unusable::TooLong),
-            Ok(count) => {
-                bytes.extend_from_slice(&chunk[..count]);
-                Ok(Taken::Bytes)
-            }
-            Err(error) => match error.kind() {
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => {
-                    Ok(Taken::Nothing)
-                }
-                _ => Err(Unusable::Lost(errno_of(&error))),
-            },
-        };
-        chunk.fill(0);
-        std::hint::black_box(&chunk);
-        taken
-    }
-
-    /// Ends the whole group and reaps the program, whose pid names the group until then.
-    fn end(&mut self) -> Result<ExitStatus, Unusable> {
-        match kill(-self.pid, libc::SIGKILL) {
-            Ok(()) | Err(Errno::SRCH) => self.child.wait(),
-            // A program that became somebody else cannot be ended by us: it is not waited for.
-            Err(errno) => self
-                .child
-                .try_wait()
-                .and_then(|status| status.ok_or_else(|| errno.into())),
-        }
-        .map_err(|error| Unusable::Lost(errno_of(&error)))
-    }
-}
-
-/// What a look at the output found.
-#[derive(PartialEq, Eq)]
-enum Taken {
-    Bytes,
-    Nothing,
-    End,
-}
-
-/// What a wait was ended by.
-struct Ready {
-    ended: bool,
-    output: bool,
-    signal: bool,
-}
-
-/// Takes the signals that are there; one that cancels the run is an error.
-fn heed(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
-    while let Some(number) = signal::take(signals).map_err(Unusable::Lost)? {
-        // The size of a terminal says nothing about the run.
-        if number != libc::SIGWINCH {
-            return Err(Unusable::Cancelled { signal: number });
-        }
-    }
-    Ok(())
-}
-
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
-fn described(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "an unknown status".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Instant;
 
     fn around() -> [(Vec<u8>, Vec<u8>); 3] {
         [

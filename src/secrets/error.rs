@@ -135,6 +135,9 @@ pub enum Unusable {
         /// The field, escaped.
         field: String,
     },
+    /// The caller wanted an end.
+    #[error("was not waited for any longer")]
+    Interrupted,
     /// The caller's signal came.
     #[error("was not waited for after signal {signal}")]
     Cancelled {

@@ -31,6 +31,16 @@ impl Masks {
         true
     }
 
+    /// Masks a text.
+    pub fn mask_text(&self, text: &mut String) {
+        let patterns: Vec<Secret> = self
+            .values
+            .iter()
+            .flat_map(|value| patterns(value.bytes()))
+            .collect();
+        Finder::new(&patterns).mask_text(text);
+    }
+
     /// Masks all that the body, or whoever else repeats a value, had put into the report.
     pub fn mask_report(&self, report: &mut Report) {
         if self.values.is_empty() {

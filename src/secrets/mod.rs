@@ -7,6 +7,7 @@ mod command;
 mod directory;
 mod error;
 pub mod mask;
+pub mod program;
 mod provider;
 
 pub use error::{NotGranted, SecretError, Unusable};

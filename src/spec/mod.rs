@@ -1,6 +1,7 @@
 //! Pure types: what was asked, and what came out. No I/O, no unsafe, no other room.
 #![forbid(unsafe_code)]
 
+pub mod base64;
 pub mod bpf;
 pub mod cache_report;
 pub mod captured;
@@ -34,6 +35,7 @@ pub mod oci;
 pub mod oci_policy;
 pub mod outcome;
 pub mod path;
+pub mod percent;
 pub mod plan_report;
 pub mod policy_values;
 pub mod preparation;
@@ -46,6 +48,8 @@ pub mod runner_block;
 pub mod runner_report;
 pub mod sandbox_block;
 pub mod secret;
+pub mod source_built;
+pub mod source_report;
 pub mod sources_policy;
 pub mod tokens;
 pub mod ulid;

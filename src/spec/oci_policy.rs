@@ -20,10 +20,10 @@ pub struct OciPolicy {
     pub ca_file: Option<PathBuf>,
     /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`, as references name them.
     pub insecure: Vec<String>,
-    /// Whether no body may write the root of its image.
-    pub root_read_only: bool,
     /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
     pub copy: bool,
+    /// Whether no body may write the root of its image.
+    pub root_read_only: bool,
 }
 
 impl Default for OciPolicy {
@@ -36,8 +36,8 @@ impl Default for OciPolicy {
             entries: 1_000_000,
             ca_file: None,
             insecure: Vec::new(),
-            root_read_only: false,
             copy: false,
+            root_read_only: false,
         }
     }
 }
@@ -59,10 +59,10 @@ pub struct OciStatement {
     pub ca_file: Option<PathBuf>,
     /// `oci.insecure`.
     pub insecure: Vec<String>,
-    /// `oci.root_read_only`; `false` says nothing.
-    pub root_read_only: bool,
     /// `oci.copy`; `false` says nothing.
     pub copy: bool,
+    /// `oci.root_read_only`; `false` says nothing.
+    pub root_read_only: bool,
 }
 
 impl OciStatement {

@@ -62,6 +62,8 @@ pub struct PlanReport {
     pub input_document: bool,
     /// Workspace sources that the manifest names, in its order.
     pub workspace_sources: Vec<PlannedSource>,
+    /// What would be installed before the body starts, in order.
+    pub preparation: Vec<PlannedPreparation>,
     /// Files that would be staged.
     pub inputs: Vec<PlannedFile>,
     /// Files that would be synced.
@@ -359,6 +361,20 @@ impl Default for PlannedNetwork {
     }
 }
 
+/// Packages that would be installed in a run of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedPreparation {
+    /// `native`, `npm` or `pip`.
+    pub kind: String,
+    /// As the manifest says it, escaped; empty: only what the bundle's own lists say.
+    pub needs: Vec<String>,
+    /// Where they would come from; empty: the image's own lists.
+    pub from: Vec<String>,
+    /// Whom that run could reach.
+    pub allowed: Vec<String>,
+}
+
 /// A port of the host that would lead to one of the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -467,6 +483,7 @@ impl PlanReport {
             stdin: PlannedStdin::Null,
             input_document: false,
             workspace_sources: Vec::new(),
+            preparation: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             egress: Vec::new(),

@@ -258,8 +258,8 @@ fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
         ("oci.entries", oci.entries.to_string()),
         ("oci.ca_file", or(oci.ca_file.as_ref().map(path), "none")),
         ("oci.insecure", list(insecure)),
-        ("oci.root_read_only", oci.root_read_only.to_string()),
         ("oci.copy", oci.copy.to_string()),
+        ("oci.root_read_only", oci.root_read_only.to_string()),
     ]
 }
 

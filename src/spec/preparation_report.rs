@@ -16,6 +16,8 @@ pub struct PreparationReport {
     pub needs: Vec<String>,
     /// Where the packages come from, as the host configuration says it.
     pub from: Vec<String>,
+    /// Whom its run may reach.
+    pub allowed: Vec<String>,
     /// What the layer is kept under: the digest of all that decides what is in it.
     #[cfg_attr(test, schemars(with = "String"))]
     pub key: Digest,

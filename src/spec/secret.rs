@@ -22,6 +22,12 @@ impl Secret {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The value, for whoever changes it and then makes a [`Secret`] of it again.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
 }
 
 impl fmt::Debug for Secret {

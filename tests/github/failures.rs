@@ -308,6 +308,7 @@ fn hasty(service: &Service) -> Client<'static> {
         whole: Duration::from_millis(700),
         first_delay: Duration::from_millis(1),
         wait_max: Duration::from_secs(1),
+        ..Patience::default()
     };
     Client::new(settings).expect("a client")
 }

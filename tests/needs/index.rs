@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::packages::{has, succeed, tool};
+use crate::support::random;
 
 /// Makes a wheel of one module; usage: `DIRECTORY NAME VERSION TEXT`.
 const WHEEL: &str = r#"
@@ -24,6 +25,36 @@ with zipfile.ZipFile(os.path.join(directory, f"{name}-{version}-py3-none-any.whl
         wheel.writestr(path, text)
 "#;
 
+/// Replaces the data of a package; usage: `FILE`.
+const FORGE: &str = r#"
+import io, subprocess, sys, tarfile
+data = io.BytesIO()
+tar = tarfile.open(fileobj=data, mode="w")
+def add(name, text):
+    entry = tarfile.TarInfo(name)
+    entry.size = len(text)
+    tar.addfile(entry, io.BytesIO(text.encode()))
+def link(name, target):
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    tar.addfile(entry)
+SCRIPT
+tar.close()
+whole = open(sys.argv[1], "rb").read()
+members, at = [], 8
+while at < len(whole):
+    head, size = whole[at:at + 60], int(whole[at + 48:at + 58])
+    members.append((head, whole[at + 60:at + 60 + size]))
+    at += 60 + size + size % 2
+with open(sys.argv[1], "wb") as out:
+    out.write(b"!<arch>\n")
+    for head, content in members:
+        if head.startswith(b"data.tar"):
+            content = data.getvalue()
+            head = b"data.tar".ljust(16) + head[16:48] + str(len(content)).encode().ljust(10) + head[58:]
+        out.write(head + content + b"\n" * (len(content) % 2))
+"#;
+
 /// A Debian package to be made.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Deb<'a> {
@@ -37,6 +68,8 @@ pub(crate) struct Deb<'a> {
 /// The server and its directory. It ends with this value.
 pub(crate) struct Index {
     directory: tempfile::TempDir,
+    /// Opens every path, so that no two indexes have the same address.
+    name: String,
     port: u16,
     started: Child,
 }
@@ -64,8 +97,9 @@ impl Index {
         let directory = tempfile::Builder::new().prefix("index-").tempdir();
         let directory = directory.expect("a directory");
         let site = directory.path().join("site");
+        let name = random();
         for part in ["apt", "npm", "simple"] {
-            std::fs::create_dir_all(site.join(part)).expect("made");
+            std::fs::create_dir_all(site.join(&name).join(part)).expect("made");
         }
         std::fs::write(directory.path().join("asked"), "").expect("written");
         std::fs::write(
@@ -87,6 +121,7 @@ impl Index {
         let port = said.trim().parse().expect("a port");
         Some(Self {
             directory,
+            name,
             port,
             started,
         })
@@ -98,9 +133,9 @@ impl Index {
         self.started.wait().expect("waited for");
     }
 
-    /// `http://KIND.test:PORT`.
+    /// Where the index of this kind is.
     pub(crate) fn url(&self, kind: &str) -> String {
-        format!("http://{kind}.test:{}", self.port)
+        format!("http://{kind}.test:{}/{}", self.port, self.name)
     }
 
     /// `HOST PATH` of each request so far.
@@ -114,7 +149,7 @@ impl Index {
     }
 
     fn site(&self, part: &str) -> PathBuf {
-        self.path("site").join(part)
+        self.path("site").join(&self.name).join(part)
     }
 
     /// Adds packages to the apt repository and signs it anew.
@@ -158,6 +193,34 @@ impl Index {
         make.args(["--root-owner-group", "--build", "-Zxz"]);
         let file = self.site("apt").join(format!("{}_1.0_all.deb", deb.name));
         succeed(make.arg(tree.path()).arg(file)).expect("a package");
+    }
+
+    /// A file of the apt repository.
+    pub(crate) fn apt(&self, name: &str) -> PathBuf {
+        self.site("apt").join(name)
+    }
+
+    /// Gives the package `name` other data: what this script of Python makes of an open archive
+    /// `tar` and `entry`, which takes a name and keeps `..` as it is.
+    fn forge(&self, name: &str, script: &str) {
+        let file = self.apt(&format!("{name}_1.0_all.deb"));
+        let text = FORGE.replace("SCRIPT", script);
+        let mut forge = tool("python3");
+        succeed(forge.args(["-c", &text]).arg(file)).expect("forged");
+        self.sign();
+    }
+
+    /// A package whose only file is called so.
+    pub(crate) fn replace_data(&self, name: &str, path: &str, text: &str) {
+        self.forge(name, &format!("add({path:?}, {text:?})"));
+    }
+
+    /// A package with a link to `target` and a file behind it.
+    pub(crate) fn replace_with_link(&self, name: &str, target: &str) {
+        self.forge(
+            name,
+            &format!("link(\"usr/share/evil/out\", {target:?}); add(\"usr/share/evil/out/through\", \"x\")"),
+        );
     }
 
     /// Writes `Packages`, `Release` and `InRelease` of what is in the repository.

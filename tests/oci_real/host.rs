@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::support::registry::{Options, Registry};
-use crate::support::{Case, Ground, runner};
+use crate::support::{Case, Ground, random, runner};
 
 /// Ground, registry, store, policy.
 pub(crate) struct Host {
     pub(crate) ground: Ground,
     pub(crate) registry: Registry,
     policy: PathBuf,
+    /// The directory of the store.
+    store: PathBuf,
 }
 
 impl Host {
@@ -22,16 +24,23 @@ impl Host {
         })?;
         let ground = Ground::new();
         registry.log_in_by_helper(&ground.path("docker"), &ground.path("programs"));
-        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::create_dir(ground.path("cache")).expect("made");
-        std::fs::set_permissions(ground.path("cache"), private).expect("set");
         let mut host = Self {
             policy: ground.path("policy.yaml"),
+            store: PathBuf::new(),
             ground,
             registry,
         };
+        host.forget();
         host.allow("");
         Some(host)
+    }
+
+    /// From now on another store, with nothing in it.
+    pub(crate) fn forget(&mut self) {
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        self.store = self.ground.path(&format!("store-{}", random()));
+        std::fs::create_dir(&self.store).expect("made");
+        std::fs::set_permissions(&self.store, private).expect("set");
     }
 
     /// The policy, with these lines besides the authority of the registry.
@@ -48,8 +57,9 @@ impl Host {
     fn environment(&self) -> [(&'static str, String); 3] {
         let text = |name: &str| self.ground.path(name).to_str().expect("plain").to_owned();
         let path = std::env::var("PATH").expect("a path");
+        let store = self.store.to_str().expect("plain");
         [
-            ("RUNNER_OPT_CACHE_DIRECTORY", text("cache")),
+            ("RUNNER_OPT_OCI_DIRECTORY", store.to_owned()),
             ("DOCKER_CONFIG", text("docker")),
             ("PATH", format!("{}:{path}", text("programs"))),
         ]

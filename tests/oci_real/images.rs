@@ -10,16 +10,7 @@ fn a_program_runs_on_an_image_that_skopeo_pushed() {
     image.push(&host.registry, "images/tiny:1");
     let place = host.docker(&format!("images/tiny@{}", image.digest()));
     let script = "pwd; echo $GREETING; cat changed kept /lib/first /lib/second; ls /data /opaque";
-    let words = [
-        "run",
-        "--engine=sandbox",
-        "--image",
-        &place,
-        "--",
-        "sh",
-        "-c",
-        script,
-    ];
+    let words = ["run", "--image", &place, "--", "sh", "-c", script];
     let done = host.command(&words).done();
     done.assert_exited(0);
     let wanted =
@@ -42,16 +33,7 @@ fn nothing_of_the_host_s_file_system_is_in_an_image() {
     let place = image.place();
     let script = "for name in /usr/bin/env /etc/debian_version /etc/ssl /usr/share /var; do\n\
                   [ ! -e $name ] || echo $name; done; cat /etc/passwd | grep -c guest";
-    let words = [
-        "run",
-        "--engine=sandbox",
-        "--image",
-        &place,
-        "--",
-        "sh",
-        "-c",
-        script,
-    ];
+    let words = ["run", "--image", &place, "--", "sh", "-c", script];
     let done = host.command(&words).done();
     done.assert_exited(0);
     assert_eq!(done.text(), "1\n");

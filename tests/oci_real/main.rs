@@ -13,5 +13,9 @@ mod support;
 mod foreign;
 mod host;
 mod images;
+#[expect(dead_code, reason = "the tests of needs use the rest")]
+#[path = "../needs/index.rs"]
+mod index;
+mod needs;
 mod parts;
 mod sources;

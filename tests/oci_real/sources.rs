@@ -17,7 +17,7 @@ fn json(text: &str) -> Value {
 }
 
 /// Builds a source of two files, pushes it, and says its digest as skopeo sees it.
-fn pushed(host: &Host, name: &str) -> String {
+pub(crate) fn pushed(host: &Host, name: &str) -> String {
     host.ground.write("backend/src/main.txt", "as it was\n");
     host.ground.write("backend/README", "read me\n");
     let directory = host.ground.path("backend");
@@ -61,7 +61,7 @@ fn a_source_that_was_pushed_is_what_skopeo_reads() {
 
 #[test]
 fn a_source_comes_back_from_skopeo_s_copies_as_it_was() {
-    let Some(host) = Host::new() else { return };
+    let Some(mut host) = Host::new() else { return };
     let digest = pushed(&host, "sources/backend:1.2.3");
     let layout = host.ground.path("copied");
     let place = format!("oci:{}:backend", layout.display());
@@ -72,6 +72,7 @@ fn a_source_comes_back_from_skopeo_s_copies_as_it_was() {
     assert_eq!(said["config"]["name"], "backend");
     let mut copy = skopeo("copy", &host.registry, "dest-");
     succeed(copy.args([&place, &host.docker("copies/backend:again")])).expect("and back");
+    host.forget();
     let again = host.registry.reference(&format!("copies/backend@{digest}"));
     let said = json(&host.source_ok(&["pull", "--json", &again]));
     assert_eq!(said["digest"], digest.as_str(), "{said}");
@@ -155,8 +156,9 @@ fn a_writable_source_is_changed_for_one_run_only() {
 
 #[test]
 fn a_tag_in_a_manifest_is_refused_unless_it_is_allowed_and_then_the_digest_is_told() {
-    let Some(host) = Host::new() else { return };
+    let Some(mut host) = Host::new() else { return };
     let digest = pushed(&host, "sources/backend:1.2.3");
+    host.forget();
     let reference = host.registry.reference("sources/backend:1.2.3");
     let directory = host.ground.path("bundle");
     bundle(

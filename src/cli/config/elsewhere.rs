@@ -100,8 +100,8 @@ pub(super) struct WrittenOci {
     #[serde(deserialize_with = "stated")]
     ca_file: Option<AbsolutePath>,
     insecure: Vec<RegistryHost>,
-    root_read_only: bool,
     copy: bool,
+    root_read_only: bool,
 }
 
 impl From<WrittenOci> for OciStatement {
@@ -114,8 +114,8 @@ impl From<WrittenOci> for OciStatement {
             entries: written.entries.map(|count| count.0),
             ca_file: written.ca_file.map(Into::into),
             insecure: written.insecure.into_iter().map(|host| host.0).collect(),
-            root_read_only: written.root_read_only,
             copy: written.copy,
+            root_read_only: written.root_read_only,
         }
     }
 }

@@ -46,8 +46,8 @@
 //!   entries: 1000000
 //!   ca_file: /etc/runner/registry.pem # certificates that are trusted beside the host's
 //!   insecure: [registry.example.org:5000] # registries without TLS
-//!   root_read_only: true     # no body writes the root of its image
 //!   copy: true               # give each body a copy, though an overlayfs could be laid out
+//!   root_read_only: true     # no body writes the root of its image
 //! require_pin: true          # refuse branches and tags where a commit can be named
 //! preparation:               # where `needs` of `engine: sandbox` are installed from
 //!   apt:                     # native packages; without sources the image's own lists
@@ -338,12 +338,7 @@ mod tests {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one document and what is read of it")]
-    #[test]
-    fn every_documented_key_is_read() {
-        let statement = parse(
-            "f",
-            b"maxima: { memory: 2g, timeout: 5m, processes: 100 }\n\
+    const EVERY_KEY: &str = "maxima: { memory: 2g, timeout: 5m, processes: 100 }\n\
               grants: [secrets]\n\
               deny_grants: [all]\n\
               uid_range: { first: 200000, last: 265535 }\n\
@@ -368,9 +363,11 @@ mod tests {
               \x20 allow: [f.example.org]\n\
               \x20 allow_private: [10.0.0.0/8]\n\
               \x20 ca_file: /ca.pem\n\
-              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n",
-        )
-        .expect("well formed");
+              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n";
+
+    #[test]
+    fn every_documented_key_is_read() {
+        let statement = parse("f", EVERY_KEY.as_bytes()).expect("well formed");
         let expected = Statement {
             origin: "f".to_owned(),
             memory_bytes: Some(2 << 30),
@@ -440,8 +437,8 @@ mod tests {
                 entries: Some(8),
                 ca_file: Some("/o.pem".into()),
                 insecure: vec!["r.test:5000".to_owned(), "[::1]".to_owned()],
-                root_read_only: true,
                 copy: true,
+                root_read_only: true,
             },
             require_pin: true,
             preparation: PreparationStatement {

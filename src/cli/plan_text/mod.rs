@@ -120,6 +120,7 @@ impl Page<'_> {
         for need in &engine.needs_unsatisfied {
             self.row("not met", &need.to_string());
         }
+        self.installs(plan);
     }
 
     fn image(&mut self, image: &ImageReport) {

@@ -4,6 +4,26 @@ use crate::cli::plan_text::Page;
 use crate::spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
 
 impl Page<'_> {
+    /// What would be installed, and from where: the host's word, beside the stranger's wish.
+    pub(super) fn installs(&mut self, plan: &PlanReport) {
+        for one in &plan.preparation {
+            let wanted = match one.needs.is_empty() {
+                true => "what the bundle lists".to_owned(),
+                false => one.needs.join(", "),
+            };
+            let from = match one.from.is_empty() {
+                true => "the image's own lists".to_owned(),
+                false => one.from.join(", "),
+            };
+            let told = format!(
+                "{} {wanted}, from {from}; reaches {}",
+                one.kind,
+                one.allowed.join(", ")
+            );
+            self.row("installs", &told);
+        }
+    }
+
     pub(super) fn reaches(&mut self, plan: &PlanReport) {
         let network = &plan.network;
         let says_nothing =

@@ -12,6 +12,7 @@ use crate::compose::github::fault::Fault;
 use crate::compose::github::{Progress, RefShape, ResolvedRef};
 use crate::spec::did_you_mean::nearest;
 use crate::spec::path::escape;
+use crate::spec::percent::percent_encoded;
 use crate::spec::report::WarningReport;
 
 const JSON: &str = "application/vnd.github+json";
@@ -75,7 +76,10 @@ impl Client<'_> {
     /// What the service says about a tag (`tags`) or a branch (`heads`).
     fn named(&self, repository: &str, kind: &str, reference: &str) -> Result<Named, GitHubError> {
         let wanted = format!("{kind}/{reference}");
-        let path = format!("/repos/{repository}/git/refs/{kind}/{}", encoded(reference));
+        let path = format!(
+            "/repos/{repository}/git/refs/{kind}/{}",
+            percent_encoded(reference, b"/")
+        );
         self.service.tried(&path, || {
             let answer = self.service.get(&path, JSON)?;
             match answer.status {
@@ -206,20 +210,6 @@ pub(super) fn is_reference(text: &str) -> bool {
         && !text.chars().any(char::is_control)
 }
 
-/// A reference as a part of a path: everything but `/` and what RFC 3986 leaves unreserved is
-/// percent-encoded.
-fn encoded(reference: &str) -> String {
-    let mut text = String::with_capacity(reference.len());
-    for byte in reference.bytes() {
-        match byte {
-            b'/' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,11 +230,5 @@ mod tests {
         for name in ["", "a..b", "../x", "/x", "x/", "a//b", ".x", "a/.b", "a\nb"] {
             assert!(!is_reference(name), "{name}");
         }
-    }
-
-    #[test]
-    fn a_reference_in_a_url_is_percent_encoded() {
-        assert_eq!(encoded("feature/a-b_c.d~1"), "feature/a-b_c.d~1");
-        assert_eq!(encoded("ü #%?&"), "%C3%BC%20%23%25%3F%26");
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::compose::error::SourceProblem;
 use crate::compose::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
+use crate::compose::sieve::Sieve;
 use crate::compose::source::ignored::{Ignored, Patterns, start_of};
-use crate::compose::walk::Sieve;
 use crate::spec::credential_files::{self, LOOKED_AT_BYTES, Lines};
 use crate::spec::path::RelPath;
 

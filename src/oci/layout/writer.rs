@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use sha2::Digest as _;
 
 use crate::kernel::file::{CallError, open_beneath};
+use crate::kernel::lock::claim_file;
+use crate::kernel::process::random;
 use crate::oci::error::OciError;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
@@ -35,7 +37,6 @@ const PIECE_BYTES: usize = 64 << 10;
 pub struct LayoutWriter {
     directory: Directory,
     place: Place,
-    temporaries: u32,
 }
 
 #[derive(Debug)]
@@ -45,7 +46,7 @@ enum Place {
     /// It gets its name at the end; nobody else knows the one that it has.
     New {
         above: OwnedFd,
-        temporary: Vec<u8>,
+        temporary: String,
         name: Vec<u8>,
         is_named: bool,
     },
@@ -103,7 +104,6 @@ impl LayoutWriter {
         Ok(Self {
             directory,
             place: Place::Kept,
-            temporaries: 0,
         })
     }
 
@@ -117,14 +117,14 @@ impl LayoutWriter {
             Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
             _ => PathBuf::from("."),
         };
-        let temporary = format!(".runner-layout-{}.tmp", std::process::id()).into_bytes();
+        let temporary = temporary_name().map_err(failed_at(path, "getrandom"))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let failed = |call| failed_at(path, call);
         let above = rustix::fs::open(&above, flags, Mode::empty()).map_err(failed("open"))?;
-        rustix::fs::mkdirat(&above, temporary.as_slice(), DIRECTORY_MODE)
+        rustix::fs::mkdirat(&above, temporary.as_str(), DIRECTORY_MODE)
             .map_err(failed("mkdirat"))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(&above, temporary.as_slice(), flags, Mode::empty())
+        let descriptor = rustix::fs::openat(&above, temporary.as_str(), flags, Mode::empty())
             .map_err(failed("openat"))?;
         let mut writer = Self {
             directory: Directory {
@@ -137,7 +137,6 @@ impl LayoutWriter {
                 name,
                 is_named: false,
             },
-            temporaries: 0,
         };
         writer.write_whole(MARK, MARK_TEXT.as_bytes())?;
         Ok(writer)
@@ -149,7 +148,7 @@ impl LayoutWriter {
     /// [`OciError::Layout`]: it cannot be read or written.
     pub fn add_blob(&mut self, source: &mut dyn Read) -> Result<(Digest, u64), OciError> {
         self.make_directories()?;
-        let temporary = self.temporary();
+        let temporary = self.temporary()?;
         let (mut file, what) = (self.begin(&temporary)?, temporary.clone());
         let written = copied(source, &mut file)
             .map_err(|error| self.directory.failed("write", &what, "written")(errno_of(&error)));
@@ -166,6 +165,9 @@ impl LayoutWriter {
     /// # Errors
     /// [`OciError::Layout`]: it cannot be written, or somebody else took the name meanwhile.
     pub fn finish(mut self, entry: &NewEntry<'_>) -> Result<(), OciError> {
+        // Who else adds something meanwhile waits, and then finds this.
+        claim_file(self.directory.descriptor.as_fd())
+            .map_err(self.directory.failed("flock", ".", "written"))?;
         let before = self.directory.read(LIST, MANIFEST_BYTES_MAX)?;
         let listed = Listed {
             digest: *entry.digest,
@@ -213,7 +215,7 @@ impl LayoutWriter {
     }
 
     fn write_whole(&mut self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
-        let temporary = self.temporary();
+        let temporary = self.temporary()?;
         let mut file = self.begin(&temporary)?;
         if let Err(error) = file.write_all(bytes) {
             let error = self.directory.failed("write", name, "written")(errno_of(&error));
@@ -222,9 +224,8 @@ impl LayoutWriter {
         self.settle(&file, &temporary, name)
     }
 
-    fn temporary(&mut self) -> String {
-        self.temporaries += 1;
-        format!(".runner-{}-{}.tmp", std::process::id(), self.temporaries)
+    fn temporary(&self) -> Result<String, LayoutError> {
+        temporary_name().map_err(self.directory.failed("getrandom", ".", "written"))
     }
 
     fn begin(&self, name: &str) -> Result<File, LayoutError> {
@@ -280,7 +281,7 @@ impl Drop for LayoutWriter {
             ..
         } = &self.place
         {
-            let _left = remove(above, temporary);
+            let _left = remove(above, temporary.as_bytes());
         }
     }
 }
@@ -332,6 +333,13 @@ fn failed_at(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError +
         file: ".".to_owned(),
         act: "written",
     }
+}
+
+/// A name that nobody has, not even a writer that was killed.
+fn temporary_name() -> Result<String, Errno> {
+    let mut bytes = [0; 8];
+    random(&mut bytes)?;
+    Ok(format!(".runner-{:016x}.tmp", u64::from_le_bytes(bytes)))
 }
 
 fn errno_of(error: &std::io::Error) -> Errno {

@@ -48,7 +48,7 @@ pub enum RegistryError {
     RateLimited {
         /// Method and URL.
         request: String,
-        /// 429 or 503.
+        /// Of the answer: 429.
         status: u16,
         /// When it accepts requests again.
         until: Option<String>,

@@ -1,19 +1,29 @@
 //! A repository of a registry, spoken to as the distribution specification has it.
 
+mod asking;
+mod authorization;
+mod credentials;
+mod docker_config;
 pub mod error;
+mod pulling;
+mod pushing;
 
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::http::Patience;
+use crate::http::url::plain_url;
+use crate::http::{Client, Patience, Watch};
 use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Silent};
-use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
+use crate::oci::registry::authorization::Authorization;
+use crate::oci::registry::credentials::Credentials;
+use crate::oci::registry::docker_config::api_of;
 use crate::oci::registry::error::RegistryError;
-use crate::spec::digest::Digest;
-use crate::spec::oci::reference::{Reference, Which};
+use crate::spec::document::excerpt;
+use crate::spec::oci::reference::Reference;
 use crate::spec::request::EnvironmentEntry;
 
 /// How a registry is spoken to.
@@ -26,7 +36,8 @@ pub struct Connection {
     pub ca_file: Option<PathBuf>,
     /// The directory that holds Docker's `config.json`, with the credentials.
     pub docker_config: Option<PathBuf>,
-    /// What a credential helper has as its environment.
+    /// What a credential helper has as its environment: all of the caller's, as with Docker's
+    /// client, since helpers are the caller's programs and keep their settings there.
     pub environment: Vec<EnvironmentEntry>,
     /// How long it is waited for.
     pub patience: Patience,
@@ -41,7 +52,7 @@ impl Default for Connection {
             ca_file: None,
             docker_config: None,
             environment: Vec::new(),
-            patience: Patience::default(),
+            patience: Patience::of_large_bodies(),
             listener: Arc::new(Silent),
         }
     }
@@ -66,77 +77,59 @@ pub trait BlobSource: Read + Seek {}
 impl<T: Read + Seek> BlobSource for T {}
 
 /// A repository of a registry.
-#[derive(Debug)]
 pub struct Registry {
     reference: Reference,
+    /// Host and port that are spoken to.
+    api: String,
     connection: Connection,
+    client: Client,
+    /// How it is spoken to, once that is known.
+    scheme: OnceCell<&'static str>,
+    /// Who asks, once that was looked up.
+    credentials: OnceCell<Option<Credentials>>,
+    /// What was answered to its last question for that.
+    authorization: RefCell<Option<Authorization>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Registry")
+            .field("reference", &self.reference)
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Registry {
-    /// The repository that `reference` names. Nothing is asked yet.
+    /// The repository that `reference` names; its tag and digest do not matter here. Nothing is
+    /// asked and no file read yet.
     ///
     /// # Errors
-    /// [`OciError::Registry`]: what this host trusts cannot be read.
+    /// [`OciError::Registry`]: the registry can be no part of a URL.
     pub fn new(reference: &Reference, connection: Connection) -> Result<Self, OciError> {
+        let registry = &reference.registry;
+        let place = plain_url(&format!("https://{registry}/")).filter(|url| {
+            url.authority()
+                .is_some_and(|found| found == registry.as_str())
+        });
+        if place.is_none() {
+            return Err(RegistryError::Setting {
+                registry: excerpt(registry),
+                problem: "expected HOST or HOST:PORT".to_owned(),
+            }
+            .into());
+        }
+        let listener = Arc::clone(&connection.listener);
+        let watch = Watch::new(Arc::new(move || listener.is_cancelled()));
         Ok(Self {
             reference: reference.clone(),
+            api: api_of(registry).to_owned(),
+            client: Client::new(connection.patience, watch),
             connection,
+            scheme: OnceCell::new(),
+            credentials: OnceCell::new(),
+            authorization: RefCell::new(None),
         })
-    }
-
-    /// Whether the repository has a blob.
-    ///
-    /// # Errors
-    /// [`OciError`].
-    pub fn has_blob(&self, digest: &Digest) -> Result<bool, OciError> {
-        Err(self.not_yet(&digest.to_string()))
-    }
-
-    /// Sends a blob of `bytes` bytes, unless it is there; whether it was sent.
-    ///
-    /// # Errors
-    /// [`OciError`].
-    pub fn push_blob(
-        &self,
-        digest: &Digest,
-        _bytes: u64,
-        _source: &mut dyn BlobSource,
-    ) -> Result<bool, OciError> {
-        Err(self.not_yet(&digest.to_string()))
-    }
-
-    /// Sends a manifest, by its digest or under a tag ([`Which::Unnamed`]: `latest`); its digest.
-    ///
-    /// # Errors
-    /// [`OciError`].
-    pub fn push_manifest(
-        &self,
-        which: &Which,
-        _bytes: &[u8],
-        _media_type: &str,
-    ) -> Result<Digest, OciError> {
-        Err(self.not_yet(&which.to_string()))
-    }
-
-    fn not_yet(&self, what: &str) -> OciError {
-        RegistryError::Setting {
-            registry: self.reference.registry.clone(),
-            problem: format!("{what}: not there yet ({:?})", self.connection),
-        }
-        .into()
-    }
-}
-
-impl Origin for Registry {
-    fn shown(&self) -> String {
-        format!("{}/{}", self.reference.registry, self.reference.repository)
-    }
-
-    fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
-        Err(self.not_yet(&which.to_string()))
-    }
-
-    fn blob(&self, digest: &Digest, _from_byte: u64) -> Result<BlobStream<'_>, OciError> {
-        Err(self.not_yet(&digest.to_string()))
     }
 }

@@ -109,6 +109,16 @@ impl Store {
         Ok(None)
     }
 
+    /// As [`Store::read`], for whoever lists: it does not count as a use, and removes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn peek(&self, digest: &Digest, bytes_max: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = format!("{BLOBS}/{}", hexadecimal(digest));
+        let bytes = self.shelf.read(&name, bytes_max.saturating_add(1))?;
+        Ok(bytes.filter(|bytes| Digest::of(bytes) == *digest))
+    }
+
     /// Removes a blob whose bytes are not those of its name; whoever reads it goes on reading.
     ///
     /// # Errors

@@ -52,6 +52,17 @@ impl Store {
         })
     }
 
+    /// Removes claims of processes that were killed.
+    pub(super) fn forget_claims(&self) -> Result<(), StoreError> {
+        for name in self.shelf.names(CLAIMS)? {
+            let name = format!("{CLAIMS}/{name}");
+            if let Some(_claim) = self.claim_once(&name)? {
+                self.unlink(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Opens `name` for writing, making it, and locks it; `None`: somebody else has it.
     pub(super) fn claim_once(&self, name: &str) -> Result<Option<OwnedFd>, StoreError> {
         let flags = OFlags::RDWR | OFlags::CREATE;

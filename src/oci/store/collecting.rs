@@ -79,6 +79,7 @@ impl Store {
         self.shelf.sweep(&names)?;
         let gone = self.shrink_to(&names, if all { 0 } else { self.size_bytes })?;
         self.forget_names()?;
+        self.forget_claims()?;
         if self.is_made(SNAPSHOTS) {
             self.snapshots()?.collect(false)?;
         }

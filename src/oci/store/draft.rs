@@ -128,8 +128,6 @@ impl Store {
         file: std::os::fd::BorrowedFd<'_>,
         bytes: u64,
     ) -> Result<Blob, StoreError> {
-        rustix::fs::fchmod(file, Mode::from_raw_mode(BLOB_MODE))
-            .map_err(self.failed("fchmod", name))?;
         // A rename may reach the disk before the bytes do; then a crash would leave a torn blob.
         rustix::fs::fdatasync(file).map_err(self.failed("fdatasync", name))?;
         self.make_part(BLOBS)?;
@@ -137,6 +135,9 @@ impl Store {
         let names = self.shelf.lock_names()?;
         rustix::fs::renameat(self.root(), name, self.root(), &to)
             .map_err(self.failed("renameat", &to))?;
+        // Not before: whoever wants to go on with a download opens it for writing.
+        rustix::fs::fchmod(file, Mode::from_raw_mode(BLOB_MODE))
+            .map_err(self.failed("fchmod", &to))?;
         // A description of its own: the writer's lock is let go when that is closed.
         let reader = self
             .open_at(&to, OFlags::RDONLY)?

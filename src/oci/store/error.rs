@@ -54,6 +54,12 @@ pub enum StoreError {
         /// Which.
         digest: Digest,
     },
+    /// Nothing was pulled or built under this name, or it is gone.
+    #[error("nothing in the store is called {name}")]
+    Unnamed {
+        /// The name, escaped.
+        name: String,
+    },
 }
 
 impl StoreError {
@@ -93,6 +99,7 @@ impl StoreError {
             Self::Size { .. } => "store_blob_wrong_size",
             Self::Digest { .. } => "store_blob_wrong_digest",
             Self::Gone { .. } => "store_blob_gone",
+            Self::Unnamed { .. } => "store_unnamed",
         }
     }
 
@@ -113,6 +120,8 @@ impl StoreError {
             "store_blob_wrong_size" | "store_blob_wrong_digest" => {
                 "nothing of it was used; whoever publishes the artifact has to push it again"
             }
+            "store_blob_gone" => "pull it again",
+            "store_unnamed" => "`runner source list` shows what is there",
             _ => return None,
         };
         Some(hint.to_owned())

@@ -20,6 +20,8 @@ use crate::spec::digest::Digest;
 const PIECE_BYTES: usize = 256 << 10;
 /// How often in a row a download is gone on with that brings no byte more.
 const FRUITLESS_MAX: u32 = 5;
+/// How often in all: a place that sends a byte and breaks off is not asked for ever.
+const TRIES_MAX: u32 = 64;
 /// Before the second try in a row; twice as long before each later one.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// How often the listener is asked while nothing happens.
@@ -155,7 +157,7 @@ impl Download<'_> {
 
     /// Until all bytes are there.
     fn receive(&mut self) -> Result<(), OciError> {
-        let mut fruitless = 0;
+        let (mut fruitless, mut tries) = (0, 0);
         while self.bytes < self.wanted.bytes {
             let before = self.bytes;
             let ended = self.receive_once()?;
@@ -167,7 +169,8 @@ impl Download<'_> {
             } else {
                 fruitless + 1
             };
-            if fruitless == FRUITLESS_MAX {
+            tries += 1;
+            if fruitless == FRUITLESS_MAX || tries == TRIES_MAX {
                 return Err(self.truncated(ended));
             }
             self.wait(FIRST_DELAY * 2_u32.pow(fruitless))?;

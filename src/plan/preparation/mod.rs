@@ -3,6 +3,7 @@
 //!
 //! A need, a lock file and a list of requirements are a stranger's. None of their text becomes part
 //! of a script: names are arguments, after `--`, and files are files.
+#![forbid(unsafe_code)]
 
 mod failure;
 mod script;

@@ -1,3 +1,5 @@
+//! What runs are planned, what reaches them of a stranger's words, and what their keys depend on.
+
 use super::*;
 use crate::spec::host_policy::{self, Statement};
 use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::bundle::Entry;
 use crate::oci::layers::Kind;
+use crate::plan::run_form::Interpreter;
 use crate::plan::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
 use crate::run::image::ChosenImage;
 use crate::run::subject::BundleFiles;
@@ -390,4 +391,15 @@ fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
 /// A path of the host for people.
 pub(super) fn shown(path: &Path) -> String {
     crate::spec::path::escape(path.as_os_str().as_bytes())
+}
+
+pub(super) fn interpreter(interpreter: Interpreter) -> String {
+    match interpreter {
+        Interpreter::Node => "node",
+        Interpreter::Tsx => "tsx",
+        Interpreter::Npx => "npx",
+        Interpreter::Python => "python",
+        Interpreter::Bash => "bash",
+    }
+    .to_owned()
 }

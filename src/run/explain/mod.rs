@@ -6,6 +6,7 @@
 //! TypeScript is to be run. No value of a variable or a secret goes into the document.
 
 mod inside;
+mod limits;
 mod network;
 mod paths;
 mod rows;
@@ -328,7 +329,7 @@ impl Planner<'_> {
         let mut mounts = look_at_mounts(&planning::distinct(&chosen), refuse)?;
         let wanted = &chosen.manifest.workspace_sources;
         mounts.extend(wanted.iter().map(sources::placeholder));
-        let named = sources::check(&chosen.manifest, self.request.oci.allow_tags);
+        let named = sources::check(&chosen.manifest, self.request, self.policy);
         or_refused(named, refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
         let mut steps = view_plan::base(host);

@@ -12,7 +12,9 @@ use crate::spec::image_report::RootKind;
 use crate::spec::manifest::WorkspaceSource;
 use crate::spec::oci::reference::{Reference, Which};
 use crate::spec::path::escape;
-use crate::spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedSource};
+use crate::spec::plan_report::{
+    FIXED, PlannedEntry, PlannedPath, PlannedPreparation, PlannedSource,
+};
 use crate::spec::request::ViewEntry;
 
 impl Rows<'_> {
@@ -196,4 +198,16 @@ fn path_row<'plan>(
         }
         ViewStep::Directory { .. } => None,
     }
+}
+
+/// What would be installed.
+pub(super) fn preparation(chosen: &Chosen) -> Vec<PlannedPreparation> {
+    let rows = chosen.provided.rows.iter();
+    rows.map(|row| PlannedPreparation {
+        kind: row.kind.to_owned(),
+        needs: row.needs.clone(),
+        from: row.from.clone(),
+        allowed: row.allowed.clone(),
+    })
+    .collect()
 }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use crate::plan::egress::{ALLOW_NET, AskedHost};
 use crate::plan::environment;
 use crate::plan::grants::Origin;
-use crate::plan::limits::{GRACE_DEFAULT, Limits, axis_of};
-use crate::plan::run_form::Interpreter;
+use crate::plan::limits::Limits;
 use crate::plan::view::SCRATCH;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
-use crate::run::explain::inside::shown;
+use crate::run::explain::inside::{interpreter, shown};
+use crate::run::explain::paths;
 use crate::run::image::OpenedImage;
 use crate::run::planning;
 use crate::run::reporting;
@@ -24,10 +24,8 @@ use crate::spec::image_report::ImageReport;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
-    PlannedLimit, PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable,
-    RUN_ID, Speaker,
+    PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable, RUN_ID,
 };
-use crate::spec::report::{Enforcement, EnforcementState};
 use crate::spec::request::{GivenSecret, Request};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
@@ -130,6 +128,7 @@ impl<'plan> Rows<'plan> {
             plan.outputs = files(declared, &[]);
         }
         plan.workspace_sources = self.workspace_sources(chosen);
+        plan.preparation = paths::preparation(chosen);
         plan.egress = self.egress(chosen);
         plan.secrets = self.secrets(settling);
         if let Some(limits) = &settling.limits {
@@ -407,60 +406,6 @@ impl<'plan> Rows<'plan> {
             }
         })
     }
-
-    fn limits(&self, limits: &Limits, enforcement: &[Enforcement]) -> Vec<PlannedLimit> {
-        let by_key = |by: &str| match by.contains('.') || by.starts_with('/') {
-            true => self.key(by),
-            false => by.to_owned(),
-        };
-        let mut rows: Vec<PlannedLimit> = Vec::new();
-        for (report, speakers) in limits.reports.iter().zip(&limits.speakers) {
-            let axis = axis_of(report.name)
-                .and_then(|axis| enforcement.iter().find(|found| found.axis == axis));
-            let state = match (report.effective, axis) {
-                (None, _) => None,
-                (Some(_), Some(axis)) => Some(axis.state),
-                (Some(_), None) => Some(EnforcementState::Enforced),
-            };
-            rows.push(PlannedLimit {
-                name: report.name.to_owned(),
-                value: report.effective,
-                decided_by: by_key(&report.source),
-                speakers: speakers
-                    .iter()
-                    .map(|speaker| Speaker {
-                        by: by_key(&speaker.by),
-                        value: speaker.value,
-                    })
-                    .collect(),
-                enforced_by: report.enforced_by.to_owned(),
-                state,
-                reason: axis.and_then(|axis| axis.reason.clone()),
-            });
-        }
-        rows.push(self.grace(limits));
-        rows
-    }
-
-    fn grace(&self, limits: &Limits) -> PlannedLimit {
-        let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis());
-        let speaker = |by: &str, time| Speaker {
-            by: by.to_owned(),
-            value: milliseconds(time).unwrap_or(u64::MAX),
-        };
-        let of_flag = self.request.limits.grace.map(|time| speaker("flag", time));
-        let mut speakers: Vec<Speaker> = of_flag.into_iter().collect();
-        speakers.push(speaker(DEFAULT, GRACE_DEFAULT));
-        PlannedLimit {
-            name: "grace_ms".to_owned(),
-            value: milliseconds(limits.grace).ok(),
-            decided_by: speakers[0].by.clone(),
-            speakers,
-            enforced_by: "supervisor".to_owned(),
-            state: Some(EnforcementState::Enforced),
-            reason: None,
-        }
-    }
 }
 
 /// The key that states the engine.
@@ -490,15 +435,4 @@ fn provenance(root: &Node) -> Option<BTreeMap<String, String>> {
             .filter_map(|(pointer, file)| Some((pointer.clone(), file.as_str()?.to_owned())))
             .collect(),
     )
-}
-
-fn interpreter(interpreter: Interpreter) -> String {
-    match interpreter {
-        Interpreter::Node => "node",
-        Interpreter::Tsx => "tsx",
-        Interpreter::Npx => "npx",
-        Interpreter::Python => "python",
-        Interpreter::Bash => "bash",
-    }
-    .to_owned()
 }

@@ -8,9 +8,10 @@ use crate::oci::layers::{self, Image};
 use crate::oci::layout::Layout;
 use crate::oci::listener::{Listener, Progress, Silent};
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
+use crate::oci::opening::{Terms, layer_limits};
 use crate::oci::pull::{self, Tags};
 use crate::oci::store::{Store, StorePlace};
-use crate::run::artifacts::{self, UntilSignal};
+use crate::run::artifacts::UntilSignal;
 use crate::run::error::RunError;
 use crate::spec::digest::Digest;
 use crate::spec::host_policy::HostPolicy;
@@ -64,17 +65,18 @@ fn fetch(
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Image, OciError> {
-    let store = artifacts::open_store(&request.caller, policy)?;
     let listener: Arc<UntilSignal> = Arc::clone(until);
-    let origin: Box<dyn Origin> = match place {
-        Place::Registry(reference) => {
-            Box::new(artifacts::registry(reference, request, policy, listener)?)
-        }
-        Place::Layout { directory, .. } => Box::new(Layout::open(directory)?),
+    let terms = Terms {
+        caller: &request.caller,
+        policy,
+        insecure: request.oci.insecure,
+        listener,
     };
+    let store = terms.store()?;
+    let origin = terms.origin(place)?;
     // The caller's word and the host's may name anything; the digest stands in the report.
     let artifact = pull::artifact(&store, &*origin, &place.which(), Tags::Allowed, &**until)?;
-    let limits = artifacts::layer_limits(policy);
+    let limits = terms.layer_limits();
     layers::image(&store, &artifact, &limits, &**until, &*origin)
 }
 
@@ -112,7 +114,7 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
     let Ok(artifact) = pull::artifact(&store, &Nobody, &which, Tags::Refused, &Silent) else {
         return Ok(None);
     };
-    let limits = artifacts::layer_limits(policy);
+    let limits = layer_limits(policy);
     Ok(layers::image(&store, &artifact, &limits, &Ended, &Nobody).ok())
 }
 

@@ -68,7 +68,7 @@ pub struct OpenedImage {
 /// The image that a run is to have; `None`: the host's own programs.
 ///
 /// # Errors
-/// [`RunError::Argument`]: `--image` is no place, or the template has none.
+/// [`RunError::Argument`]: the template has none.
 pub(super) fn wanted(
     request: &Request,
     picked: Option<&Picked>,

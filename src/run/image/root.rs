@@ -16,7 +16,7 @@ use crate::run::hold::Held;
 use crate::run::image::OpenedImage;
 use crate::run::planning::distinct;
 use crate::run::sources::Sources;
-use crate::run::unpacking::lower_of;
+use crate::run::unpacking::lower;
 use crate::run::view::{self, Owners};
 use crate::sandbox::launch::ImageRoot;
 use crate::sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
@@ -108,13 +108,8 @@ impl Run<'_> {
         let layers = opened.image.layers.iter().rev();
         let lowers = layers
             .map(|layer| {
-                lower_of(
-                    &layer.path,
-                    layer.root.as_fd(),
-                    held.base.identity,
-                    owners.as_mut(),
-                )
-                .map_err(not_mappable)
+                let tree = (layer.path.as_path(), layer.root.as_fd());
+                lower(tree, &held.base, owners.as_mut()).map_err(not_mappable)
             })
             .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
         prepared.ask_overlays(&[Overlay {

@@ -8,6 +8,8 @@ use crate::spec::preparation::PreparationLimits;
 use crate::spec::preparation_report::PreparationReport;
 use crate::spec::report::{Denial, Report};
 
+/// How programs tell of ENOSPC.
+const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
 /// So little room is none.
 const FULL_BYTES: u64 = 1 << 20;
 
@@ -65,7 +67,7 @@ pub(super) fn check(
     }
     let log = [report.stdout.bytes_kept(), report.stderr.bytes_kept()].concat();
     let read = explain(step.kind, &log);
-    let (problem, hint) = match of_limits(report, limits) {
+    let (problem, hint) = match of_limits(report, &log, limits) {
         Some((problem, key)) => {
             let hint = format!("allow more in the host configuration: `preparation: {key}`");
             (problem, Some(hint))
@@ -87,18 +89,31 @@ pub(super) fn check(
     Err(super::PreparationProblem::from(failed).into())
 }
 
-fn of_limits(report: &Report, limits: &PreparationLimits) -> Option<(String, &'static str)> {
+fn of_limits(
+    report: &Report,
+    log: &[u8],
+    limits: &PreparationLimits,
+) -> Option<(String, &'static str)> {
     let written_bytes = report.usage.written_bytes.unwrap_or(0);
+    // A client takes away what it could not finish.
+    let says_full = |words: &str| {
+        log.windows(words.len())
+            .any(|part| part == words.as_bytes())
+    };
+    let is_full = limits.disk_bytes <= written_bytes.saturating_add(FULL_BYTES)
+        || FULL.into_iter().any(says_full);
+    // The kernel ends one process, and the client tells of its end.
+    let ended_one = 0 < report.usage.oom_kills.unwrap_or(0);
     match report.outcome {
         Outcome::TimedOut | Outcome::CpuExhausted => Some((
             format!("it took longer than {} s", limits.wall_time.as_secs()),
             "{limits: {timeout: TIME}}",
         )),
-        Outcome::OutOfMemory => Some((
+        outcome if outcome == Outcome::OutOfMemory || ended_one => Some((
             format!("it used more than {} bytes of memory", limits.memory_bytes),
             "{limits: {memory: SIZE}}",
         )),
-        _ if limits.disk_bytes <= written_bytes.saturating_add(FULL_BYTES) => Some((
+        _ if is_full => Some((
             format!("it wrote more than {} bytes", limits.disk_bytes),
             "{limits: {disk: SIZE}}",
         )),

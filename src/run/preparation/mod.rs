@@ -18,9 +18,10 @@ use crate::bundle::Entry;
 use crate::cache::Shelf;
 use crate::kernel::file::{Unread, read_regular};
 use crate::oci::layers::HeldLayer;
+use crate::oci::opening::open_store;
 use crate::oci::store::Store;
 use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
-use crate::run::artifacts::{UntilSignal, open_store};
+use crate::run::artifacts::UntilSignal;
 use crate::run::chosen::OnRefusal;
 use crate::run::error::RunError;
 use crate::run::image::{Access, ChosenImage};
@@ -215,6 +216,7 @@ fn planned_row(step: &Step) -> PreparationReport {
         kind: step.kind.word(),
         needs: shown(&step.needs),
         from: shown(&step.from),
+        allowed: step.reach.iter().map(ToString::to_string).collect(),
         key: step.key,
         found: PreparationFound::Absent,
         bytes: None,

@@ -25,7 +25,10 @@ pub enum SourceProblem {
     Reference(#[from] ReferenceError),
     /// A tag may stand for something else tomorrow.
     #[error("a tag names it, and no digest")]
-    Tag,
+    Tag {
+        /// Whether the host lets nobody allow that (`require_pin`).
+        by_host: bool,
+    },
     /// It could not be pulled, or is no source.
     #[error(transparent)]
     Artifact(Box<OciError>),
@@ -80,7 +83,7 @@ impl SourceError {
     pub fn code(&self) -> &'static str {
         match &self.problem {
             SourceProblem::Reference(_) => "source_reference_invalid",
-            SourceProblem::Tag => "source_tag_refused",
+            SourceProblem::Tag { .. } => "source_tag_refused",
             SourceProblem::Artifact(error) => error.code(),
             SourceProblem::Subpath { .. } => "source_subpath_missing",
             SourceProblem::TooMany { .. } => "sources_too_many",
@@ -93,10 +96,14 @@ impl SourceError {
     pub fn hint(&self) -> Option<String> {
         match &self.problem {
             SourceProblem::Reference(error) => error.hint().map(str::to_owned),
-            SourceProblem::Tag => Some(
-                "write its digest behind it, @sha256:…, or take what the tag points to with --allow-tags"
-                    .to_owned(),
-            ),
+            SourceProblem::Tag { by_host } => Some(match by_host {
+                true => "write its digest behind it, @sha256:…; this host takes no tags (require_pin)",
+                false => {
+                    "write its digest behind it, @sha256:…, or take what the tag points to with \
+                     --allow-tags"
+                }
+            }
+            .to_owned()),
             SourceProblem::Artifact(error) => error.hint(),
             SourceProblem::Subpath { near, .. } if !near.is_empty() => {
                 Some(format!("did you mean {}?", near.join(" or ")))

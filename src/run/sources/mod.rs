@@ -21,23 +21,26 @@ use crate::bundle::Entry;
 use crate::cache::{CacheError, InUse};
 use crate::kernel::file::{CallError, open_beneath};
 use crate::oci::error::OciError;
+use crate::oci::opening::Terms;
 use crate::oci::pull::{self, Tags};
 use crate::plan::view::{self as view_plan, Access, AskedMount, Shown};
 use crate::run::Run;
-use crate::run::artifacts::{self, UntilSignal};
+use crate::run::artifacts::UntilSignal;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
+use crate::run::reporting::Stopwatch;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use crate::run::{planning, view};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::did_you_mean::difference;
 use crate::spec::digest::Digest;
+use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{Manifest, WorkspaceSource};
 use crate::spec::oci::reference::{Reference, Which};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::{Report, WarningReport};
-use crate::spec::request::ViewEntry;
+use crate::spec::request::{Request, ViewEntry};
 use crate::spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 
 /// Most directories that a hint names.
@@ -72,16 +75,16 @@ impl Run<'_> {
     pub(super) fn have_sources(
         &self,
         chosen: &Chosen,
-        prepared: &mut Prepared,
-        held: &Held,
+        (prepared, held): (&mut Prepared, &Held),
         signals: BorrowedFd<'_>,
         report: &mut Report,
+        clock: &mut Stopwatch,
     ) -> Result<Sources, RunError> {
         let wanted = &chosen.manifest.workspace_sources;
         if wanted.is_empty() {
             return Ok(Sources::default());
         }
-        let references = check(&chosen.manifest, self.request.oci.allow_tags)?;
+        let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
         let others: Vec<AskedMount> = others
             .iter()
@@ -100,6 +103,7 @@ impl Run<'_> {
         {
             row.view = Some(view);
         }
+        clock.lap(report, "sources");
         Ok(sources)
     }
 
@@ -149,17 +153,20 @@ impl Run<'_> {
         until: &Arc<UntilSignal>,
         report: &mut Report,
     ) -> Result<Had<'manifest>, SourceProblem> {
-        let store = artifacts::open_store(&self.request.caller, self.policy);
-        let store = store.map_err(OciError::from)?;
         let listener: Arc<UntilSignal> = Arc::clone(until);
-        let origin = artifacts::registry(reference, self.request, self.policy, listener)?;
+        let terms = Terms {
+            caller: &self.request.caller,
+            policy: self.policy,
+            insecure: self.request.oci.insecure,
+            listener,
+        };
         let snapshot = pull::snapshot(
-            &store,
-            &origin,
+            &terms.store()?,
+            &terms.registry(reference)?,
             &reference.which(),
-            Tags::allowed(self.request.oci.allow_tags),
-            &artifacts::layer_limits(self.policy),
-            &**until,
+            Tags::allowed(takes_tags(self.request, self.policy)),
+            &terms.layer_limits(),
+            &*terms.listener,
         )?;
         report.warnings.extend(snapshot.warnings);
         let in_use = snapshot.tree;
@@ -187,17 +194,29 @@ impl Run<'_> {
 ///
 /// # Errors
 /// [`RunError::Source`] for one that cannot be read, and for a tag that is not allowed.
-pub(super) fn check(manifest: &Manifest, allow_tags: bool) -> Result<Vec<Reference>, RunError> {
+pub(super) fn check(
+    manifest: &Manifest,
+    request: &Request,
+    policy: &HostPolicy,
+) -> Result<Vec<Reference>, RunError> {
+    let takes_tags = takes_tags(request, policy);
+    let by_host = policy.require_pin;
     let one = |source: &WorkspaceSource| {
         let reference = Reference::parse(&source.reference).map_err(SourceProblem::from);
         let reference = reference.map_err(of_source(source))?;
         match reference.which() {
             Which::Digest(_) => Ok(reference),
-            Which::Tag(_) | Which::Unnamed if allow_tags => Ok(reference),
-            Which::Tag(_) | Which::Unnamed => Err(of_source(source)(SourceProblem::Tag).into()),
+            Which::Tag(_) | Which::Unnamed if takes_tags => Ok(reference),
+            Which::Tag(_) | Which::Unnamed => {
+                Err(of_source(source)(SourceProblem::Tag { by_host }).into())
+            }
         }
     };
     manifest.workspace_sources.iter().map(one).collect()
+}
+
+fn takes_tags(request: &Request, policy: &HostPolicy) -> bool {
+    request.oci.allow_tags && !policy.require_pin
 }
 
 fn of_source(source: &WorkspaceSource) -> impl FnOnce(SourceProblem) -> SourceError {

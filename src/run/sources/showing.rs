@@ -17,6 +17,7 @@ use crate::run::hold::Held;
 use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
+use crate::run::view::Owners;
 use crate::sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
 use crate::sandbox::prepare::Prepared;
 use crate::spec::manifest::WorkspaceSource;
@@ -67,7 +68,7 @@ impl Run<'_> {
                 });
             }
         }
-        let laid = self.lay(&owns, prepared, held)?;
+        let laid = self.lay_sources(&owns, prepared, held)?;
         for (number, (own, laid)) in owns.iter().zip(laid).enumerate() {
             let access = own.access();
             let (view, shown) = match laid {
@@ -93,7 +94,7 @@ impl Run<'_> {
     }
 
     /// Asks the child for an overlayfs over each; whether it could be laid.
-    fn lay(
+    fn lay_sources(
         &self,
         owns: &[Own<'_, '_>],
         prepared: &mut Prepared,
@@ -109,8 +110,11 @@ impl Run<'_> {
         }
         let mut overlays = Vec::with_capacity(owns.len());
         let mut asked = Vec::with_capacity(owns.len());
+        let mut owners = held.body_ids().map(Owners::of);
         for (number, own) in owns.iter().enumerate() {
-            let Some(lower) = lower(&own.had.path, own.had.root.as_fd(), held.base.identity) else {
+            let tree = (own.had.path.as_path(), own.had.root.as_fd());
+            // Where the body would not be the owner of its files, it gets a copy.
+            let Ok(lower) = lower(tree, &held.base, owners.as_mut()) else {
                 continue;
             };
             let place = place_of(number);

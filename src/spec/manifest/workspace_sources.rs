@@ -5,6 +5,7 @@ use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{ManifestError, Problem};
 use crate::spec::mount_target::MountTarget;
 use crate::spec::mounts::read_target;
+use crate::spec::oci::reference::Reference;
 use crate::spec::path::RelPath;
 
 /// One source artifact.
@@ -24,6 +25,15 @@ pub struct WorkspaceSource {
     pub subpath: Option<RelPath>,
     /// JSON Pointer of the entry.
     pub source: String,
+}
+
+impl WorkspaceSource {
+    /// Whether its reference holds a digest; `None` where it is no reference.
+    #[must_use]
+    pub fn is_pinned(&self) -> Option<bool> {
+        let reference = Reference::parse(&self.reference).ok()?;
+        Some(reference.digest.is_some())
+    }
 }
 
 const KEYS: [&str; 6] = ["id", "ref", "mountPath", "writable", "required", "subpath"];

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod canonical_json;
+pub mod challenge;
 pub mod image_config;
 pub mod media;
 pub mod reference;

@@ -3,8 +3,8 @@
 //! `HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`, as the distribution specification has it (names and
 //! tags) and stricter: the host is always written, in lower case, and the one digest is SHA-256.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use crate::spec::digest::Digest;
@@ -291,7 +291,9 @@ fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
         Some((repository, tag)) => (repository, Some(tag)),
         None => (path, None),
     };
-    repository_problem(repository).map_or(Ok(()), Err)?;
+    if let Some(problem) = repository_problem(repository) {
+        return Err(problem);
+    }
     if NAME_BYTES_MAX < registry.len() + 1 + repository.len() {
         return Err(ReferenceProblem::Long);
     }
@@ -526,6 +528,17 @@ mod tests {
         let upper = format!("r.test/a@{}", HEX.to_uppercase());
         assert!(Reference::parse(&upper).is_err());
         assert!(Reference::parse(&format!("r.test/a@{HEX}@{HEX}")).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_a_reference_is_written_as_it_was(
+            text in "[\\PC]{0,40}|[a-zA-Z0-9.:\\[\\]_-]{1,12}(/[a-zA-Z0-9._-]{0,6}){0,3}(:[a-z.]{0,4})?",
+        ) {
+            if let Ok(read) = Reference::parse(&text) {
+                proptest::prop_assert_eq!(read.to_string(), text);
+            }
+        }
     }
 
     #[test]

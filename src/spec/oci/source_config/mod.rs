@@ -2,6 +2,7 @@
 //!
 //! This program writes it as canonical JSON, with every key in its place. What others wrote is read
 //! with more patience: keys that are not known say nothing, and what is optional may be missing.
+#![forbid(unsafe_code)]
 
 mod parse;
 
@@ -128,6 +129,7 @@ pub struct SnapshotFacts {
     /// What of the source is in it, where that is not the whole: paths, or the patterns of a sparse
     /// checkout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schemars(default))]
     pub sparse: Vec<String>,
     /// Whether the trees of submodules are in it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,48 @@
+//! `runner source inspect`.
+
+use std::fmt::Write as _;
+
+use crate::cli::found::{FoundFlags, text};
+use crate::cli::source::described;
+use crate::oci::opening::Terms;
+use crate::run::source_verbs;
+use crate::spec::path::escape;
+use crate::spec::report::ErrorReport;
+use crate::spec::source_report::SourceInspected;
+
+/// Say what a source says of itself: one in the store, in a layout, or in a registry.
+#[derive(Debug, clap::Args)]
+pub struct SourceInspect {
+    /// NAME:VERSION, the directory of a layout, or HOST/REPOSITORY with a tag or a digest
+    #[arg(value_name = "WHAT")]
+    pub reference: String,
+    /// Speak to the registry without TLS
+    #[arg(long)]
+    pub insecure: bool,
+    /// What all have.
+    #[command(flatten)]
+    pub flags: FoundFlags,
+}
+
+impl SourceInspect {
+    /// Does it; what is to be printed.
+    pub(super) fn said(&self, terms: &Terms<'_>) -> Result<String, ErrorReport> {
+        let inspected = source_verbs::inspect(terms, &self.reference)?;
+        Ok(text(self.flags.json, &inspected, plain))
+    }
+}
+
+fn plain(inspected: &SourceInspected) -> String {
+    let config = inspected.config.as_ref();
+    let mut text = format!(
+        "{}\n{}",
+        inspected.digest,
+        described(config, &inspected.layer)
+    );
+    for (key, value) in &inspected.annotations {
+        let (key, value) = (escape(key.as_bytes()), escape(value.as_bytes()));
+        let written = writeln!(text, " annotation: {key}={value}");
+        debug_assert!(written.is_ok(), "writing to a string");
+    }
+    text
+}

@@ -1,0 +1,304 @@
+//! Docker's `config.json`: which credentials, or which program, it has for a registry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::spec::base64::decode;
+
+/// What the file of Docker's client says of credentials.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DockerConfig {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+    #[serde(default)]
+    cred_helpers: BTreeMap<String, String>,
+    #[serde(default)]
+    creds_store: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Entry {
+    #[serde(default)]
+    auth: Option<String>,
+    #[serde(default)]
+    username: Option<String>,
+    #[serde(default)]
+    password: Option<String>,
+    #[serde(default, alias = "identityToken")]
+    identitytoken: Option<String>,
+}
+
+/// Who asks, as the file or a program says it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Login {
+    /// A user name and a password.
+    Password {
+        /// Neither is ever shown.
+        user: String,
+        /// Neither is ever shown.
+        password: String,
+    },
+    /// What a token is given for.
+    Identity(String),
+}
+
+impl Login {
+    /// What nobody else may see.
+    pub(super) fn secret(&self) -> &[u8] {
+        match self {
+            Self::Password { password, .. } => password.as_bytes(),
+            Self::Identity(token) => token.as_bytes(),
+        }
+    }
+}
+
+/// Nothing of it.
+impl fmt::Debug for Login {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Password { .. } => "Password",
+            Self::Identity(_) => "Identity",
+        })
+    }
+}
+
+/// Where the hub's own client keeps the hub's credentials.
+const HUB_KEY: &str = "https://index.docker.io/v1/";
+const HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", HUB_API];
+const HUB_API: &str = "registry-1.docker.io";
+/// Longest name of a program, in bytes.
+const HELPER_BYTES_MAX: usize = 100;
+
+/// Under which name programs know a registry.
+pub(super) fn server_of(registry: &str) -> &str {
+    match HUB_HOSTS.contains(&registry) {
+        true => HUB_KEY,
+        false => registry,
+    }
+}
+
+/// Where the registry answers: the hub's is not at its name.
+pub(super) fn api_of(registry: &str) -> &str {
+    match HUB_HOSTS.contains(&registry) {
+        true => HUB_API,
+        false => registry,
+    }
+}
+
+impl DockerConfig {
+    /// Reads the file; the error says where it is none, and nothing of what is in it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            format!(
+                "is not what Docker's client writes: line {}, column {}",
+                error.line(),
+                error.column()
+            )
+        })
+    }
+
+    /// The program that has the credentials of `registry`: of it alone, else of all.
+    pub(super) fn helper(&self, registry: &str) -> Option<Helper<'_>> {
+        let own = self
+            .cred_helpers
+            .get(registry)
+            .or_else(|| self.cred_helpers.get(server_of(registry)));
+        let of_all = || self.creds_store.as_ref().filter(|name| !name.is_empty());
+        match own {
+            Some(name) => Some(Helper { name, is_own: true }),
+            None => of_all().map(|name| Helper {
+                name,
+                is_own: false,
+            }),
+        }
+    }
+
+    /// What the file itself has for a repository: under the key of the registry, as it is or as
+    /// a URL, else under the longest key that leads to the repository.
+    ///
+    /// # Errors
+    /// What is wrong with the entry; nothing of what is in it.
+    pub(super) fn login(&self, registry: &str, repository: &str) -> Result<Option<Login>, String> {
+        let wanted = format!("{}/{repository}/", bare(server_of(registry)));
+        let mut keys: Vec<(&str, &Entry)> = self
+            .auths
+            .iter()
+            .filter(|(key, _)| {
+                let key = bare(key);
+                key == bare(server_of(registry)) || wanted.starts_with(&format!("{key}/"))
+            })
+            .map(|(key, entry)| (key.as_str(), entry))
+            .collect();
+        keys.sort_by_key(|(key, _)| (bare(key).len(), *key == registry));
+        for (_, entry) in keys.into_iter().rev() {
+            if let Some(login) = entry.login()? {
+                return Ok(Some(login));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A program that has credentials.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Helper<'config> {
+    /// The end of its name, after `docker-credential-`.
+    pub(super) name: &'config str,
+    /// Whether it is there for this registry alone: then nothing else is looked at.
+    pub(super) is_own: bool,
+}
+
+impl Helper<'_> {
+    /// Whether it can be part of the name of a program, and of no path.
+    pub(super) fn is_name(&self) -> bool {
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        !self.name.is_empty()
+            && self.name.len() <= HELPER_BYTES_MAX
+            && self.name.bytes().all(is_plain)
+    }
+}
+
+/// A key without its scheme, and without `/`, `/v1/` or `/v2/` at its end.
+fn bare(key: &str) -> &str {
+    let key = key
+        .strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"))
+        .unwrap_or(key)
+        .trim_end_matches('/');
+    ["/v1", "/v2"]
+        .iter()
+        .find_map(|version| key.strip_suffix(version))
+        .unwrap_or(key)
+}
+
+impl Entry {
+    fn login(&self) -> Result<Option<Login>, String> {
+        let stated = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(token) = stated(&self.identitytoken) {
+            return Ok(Some(Login::Identity(token)));
+        }
+        if let Some(auth) = stated(&self.auth) {
+            let broken = || "has an `auth` that is not base64 of USER:PASSWORD".to_owned();
+            let text = decode(auth.as_bytes()).ok_or_else(broken)?;
+            let text = String::from_utf8(text).map_err(|_bytes| broken())?;
+            // Some writers end it with a NUL byte.
+            let (user, password) = text.split_once(':').ok_or_else(broken)?;
+            return Ok(Some(Login::Password {
+                user: user.to_owned(),
+                password: password.trim_end_matches('\0').to_owned(),
+            }));
+        }
+        Ok(match (stated(&self.username), stated(&self.password)) {
+            (Some(user), Some(password)) => Some(Login::Password { user, password }),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(auths: &str, registry: &str, repository: &str) -> Result<Option<String>, String> {
+        let text = format!("{{\"auths\":{auths}}}");
+        let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
+        Ok(config
+            .login(registry, repository)?
+            .map(|login| match login {
+                Login::Password { user, password } => format!("{user}:{password}"),
+                Login::Identity(token) => format!("<{token}>"),
+            }))
+    }
+
+    #[test]
+    fn a_registry_is_found_under_the_keys_that_dockers_client_writes() {
+        // dTpw is u:p.
+        let entry = "{\"auth\":\"dTpw\"}";
+        for key in [
+            "r.test:5000",
+            "http://r.test:5000",
+            "https://r.test:5000",
+            "https://r.test:5000/",
+            "https://r.test:5000/v1/",
+            "https://r.test:5000/v2/",
+            "r.test:5000/a",
+            "r.test:5000/a/b",
+        ] {
+            let found = login(&format!("{{\"{key}\":{entry}}}"), "r.test:5000", "a/b");
+            assert_eq!(found, Ok(Some("u:p".to_owned())), "{key}");
+        }
+        for key in [
+            "r.test",
+            "r.test:500",
+            "r.test:50000",
+            "xr.test:5000",
+            "ftp://r.test:5000",
+            "r.test:5000/a/b/c",
+            "r.test:5000/ab",
+            "r.test:5000.evil",
+            "",
+        ] {
+            let found = login(&format!("{{\"{key}\":{entry}}}"), "r.test:5000", "a/b");
+            assert_eq!(found, Ok(None), "{key}");
+        }
+        let hub = format!("{{\"{HUB_KEY}\":{entry}}}");
+        assert_eq!(login(&hub, "docker.io", "a"), Ok(Some("u:p".to_owned())));
+    }
+
+    #[test]
+    fn the_longest_key_decides_and_an_empty_entry_nothing() {
+        let auths = "{\"r.test\":{\"auth\":\"dTpw\"},\"r.test/a\":{\"username\":\"x\",\
+                     \"password\":\"y\"},\"r.test/a/b\":{}}";
+        assert_eq!(login(auths, "r.test", "a/b"), Ok(Some("x:y".to_owned())));
+        assert_eq!(login(auths, "r.test", "c"), Ok(Some("u:p".to_owned())));
+        let token = "{\"r.test\":{\"auth\":\"dTpw\",\"identitytoken\":\"t\"}}";
+        assert_eq!(login(token, "r.test", "c"), Ok(Some("<t>".to_owned())));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_without_what_is_in_it() {
+        for entry in ["{\"auth\":\"canary\"}", "{\"auth\":\"Y2FuYXJ5\"}"] {
+            let error = login(&format!("{{\"r.test\":{entry}}}"), "r.test", "c");
+            assert!(
+                error.is_err_and(|error| !error.contains("anary")),
+                "{entry}"
+            );
+        }
+        for text in [
+            "",
+            "[\"canary\"]",
+            "{\"auths\":{\"r\":{\"auth\":[\"canary\"]}}}",
+        ] {
+            let error = DockerConfig::parse(text.as_bytes()).err().expect("refused");
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_program_of_one_registry_goes_before_the_one_of_all() {
+        let text = "{\"credsStore\":\"all\",\"credHelpers\":{\"r.test\":\"own\"}}";
+        let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
+        let named = |registry| {
+            config
+                .helper(registry)
+                .map(|helper| (helper.name, helper.is_own))
+        };
+        assert_eq!(named("r.test"), Some(("own", true)));
+        assert_eq!(named("s.test"), Some(("all", false)));
+        for (name, is_name) in [
+            ("pass", true),
+            ("ecr-login", true),
+            ("", false),
+            ("../x", false),
+            ("a/b", false),
+            ("a b", false),
+        ] {
+            let helper = Helper { name, is_own: true };
+            assert_eq!(helper.is_name(), is_name, "{name}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The sources in the store, for the verbs that bring them there and look at them.
+
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use crate::oci::artifact::source_parts;
+use crate::oci::error::OciError;
+use crate::oci::opening::{StoreAlone, Terms};
+use crate::oci::origin::Origin;
+use crate::oci::pull::{self, Source, Tags};
+use crate::oci::store::{Listed, Store, Wanted};
+use crate::spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
+use crate::spec::oci::reference::{Place, Reference, ReferenceError, Which};
+use crate::spec::path::escape;
+use crate::spec::report::{ErrorReport, with_causes};
+use crate::spec::source_report::{
+    SourceFound, SourceInspected, SourceKept, SourceLayer, SourceListing, SourcePulled,
+    SourceRemoval,
+};
+
+/// Pulls what `reference` (`HOST/REPOSITORY@sha256:…`, `oci:DIRECTORY`) stands for and unpacks it.
+///
+/// # Errors
+/// Why it is refused, or could not be had.
+pub fn pull(
+    terms: &Terms<'_>,
+    reference: &str,
+    allow_tags: bool,
+) -> Result<SourcePulled, ErrorReport> {
+    let place = place(reference).map_err(|error| unreadable(&error))?;
+    let tags = match &place {
+        // Whoever named the directory has it before him.
+        Place::Layout { .. } => Tags::Allowed,
+        Place::Registry(_) => Tags::allowed(allow_tags),
+    };
+    let snapshot = || {
+        let store = terms.store()?;
+        let origin = terms.origin(&place)?;
+        let limits = terms.layer_limits();
+        let listener = &*terms.listener;
+        pull::snapshot(&store, &*origin, &place.which(), tags, &limits, listener)
+    };
+    let snapshot = snapshot().map_err(|error| told(&error))?;
+    Ok(SourcePulled {
+        reference: escape(reference.as_bytes()),
+        digest: snapshot.digest,
+        found: found(snapshot.from_store),
+        layer: layer(&snapshot.layer),
+        bytes: snapshot.bytes,
+        files: snapshot.files,
+        config: snapshot.config,
+        warnings: snapshot.warnings,
+    })
+}
+
+/// What the artifact `reference` says: a name in the store, a layout's directory, or a reference,
+/// whose tag is followed.
+///
+/// # Errors
+/// Why it is refused, or could not be had.
+pub fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspected, ErrorReport> {
+    let store = terms.store().map_err(|error| told(&error))?;
+    let named = store
+        .named(reference)
+        .map_err(|error| told(&error.into()))?;
+    let described = match named.filter(|digest| store.has(digest)) {
+        Some(digest) => described(terms, &store, &StoreAlone, &Which::Digest(digest)),
+        None => {
+            let place = inspected_place(reference).map_err(|error| unreadable(&error))?;
+            terms
+                .origin(&place)
+                .and_then(|origin| described(terms, &store, &*origin, &place.which()))
+        }
+    };
+    let described = described.map_err(|error| told(&error))?;
+    let artifact = described.artifact;
+    let annotations = artifact.manifest.annotations().clone().unwrap_or_default();
+    Ok(SourceInspected {
+        reference: escape(reference.as_bytes()),
+        digest: artifact.digest,
+        found: found(artifact.from_store),
+        artifact_type: SOURCE.to_owned(),
+        config: described.config,
+        layer: layer(&described.layer),
+        layer_in_store: store.has(&described.layer.digest),
+        annotations: annotations.into_iter().collect(),
+    })
+}
+
+fn described(
+    terms: &Terms<'_>,
+    store: &Store,
+    origin: &dyn Origin,
+    which: &Which,
+) -> Result<Source, OciError> {
+    pull::source(store, origin, which, Tags::Allowed, &*terms.listener)
+}
+
+/// Where sources are kept, and which.
+///
+/// # Errors
+/// Why the store cannot be used.
+pub fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
+    let listing = || {
+        let store = terms.store()?;
+        let mut sources = Vec::new();
+        for listed in store.list()? {
+            sources.extend(kept(&store, listed)?);
+        }
+        Ok(SourceListing {
+            directory: escape(store.path().as_os_str().as_encoded_bytes()),
+            size_bytes: store.size_bytes(),
+            used_bytes: store.used_bytes()?,
+            sources,
+        })
+    };
+    listing().map_err(|error: OciError| told(&error))
+}
+
+/// `None`: it is no source.
+fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
+    let Some(bytes) = store.peek(&listed.digest, MANIFEST_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let Ok(manifest) = serde_json::from_slice(&bytes) else {
+        return Ok(None);
+    };
+    let Ok(parts) = source_parts(&manifest) else {
+        return Ok(None);
+    };
+    let used = listed.used.duration_since(UNIX_EPOCH);
+    Ok(Some(SourceKept {
+        name: escape(listed.name.as_bytes()),
+        digest: listed.digest,
+        layer_bytes: parts.layer.bytes,
+        layer_in_store: store.has(&parts.layer.digest),
+        used_unix_s: used.map_or(0, |since| since.as_secs()),
+    }))
+}
+
+/// Removes garbage and what is above the size; with `all` everything that nobody uses.
+///
+/// # Errors
+/// Why the store cannot be used.
+pub fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorReport> {
+    let gone = terms.store().and_then(|store| Ok(store.gc(all)?));
+    let gone = gone.map_err(|error| told(&error))?;
+    Ok(SourceRemoval {
+        blobs: gone.blobs,
+        trees: gone.trees,
+        bytes: gone.bytes,
+    })
+}
+
+/// An error as the verbs tell it.
+#[must_use]
+pub fn told(error: &OciError) -> ErrorReport {
+    ErrorReport {
+        code: error.code().to_owned(),
+        message: with_causes(error),
+        hint: error.hint(),
+    }
+}
+
+fn unreadable(error: &ReferenceError) -> ErrorReport {
+    ErrorReport {
+        code: error.code().to_owned(),
+        message: with_causes(error),
+        hint: error.hint().map(str::to_owned),
+    }
+}
+
+/// A place, or a plain reference.
+fn place(text: &str) -> Result<Place, ReferenceError> {
+    match text.starts_with("oci:") || text.starts_with("docker://") {
+        true => Place::parse(text),
+        false => Reference::parse(text).map(Place::Registry),
+    }
+}
+
+/// As [`place`], or the directory of a layout.
+fn inspected_place(text: &str) -> Result<Place, ReferenceError> {
+    match Path::new(text).is_dir() {
+        true => Ok(Place::Layout {
+            directory: text.into(),
+            which: Which::Unnamed,
+        }),
+        false => place(text),
+    }
+}
+
+fn found(from_store: bool) -> SourceFound {
+    match from_store {
+        true => SourceFound::Store,
+        false => SourceFound::Pulled,
+    }
+}
+
+fn layer(layer: &Wanted) -> SourceLayer {
+    SourceLayer {
+        digest: layer.digest,
+        bytes: layer.bytes,
+        media_type: SOURCE_SNAPSHOT.to_owned(),
+    }
+}

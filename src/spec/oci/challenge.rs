@@ -1,0 +1,222 @@
+//! `WWW-Authenticate`: how a registry wants to be told who asks (RFC 9110, 11.6.1; the token
+//! authentication of the distribution project).
+
+/// Longest value of a parameter, in bytes.
+const VALUE_BYTES_MAX: usize = 4096;
+
+/// One way to tell who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Challenge {
+    /// A user name and a password with each request.
+    Basic,
+    /// A token, which somebody else gives.
+    Bearer {
+        /// The URL of whoever gives it.
+        realm: String,
+        /// Whom the token is for.
+        service: Option<String>,
+        /// What it must allow.
+        scope: Option<String>,
+    },
+}
+
+/// The ways that the value of one header offers, in its order. Schemes that are not known and
+/// challenges that are not written as they must be are left out.
+#[must_use]
+pub fn challenges(header: &str) -> Vec<Challenge> {
+    let mut rest = header;
+    let mut found = Vec::new();
+    let mut current: Option<Begun> = None;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let Some((word, after)) = token(rest) else {
+            // Neither a name nor an end: what follows cannot be told apart.
+            if !rest.is_empty() {
+                current = None;
+            }
+            found.extend(current.and_then(Begun::whole));
+            return found;
+        };
+        match after.trim_start_matches([' ', '\t']).strip_prefix('=') {
+            None => {
+                found.extend(current.take().and_then(Begun::whole));
+                current = Some(Begun::new(word));
+                rest = after;
+            }
+            Some(written) => match value(written.trim_start_matches([' ', '\t'])) {
+                Some((value, after)) => {
+                    if let Some(begun) = &mut current {
+                        begun.take(word, value);
+                    }
+                    rest = after;
+                }
+                None => {
+                    // A token68, as `Negotiate abc==`, or a quote that does not end.
+                    current = None;
+                    rest = written.split_once(',').map_or("", |(_, after)| after);
+                    if written.starts_with('"') {
+                        return found;
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// A challenge whose parameters are still coming.
+struct Begun {
+    scheme: String,
+    realm: Option<String>,
+    service: Option<String>,
+    scope: Option<String>,
+    is_sound: bool,
+}
+
+impl Begun {
+    fn new(scheme: &str) -> Self {
+        Self {
+            scheme: scheme.to_ascii_lowercase(),
+            realm: None,
+            service: None,
+            scope: None,
+            is_sound: true,
+        }
+    }
+
+    fn take(&mut self, name: &str, value: String) {
+        let place = match name.to_ascii_lowercase().as_str() {
+            "realm" => &mut self.realm,
+            "service" => &mut self.service,
+            "scope" => &mut self.scope,
+            _ => return,
+        };
+        // Two values could be read two ways.
+        self.is_sound &= place.is_none() && value.len() <= VALUE_BYTES_MAX;
+        *place = Some(value);
+    }
+
+    fn whole(self) -> Option<Challenge> {
+        if !self.is_sound {
+            return None;
+        }
+        match self.scheme.as_str() {
+            "basic" => Some(Challenge::Basic),
+            "bearer" => Some(Challenge::Bearer {
+                realm: self.realm.filter(|realm| !realm.is_empty())?,
+                service: self.service.filter(|service| !service.is_empty()),
+                scope: self.scope.filter(|scope| !scope.is_empty()),
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn token(text: &str) -> Option<(&str, &str)> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte);
+    let length = text.bytes().take_while(|byte| is_token(*byte)).count();
+    (0 < length).then(|| text.split_at(length))
+}
+
+/// A token or a quoted string, and what follows it.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        return token(text).map(|(value, after)| (value.to_owned(), after));
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => value.push(characters.next()?.1),
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(realm: &str, service: Option<&str>, scope: Option<&str>) -> Challenge {
+        Challenge::Bearer {
+            realm: realm.to_owned(),
+            service: service.map(str::to_owned),
+            scope: scope.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn the_ways_that_registries_offer_are_read() {
+        let scope = "repository:a/b:pull,push";
+        for (header, expected) in [
+            ("Basic realm=\"Registry Realm\"", vec![Challenge::Basic]),
+            ("basic", vec![Challenge::Basic]),
+            (
+                "Bearer realm=\"https://auth.test/token\",service=\"r.test\",\
+                 scope=\"repository:a/b:pull,push\"",
+                vec![bearer(
+                    "https://auth.test/token",
+                    Some("r.test"),
+                    Some(scope),
+                )],
+            ),
+            (
+                "BEARER Realm = \"x\" , Service=y",
+                vec![bearer("x", Some("y"), None)],
+            ),
+            (
+                "Bearer realm=\"a\\\"b\\\\\", error=\"invalid_token\"",
+                vec![bearer("a\"b\\", None, None)],
+            ),
+            (
+                "Negotiate, Basic realm=\"x\", Bearer realm=\"y\"",
+                vec![Challenge::Basic, bearer("y", None, None)],
+            ),
+            (
+                "Negotiate YII==, Bearer realm=\"y\"",
+                vec![bearer("y", None, None)],
+            ),
+        ] {
+            assert_eq!(challenges(header), expected, "{header}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_header_is_read_without_an_end_or_as_a_token_service_without_a_name(
+            header in "[\\PC]{0,20}|([a-zB]{1,6}[ =,\"\\\\é]{0,3}){0,30}|(Bearer )?(realm=\"?[a-z,=\\\\ ]{0,9}\"?,?){0,4}",
+        ) {
+            for challenge in challenges(&header) {
+                if let Challenge::Bearer { realm, .. } = challenge {
+                    proptest::prop_assert!(!realm.is_empty() && realm.len() <= VALUE_BYTES_MAX);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_hostile_or_broken_is_no_challenge() {
+        let long = format!("Bearer realm=\"{}\"", "x".repeat(VALUE_BYTES_MAX + 1));
+        for header in [
+            "",
+            ",,,",
+            "=",
+            "\"",
+            "Bearer",
+            "Bearer realm",
+            "Bearer realm=",
+            "Bearer realm=\"\"",
+            "Bearer realm=\"x",
+            "Bearer realm=\"x\\",
+            "Bearer realm=\"a\",realm=\"b\"",
+            "Bearer realm=\"a\",scope=\"b\",scope=\"c\"",
+            "Bearer realm=\"a\" \u{7f}",
+            "realm=\"x\"",
+            "Digest realm=\"x\"",
+            long.as_str(),
+        ] {
+            assert_eq!(challenges(header), [], "{header}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What `needs` asks for, installed in preparation runs: real apt, npm and pip in a Debian image,
+//! against indexes of the tests' own.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "test code: a failure is a panic, a skip is printed"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accidents;
+mod bundled;
+mod host;
+mod hostile;
+mod index;
+mod native;

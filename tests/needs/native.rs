@@ -1,0 +1,117 @@
+//! Packages of the operating system: apt resolves and checks, the runner unpacks.
+
+use crate::host::Host;
+use crate::index::{Deb, Index};
+
+/// A package with a dependency, whose installation would leave a trace.
+pub(crate) const GREETING: [Deb<'static>; 2] = [
+    Deb {
+        name: "greeting-text",
+        depends: "",
+        files: &[("usr/share/greeting/text", "hello\n")],
+        postinst: "",
+    },
+    Deb {
+        name: "greeting",
+        depends: "greeting-text",
+        files: &[(
+            "usr/bin/greeting",
+            "#!/bin/sh\ncat /usr/share/greeting/text\n",
+        )],
+        postinst: "touch /usr/share/greeting/installed",
+    },
+];
+pub(crate) const NEEDS: &str = "needs: {native: [greeting]}";
+
+#[test]
+fn a_package_and_what_it_depends_on_are_there_and_its_scripts_were_not_run() {
+    let Some(host) = Host::new() else { return };
+    host.index.debs(&GREETING);
+    let done = host.done(NEEDS, &[], "greeting; ls /usr/share/greeting; id -u");
+    done.assert_exited(0);
+    assert_eq!(done.text(), "hello\ntext\n1000\n", "{done:#?}");
+    let row = &done.report["preparation"][0];
+    assert_eq!(row["kind"], "native");
+    assert_eq!(row["found"], "made");
+    assert_eq!(row["packages"][1], "greeting 1.0");
+    assert_eq!(row["packages"][0], "greeting-text 1.0");
+    assert_eq!(row["scripts_not_run"][0], "greeting 1.0");
+    assert_eq!(row["hosts"][0]["host"], "apt.test");
+    assert_eq!(
+        done.report["runner"]["needs_unsatisfied"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn what_was_prepared_once_is_had_without_asking_anybody() {
+    let Some(mut host) = Host::new() else { return };
+    host.index.debs(&GREETING);
+    host.done(NEEDS, &[], "greeting").assert_exited(0);
+    let asked = host.index.asked();
+    assert!(
+        asked
+            .iter()
+            .any(|one| one.ends_with("greeting_1.0_all.deb")),
+        "{asked:?}"
+    );
+    host.index.stop();
+    let done = host.done(NEEDS, &[], "greeting; true");
+    done.assert_exited(0);
+    assert_eq!(done.text(), "hello\n");
+    assert_eq!(done.report["preparation"][0]["found"], "store");
+    assert_eq!(host.index.asked(), asked);
+}
+
+#[test]
+fn a_package_that_no_index_has_is_named() {
+    let Some(host) = Host::new() else { return };
+    host.index.debs(&GREETING);
+    let done = host.done("needs: {native: [greeting, nonesuch]}", &[], "true");
+    done.assert_error("failed", "preparation_failed");
+    let message = done.report["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("the index has no nonesuch"), "{message}");
+    assert!(
+        message.contains("Unable to locate package nonesuch"),
+        "{message}"
+    );
+}
+
+#[test]
+fn packages_that_nobody_vouches_for_are_refused() {
+    let Some(host) = Host::new() else { return };
+    host.index.debs(&GREETING);
+    // Changed since it was signed.
+    let list = host.index.apt("Packages");
+    let text = std::fs::read_to_string(&list).expect("readable");
+    std::fs::write(&list, text.replace("greeting-text", "greeting-tent")).expect("written");
+    let done = host.done(NEEDS, &[], "true");
+    done.assert_error("failed", "preparation_failed");
+    // Signed by nobody whom the host trusts.
+    host.index.sign();
+    let Some(other) = Index::start() else { return };
+    let own = host.index.keys();
+    let policy = host.index.policy();
+    let text = |path: std::path::PathBuf| path.to_str().expect("plain").to_owned();
+    host.configure(&policy.replace(&text(own), &text(other.keys())));
+    let done = host.done(NEEDS, &[], "true");
+    done.assert_error("failed", "preparation_failed");
+    let message = done.report["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("not signed"), "{message}");
+}
+
+#[test]
+fn a_plan_lists_what_would_be_installed_and_from_where_and_installs_nothing() {
+    let Some(host) = Host::new() else { return };
+    let bundle = host.bundle("planned", NEEDS, &[("main.sh", "true")]);
+    // What it prints is no report.
+    let done = host.verb("plan", &[], &bundle).without("I8").done();
+    let row = &done.report["preparation"][0];
+    assert_eq!(row["kind"], "native", "{done:#?}");
+    assert_eq!(row["needs"][0], "greeting");
+    let from = row["from"][0].as_str().expect("a line");
+    assert!(from.starts_with("deb http://apt.test:"), "{from}");
+    let reached = row["allowed"][0].as_str().expect("a host");
+    assert!(reached.starts_with("apt.test:"), "{reached}");
+    assert_eq!(host.index.asked(), Vec::<String>::new());
+}

@@ -1,0 +1,28 @@
+//! `runner source build` and `push`, end to end: a directory or a checkout, and what is in the
+//! artifact.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[expect(
+    dead_code,
+    reason = "what the tests of bundles have: an archive as tar sees it, and how a call ended"
+)]
+#[path = "../bundle/ground.rs"]
+mod ground;
+
+mod artifacts;
+mod checkouts;
+mod determinism;
+mod ending;
+mod foreign;
+mod hostile;
+mod ignoring;
+mod left_out;
+mod narrowing;
+mod sending;

@@ -1,0 +1,24 @@
+//! Workspace sources in runs: what a body sees of them and may do to them, who grants them, what is
+//! refused before it starts, and where they come from.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure is a panic"
+)]
+
+#[expect(
+    dead_code,
+    reason = "the builder of other tests, of which a part is used"
+)]
+#[path = "../archives/builder.rs"]
+mod builder;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod artifact;
+mod endings;
+mod grants;
+mod host;
+mod pulling;
+mod refusals;
+mod views;

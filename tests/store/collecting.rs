@@ -1,0 +1,200 @@
+//! What goes and what stays: the oldest first, above the size, and never what somebody uses.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use runner::oci::listener::Silent;
+use runner::oci::pull::{self, Tags};
+use runner::oci::store::{Gone, Store};
+use runner::spec::digest::Digest;
+
+use crate::ground::{Ending, Fake, Ground, Sends, hex, limits, noise, source};
+
+/// Says that a file was used so many seconds ago.
+fn used(path: &Path, seconds: u64) {
+    let then = SystemTime::now() - Duration::from_secs(seconds);
+    let file = std::fs::File::open(path).expect("opened");
+    file.set_modified(then).expect("set");
+}
+
+fn put(store: &Store, seed: u64, bytes: usize) -> Digest {
+    store.put(&noise(seed, bytes)).expect("put")
+}
+
+#[test]
+fn what_was_not_used_for_longest_goes_first_until_the_rest_fits() {
+    let ground = Ground::new();
+    let store = ground.store();
+    let digests = [3, 1, 2].map(|seed| put(&store, seed, 100_000));
+    for (digest, seconds) in digests.iter().zip([300, 100, 200]) {
+        used(&ground.blob_file(digest), seconds);
+    }
+    let gone = ground.store_of(250_000).gc(false).expect("collected");
+    assert_eq!((gone.blobs, gone.bytes), (1, 100_000));
+    assert_eq!(
+        digests.map(|digest| store.has(&digest)),
+        [false, true, true]
+    );
+    // A blob that comes makes room for itself: the oldest goes again.
+    put(&ground.store_of(250_000), 4, 100_000);
+    assert_eq!(
+        digests.map(|digest| store.has(&digest)),
+        [false, true, false]
+    );
+}
+
+#[test]
+fn looking_a_blob_up_is_a_use_and_listing_is_none() {
+    let ground = Ground::new();
+    let store = ground.store();
+    let digests = [1, 2].map(|seed| put(&store, seed, 1000));
+    for digest in &digests {
+        used(&ground.blob_file(digest), 500);
+        store
+            .name(&format!("name:{digest}"), digest)
+            .expect("named");
+    }
+    assert!(store.blob(&digests[1]).expect("looked at").is_some());
+    let listed = store.list().expect("listed");
+    assert_eq!(listed[0].digest, digests[1]);
+    assert!(store.peek(&digests[0], 1000).expect("read").is_some());
+    let gone = ground.store_of(1000).gc(false).expect("collected");
+    assert_eq!(gone.blobs, 1);
+    assert_eq!(digests.map(|digest| store.has(&digest)), [false, true]);
+}
+
+#[test]
+fn nothing_that_is_in_use_goes_even_where_all_is_to_go() {
+    let (ground, artifact) = (Ground::new(), source(1, 200_000));
+    let fake = Fake::new(&artifact, Sends::Whole);
+    let store = ground.store();
+    let which = artifact.which();
+    let pulled = || {
+        let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &Silent);
+        pulled.expect("pulled")
+    };
+    let snapshot = pulled();
+    let layer = artifact.layer().digest;
+    let mut blob = store.blob(&layer).expect("looked at").expect("there");
+    let gone = ground.store().gc(true).expect("collected");
+    assert_eq!(
+        (gone.blobs, gone.trees),
+        (2, 0),
+        "the manifest and the config"
+    );
+    assert!(snapshot.tree.path.join("a/noise").exists() && store.has(&layer));
+    assert_eq!(store.names().expect("listed"), [], "names of what is gone");
+    let mut bytes = Vec::new();
+    blob.file.read_to_end(&mut bytes).expect("read");
+    assert_eq!(Digest::of(&bytes), layer);
+    drop((blob, snapshot));
+    let gone = ground.store().gc(true).expect("collected");
+    assert_eq!((gone.blobs, gone.trees), (1, 1));
+    assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
+    assert_eq!(store.used_bytes().expect("counted"), 0);
+    assert!(!pulled().cached);
+}
+
+#[test]
+fn a_download_under_way_stays_and_one_that_nobody_goes_on_with_goes() {
+    let ground = Ground::new();
+    let bytes = noise(1, 400_000);
+    let artifact = crate::ground::Artifact::default().with_blob(&bytes);
+    let wanted = crate::ground::wanted(&bytes);
+    let ending = Ending::default();
+    let fake = Fake::new(&artifact, Sends::Slowly);
+    let partial = ground.partial_file(&wanted.digest);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| ground.store().fetch(&wanted, &fake, &ending).is_err());
+        while !partial.exists() || fake.sent() < 10_000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
+        assert!(partial.exists());
+        ending.now.store(true, Ordering::SeqCst);
+        assert!(thread.join().expect("ended"));
+    });
+    assert_eq!(
+        ground.store().gc(false).expect("collected"),
+        Gone::default()
+    );
+    assert!(partial.exists(), "the next one goes on with it");
+    assert_eq!(ground.store().gc(true).expect("collected").blobs, 1);
+    assert!(!partial.exists());
+}
+
+#[test]
+fn pulls_and_collections_at_once_never_meet_in_the_middle() {
+    let ground = Ground::new();
+    let sources = [source(1, 60_000), source(2, 90_000)];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (ground, done) = (&ground, &done);
+        let collector = scope.spawn(move || {
+            let mut trees = 0;
+            while !done.load(Ordering::SeqCst) {
+                trees += ground.store().gc(true).expect("collected").trees;
+            }
+            trees
+        });
+        let pullers: Vec<_> = sources
+            .iter()
+            .cycle()
+            .take(4)
+            .map(|artifact| scope.spawn(move || pull_again_and_again(ground, artifact)))
+            .collect();
+        let ended: Vec<_> = pullers.into_iter().map(|puller| puller.join()).collect();
+        // Also after a failure: the collector would go on for ever.
+        done.store(true, Ordering::SeqCst);
+        assert!(ended.iter().all(Result::is_ok));
+        assert!(0 < collector.join().expect("ended"), "nothing was removed");
+    });
+    ground.assert_untorn();
+}
+
+fn pull_again_and_again(ground: &Ground, artifact: &crate::ground::Artifact) {
+    let fake = Fake::new(artifact, Sends::Whole);
+    let which = artifact.which();
+    for _ in 0..15 {
+        let store = ground.store();
+        let pulled = pull::snapshot(&store, &fake, &which, Tags::Refused, &limits(), &Silent);
+        let snapshot = pulled.expect("pulled");
+        let noise = std::fs::read(snapshot.tree.path.join("a/noise")).expect("read");
+        assert_eq!(noise.len() as u64 + 5, snapshot.bytes);
+        assert_eq!(snapshot.tree.tree().expect("listed").len(), 3);
+    }
+}
+
+#[test]
+fn a_layer_on_a_shelf_is_found_by_its_key_with_its_note_and_stays_while_it_is_used() {
+    let ground = Ground::new();
+    let store = ground.store();
+    let shelf = store.layers().expect("opened");
+    let key = Digest::of(b"a chain");
+    assert!(shelf.held(&key).expect("looked at").is_none());
+    for round in 0..2 {
+        let building = shelf.begin().expect("begun");
+        std::fs::write(building.tree_path().join("file"), format!("{round}")).expect("written");
+        let kept = shelf.keep(building, &key, 1, 4096, b"a note\nof two lines");
+        let kept = kept.expect("kept");
+        // The second one finds the first.
+        assert_eq!(std::fs::read(kept.path.join("file")).expect("read"), b"0");
+        assert_eq!(kept.note().expect("read"), b"a note\nof two lines");
+        assert_eq!((kept.bytes, kept.disk_bytes), (1, 4096));
+    }
+    let held = shelf.held(&key).expect("looked at").expect("there");
+    assert_eq!(ground.store().gc(true).expect("collected"), Gone::default());
+    assert!(held.path.join("file").exists());
+    drop(held);
+    assert_eq!(ground.store().gc(true).expect("collected").trees, 1);
+    assert!(shelf.held(&key).expect("looked at").is_none());
+    // One whose facts are those of another key is none.
+    let building = shelf.begin().expect("begun");
+    drop(shelf.keep(building, &key, 0, 0, b"").expect("kept"));
+    let trees = ground.path("oci/1/layers/1/trees");
+    let other = Digest::of(b"another");
+    std::fs::rename(trees.join(hex(&key)), trees.join(hex(&other))).expect("renamed");
+    assert!(shelf.held(&other).expect("looked at").is_none());
+}

@@ -1,0 +1,22 @@
+//! The store of artifacts and pulling into it: what came is what was asked for or nothing, whoever
+//! was killed, however many pull at once, and whatever the place that it comes from sends.
+
+#![expect(clippy::expect_used, reason = "a test says what went wrong by ending")]
+
+#[path = "../archives/builder.rs"]
+#[expect(
+    dead_code,
+    reason = "made for the tests of archives, which use the rest"
+)]
+mod builder;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod artifacts;
+mod collecting;
+mod fetching;
+mod ground;
+mod places;
+mod processes;
+mod snapshots;
+mod verbs;

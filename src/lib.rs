@@ -92,6 +92,8 @@
 //! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
 //!   from which another run's supervisor is forked.
 //! - A body reaches a kept tree through its overlayfs only, and a tree is never written again.
+//! - Before the root is entered, no path in an image is walked through a link: what is mounted in it
+//!   has real directories of ours in its uppermost layer, and is reached beneath its descriptor.
 //! - A blob is in the store under its digest only once all its bytes were hashed and are on the
 //!   disk; a snapshot is unpacked of the bytes that its manifest names, or not at all.
 //! - The supervisor reads nothing that the body wrote, except the declared output document and the

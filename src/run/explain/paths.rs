@@ -88,6 +88,23 @@ impl Rows<'_> {
         chosen.manifest.workspace_sources.iter().map(row).collect()
     }
 
+    /// Who says which image it is.
+    pub(super) fn image_by(&self, chosen: &Chosen) -> String {
+        match (&self.request.oci.image, &chosen.manifest.runner.image) {
+            (Some(_), _) => "--image".to_owned(),
+            (None, Some(_)) => self.key("runner.image"),
+            (None, None) => "picked".to_owned(),
+        }
+    }
+
+    /// Whether the root of an image could be written, as far as the host's policy says.
+    pub(super) fn root_kind(&self) -> RootKind {
+        match self.policy.oci.root_read_only {
+            true => RootKind::ReadOnly,
+            false => RootKind::Writable,
+        }
+    }
+
     fn entry_decided_by(&self, entry: &ViewEntry, chosen: &Chosen) -> String {
         if self.request.view.contains(entry) {
             let flag = match entry {

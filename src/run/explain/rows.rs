@@ -20,7 +20,7 @@ use crate::run::subject::Subject as ManifestSubject;
 use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
 use crate::spec::host_policy::{HostPolicy, names};
-use crate::spec::image_report::{ImageReport, RootKind};
+use crate::spec::image_report::ImageReport;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
@@ -211,23 +211,6 @@ impl<'plan> Rows<'plan> {
             },
             bound_programs: chosen.bound.clone(),
         })
-    }
-
-    /// Who says which image it is.
-    pub(super) fn image_by(&self, chosen: &Chosen) -> String {
-        match (&self.request.oci.image, &chosen.manifest.runner.image) {
-            (Some(_), _) => "--image".to_owned(),
-            (None, Some(_)) => self.key("runner.image"),
-            (None, None) => "picked".to_owned(),
-        }
-    }
-
-    /// Whether the root of an image could be written, as far as the host's policy says.
-    pub(super) fn root_kind(&self) -> RootKind {
-        match self.policy.oci.root_read_only {
-            true => RootKind::ReadOnly,
-            false => RootKind::Writable,
-        }
     }
 
     fn engine(&self, chosen: &Chosen) -> PlannedEngine {

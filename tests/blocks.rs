@@ -127,7 +127,7 @@ fn a_package_list_of_the_host_is_believed() {
 }
 
 #[test]
-fn an_engine_with_an_image_is_refused_with_the_image_that_it_would_get() {
+fn an_image_without_a_root_file_system_is_refused_by_the_name_that_was_picked() {
     let ground = Ground::new();
     for (runner, run, image) in [
         ("{engine: sandbox}", "tool.py", "minimal-python"),
@@ -157,37 +157,22 @@ fn an_engine_with_an_image_is_refused_with_the_image_that_it_would_get() {
             ("node_modules/met/package.json", r#"{"version": "1.9.0"}"#),
         ]);
         let done = ground.exec(&[], &bundle);
-        done.assert_error("refused", "engine_unsupported")
+        done.assert_error("refused", "image_source_missing")
             .assert_nothing_ran();
-        done.assert_message(&format!("the image {image})"));
+        done.assert_message(&format!("image {image} has no root file system"));
     }
 }
 
 #[test]
-fn an_image_that_is_unknown_or_lacks_something_is_refused() {
+fn an_image_that_is_unknown_is_refused_with_the_one_that_was_meant() {
     let ground = Ground::new();
-    let exec = |runner: &str| {
-        let manifest = format!("run: tool.js\nrunner: {runner}\n");
-        let bundle = ground.bundle(&[("manifest.yaml", &manifest), ("tool.js", "1")]);
-        let done = ground.exec(&[], &bundle);
-        done.assert_nothing_ran();
-        done
-    };
-    let done = exec("{engine: sandbox, image: mcp-node-sever}");
+    let manifest = "run: tool.js\nrunner: {engine: sandbox, image: mcp-node-sever}\n";
+    let bundle = ground.bundle(&[("manifest.yaml", manifest), ("tool.js", "1")]);
+    let done = ground.exec(&[], &bundle);
     done.assert_error("refused", "image_unknown")
-        .assert_message("mcp-python-server")
+        .assert_nothing_ran();
+    done.assert_message("mcp-python-server")
         .assert_hint("did you mean `mcp-node-server`?");
-    let done = exec("{engine: sandbox, needs: {native: [weasyprint, git]}}");
-    done.assert_error("refused", "needs_unsatisfied")
-        .assert_message("minimal-node")
-        .assert_message("weasyprint")
-        .assert_message("git");
-    let done = exec("{engine: sandbox, image: mcp-python-server, needs: {language: node}}");
-    done.assert_error("refused", "needs_unsatisfied")
-        .assert_message("language node");
-    let done = exec("{engine: sandbox, needs: {npm: [absent]}}");
-    done.assert_error("refused", "needs_unsatisfied")
-        .assert_message("npm absent");
 }
 
 #[test]

@@ -147,10 +147,13 @@ fn an_unmet_need_is_a_warning_for_the_hosts_programs_and_a_refusal_for_an_image(
     );
     done.assert_exited(0);
     assert!(warns(&done, "needs_unsatisfied"), "{done:#?}");
-    let manifest = format!("run: body.sh\nrunner: {{engine: sandbox, {needs}}}\n");
+    let Some(image) = crate::support::images::tiny() else {
+        return;
+    };
+    let manifest = format!("run: sh body.sh\nrunner: {{engine: sandbox, {needs}}}\n");
     let done = exec(
         &ground,
-        &[],
+        &["--image", &image.place()],
         &[("manifest.yaml", &manifest), ("body.sh", "exit 0\n")],
     );
     done.assert_error("refused", "needs_unsatisfied");

@@ -137,8 +137,54 @@ impl OciError {
             Self::Store(error) => error.hint(),
             Self::Artifact(error) => error.hint(),
             Self::Image(error) => error.hint(),
-            Self::Unpack { .. } => None,
+            Self::Unpack { source, .. } => unpack_hint(source),
             Self::Cancelled { .. } => None,
         }
+    }
+}
+
+/// Those of a bundle speak of the bundle and of its limits.
+fn unpack_hint(error: &UnpackError) -> Option<String> {
+    match error {
+        UnpackError::NotOpaque { .. } => error.hint(),
+        UnpackError::TooManyBytes { .. } => {
+            Some("the host's configuration says how many: oci.unpacked".to_owned())
+        }
+        UnpackError::TooManyEntries { .. } => {
+            Some("the host's configuration says how many: oci.entries".to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::kernel::file::CallError;
+
+    #[test]
+    fn what_a_layer_is_refused_for_has_a_hint_of_the_store() {
+        let unpack = |source: UnpackError| OciError::Unpack {
+            place: "oci:/image".to_owned(),
+            digest: Digest::of(b"layer"),
+            source: Box::new(source),
+        };
+        let no_attributes = unpack(UnpackError::NotOpaque {
+            name: "etc".to_owned(),
+            source: CallError::new("fsetxattr", "etc".to_owned(), Errno::NOTSUP),
+        });
+        assert_eq!(no_attributes.code(), "store_unusable");
+        let hint = no_attributes.hint().expect("a hint");
+        assert!(hint.contains("oci.directory"), "{hint}");
+        let too_many = unpack(UnpackError::TooManyEntries {
+            index: 3,
+            name: "etc".to_owned(),
+            limit: 2,
+        });
+        assert_eq!(too_many.code(), "artifact_layer_refused");
+        let hint = too_many.hint().expect("a hint");
+        assert!(hint.contains("oci.entries"), "{hint}");
     }
 }

@@ -44,6 +44,36 @@ fn a_package_and_what_it_depends_on_are_there_and_its_scripts_were_not_run() {
 }
 
 #[test]
+fn a_root_that_cannot_be_written_has_all_that_was_prepared() {
+    let Some(host) = Host::new() else { return };
+    host.index.debs(&GREETING);
+    let package = serde_json::json!({ "name": "salutation", "version": "2.1.0" });
+    host.index
+        .npm(&package, "module.exports = 'hello from npm';\n");
+    host.index
+        .wheel("farewell", "2.0", "said = 'bye from pip'\n");
+    host.configure(&format!(
+        "{}oci: {{root_read_only: true}}\n",
+        host.index.policy()
+    ));
+    let needs = "needs: {native: [greeting], npm: [salutation], pip: ['farewell==2.0']}";
+    let script = "greeting; node -p \"require('salutation')\"
+        python3 -c 'import farewell; print(farewell.said)'
+        for at in / /usr /node_modules /opt/runner; do touch $at/x 2>/dev/null && echo WROTE $at; done
+        true";
+    for found in ["made", "store"] {
+        let done = host.done(needs, &[], script);
+        done.assert_exited(0);
+        let said = "hello\nhello from npm\nbye from pip\n";
+        assert_eq!(done.text(), said, "{done:#?}");
+        assert_eq!(done.report["image"]["root"], "read_only");
+        let rows = done.report["preparation"].as_array().expect("a list");
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|row| row["found"] == found), "{rows:?}");
+    }
+}
+
+#[test]
 fn what_was_prepared_once_is_had_without_asking_anybody() {
     let Some(mut host) = Host::new() else { return };
     host.index.debs(&GREETING);

@@ -76,7 +76,8 @@ impl Run<'_> {
     ) -> Result<bool, RunError> {
         let errno = match self.lay_layers(held, prepared, opened, Upper::Writable)? {
             Ok(()) => return Ok(true),
-            Err(errno @ (Errno::OPNOTSUPP | Errno::PERM)) => errno,
+            // Of the question whether it takes attributes; all else would fail read-only too.
+            Err(errno @ Errno::OPNOTSUPP) => errno,
             Err(errno) => return Err(needs_overlayfs(errno)),
         };
         let reason = format!(

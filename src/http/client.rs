@@ -15,6 +15,7 @@ use crate::http::patience::Patience;
 use crate::http::watch::{Cancelled, Watch};
 use crate::http::wire::{Dialler, Lookup};
 use crate::kernel::name_lookup;
+use crate::spec::path::escape;
 
 const NO_TLS: &str = "TLS: the other side speaks none";
 
@@ -146,17 +147,17 @@ impl Client {
             ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => Mishap::NoTls,
             ureq::Error::Io(error) if is_no_tls(error) => Mishap::NoTls,
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Mishap::Unusable(format!("TLS: {error}"))
+                Mishap::Unusable(told("TLS: ", error))
             }
             ureq::Error::Io(error) => match timeout_inside(error) {
                 Some(which) => passing(self.timed_out(which)),
-                None => passing(error.to_string()),
+                None => passing(told("", error)),
             },
             ureq::Error::HostNotFound => passing("the host has no address".to_owned()),
             ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
-            ureq::Error::Protocol(error) => passing(format!("no HTTP: {error}")),
-            ureq::Error::Rustls(error) => Mishap::Unusable(format!("TLS: {error}")),
-            ureq::Error::Tls(error) => Mishap::Unusable(format!("TLS: {error}")),
+            ureq::Error::Protocol(error) => passing(told("no HTTP: ", error)),
+            ureq::Error::Rustls(error) => Mishap::Unusable(told("TLS: ", error)),
+            ureq::Error::Tls(error) => Mishap::Unusable(told("TLS: ", error)),
             ureq::Error::LargeResponseHeader(found, limit) => Mishap::Unusable(format!(
                 "the head of the answer has {found} bytes, expected at most {limit}"
             )),
@@ -176,6 +177,11 @@ impl Client {
             _ => format!("the request took longer than {:?}", patience.whole),
         }
     }
+}
+
+/// What a library says may quote the other side: a name in a certificate, a line of a head.
+fn told(start: &str, error: &dyn std::fmt::Display) -> String {
+    escape(format!("{start}{error}").as_bytes())
 }
 
 /// A time-out of the library that came through [`std::io::Read`].

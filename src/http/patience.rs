@@ -13,6 +13,13 @@ pub struct Patience {
     pub stall: Duration,
     /// For one request with its whole answer.
     pub whole: Duration,
+    /// For the body of an answer that is held in memory, from its head on.
+    pub document: Duration,
+    /// A body that was waited for this long is given up where fewer than `slow_bytes` came of it
+    /// meanwhile: a byte now and then keeps nobody for days.
+    pub slow: Duration,
+    /// See `slow`; 0: however slowly it comes.
+    pub slow_bytes: u64,
     /// Before the second try; twice as long before each later one.
     pub first_delay: Duration,
     /// What the service may ask for (`Retry-After`) at most before another try is made.
@@ -28,6 +35,9 @@ impl Default for Patience {
             head: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             whole: Duration::from_secs(15 * 60),
+            document: Duration::from_secs(2 * 60),
+            slow: Duration::from_secs(60),
+            slow_bytes: 60 << 10,
             first_delay: Duration::from_millis(500),
             wait_max: Duration::from_secs(30),
             program: Duration::from_secs(30),

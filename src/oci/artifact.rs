@@ -172,7 +172,7 @@ impl Document {
     /// Reads a document by what it says itself: that is what its digest stands for.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ArtifactProblem> {
         let invalid = |problem: String| ArtifactProblem::Document { problem };
-        let no_json = |error: serde_json::Error| invalid(escape(error.to_string().as_bytes()));
+        let no_json = |error: serde_json::Error| invalid(shown(&error.to_string()));
         let kind: Kind = serde_json::from_slice(bytes).map_err(no_json)?;
         let is_index = kind.manifests.is_some();
         if is_index && (kind.layers.is_some() || kind.config.is_some()) {

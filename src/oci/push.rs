@@ -5,7 +5,8 @@ use std::path::Path;
 
 use oci_spec::image::{ANNOTATION_VERSION, ImageManifest};
 
-use crate::oci::artifact::{ArtifactProblem, source_parts};
+use crate::bundle::UnpackLimits;
+use crate::oci::artifact::{ArtifactProblem, Document, source_parts};
 use crate::oci::error::OciError;
 use crate::oci::layout::{LayoutWriter, NewEntry};
 use crate::oci::listener::Listener;
@@ -37,11 +38,13 @@ impl HeldArtifact {
             return Ok(None);
         };
         let refused = |problem: ArtifactProblem| problem.at(format!("the store: {digest}"));
-        let parsed: ImageManifest = serde_json::from_slice(&manifest).map_err(|error| {
-            refused(ArtifactProblem::Document {
-                problem: error.to_string(),
-            })
-        })?;
+        let parsed = match Document::parse(&manifest).map_err(refused)? {
+            Document::Manifest(parsed) => *parsed,
+            Document::Index(_) => {
+                let problem = "it is an index, expected a manifest".to_owned();
+                return Err(refused(ArtifactProblem::Document { problem }).into());
+            }
+        };
         let parts = source_parts(&parsed).map_err(refused)?;
         let mut blobs = Vec::new();
         for wanted in parts.config.iter().chain([&parts.layer]) {
@@ -60,15 +63,24 @@ impl HeldArtifact {
     /// Fetches every part of a source artifact whose manifest is in the store.
     ///
     /// # Errors
-    /// [`OciError`]: it is no source artifact, or a part cannot be had.
+    /// [`OciError`]: it is no source artifact, too large for `limits`, or a part cannot be had.
     pub fn fetch(
         store: &Store,
         manifest: &ImageManifest,
         origin: &dyn Origin,
+        limits: &UnpackLimits,
         listener: &dyn Listener,
     ) -> Result<(), OciError> {
         let refused = |problem: ArtifactProblem| problem.at(origin.shown());
         let parts = source_parts(manifest).map_err(refused)?;
+        if limits.compressed_bytes < parts.layer.bytes {
+            return Err(refused(ArtifactProblem::TooLarge {
+                what: "its layer",
+                bytes: parts.layer.bytes,
+                limit_bytes: limits.compressed_bytes,
+            })
+            .into());
+        }
         for wanted in parts.config.iter().chain([&parts.layer]) {
             store.fetch(wanted, origin, listener)?;
         }
@@ -135,13 +147,14 @@ impl HeldArtifact {
             }
         }
         writer.add_blob(&mut self.manifest.as_slice())?;
-        writer.finish(&NewEntry {
+        let entry = NewEntry {
             digest: &self.digest,
             bytes: self.manifest.len() as u64,
             media_type: MANIFEST,
             artifact_type: Some(SOURCE),
             name: Some(name),
-        })
+        };
+        writer.finish(&entry, listener)
     }
 }
 

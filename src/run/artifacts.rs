@@ -14,7 +14,7 @@ use crate::oci::store::StorePlace;
 use crate::run::error::RunError;
 use crate::spec::digest::Digest;
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::request::Caller;
+use crate::spec::request::{Caller, Request};
 
 /// Whether a run would have the source with this digest without asking anybody. Nothing is made.
 #[must_use]
@@ -34,6 +34,21 @@ pub fn is_kept(digest: &Digest, caller: &Caller, policy: &HostPolicy) -> bool {
     };
     // A run says why.
     look().unwrap_or(false)
+}
+
+/// What a run has artifacts by, until a signal comes.
+pub(super) fn terms<'call>(
+    request: &'call Request,
+    policy: &'call HostPolicy,
+    until: &Arc<UntilSignal>,
+) -> Terms<'call> {
+    let listener: Arc<UntilSignal> = Arc::clone(until);
+    Terms {
+        caller: &request.caller,
+        policy,
+        insecure: request.oci.insecure,
+        listener,
+    }
 }
 
 /// Hears the signals that cancel a run, and nothing else.

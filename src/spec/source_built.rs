@@ -1,5 +1,5 @@
-//! What was built, and what was pushed: the JSON documents of `runner source build`, whose schema is
-//! `schemas/source-build.schema.json`, and of `runner source push`.
+//! What was built: the JSON document of `runner source build`, whose schema is
+//! `schemas/source-build.schema.json`.
 
 use serde::Serialize;
 
@@ -65,15 +65,4 @@ pub struct LeftOutEntry {
     pub path: String,
     /// What it is.
     pub what: String,
-}
-
-/// What was pushed.
-#[derive(Debug, Clone, Serialize)]
-pub struct SourcePushed {
-    /// Of the manifest.
-    pub digest: Digest,
-    /// Where it can be pulled from, pinned.
-    pub reference: String,
-    /// The tag that it was given.
-    pub tag: String,
 }

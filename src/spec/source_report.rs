@@ -1,4 +1,5 @@
-//! What `runner source` prints with `--json`.
+//! What the verbs of `runner source` print with `--json`. As those of `runner cache`, and other than
+//! what `source build` prints, the documents have no published schema.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,17 @@ pub struct SourcePulled {
     pub files: Option<u64>,
     /// What unpacking warned of, and what the config says otherwise.
     pub warnings: Vec<WarningReport>,
+}
+
+/// `source push`: what is in the registry now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SourcePushed {
+    /// The manifest: what pins it.
+    pub digest: Digest,
+    /// Where it can be pulled from, pinned.
+    pub reference: String,
+    /// The tag that it was given; empty: none.
+    pub tag: String,
 }
 
 /// Where an artifact was found.

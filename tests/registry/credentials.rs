@@ -70,6 +70,22 @@ fn a_helper_hears_the_registry_and_gives_the_login() {
 }
 
 #[test]
+fn a_file_that_everybody_may_write_to_names_no_program() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let service = closed();
+    let mark = directory.path().join("asked");
+    let script = format!("touch {}", mark.display());
+    let connection = with_helper(&service, directory.path(), &script, &for_this(&service));
+    let file = directory.path().join("config.json");
+    let open = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(&file, open).expect("set");
+    let error = asked(&service, connection).expect_err("refused");
+    assert_eq!(error.code(), "registry_credentials", "{error}");
+    assert!(error.to_string().contains("0666"), "{error}");
+    assert!(!mark.exists());
+}
+
+#[test]
 fn a_helper_is_not_asked_before_the_registry_wants_to_know() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = Scripted::start(|_, _| manifest_reply());

@@ -454,6 +454,23 @@ fn a_registry_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_body_of_a_byte_now_and_then_is_given_up_though_it_never_stands_still() {
+    let service = Scripted::start(|_, _| Reply::of(200).body(vec![b' '; 10_000]).way(Way::Drip));
+    let mut connection = service.connection();
+    connection.patience.document = Duration::from_millis(200);
+    connection.patience.slow = Duration::from_millis(200);
+    connection.patience.slow_bytes = 1 << 20;
+    let registry = service.registry_with(connection);
+    let error = registry.manifest(&tag()).expect_err("given up");
+    assert_eq!(error.code(), "registry_unavailable", "{error}");
+    assert!(error.to_string().contains("longer than 200ms"), "{error}");
+    let stream = registry.blob(&Digest::of(b"x"), 0).expect("begun");
+    let error = rest(stream).expect_err("given up");
+    assert!(error.is_passing(), "{error}");
+    assert!(error.to_string().contains("expected 1048576"), "{error}");
+}
+
+#[test]
 fn without_insecure_no_request_is_made_over_plain_http_not_even_to_this_machine() {
     let service = Scripted::start(|_, _| manifest_reply());
     let mut connection = service.connection();

@@ -5,32 +5,45 @@ use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 use runner::oci::error::OciError;
 use runner::oci::layout::{Layout, LayoutWriter, NewEntry};
+use runner::oci::listener::{Listener, Silent};
 use runner::oci::origin::Origin as _;
 use runner::spec::digest::Digest;
 use runner::spec::oci::media::MANIFEST;
 use runner::spec::oci::reference::{Place, Which};
 
 use crate::real::document;
+use crate::scripted::Ending;
 use crate::support::packages::{has, succeed};
 
 const LAYER: &[u8] = b"the bytes of a layer";
 
 /// Writes the artifact of these tests into the layout at `path`.
 fn written(path: &Path, name: Option<&str>, bytes: &[u8]) -> Result<Digest, OciError> {
+    written_by(path, name, bytes, &Silent)
+}
+
+fn written_by(
+    path: &Path,
+    name: Option<&str>,
+    bytes: &[u8],
+    listener: &dyn Listener,
+) -> Result<Digest, OciError> {
     let mut writer = LayoutWriter::create(path)?;
     writer.add_blob(&mut &LAYER[..])?;
     writer.add_blob(&mut &b"{}"[..])?;
     let (digest, size) = writer.add_blob(&mut &*bytes)?;
-    writer.finish(&NewEntry {
+    let entry = NewEntry {
         digest: &digest,
         bytes: size,
         media_type: MANIFEST,
         artifact_type: Some("test/artifact"),
         name,
-    })?;
+    };
+    writer.finish(&entry, listener)?;
     Ok(digest)
 }
 
@@ -254,6 +267,82 @@ fn indexes_are_followed_a_few_deep_and_no_further() {
             ),
         }
     }
+}
+
+/// An index that lists these digests, each as an index.
+fn index_of(listed: &[Digest]) -> String {
+    let entry = |digest: &Digest| {
+        format!(
+            "{{\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"digest\":\"{digest}\",\
+             \"size\":1}}"
+        )
+    };
+    let entries: Vec<String> = listed.iter().map(entry).collect();
+    let entries = entries.join(",");
+    format!("{{\"schemaVersion\":2,\"manifests\":[{entries}]}}")
+}
+
+fn put(layout: &Path, text: &str) -> Digest {
+    let digest = Digest::of(text.as_bytes());
+    let file = layout.join("blobs/sha256").join(&digest.to_string()[7..]);
+    std::fs::write(file, text).expect("written");
+    digest
+}
+
+#[test]
+fn an_index_that_is_listed_thousands_of_times_is_read_once() {
+    let ground = tempfile::tempdir().expect("a directory");
+    let path = ground.path().join("layout");
+    written(&path, Some("it"), &document()).expect("written");
+    let mut list = std::fs::read_to_string(path.join("index.json")).expect("read");
+    // 1000 to the power of four documents, for whoever follows each of them.
+    for _ in 0..4 {
+        list = index_of(&[put(&path, &list); 1000]);
+    }
+    std::fs::write(path.join("index.json"), &list).expect("written");
+    let layout = Layout::open(&path).expect("opened");
+    assert!(layout.manifest(&named("it")).is_ok());
+    let error = layout.manifest(&named("other")).expect_err("none");
+    assert_eq!(error.code(), "layout_not_found", "{error}");
+    let many: Vec<Digest> = (0..300)
+        .map(|number| {
+            let inner = Digest::of(format!("{number}").as_bytes());
+            put(&path, &index_of(&[inner]))
+        })
+        .collect();
+    std::fs::write(path.join("index.json"), index_of(&many)).expect("written");
+    let error = Layout::open(&path).expect("opened").manifest(&named("it"));
+    let error = error.expect_err("too many").to_string();
+    assert!(error.contains("indexes"), "{error}");
+}
+
+#[test]
+fn nothing_is_made_through_a_link_of_a_layout() {
+    let ground = tempfile::tempdir().expect("a directory");
+    let path = ground.path().join("layout");
+    written(&path, Some("it"), &document()).expect("written");
+    let elsewhere = ground.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("made");
+    std::fs::remove_dir_all(path.join("blobs")).expect("removed");
+    symlink(&elsewhere, path.join("blobs")).expect("linked");
+    let mut writer = LayoutWriter::create(&path).expect("begun");
+    writer.add_blob(&mut &LAYER[..]).expect_err("refused");
+    assert_eq!(std::fs::read_dir(&elsewhere).expect("read").count(), 0);
+}
+
+#[test]
+fn a_layout_that_somebody_holds_is_waited_for_until_the_caller_wants_an_end() {
+    let ground = tempfile::tempdir().expect("a directory");
+    let path = ground.path().join("layout");
+    written(&path, Some("it"), &document()).expect("written");
+    let held = std::fs::File::open(&path).expect("opened");
+    held.lock().expect("locked");
+    let ending = Ending::default();
+    ending.wanted.store(true, Ordering::SeqCst);
+    let error = written_by(&path, Some("other"), &document(), &ending).expect_err("cancelled");
+    assert_eq!(error.code(), "cancelled", "{error}");
+    held.unlock().expect("unlocked");
+    written(&path, Some("other"), &document()).expect("written");
 }
 
 #[test]

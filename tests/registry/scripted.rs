@@ -51,6 +51,8 @@ pub enum Way {
     Cut(usize),
     /// So many bytes of the body, then nothing more comes.
     Stall(usize),
+    /// A byte of the body now and then.
+    Drip,
     /// Nothing at all comes.
     Silence,
     /// A header that does not end.
@@ -294,6 +296,13 @@ fn answer(mut stream: &TcpStream, asked: &Seen, reply: &Reply) -> Option<()> {
             stream.write_all(&reply.body[..bytes]).ok()?;
             drop(stream.shutdown(Shutdown::Both));
             None
+        }
+        Way::Drip => {
+            for byte in &reply.body {
+                stream.write_all(&[*byte]).ok()?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Some(())
         }
         Way::Stall(bytes) => {
             stream.write_all(&reply.body[..bytes]).ok()?;

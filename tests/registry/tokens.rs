@@ -184,6 +184,26 @@ fn a_registry_that_sends_back_who_asks_does_not_get_it_into_a_message() {
 }
 
 #[test]
+fn a_token_service_that_sends_back_who_asks_does_not_get_it_into_a_message() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let service = Scripted::start(|asked: &Seen, _| {
+        let host = asked.header("host").expect("a host");
+        if asked.path.starts_with("/token") {
+            let sent = asked.header("authorization").expect("a password");
+            let body = format!("{{\"errors\":[{{\"code\":\"C\",\"message\":\"{sent}\"}}]}}");
+            return Reply::of(403).body(body);
+        }
+        let challenge = format!("Bearer realm=\"http://{host}/token\"");
+        Reply::of(401).with("WWW-Authenticate", challenge)
+    });
+    let registry = service.registry_with(with_password(&service, directory.path()));
+    let error = registry.manifest(&tag()).expect_err("refused");
+    let text = format!("{error} {error:?}");
+    assert_eq!(error.code(), "registry_unauthorized", "{text}");
+    assert!(text.contains("***") && !text.contains(AUTH), "{text}");
+}
+
+#[test]
 fn a_token_service_that_fails_is_tried_again_or_named() {
     for (reply, code, tokens) in [
         (Reply::of(500), "registry_unavailable", 4),

@@ -277,6 +277,25 @@ fn a_repository_of_things_that_are_no_files_is_an_error_and_no_wait() {
 }
 
 #[test]
+fn a_link_in_a_repository_publishes_nothing_of_the_file_that_it_leads_to() {
+    let source = Source::checkout(&[("a", "a")]);
+    let secret = source.ground.write("secret", "canary = word\n");
+    source.git(&["config", "core.sparseCheckout", "true"]);
+    let info = source.directory().join(".git/info");
+    let patterns = info.join("sparse-checkout");
+    symlink(&secret, &patterns).expect("linked");
+    let text = |artifact: &Artifact| String::from_utf8_lossy(&artifact.config).into_owned();
+    let published = text(&built(&source));
+    assert!(!published.contains("canary"), "{published}");
+    // A directory above it that is one does the same.
+    let folder = source.ground.write("folder/sparse-checkout", "canary\n");
+    std::fs::remove_dir_all(&info).expect("removed");
+    symlink(folder.parent().expect("above"), &info).expect("linked");
+    let published = text(&built(&source));
+    assert!(!published.contains("canary"), "{published}");
+}
+
+#[test]
 fn formats_that_are_not_known_are_refused() {
     let source = Source::checkout(&[("a", "a")]);
     let config = source.directory().join(".git/config");

@@ -3,6 +3,7 @@
 use runner::oci::error::OciError;
 use runner::oci::listener::Silent;
 use runner::oci::pull::{self, Tags};
+use runner::oci::push::HeldArtifact;
 use runner::spec::digest::Digest;
 use runner::spec::oci::media;
 use runner::spec::oci::reference::Which;
@@ -37,6 +38,26 @@ fn refused(change: impl FnOnce(&mut Value)) -> (String, String) {
         "nothing is unpacked"
     );
     (error.code().to_owned(), error.to_string())
+}
+
+#[test]
+fn a_document_that_is_a_manifest_and_an_index_is_not_sent_on() {
+    let ground = Ground::new();
+    let store = ground.store();
+    let (config, layer) = (config(1), snapshot(&[("a", b"a")]));
+    let mut manifest = source_manifest(&config, &layer);
+    for bytes in [&config, &layer] {
+        store.put(bytes).expect("put");
+    }
+    let put = |manifest: &Value| {
+        let bytes = serde_json::to_vec(manifest).expect("JSON");
+        store.put(&bytes).expect("put")
+    };
+    let found = HeldArtifact::find(&store, &put(&manifest)).expect("a source");
+    assert!(found.is_some());
+    manifest["manifests"] = json!([]);
+    let error = HeldArtifact::find(&store, &put(&manifest)).expect_err("refused");
+    assert_eq!(error.code(), "artifact_invalid", "{error}");
 }
 
 #[test]

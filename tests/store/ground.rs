@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use runner::bundle::UnpackLimits;
 use runner::oci::error::OciError;
-use runner::oci::listener::{Listener, Progress};
+use runner::oci::listener::{Listener, Progress, Silent};
 use runner::oci::origin::{BlobStream, FetchedManifest, Origin};
 use runner::oci::store::{Store, StoreError, StorePlace, Wanted};
 use runner::spec::digest::Digest;
@@ -174,7 +174,7 @@ impl Artifact {
             artifact_type: Some(media::SOURCE),
             name,
         };
-        writer.finish(&entry).expect("finished");
+        writer.finish(&entry, &Silent).expect("finished");
     }
 }
 

@@ -73,11 +73,15 @@ fn a_pull_that_is_killed_at_any_moment_leaves_nothing_torn_and_the_next_one_ends
     let ground = Ground::new();
     artifact.write(&ground.path("layout"), None);
     let place = format!("oci:{}", ground.path("layout").display());
-    let whole = Instant::now();
-    let first = Ground::new();
-    let output = pull(&first, &[&place]).output().expect("the runner starts");
-    assert!(output.status.success());
-    let whole = whole.elapsed();
+    // The shortest of a few: on a busy host one may take many times as long as the next.
+    let pulls = (0..4).map(|_| {
+        let started = Instant::now();
+        let first = Ground::new();
+        let output = pull(&first, &[&place]).output().expect("the runner starts");
+        assert!(output.status.success());
+        started.elapsed()
+    });
+    let whole = pulls.min().expect("several");
     let mut killed = 0;
     for kill in 0..KILLS {
         let mut child = pull(&ground, &[&place]).spawn().expect("started");

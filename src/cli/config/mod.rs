@@ -28,7 +28,7 @@
 //!     languages: [python]    # node python multi
 //!     native: [libpango-1.0-0] # packages that are baked in, by their Debian names
 //!     cost_tier: 1           # 0 for the lightest
-//!     source: "docker://docker.io/library/python:3.12" # or oci:DIRECTORY; none: not built yet
+//!     source: "docker://registry.example.org/python:3.12" # or oci:DIRECTORY; none: not built yet
 //! cache:
 //!   directory: /var/cache/runner # fetched sources
 //!   size: 5g

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::BoolishValueParser;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::found::text;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::source::ending::{Heeding, Held};
 use crate::cli::source::error::SourceError;
@@ -160,10 +161,7 @@ pub(super) fn build(
         built.reference = Some(target.pinned(&digest));
     }
     drop(held);
-    Ok(match args.json {
-        true => json(&built),
-        false => text(&built),
-    })
+    Ok(text(args.json, &built, plain))
 }
 
 /// Puts the artifact into the store.
@@ -272,14 +270,7 @@ fn created_s(surroundings: &Surroundings) -> Result<Option<i64>, SourceError> {
     seconds.map(i64::from).map(Some).ok_or_else(refused)
 }
 
-fn json(built: &SourceBuilt) -> String {
-    // Texts, numbers and lists of them: this cannot fail.
-    let mut text = serde_json::to_string_pretty(built).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
-fn text(built: &SourceBuilt) -> String {
+fn plain(built: &SourceBuilt) -> String {
     let config = &built.config;
     let layer = &built.layer;
     let mut lines = vec![

@@ -9,10 +9,8 @@ use rustix::io::Errno;
 
 use crate::cli::print::Printer;
 use crate::cli::progress::{DRAWN_EVERY, kib};
-use crate::cli::source::TransferStatus;
 use crate::compose::output::ENDING;
 use crate::kernel::signal::{SignalSet, is_pending, set_mask};
-use crate::oci::listener::{Listener, Progress};
 
 /// As long as it lives, signals that end programs wait; they end this one when it is dropped.
 #[derive(Debug)]
@@ -37,28 +35,8 @@ impl Drop for Held {
 }
 
 /// Whether one waits.
-fn has_come() -> bool {
+pub(super) fn has_come() -> bool {
     is_pending(SignalSet::of(&ENDING)).unwrap_or(true)
-}
-
-/// Draws what is sent, and wants an end once a signal has come.
-#[derive(Debug)]
-pub(super) struct Watching(TransferStatus);
-
-impl Watching {
-    pub(super) fn new(printer: Printer) -> Self {
-        Self(TransferStatus::new(printer))
-    }
-}
-
-impl Listener for Watching {
-    fn progress(&self, now: &Progress<'_>) {
-        self.0.progress(now);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        has_come()
-    }
 }
 
 /// Passes on what is written, draws how much it is, and fails once a signal has come.

@@ -19,7 +19,6 @@ use crate::cli::dispatch::document;
 use crate::cli::found::refused;
 use crate::cli::print::Printer;
 use crate::cli::source::build::{BUILD_HELP, Build};
-use crate::cli::source::ending::Watching;
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{PUSH_HELP, Push};
 use crate::cli::surroundings::Surroundings;
@@ -83,10 +82,8 @@ impl SourceVerb {
 
     /// Who is told of transfers. Those that write what must not stay half done hold signals back.
     fn listener(&self, printer: Printer) -> Arc<dyn Listener> {
-        match self {
-            Self::Build(_) | Self::Push(_) => Arc::new(Watching::new(printer)),
-            _ => Arc::new(TransferStatus::new(printer)),
-        }
+        let heeds_signals = matches!(self, Self::Build(_) | Self::Push(_));
+        Arc::new(TransferStatus::new(printer, heeds_signals))
     }
 
     /// `--insecure`, where the verb has it.

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::builder::BoolishValueParser;
 
 use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::found::text;
 use crate::cli::source::build::find;
 use crate::cli::source::ending::Held;
 use crate::cli::source::error::SourceError;
@@ -17,7 +18,7 @@ use crate::oci::store::Store;
 use crate::spec::digest::Digest;
 use crate::spec::oci::reference::{Place, Reference};
 use crate::spec::path::escape;
-use crate::spec::source_built::SourcePushed;
+use crate::spec::source_report::SourcePushed;
 
 /// What `runner source push --help` says besides its flags.
 pub const PUSH_HELP: &str = "\
@@ -115,12 +116,8 @@ pub(super) fn push_stored(args: &Push, terms: &Terms<'_>) -> Result<String, Sour
         reference: target.pinned(&digest),
         tag: target.tag.unwrap_or_default(),
     };
-    if !args.json {
-        return Ok(format!("{}\n", pushed.reference));
-    }
-    let mut text = serde_json::to_string_pretty(&pushed).unwrap_or_default();
-    text.push('\n');
-    Ok(text)
+    let plain = |pushed: &SourcePushed| format!("{}\n", pushed.reference);
+    Ok(text(args.json, &pushed, plain))
 }
 
 /// The artifact that is meant, with all its parts in the store.
@@ -143,7 +140,8 @@ fn stored(what: &str, store: &Store, terms: &Terms<'_>) -> Result<Digest, Source
     let layout = Layout::open(&directory)?;
     let listener = terms.listener.as_ref();
     let found = artifact(store, &layout, &which, Tags::Allowed, listener)?;
-    HeldArtifact::fetch(store, &found.manifest, &layout, listener)?;
+    let limits = terms.layer_limits();
+    HeldArtifact::fetch(store, &found.manifest, &layout, &limits, listener)?;
     Ok(found.digest)
 }
 

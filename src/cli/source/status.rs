@@ -5,26 +5,32 @@ use std::time::Instant;
 
 use crate::cli::print::Printer;
 use crate::cli::progress::{DRAWN_EVERY, SHORT_DIGITS, kib};
+use crate::cli::source::ending::has_come;
 use crate::oci::listener::{Listener, Progress};
 use crate::spec::digest::Digest;
 
 /// Columns of the bar.
 const BAR_COLUMNS: u64 = 24;
 
-/// Draws [`Progress`]. A signal ends the process, so it never wants an end itself.
+/// Draws [`Progress`].
 #[derive(Debug)]
 pub struct TransferStatus {
     printer: Printer,
     drawn: Mutex<Option<Instant>>,
+    /// Whether signals are held back: then one that waits is the wish for an end, which else ends
+    /// the process by itself.
+    heeds_signals: bool,
 }
 
 impl TransferStatus {
-    /// Draws with `printer`, which knows whether there is a terminal and whether to be quiet.
+    /// Draws with `printer`, which knows whether there is a terminal and whether to be quiet; wants
+    /// an end once a signal has come where it `heeds_signals`.
     #[must_use]
-    pub fn new(printer: Printer) -> Self {
+    pub fn new(printer: Printer, heeds_signals: bool) -> Self {
         Self {
             printer,
             drawn: Mutex::new(None),
+            heeds_signals,
         }
     }
 }
@@ -41,7 +47,7 @@ impl Listener for TransferStatus {
     }
 
     fn is_cancelled(&self) -> bool {
-        false
+        self.heeds_signals && has_come()
     }
 }
 

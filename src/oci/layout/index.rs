@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::oci::artifact::shown;
 use crate::spec::digest::Digest;
 use crate::spec::oci::media::INDEX;
 use crate::spec::path::escape;
@@ -62,14 +63,14 @@ pub(super) fn mark_problem(bytes: &[u8]) -> Option<String> {
             "is of version {}, expected 1.0.0",
             escape(mark.image_layout_version.as_bytes())
         )),
-        Err(error) => Some(format!("is no version mark: {error}")),
+        Err(error) => Some(format!("is no version mark: {}", shown(&error.to_string()))),
     }
 }
 
 /// The manifests that an index lists; the error completes "`index.json` …".
 pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
-    let index: WrittenIndex =
-        serde_json::from_slice(bytes).map_err(|error| format!("is no image index: {error}"))?;
+    let index: WrittenIndex = serde_json::from_slice(bytes)
+        .map_err(|error| format!("is no image index: {}", shown(&error.to_string())))?;
     if index.schema_version != 2 {
         return Err(format!(
             "has the schemaVersion {}, expected 2",
@@ -102,7 +103,7 @@ pub(super) fn with_entry(before: Option<&[u8]>, new: &Listed) -> Result<String, 
         Some(before) => {
             listed(before)?;
             let index: Value = serde_json::from_slice(before)
-                .map_err(|error| format!("is no image index: {error}"))?;
+                .map_err(|error| format!("is no image index: {}", shown(&error.to_string())))?;
             index["manifests"].as_array().cloned().unwrap_or_default()
         }
         None => Vec::new(),

@@ -1,5 +1,6 @@
 //! A layout as where something comes from.
 
+use std::collections::BTreeSet;
 use std::io::{Seek as _, SeekFrom};
 use std::path::Path;
 
@@ -15,6 +16,10 @@ use crate::spec::oci::reference::Which;
 
 /// How deep indexes may list indexes.
 const DEPTH_MAX: u32 = 4;
+/// How many of them are read, the same one once: a few could list each other a thousand times.
+const INDEXES_MAX: usize = 256;
+/// How many manifests those list together.
+const LISTED_MAX: usize = 100_000;
 /// How many names a message shows.
 const SHOWN_MAX: usize = 10;
 
@@ -106,7 +111,7 @@ impl Layout {
                 };
                 let mut found = of_name(&self.listed);
                 if found.is_empty() {
-                    found = of_name(&self.nested(&self.listed, DEPTH_MAX)?);
+                    found = of_name(&self.nested()?);
                 }
                 match found.as_slice() {
                     [one] => Ok(one.clone()),
@@ -123,7 +128,7 @@ impl Layout {
                 match self.listed.iter().find(is_it) {
                     Some(one) => Ok(one.clone()),
                     None => self
-                        .nested(&self.listed, DEPTH_MAX)?
+                        .nested()?
                         .iter()
                         .find(is_it)
                         .cloned()
@@ -133,22 +138,43 @@ impl Layout {
         }
     }
 
-    /// Everything that the indexes among `listed` list, and theirs.
-    fn nested(&self, listed_here: &[Listed], depth: u32) -> Result<Vec<Listed>, LayoutError> {
+    /// Everything that the indexes of this layout list, and theirs.
+    fn nested(&self) -> Result<Vec<Listed>, LayoutError> {
+        let mut read = BTreeSet::new();
         let mut all = Vec::new();
-        for index in listed_here.iter().filter(|one| is_index(&one.media_type)) {
-            let file = blob_name(&index.digest);
-            if depth == 0 {
-                let problem = format!("is an index more than {DEPTH_MAX} indexes deep");
+        let mut level = self.listed.clone();
+        for depth in 0..=DEPTH_MAX {
+            let mut below = Vec::new();
+            for index in level.iter().filter(|one| is_index(&one.media_type)) {
+                if !read.insert(index.digest) {
+                    continue;
+                }
+                let file = blob_name(&index.digest);
+                let problem = match (depth == DEPTH_MAX, INDEXES_MAX < read.len()) {
+                    (true, _) => format!("is an index more than {DEPTH_MAX} indexes deep"),
+                    (false, true) => format!("is one of more than {INDEXES_MAX} indexes"),
+                    (false, false) => {
+                        below.extend(self.listed_in(index)?);
+                        if below.len() <= LISTED_MAX {
+                            continue;
+                        }
+                        format!("is one of indexes that list more than {LISTED_MAX} manifests")
+                    }
+                };
                 return Err(self.directory.wrong(&file, &problem));
             }
-            let document = self.document(&index.digest, &index.media_type)?;
-            let below =
-                listed(&document.bytes).map_err(|problem| self.directory.wrong(&file, &problem))?;
-            all.extend(self.nested(&below, depth - 1)?);
-            all.extend(below);
+            all.extend(below.iter().cloned());
+            level = below;
         }
         Ok(all)
+    }
+
+    fn listed_in(&self, index: &Listed) -> Result<Vec<Listed>, LayoutError> {
+        let document = self.document(&index.digest, &index.media_type)?;
+        listed(&document.bytes).map_err(|problem| {
+            let file = blob_name(&index.digest);
+            self.directory.wrong(&file, &problem)
+        })
     }
 
     fn no(&self, found: String) -> LayoutError {

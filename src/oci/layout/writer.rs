@@ -9,19 +9,21 @@ use std::io::{Read, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::Digest as _;
 
 use crate::kernel::file::{CallError, open_beneath};
-use crate::kernel::lock::claim_file;
+use crate::kernel::lock::try_claim_file;
 use crate::kernel::process::random;
 use crate::oci::error::OciError;
 use crate::oci::layout::error::LayoutError;
 use crate::oci::layout::files::{Directory, blob_name};
 use crate::oci::layout::index::{LIST, Listed, MARK, MARK_TEXT, with_entry};
 use crate::oci::layout::reader::Layout;
+use crate::oci::listener::{Listener, Progress};
 use crate::spec::digest::Digest;
 use crate::spec::oci::media::MANIFEST_BYTES_MAX;
 use crate::spec::path::escape;
@@ -31,6 +33,8 @@ const OF_SHA256: &str = "blobs/sha256";
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const PIECE_BYTES: usize = 64 << 10;
+/// How often a lock that somebody has is tried again.
+const TRIED_EVERY: Duration = Duration::from_millis(50);
 
 /// A layout that is being written.
 #[derive(Debug)]
@@ -163,11 +167,10 @@ impl LayoutWriter {
     /// Puts the manifest into the list, and gives a new layout its name.
     ///
     /// # Errors
-    /// [`OciError::Layout`]: it cannot be written, or somebody else took the name meanwhile.
-    pub fn finish(mut self, entry: &NewEntry<'_>) -> Result<(), OciError> {
-        // Who else adds something meanwhile waits, and then finds this.
-        claim_file(self.directory.descriptor.as_fd())
-            .map_err(self.directory.failed("flock", ".", "written"))?;
+    /// [`OciError::Layout`]: it cannot be written, or somebody else took the name meanwhile;
+    /// [`OciError::Cancelled`].
+    pub fn finish(mut self, entry: &NewEntry<'_>, listener: &dyn Listener) -> Result<(), OciError> {
+        self.claim(listener)?;
         let before = self.directory.read(LIST, MANIFEST_BYTES_MAX)?;
         let listed = Listed {
             digest: *entry.digest,
@@ -204,9 +207,29 @@ impl LayoutWriter {
         Ok(())
     }
 
+    /// Who else adds something meanwhile waits, and then finds this. Whoever may read the directory
+    /// can hold its lock for ever, so that the wait has to end when the caller wants it.
+    fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
+        let failed = self.directory.failed("flock", ".", "written");
+        while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
+            if listener.is_cancelled() {
+                return Err(OciError::Cancelled {
+                    during: "waiting for another process that writes the layout",
+                });
+            }
+            listener.progress(&Progress::Waiting {
+                cause: "another process writes the layout",
+                pause: TRIED_EVERY,
+            });
+            std::thread::sleep(TRIED_EVERY);
+        }
+        Ok(())
+    }
+
     fn make_directories(&self) -> Result<(), LayoutError> {
         for name in [BLOBS, OF_SHA256] {
-            match rustix::fs::mkdirat(&self.directory.descriptor, name, DIRECTORY_MODE) {
+            let (folder, last) = self.folder_of(name)?;
+            match rustix::fs::mkdirat(&folder, last, DIRECTORY_MODE) {
                 Ok(()) | Err(Errno::EXIST) => (),
                 Err(errno) => return Err(self.directory.failed("mkdirat", name, "made")(errno)),
             }

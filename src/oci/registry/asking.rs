@@ -118,7 +118,7 @@ impl Registry {
         let reference = &self.reference;
         format!(
             "{method} {scheme}://{}/v2/{}/{path}",
-            self.api, reference.repository
+            reference.registry, reference.repository
         )
     }
 
@@ -128,7 +128,7 @@ impl Registry {
         let reference = &self.reference;
         let url = format!(
             "{scheme}://{}/v2/{}/{}",
-            self.api, reference.repository, ask.path
+            reference.registry, reference.repository, ask.path
         );
         let url = plain_url(&url)
             .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
@@ -252,7 +252,7 @@ impl Registry {
         if !self.connection.insecure {
             return Ok(self.scheme.get_or_init(|| "https"));
         }
-        let url = format!("https://{}/v2/", self.api);
+        let url = format!("https://{}/v2/", self.reference.registry);
         let request = Request::get(url).body(SendBody::none()).map_err(|_never| {
             Fault::Unusable("the URL of the registry cannot be written".to_owned())
         })?;
@@ -268,12 +268,13 @@ impl Registry {
     /// Whether a URL is the registry's own: what credentials may be sent to.
     fn is_own(&self, url: &Uri) -> bool {
         let scheme = self.scheme.get().copied().unwrap_or("https");
-        plain_url(&format!("{scheme}://{}/", self.api)).is_some_and(|own| is_same_origin(&own, url))
+        plain_url(&format!("{scheme}://{}/", self.reference.registry))
+            .is_some_and(|own| is_same_origin(&own, url))
     }
 
     /// The host of the registry's URL, as URLs have it.
     pub(super) fn host(&self) -> Option<String> {
-        let url = plain_url(&format!("https://{}/", self.api))?;
+        let url = plain_url(&format!("https://{}/", self.reference.registry))?;
         url.host().map(str::to_ascii_lowercase)
     }
 
@@ -332,6 +333,8 @@ impl Registry {
         }
         if let Some(found) = self.credentials.get().and_then(Option::as_ref) {
             masks.add(found.login.secret());
+            // As a token service was told it.
+            masks.add(found.login.written().as_bytes());
         }
         let mut text = text.to_owned();
         masks.mask_text(&mut text);

@@ -16,7 +16,7 @@ use crate::oci::registry::asking::settled;
 use crate::oci::registry::credentials::{self, Credentials};
 use crate::oci::registry::docker_config::Login;
 use crate::oci::registry::error::RegistryError;
-use crate::spec::base64::Base64;
+use crate::spec::document::excerpt;
 use crate::spec::oci::challenge::{Challenge, challenges};
 use crate::spec::percent::percent_encoded;
 
@@ -118,7 +118,7 @@ impl Registry {
                 self.sent(request.body(SendBody::none()))?
             }
         };
-        let shown = format!("GET {}{}", origin_shown(&realm), realm.path());
+        let shown = format!("GET {}{}", origin_shown(&realm), excerpt(realm.path()));
         self.given(answer, &shown, credentials.as_ref())
     }
 
@@ -236,10 +236,7 @@ impl Asked<'_> {
 /// `None` where the credentials are no password, or fit into no header.
 fn basic(credentials: &Credentials) -> Option<Authorization> {
     match &credentials.login {
-        Login::Password { user, password } => {
-            let pair = format!("{user}:{password}");
-            authorization("Basic", &Base64(pair.as_bytes()).to_string())
-        }
+        Login::Password { .. } => authorization("Basic", &credentials.login.written()),
         Login::Identity(_) => None,
     }
 }

@@ -12,7 +12,7 @@ use crate::kernel::credentials::is_ours_or_roots;
 use crate::kernel::file::{CallError, Unread, read_regular};
 use crate::oci::error::OciError;
 use crate::oci::registry::Connection;
-use crate::oci::registry::docker_config::{DockerConfig, Helper, Login, server_of};
+use crate::oci::registry::docker_config::{DockerConfig, Helper, Login};
 use crate::oci::registry::error::RegistryError;
 use crate::secrets::Unusable;
 use crate::secrets::program::{self, Question};
@@ -21,6 +21,8 @@ use crate::spec::path::escape;
 
 const FILE: &str = "config.json";
 const FILE_BYTES_MAX: usize = 1 << 20;
+/// The mode bit of a file that everybody may write to.
+const FOR_ALL: u32 = 0o0002;
 /// What helpers print where they have nothing, with an exit code that is not 0
 /// (docker-credential-helpers, credentials/error.go).
 const NOTHING_FOUND: &[u8] = b"credentials not found in native keychain";
@@ -126,6 +128,13 @@ fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciE
         );
         return Err(refusal.error(problem, None));
     }
+    if status.st_mode & FOR_ALL != 0 {
+        let problem = format!(
+            "is a file with mode {:04o}, expected one that not everybody may write to",
+            status.st_mode & 0o7777
+        );
+        return Err(refusal.error(problem, None));
+    }
     let bytes = read_regular(file, FILE_BYTES_MAX).map_err(|unread| match unread {
         Unread::Stat(errno) => failed("fstat", errno),
         Unread::Read(errno) => failed("read", errno),
@@ -156,7 +165,7 @@ fn ask(
     let listener = &connection.listener;
     let said = program::ask(&Question {
         words: &[program, "get".to_owned()],
-        input: server_of(&reference.registry).as_bytes(),
+        input: helper.server.as_bytes(),
         environment: &connection.environment,
         deadline: connection.patience.program,
         signals: None,

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::spec::base64::decode;
+use crate::spec::base64::{Base64, decode};
+use crate::spec::percent::percent_encoded;
 
 /// What the file of Docker's client says of credentials.
 #[derive(Deserialize, Default)]
@@ -53,6 +54,17 @@ impl Login {
             Self::Identity(token) => token.as_bytes(),
         }
     }
+
+    /// As a request has it: a password in the header `Authorization: Basic`, a token in a form.
+    pub(super) fn written(&self) -> String {
+        match self {
+            Self::Password { user, password } => {
+                let pair = format!("{user}:{password}");
+                Base64(pair.as_bytes()).to_string()
+            }
+            Self::Identity(token) => percent_encoded(token, b""),
+        }
+    }
 }
 
 /// Nothing of it.
@@ -65,27 +77,12 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Where the hub's own client keeps the hub's credentials.
-const HUB_KEY: &str = "https://index.docker.io/v1/";
-const HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", HUB_API];
-const HUB_API: &str = "registry-1.docker.io";
 /// Longest name of a program, in bytes.
 const HELPER_BYTES_MAX: usize = 100;
 
-/// Under which name programs know a registry.
-pub(super) fn server_of(registry: &str) -> &str {
-    match HUB_HOSTS.contains(&registry) {
-        true => HUB_KEY,
-        false => registry,
-    }
-}
-
-/// Where the registry answers: the hub's is not at its name.
-pub(super) fn api_of(registry: &str) -> &str {
-    match HUB_HOSTS.contains(&registry) {
-        true => HUB_API,
-        false => registry,
-    }
+/// Where Docker's client keeps the credentials of a registry that has an index beside it.
+fn index_of(registry: &str) -> String {
+    format!("https://index.{registry}/v1/")
 }
 
 impl DockerConfig {
@@ -102,37 +99,47 @@ impl DockerConfig {
 
     /// The program that has the credentials of `registry`: of it alone, else of all.
     pub(super) fn helper(&self, registry: &str) -> Option<Helper<'_>> {
-        let own = self
-            .cred_helpers
-            .get(registry)
-            .or_else(|| self.cred_helpers.get(server_of(registry)));
-        let of_all = || self.creds_store.as_ref().filter(|name| !name.is_empty());
-        match own {
-            Some(name) => Some(Helper { name, is_own: true }),
-            None => of_all().map(|name| Helper {
+        let index = index_of(registry);
+        let own = self.cred_helpers.get_key_value(registry);
+        let own = own.or_else(|| self.cred_helpers.get_key_value(&index));
+        if let Some((server, name)) = own {
+            return Some(Helper {
                 name,
-                is_own: false,
-            }),
+                server: server.clone(),
+                is_own: true,
+            });
         }
+        let name = self.creds_store.as_ref().filter(|name| !name.is_empty())?;
+        // The client leaves an empty entry under the name that it told the program.
+        let is_index = !self.auths.contains_key(registry) && self.auths.contains_key(&index);
+        Some(Helper {
+            name,
+            server: match is_index {
+                true => index,
+                false => registry.to_owned(),
+            },
+            is_own: false,
+        })
     }
 
-    /// What the file itself has for a repository: under the key of the registry, as it is or as
-    /// a URL, else under the longest key that leads to the repository.
+    /// What the file itself has for a repository: under the longest key that leads to it, else
+    /// under the key of the registry, as it is or as a URL, else under that of its index.
     ///
     /// # Errors
     /// What is wrong with the entry; nothing of what is in it.
     pub(super) fn login(&self, registry: &str, repository: &str) -> Result<Option<Login>, String> {
-        let wanted = format!("{}/{repository}/", bare(server_of(registry)));
+        let wanted = format!("{registry}/{repository}/");
+        let index = index_of(registry);
         let mut keys: Vec<(&str, &Entry)> = self
             .auths
             .iter()
             .filter(|(key, _)| {
-                let key = bare(key);
-                key == bare(server_of(registry)) || wanted.starts_with(&format!("{key}/"))
+                let plain = bare(key);
+                **key == index || plain == registry || wanted.starts_with(&format!("{plain}/"))
             })
             .map(|(key, entry)| (key.as_str(), entry))
             .collect();
-        keys.sort_by_key(|(key, _)| (bare(key).len(), *key == registry));
+        keys.sort_by_key(|(key, _)| (*key != index, bare(key).len(), *key == registry));
         for (_, entry) in keys.into_iter().rev() {
             if let Some(login) = entry.login()? {
                 return Ok(Some(login));
@@ -147,6 +154,8 @@ impl DockerConfig {
 pub(super) struct Helper<'config> {
     /// The end of its name, after `docker-credential-`.
     pub(super) name: &'config str,
+    /// Under which name it knows the registry.
+    pub(super) server: String,
     /// Whether it is there for this registry alone: then nothing else is looked at.
     pub(super) is_own: bool,
 }
@@ -245,8 +254,33 @@ mod tests {
             let found = login(&format!("{{\"{key}\":{entry}}}"), "r.test:5000", "a/b");
             assert_eq!(found, Ok(None), "{key}");
         }
-        let hub = format!("{{\"{HUB_KEY}\":{entry}}}");
-        assert_eq!(login(&hub, "docker.io", "a"), Ok(Some("u:p".to_owned())));
+    }
+
+    #[test]
+    fn the_key_of_an_index_counts_for_its_registry_where_that_has_none_itself() {
+        let index = "\"https://index.r.test/v1/\":{\"auth\":\"dTpw\"}";
+        let alone = format!("{{{index}}}");
+        assert_eq!(login(&alone, "r.test", "a"), Ok(Some("u:p".to_owned())));
+        for other in ["test", "index.r.test:5000", "xr.test", "r.test:5000"] {
+            assert_eq!(login(&alone, other, "a"), Ok(None), "{other}");
+        }
+        let both = format!("{{{index},\"r.test\":{{\"username\":\"x\",\"password\":\"y\"}}}}");
+        assert_eq!(login(&both, "r.test", "a"), Ok(Some("x:y".to_owned())));
+        let told = |text: &str| {
+            let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
+            let helper = config.helper("r.test").expect("a program");
+            (helper.server, helper.is_own)
+        };
+        let of_index = "https://index.r.test/v1/".to_owned();
+        assert_eq!(
+            told("{\"credsStore\":\"x\",\"auths\":{\"https://index.r.test/v1/\":{}}}"),
+            (of_index.clone(), false)
+        );
+        assert_eq!(
+            told("{\"credHelpers\":{\"https://index.r.test/v1/\":\"x\"}}"),
+            (of_index, true)
+        );
+        assert_eq!(told("{\"credsStore\":\"x\"}"), ("r.test".to_owned(), false));
     }
 
     #[test]
@@ -297,7 +331,11 @@ mod tests {
             ("a/b", false),
             ("a b", false),
         ] {
-            let helper = Helper { name, is_own: true };
+            let helper = Helper {
+                name,
+                server: String::new(),
+                is_own: true,
+            };
             assert_eq!(helper.is_name(), is_name, "{name}");
         }
     }

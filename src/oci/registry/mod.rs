@@ -20,7 +20,6 @@ use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Silent};
 use crate::oci::registry::authorization::Authorization;
 use crate::oci::registry::credentials::Credentials;
-use crate::oci::registry::docker_config::api_of;
 use crate::oci::registry::error::RegistryError;
 use crate::spec::document::excerpt;
 use crate::spec::oci::reference::Reference;
@@ -79,8 +78,6 @@ impl<T: Read + Seek> BlobSource for T {}
 /// A repository of a registry.
 pub struct Registry {
     reference: Reference,
-    /// Host and port that are spoken to.
-    api: String,
     connection: Connection,
     client: Client,
     /// How it is spoken to, once that is known.
@@ -124,7 +121,6 @@ impl Registry {
         let watch = Watch::new(Arc::new(move || listener.is_cancelled()));
         Ok(Self {
             reference: reference.clone(),
-            api: api_of(registry).to_owned(),
             client: Client::new(connection.patience, watch),
             connection,
             scheme: OnceCell::new(),

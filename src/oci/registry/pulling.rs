@@ -1,6 +1,7 @@
 //! Manifests and blobs of a repository, from it.
 
 use std::io::{self, Read};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, StatusCode, header};
@@ -85,6 +86,8 @@ impl Origin for Registry {
                     client: &self.client,
                     request: self.shown_request(&Method::GET, &path),
                     bytes: 0,
+                    waited: Duration::ZERO,
+                    since: 0,
                     source: answer.reader(),
                 }),
             })
@@ -220,15 +223,23 @@ struct Body<'registry, R> {
     client: &'registry Client,
     request: String,
     bytes: u64,
+    /// For so long the other side was waited for, with so many bytes there before.
+    waited: Duration,
+    since: u64,
     source: R,
 }
 
 impl<R: Read> Read for Body<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let started = Instant::now();
         match self.source.read(buffer) {
             Ok(count) => {
                 self.bytes += count as u64;
-                Ok(count)
+                self.waited += started.elapsed();
+                match count {
+                    0 => Ok(0),
+                    _ => self.not_too_slow().map(|()| count),
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             Err(error) => Err(self.broken(self.client.mishap_of_read(error)).into_read()),
@@ -237,6 +248,22 @@ impl<R: Read> Read for Body<'_, R> {
 }
 
 impl<R> Body<'_, R> {
+    /// Whether enough has come in the time that was waited; what its reader does takes no part.
+    fn not_too_slow(&mut self) -> io::Result<()> {
+        let patience = self.client.patience();
+        if self.waited < patience.slow {
+            return Ok(());
+        }
+        let came = self.bytes - self.since;
+        if came < patience.slow_bytes {
+            let (slow, expected) = (patience.slow, patience.slow_bytes);
+            let cause = format!("{came} bytes came in {slow:?}, expected {expected}");
+            return Err(self.broken(Mishap::Passing(cause)).into_read());
+        }
+        (self.waited, self.since) = (Duration::ZERO, self.bytes);
+        Ok(())
+    }
+
     fn broken(&self, mishap: Mishap) -> OciError {
         let request = self.request.clone();
         match mishap {

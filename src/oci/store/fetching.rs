@@ -74,9 +74,13 @@ impl Store {
         };
         let fetched = download.fetch();
         listener.progress(&Progress::Done);
-        if let Err(OciError::Store(error)) = &fetched
-            && (error.is_full() || error.is_about_bytes())
-        {
+        let is_useless = match &fetched {
+            Ok(_) => false,
+            Err(OciError::Store(error)) => error.is_full() || error.is_about_bytes(),
+            Err(_) => false,
+        };
+        // What has no byte helps nobody either, and nobody would count it.
+        if is_useless || (fetched.is_err() && download.bytes == 0) {
             self.unlink(&download.name)?;
         }
         fetched

@@ -21,11 +21,10 @@ use crate::bundle::Entry;
 use crate::cache::{CacheError, InUse};
 use crate::kernel::file::{CallError, open_beneath};
 use crate::oci::error::OciError;
-use crate::oci::opening::Terms;
 use crate::oci::pull::{self, Tags};
 use crate::plan::view::{self as view_plan, Access, AskedMount, Shown};
 use crate::run::Run;
-use crate::run::artifacts::UntilSignal;
+use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
@@ -153,13 +152,7 @@ impl Run<'_> {
         until: &Arc<UntilSignal>,
         report: &mut Report,
     ) -> Result<Had<'manifest>, SourceProblem> {
-        let listener: Arc<UntilSignal> = Arc::clone(until);
-        let terms = Terms {
-            caller: &self.request.caller,
-            policy: self.policy,
-            insecure: self.request.oci.insecure,
-            listener,
-        };
+        let terms = terms(self.request, self.policy, until);
         let snapshot = pull::snapshot(
             &terms.store()?,
             &terms.registry(reference)?,

@@ -4,11 +4,14 @@
 //! is a link, or names a repository that does not know this directory is not believed.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::kernel::file::read_regular;
+use rustix::fs::{Mode, OFlags};
+
+use crate::kernel::file::{open_beneath, read_regular};
 use crate::spec::path::{RelPath, escape};
 
 /// Longest file of a repository that holds one line.
@@ -157,6 +160,16 @@ fn line_of(file: &Path) -> Option<Vec<u8>> {
     let mut text = read(file, LINE_BYTES_MAX)?;
     text.truncate(text.trim_ascii_end().len());
     (!text.is_empty()).then_some(text)
+}
+
+/// As [`read`], beneath a directory and through no link.
+pub(super) fn read_without_links(directory: &Path, name: &str) -> Option<Vec<u8>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let name = name.as_bytes();
+    let file = open_beneath(directory.as_fd(), name, flags, Mode::empty()).ok()?;
+    read_regular(file, CONFIG_BYTES_MAX).ok()
 }
 
 /// What a regular file holds; nothing else is waited for.

@@ -5,10 +5,12 @@ mod checkout;
 mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::compose::source::git::address::address_of;
-use crate::compose::source::git::checkout::{CONFIG_BYTES_MAX, Checkout, Search, read, search};
+use crate::compose::source::git::checkout::{
+    CONFIG_BYTES_MAX, Checkout, Search, read, read_without_links, search,
+};
 use crate::compose::source::git::program::StandIn;
 use crate::spec::oci::source_config::Origin;
 use crate::spec::path::RelPath;
@@ -17,6 +19,8 @@ use crate::spec::path::RelPath;
 const COMMIT_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a list of files.
 const LIST_BYTES_MAX: usize = 512 << 20;
+/// Where a working tree keeps the patterns of its sparse checkout.
+const SPARSE: &str = "info/sparse-checkout";
 /// Most patterns of a sparse checkout that are recorded.
 const SPARSE_MAX: usize = 1_000;
 /// Settings of a repository that say how its files are to be compared, and no more. Each is a word.
@@ -233,7 +237,7 @@ fn furnish(
     real("index", &checkout.own)?;
     stand_in.make_directory("info")?;
     real("info/attributes", &checkout.common)?;
-    real("info/sparse-checkout", &checkout.own)?;
+    real(SPARSE, &checkout.own)?;
     for name in shared_indexes(&checkout.own) {
         real(&name, &checkout.own)?;
     }
@@ -348,8 +352,8 @@ fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> 
     if !is_on("core.sparsecheckout") {
         return Vec::new();
     }
-    let file: PathBuf = checkout.own.join("info/sparse-checkout");
-    let text = read(&file, CONFIG_BYTES_MAX).unwrap_or_default();
+    // What it says is published: through a link it would be what another file says.
+    let text = read_without_links(&checkout.own, SPARSE).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines()
         .map(str::trim_end)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::builder::BoolishValueParser;
 
-use crate::cli::args::{PolicyFile, VoiceFlags};
+use crate::cli::found::FoundFlags;
 use crate::cli::source::build::find;
 use crate::cli::source::ending::Held;
 use crate::cli::source::error::SourceError;
@@ -38,15 +38,9 @@ pub struct Push {
     /// Speak plain HTTP to the registry
     #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub insecure: bool,
-    /// Print a JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
+    /// What the other verbs have too.
     #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
+    pub flags: FoundFlags,
 }
 
 /// Where an artifact is sent, with the tag that it gets there.
@@ -115,7 +109,7 @@ pub(super) fn push_stored(args: &Push, terms: &Terms<'_>) -> Result<String, Sour
         reference: target.pinned(&digest),
         tag: target.tag.unwrap_or_default(),
     };
-    if !args.json {
+    if !args.flags.json {
         return Ok(format!("{}\n", pushed.reference));
     }
     let mut text = serde_json::to_string_pretty(&pushed).unwrap_or_default();

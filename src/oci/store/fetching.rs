@@ -74,9 +74,12 @@ impl Store {
         };
         let fetched = download.fetch();
         listener.progress(&Progress::Done);
-        if let Err(OciError::Store(error)) = &fetched
-            && (error.is_full() || error.is_about_bytes())
-        {
+        let is_useless = match &fetched {
+            Ok(_) => false,
+            Err(OciError::Store(error)) if error.is_full() || error.is_about_bytes() => true,
+            Err(_) => download.is_empty()?,
+        };
+        if is_useless {
             self.unlink(&download.name)?;
         }
         fetched
@@ -117,6 +120,12 @@ impl Download<'_> {
         let file = self.file.as_fd();
         let digest = &self.wanted.digest;
         Ok(self.store.publish(&self.name, digest, file, self.bytes)?)
+    }
+
+    /// Whether nothing ever came. It is asked of the file: of what lies there not all may be hashed.
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
+        Ok(status.st_size == 0)
     }
 
     fn digest(&self) -> Digest {

@@ -7,13 +7,12 @@ use crate::oci::error::OciError;
 use crate::oci::layers::{self, Image};
 use crate::oci::layout::Layout;
 use crate::oci::listener::{Listener, Progress, Silent};
-use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
-use crate::oci::opening::{Terms, layer_limits};
+use crate::oci::opening::{StoreAlone, Terms, layer_limits};
+use crate::oci::origin::Origin;
 use crate::oci::pull::{self, Tags};
 use crate::oci::store::{Store, StorePlace};
 use crate::run::artifacts::UntilSignal;
 use crate::run::error::RunError;
-use crate::spec::digest::Digest;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::reference::{Place, Which};
 use crate::spec::request::Request;
@@ -111,36 +110,11 @@ fn look(place: &Place, request: &Request, policy: &HostPolicy) -> Result<Option<
         return Ok(None);
     };
     let which = Which::Digest(digest);
-    let Ok(artifact) = pull::artifact(&store, &Nobody, &which, Tags::Refused, &Silent) else {
+    let Ok(artifact) = pull::artifact(&store, &StoreAlone, &which, Tags::Refused, &Silent) else {
         return Ok(None);
     };
     let limits = layer_limits(policy);
-    Ok(layers::image(&store, &artifact, &limits, &Ended, &Nobody).ok())
-}
-
-/// An origin that has nothing.
-struct Nobody;
-
-impl Nobody {
-    fn refused() -> OciError {
-        OciError::Cancelled {
-            during: "only looking",
-        }
-    }
-}
-
-impl Origin for Nobody {
-    fn shown(&self) -> String {
-        "the store".to_owned()
-    }
-
-    fn manifest(&self, _which: &Which) -> Result<FetchedManifest, OciError> {
-        Err(Self::refused())
-    }
-
-    fn blob(&self, _digest: &Digest, _from_byte: u64) -> Result<BlobStream<'_>, OciError> {
-        Err(Self::refused())
-    }
+    Ok(layers::image(&store, &artifact, &limits, &Ended, &StoreAlone).ok())
 }
 
 /// Wants an end before anything is begun.

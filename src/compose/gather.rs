@@ -103,12 +103,6 @@ impl<'files> Gathered<'files> {
             None => self.workspace,
         }
     }
-
-    /// The source that the entry at `path` comes from.
-    #[must_use]
-    pub fn origin_of(&self, path: &RelPath) -> Option<&SourceOrigin> {
-        self.origins.get(self.overlay.get(path)?.source)
-    }
 }
 
 /// Lists the files of all `layers` and lays them over each other; repositories are fetched.

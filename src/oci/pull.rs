@@ -15,7 +15,8 @@ use crate::oci::artifact::{
     ArtifactProblem, Document, SourceParts, for_this_platform, source_parts,
 };
 use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress};
+use crate::oci::listener::{Listener, Progress, Silent};
+use crate::oci::opening::StoreAlone;
 use crate::oci::origin::Origin;
 use crate::oci::store::{Blob, Store, StoreError, Wanted};
 use crate::spec::digest::Digest;
@@ -269,24 +270,15 @@ pub fn source(
 /// # Errors
 /// [`OciError::Store`], and [`OciError::Artifact`] for what is in the store and no source.
 pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<bool, OciError> {
-    let refused = |problem: ArtifactProblem| problem.at(digest.to_string());
-    let Some(bytes) = store.read(digest, MANIFEST_BYTES_MAX)? else {
-        return Ok(false);
-    };
-    let manifest = match Document::parse(&bytes).map_err(refused)? {
-        Document::Manifest(manifest) => *manifest,
-        Document::Index(index) => {
-            let wanted = for_this_platform(&index).map_err(refused)?;
-            let Some(bytes) = store.read(&wanted.digest, MANIFEST_BYTES_MAX)? else {
-                return Ok(false);
-            };
-            match Document::parse(&bytes).map_err(refused)? {
-                Document::Manifest(manifest) => *manifest,
-                Document::Index(_) => return Ok(false),
-            }
+    let which = Which::Digest(*digest);
+    let artifact = match artifact(store, &StoreAlone, &which, Tags::Refused, &Silent) {
+        Err(OciError::Store(error)) if matches!(*error, StoreError::Gone { .. }) => {
+            return Ok(false);
         }
+        artifact => artifact?,
     };
-    let parts = source_parts(&manifest).map_err(refused)?;
+    let refused = |problem: ArtifactProblem| problem.at(artifact.place.clone());
+    let parts = source_parts(&artifact.manifest).map_err(refused)?;
     let config = parts.config.as_ref();
     if !config.is_none_or(|config| store.has(&config.digest)) {
         return Ok(false);

@@ -1,6 +1,6 @@
 //! The structured side of the contract: inputs in, output out, both against their schemas.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::fs::{Mode, OFlags};
@@ -189,7 +189,7 @@ fn settle_input(
 /// [`RunError::Host`].
 pub fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
     let mode = Mode::from_raw_mode(0o444);
-    write_new(space, "runner/input.json", mode, text)
+    write_new(space, b"runner/input.json", mode, text)
         .map_err(RunError::host("write /runner/input.json"))
 }
 
@@ -199,18 +199,36 @@ pub fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
 /// The errno of openat2(2) or write(2).
 pub(super) fn write_new(
     space: BorrowedFd<'_>,
-    path: &str,
+    path: &[u8],
     mode: Mode,
     bytes: &[u8],
 ) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let file = open_beneath(space, path.as_bytes(), flags, mode)?;
+    let file = open_beneath(space, path, flags, mode)?;
     let mut rest = bytes;
     while !rest.is_empty() {
         let count = rustix::io::write(&file, rest)?;
         rest = &rest[count..];
     }
     Ok(())
+}
+
+/// Opens the directory `path` of the writable space, making it and what is missing above it. The
+/// body's file ids must be assumed.
+///
+/// # Errors
+/// The errno of openat2(2) or mkdirat(2); ELOOP where a link is on the way.
+pub(super) fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut above = open_beneath(space, b".", flags, Mode::empty())?;
+    for name in path.split('/') {
+        match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(errno) => return Err(errno),
+        }
+        above = open_beneath(above.as_fd(), name.as_bytes(), flags, Mode::empty())?;
+    }
+    Ok(above)
 }
 
 /// The structured output: the document that the body wrote, else its whole stdout where that is
@@ -305,7 +323,7 @@ pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), R
 ///
 /// # Errors
 /// [`RunError::Host`].
-pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<std::os::fd::OwnedFd, RunError> {
+pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, RunError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     open_beneath(space.as_fd(), name.as_bytes(), flags, Mode::empty())
         .map_err(RunError::host(format!("open {name} of the writable space")))

@@ -270,7 +270,11 @@ fn enter(
         overlays,
     };
     assemble(launch.view, &shown, ChildStep::LaunchView, 0)?;
-    overlay::cover_places().map_err(at(ChildStep::LaunchView))?;
+    let lies_in_places =
+        |step: &Step<'_>| matches!(step, Step::AttachOverlay { .. } | Step::BindOwn { .. });
+    if launch.root.is_some() || launch.view.iter().any(lies_in_places) {
+        overlay::cover_places().map_err(at(ChildStep::LaunchView))?;
+    }
     note(arena, ChildStep::LaunchView);
     if let Some(root) = &launch.root {
         enter_image(root, overlays)?;

@@ -430,15 +430,12 @@ fn remove_directory(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Lays an empty directory over [`PLACES`], where there are any: the space may become the body's
-/// root, and what an overlayfs is laid of is reached through it alone.
+/// Lays an empty directory over [`PLACES`]: the space may become the body's root, and what an
+/// overlayfs is laid of is reached through it alone.
 pub(super) fn cover_places() -> Result<(), Errno> {
     const OVERLAYS: &CStr = c"runner/overlays";
     const EMPTY: &CStr = c"runner/overlays/empty";
-    match make_directory(EMPTY) {
-        Err(Errno::NOENT) => return Ok(()),
-        other => other?,
-    }
+    make_directory(EMPTY)?;
     mount::bind(EMPTY, OVERLAYS, false)?;
     mount::restrict(OVERLAYS, Attributes::RDONLY, false)
 }

@@ -82,6 +82,20 @@ fn a_copy_is_the_same_to_a_body_as_an_overlayfs() {
 }
 
 #[test]
+fn what_a_source_that_may_be_written_is_laid_of_is_seen_by_no_body() {
+    let artifact = backend();
+    let host = Host::with(&artifact);
+    let copy = host.policy("oci: {copy: true}\n");
+    for flags in [&[][..], &["--policy", &copy]] {
+        let looks = "ls -A /runner/overlays; echo looked";
+        let bundle = host.bundle(&one(artifact.nowhere(), WRITABLE), looks);
+        let done = host.exec(flags, &bundle);
+        done.assert_exited(0);
+        assert_eq!(said(&done), "looked\n", "{flags:?}");
+    }
+}
+
+#[test]
 fn a_directory_of_a_source_appears_without_the_rest() {
     let artifact = backend();
     let host = Host::with(&artifact);

@@ -81,6 +81,16 @@ fn a_blob_that_never_comes_whole_is_an_error_and_what_came_waits_for_the_next_tr
 }
 
 #[test]
+fn a_blob_of_which_nothing_comes_leaves_nothing() {
+    let (ground, (mut artifact, wanted)) = (Ground::new(), one_blob());
+    artifact.blobs.remove(&wanted.digest);
+    let nobody = Fake::new(&artifact, Sends::Whole);
+    let fetched = ground.store().fetch(&wanted, &nobody, &Silent);
+    assert_eq!(code(fetched), "store_blob_gone");
+    assert!(!ground.partial_file(&wanted.digest).exists());
+}
+
+#[test]
 fn a_place_that_cannot_begin_later_is_read_from_the_start() {
     let (ground, (artifact, wanted)) = (Ground::new(), one_blob());
     let store = ground.store();

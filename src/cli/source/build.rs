@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::BoolishValueParser;
 
-use crate::cli::args::{PolicyFile, VoiceFlags};
-use crate::cli::found::text;
+use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::source::ending::{Heeding, Held};
 use crate::cli::source::error::SourceError;
@@ -95,15 +94,9 @@ pub struct Build {
     /// Speak plain HTTP to the registry
     #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub insecure: bool,
-    /// Print a JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
+    /// What the other verbs have too.
     #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
+    pub flags: FoundFlags,
 }
 
 /// Builds it; what is to be printed on standard output.
@@ -161,7 +154,7 @@ pub(super) fn build(
         built.reference = Some(target.pinned(&digest));
     }
     drop(held);
-    Ok(text(args.json, &built, plain))
+    Ok(text(args.flags.json, &built, plain))
 }
 
 /// Puts the artifact into the store.

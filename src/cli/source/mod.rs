@@ -70,8 +70,8 @@ impl SourceVerb {
     #[must_use]
     pub fn frame(&self) -> (VoiceFlags, &PolicyFile) {
         let flags = match self {
-            Self::Build(build) => return (build.voice, &build.policy),
-            Self::Push(push) => return (push.voice, &push.policy),
+            Self::Build(build) => &build.flags,
+            Self::Push(push) => &push.flags,
             Self::Pull(pull) => &pull.flags,
             Self::Inspect(inspect) => &inspect.flags,
             Self::List(list) => &list.flags,

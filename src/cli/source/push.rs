@@ -4,8 +4,7 @@ use std::path::Path;
 
 use clap::builder::BoolishValueParser;
 
-use crate::cli::args::{PolicyFile, VoiceFlags};
-use crate::cli::found::text;
+use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::build::find;
 use crate::cli::source::ending::Held;
 use crate::cli::source::error::SourceError;
@@ -39,15 +38,9 @@ pub struct Push {
     /// Speak plain HTTP to the registry
     #[arg(long, env = "RUNNER_OPT_INSECURE", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub insecure: bool,
-    /// Print a JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// How to speak.
+    /// What the other verbs have too.
     #[command(flatten)]
-    pub voice: VoiceFlags,
-    /// Configuration.
-    #[command(flatten)]
-    pub policy: PolicyFile,
+    pub flags: FoundFlags,
 }
 
 /// Where an artifact is sent, with the tag that it gets there.
@@ -117,7 +110,7 @@ pub(super) fn push_stored(args: &Push, terms: &Terms<'_>) -> Result<String, Sour
         tag: target.tag.unwrap_or_default(),
     };
     let plain = |pushed: &SourcePushed| format!("{}\n", pushed.reference);
-    Ok(text(args.json, &pushed, plain))
+    Ok(text(args.flags.json, &pushed, plain))
 }
 
 /// The artifact that is meant, with all its parts in the store.

@@ -76,11 +76,11 @@ impl Store {
         listener.progress(&Progress::Done);
         let is_useless = match &fetched {
             Ok(_) => false,
-            Err(OciError::Store(error)) => error.is_full() || error.is_about_bytes(),
-            Err(_) => false,
+            Err(OciError::Store(error)) if error.is_full() || error.is_about_bytes() => true,
+            // What has no byte helps nobody, and nobody would count it.
+            Err(_) => download.is_empty()?,
         };
-        // What has no byte helps nobody either, and nobody would count it.
-        if is_useless || (fetched.is_err() && download.bytes == 0) {
+        if is_useless {
             self.unlink(&download.name)?;
         }
         fetched
@@ -121,6 +121,12 @@ impl Download<'_> {
         let file = self.file.as_fd();
         let digest = &self.wanted.digest;
         Ok(self.store.publish(&self.name, digest, file, self.bytes)?)
+    }
+
+    /// Whether nothing ever came. It is asked of the file: of what lies there not all may be hashed.
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
+        Ok(status.st_size == 0)
     }
 
     fn digest(&self) -> Digest {

@@ -8,7 +8,7 @@ use crate::oci::layers::{self, Image};
 use crate::oci::layout::Layout;
 use crate::oci::listener::{Listener, Progress, Silent};
 use crate::oci::opening::{StoreAlone, layer_limits};
-use crate::oci::origin::Origin as _;
+use crate::oci::origin::Origin;
 use crate::oci::pull::{self, Tags};
 use crate::oci::store::{Store, StorePlace};
 use crate::run::artifacts::{UntilSignal, terms};

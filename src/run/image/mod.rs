@@ -249,7 +249,7 @@ impl OpenedImage {
         Ok(false)
     }
 
-    /// The Debian packages that it has, with their versions where they say one.
+    /// The names of the Debian packages that are installed in it.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.

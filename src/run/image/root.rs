@@ -1,16 +1,16 @@
 //! An image made the body's root: what lies uppermost is put into the run's own space, and the child
 //! is asked to lay an overlayfs of all of it.
 
-use std::io::Write as _;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::plan::image_root::{Filled, Names, filled, grafts};
 use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::Run;
 use crate::run::chosen::Chosen;
+use crate::run::contract;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::image::OpenedImage;
@@ -24,9 +24,9 @@ use crate::sandbox::prepare::Prepared;
 use crate::spec::image_report::RootKind;
 use crate::spec::report::{Report, WarningReport};
 
-/// Where its uppermost layer lies in the space: beneath what every launch covers, and where no mount
-/// can be asked for.
-const PLACE: [&str; 3] = ["runner", "overlays", "image"];
+/// Where its uppermost layer lies in the space: beneath [`PLACES`](crate::sandbox::overlay::PLACES),
+/// which a launch with an image covers, and where no mount can be asked for.
+const PLACE: &str = "runner/overlays/image";
 
 impl Run<'_> {
     /// Lays the image of `chosen`, where it has one; the root can be entered at the launch.
@@ -114,7 +114,7 @@ impl Run<'_> {
             })
             .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
         prepared.ask_overlays(&[Overlay {
-            place: PLACE.join("/"),
+            place: PLACE.to_owned(),
             lowers,
             upper,
             shown: Shown::AtLaunch(IMAGE),
@@ -137,7 +137,7 @@ impl Run<'_> {
         };
         let list = filled(asked, &opened.user, names);
         let _assumed = self.assume(held)?;
-        make_upper(prepared.space())
+        contract::make_directories(prepared.space(), &format!("{PLACE}/upper"))
             .and_then(|upper| list.iter().try_for_each(|one| make(upper.as_fd(), one)))
             .map_err(RunError::host("fill the root of the image"))
     }
@@ -193,21 +193,6 @@ fn not_mappable(errno: Errno) -> RunError {
     }
 }
 
-fn make_upper(space: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut here = space
-        .try_clone_to_owned()
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    for name in PLACE.iter().chain(&["upper"]) {
-        match rustix::fs::mkdirat(&here, *name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => (),
-            Err(errno) => return Err(errno),
-        }
-        here = rustix::fs::openat(&here, *name, flags, Mode::empty())?;
-    }
-    Ok(here)
-}
-
 /// `upper` is ours alone, and new: nothing of the image lies in it.
 fn make(upper: BorrowedFd<'_>, one: &Filled) -> Result<(), Errno> {
     match one {
@@ -215,13 +200,7 @@ fn make(upper: BorrowedFd<'_>, one: &Filled) -> Result<(), Errno> {
             rustix::fs::mkdirat(upper, &path[..], Mode::from_raw_mode(0o755))
         }
         Filled::File(path, contents) => {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            let mode = Mode::from_raw_mode(0o644);
-            let file = rustix::fs::openat2(upper, &path[..], flags, mode, resolve)?;
-            std::fs::File::from(file)
-                .write_all(contents)
-                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            contract::write_new(upper, path, Mode::from_raw_mode(0o644), contents)
         }
     }
 }

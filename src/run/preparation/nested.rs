@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::Mode;
-use rustix::io::Errno;
 
-use crate::kernel::file::open_beneath;
 use crate::oci::layers::HeldLayer;
 use crate::plan::preparation::{GivenFile, Step};
 use crate::run::chosen::Chosen;
@@ -75,11 +73,11 @@ impl Preparing<'_> {
         for file in self.files {
             let path = file.path.trim_start_matches('/');
             let failed = |errno| RunError::host(format!("write {}", file.path))(errno);
-            for (at, _) in path.match_indices('/') {
-                make_directory(space, &path[..at]).map_err(failed)?;
+            if let Some((directory, _)) = path.rsplit_once('/') {
+                contract::make_directories(space, directory).map_err(failed)?;
             }
-            contract::write_new(space, path, Mode::from_raw_mode(0o644), &file.bytes)
-                .map_err(failed)?;
+            let mode = Mode::from_raw_mode(0o644);
+            contract::write_new(space, path.as_bytes(), mode, &file.bytes).map_err(failed)?;
         }
         Ok(())
     }
@@ -99,19 +97,6 @@ impl Preparing<'_> {
             true => self.harvest.take(launched.space.as_fd()),
             false => Ok(()),
         }
-    }
-}
-
-fn make_directory(space: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
-    let (parent, name) = match path.rsplit_once('/') {
-        Some((parent, name)) => (parent, name),
-        None => (".", path),
-    };
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
-    let parent = open_beneath(space, parent.as_bytes(), flags, Mode::empty())?;
-    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(errno),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a source that is there comes to appear inside.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,6 +12,7 @@ use crate::oci::error::OciError;
 use crate::plan::sources::{Place, places_in};
 use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::Run;
+use crate::run::contract::make_directories;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::sources::error::SourceProblem;
@@ -226,20 +227,6 @@ fn make_places(space: BorrowedFd<'_>, above: &str, places: &[Place]) -> Result<(
 
 fn path_text(path: &RelPath) -> Result<&str, Errno> {
     std::str::from_utf8(path.as_bytes()).map_err(|_not_text| Errno::ILSEQ)
-}
-
-/// Makes `path` in the space, and what is missing above it.
-fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let mut above = open_beneath(space, b".", flags, Mode::empty())?;
-    for name in path.split('/') {
-        match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => (),
-            Err(errno) => return Err(errno),
-        }
-        above = open_beneath(above.as_fd(), name.as_bytes(), flags, Mode::empty())?;
-    }
-    Ok(above)
 }
 
 /// What lies in a kept tree, or in a directory of it, by paths from there.

@@ -236,6 +236,7 @@ fn what_is_said_to_be_gone_again_and_again_is_looked_at_once() {
         }
         let mut stack = Stack::of([base()]);
         stack.limits.entries = 1_000_000;
+        stack.limits.compressed_bytes = 1 << 30;
         stack.push(&layer.end()).expect("a layer that is taken");
         let links = stack
             .top()

@@ -224,8 +224,8 @@ fn a_whiteout_beneath_another_one_hides_nothing_more() {
 /// Each of them walked all links beneath it: so few kilobytes kept a processor for hours.
 #[test]
 fn what_is_said_to_be_gone_again_and_again_is_looked_at_once() {
-    const LINKS: usize = 10_000;
-    const AGAIN: usize = 200_000;
+    const LINKS: usize = 20_000;
+    const AGAIN: usize = 50_000;
     for name in [".wh..wh..opq", ".wh.d"] {
         let mut layer = Tar::new();
         for at in 0..LINKS {

@@ -147,7 +147,10 @@ fn value(key: &'static str, found: &str, expected: &'static str) -> ImageConfigE
     }
 }
 
-fn variables(written: Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ImageConfigError> {
+/// Names and values, in order.
+type Variables = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
     let bytes: usize = written.iter().map(String::len).sum();
     let too_many = |found: String, expected| ImageConfigError::Value {
         key: "Env",
@@ -161,7 +164,7 @@ fn variables(written: Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ImageConfi
     if VARIABLES_BYTES_MAX < bytes {
         return Err(too_many(format!("{bytes} bytes"), "at most 128 KiB"));
     }
-    let mut list: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(written.len());
+    let mut list: Variables = Vec::with_capacity(written.len());
     for entry in written {
         let Some((name, value)) = entry.split_once('=') else {
             continue;

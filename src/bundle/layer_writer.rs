@@ -310,6 +310,10 @@ impl<'a> LayerWriter<'a> {
     /// A limit.
     pub(crate) fn whiteout(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
         self.count(at, path, path.as_bytes().len())?;
+        // Said again it changes nothing, and all that lies beneath would be walked each time.
+        if self.gone.contains(path.as_bytes()) {
+            return Ok(());
+        }
         let nodes = &self.nodes;
         match nodes.contains_key(path.as_bytes()) {
             true => self
@@ -326,14 +330,17 @@ impl<'a> LayerWriter<'a> {
     /// # Errors
     /// A limit.
     pub(crate) fn opaque(&mut self, at: At<'_>, path: Option<&RelPath>) -> Result<(), UnpackError> {
-        let nodes = &self.nodes;
-        self.view.retain_below(path, |key| nodes.contains_key(key));
-        match path {
+        // As of a whiteout.
+        let is_new = match path {
             Some(path) => {
                 self.count(at, path, path.as_bytes().len())?;
-                self.opaque.insert(path.as_bytes().to_vec());
+                self.opaque.insert(path.as_bytes().to_vec())
             }
-            None => self.hides_all = true,
+            None => !std::mem::replace(&mut self.hides_all, true),
+        };
+        if is_new {
+            let nodes = &self.nodes;
+            self.view.retain_below(path, |key| nodes.contains_key(key));
         }
         Ok(())
     }
@@ -499,7 +506,8 @@ impl<'a> LayerWriter<'a> {
 
     /// Puts a whiteout where something of a layer below would be seen.
     fn hide_names(&mut self) -> Result<(), UnpackError> {
-        for key in std::mem::take(&mut self.gone) {
+        // The others still shadow what lies beneath them.
+        for key in self.gone.clone() {
             let path = rel_path(&key)?;
             let is_hidden = self.nodes.contains_key(&key) || self.is_shadowed(&key);
             if is_hidden || !self.is_below(&path)? {

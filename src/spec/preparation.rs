@@ -204,7 +204,8 @@ impl AptSource {
 /// Merges what the files state, earliest first.
 ///
 /// Of each index, of the keys and of the certificates the last counts, unless an earlier file denies
-/// the grant `sources` or `egress`: then it is added to `forbidden`. `allow` and `allow_private` are
+/// the grant `sources` or `egress`: then it is added to `forbidden`, as are the first `allow` and
+/// `allow_private`, which widen. `allow` and `allow_private` are
 /// what all files have in common that state them; without any `allow` a run reaches the hosts of
 /// its own indexes. What an earlier file says of `egress` bounds what a later one states here. Of
 /// the limits the smallest counts.
@@ -282,11 +283,20 @@ impl Merging {
         if counts(stated.ca_file.is_some(), "preparation.ca_file") {
             self.ca_file.clone_from(&stated.ca_file);
         }
-        if let Some(allow) = &stated.allow {
+        // A list where there was none widens: what was reached were the hosts of the indexes.
+        let widens = stated.allow.is_some() && self.allow.is_none();
+        let is_counted = counts(widens, "preparation.allow") || !widens;
+        if let (Some(allow), true) = (&stated.allow, is_counted) {
             let allow = within(allow, bound().as_deref());
             self.allow = Some(within(&allow, self.allow.as_deref()));
         }
-        if let Some(mut ranges) = stated.allow_private.clone() {
+        let widens = self.allow_private.is_none()
+            && stated
+                .allow_private
+                .as_ref()
+                .is_some_and(|ranges| !ranges.is_empty());
+        let is_counted = counts(widens, "preparation.allow_private") || !widens;
+        if let (Some(mut ranges), true) = (stated.allow_private.clone(), is_counted) {
             let known = earlier
                 .iter()
                 .filter_map(|one| one.private_ranges.as_deref());
@@ -497,6 +507,44 @@ mod tests {
                 keys,
                 ["apt", "npm", "pip", "ca_file"].map(|key| format!("preparation.{key}"))
             );
+        }
+    }
+
+    #[test]
+    fn nobody_reaches_more_by_a_file_after_one_that_denies() {
+        let ranges = || Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
+        for grant in ["sources", "egress"] {
+            let denying = |listing: bool| {
+                file("host", move |file| {
+                    npm("https://one.example.org/")(file);
+                    file.deny_grants = grants_named(grant).expect("a grant");
+                    if listing {
+                        file.preparation.allow =
+                            Some(vec![rule("one.example.org:443"), rule("two")]);
+                        file.preparation.allow_private = ranges();
+                    }
+                })
+            };
+            let asking = || {
+                file("user", |file| {
+                    file.preparation.allow = Some(vec![rule("*.example.org")]);
+                    file.preparation.allow_private = ranges();
+                })
+            };
+            let (policy, forbidden) = host_policy::merge(&[denying(false), asking()]);
+            let found = policy.preparation;
+            assert_eq!(
+                found.npm.expect("stated").reach,
+                [rule("one.example.org:443")]
+            );
+            assert_eq!(found.allow_private, []);
+            let keys: Vec<&str> = forbidden.iter().map(|one| one.grant).collect();
+            assert_eq!(keys, ["preparation.allow", "preparation.allow_private"]);
+            // What is listed already, a list can only shorten.
+            let (policy, forbidden) = host_policy::merge(&[denying(true), asking()]);
+            assert_eq!(forbidden.len(), 0);
+            let reach = policy.preparation.npm.expect("stated").reach;
+            assert_eq!(reach, [rule("one.example.org:443")]);
         }
     }
 

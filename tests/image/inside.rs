@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Stored;
 use super::layout::{Entry, base, file, image, layer};
-use super::support::is_root;
+use super::support::{Ground, is_root};
 
 #[test]
 fn the_body_is_whom_the_image_says_and_nobody_with_any_right() {
@@ -52,37 +52,93 @@ fn the_body_is_whom_the_image_says_and_nobody_with_any_right() {
     }
 }
 
+/// What uid 0 of an image may not, and whether only root of the host may it.
+const ONLY_WITH_RIGHTS: [(&str, bool); 22] = [
+    ("mount -t tmpfs tmpfs /tmp", false),
+    ("mount -t proc proc /tmp", false),
+    ("mount -o remount,rw /dev", true),
+    ("umount /proc", false),
+    ("umount -l /dev", false),
+    ("mknod /tmp/node c 1 3", true),
+    ("chown 1:1 /tmp", true),
+    ("chown 12:34 /etc/of-image", true),
+    ("unshare -U true", false),
+    ("unshare -m true", false),
+    ("unshare -n true", false),
+    ("unshare -r true", false),
+    ("su app -c true", true),
+    ("cat /proc/1/environ", false),
+    ("cat /proc/1/maps", false),
+    ("ls /proc/1/fd", false),
+    ("ls /proc/1/root/", false),
+    ("touch /dev/new", false),
+    ("touch /runner/new", false),
+    ("touch /new", false),
+    ("echo x > /proc/sys/kernel/hostname", true),
+    ("echo 500 > /proc/1/oom_score_adj", false),
+];
+
+/// The image's own programs can do all of it, given the rights: nothing is refused for a word that
+/// they do not know.
+#[test]
+fn what_uid_0_may_not_is_done_by_the_same_programs_with_rights() {
+    const ENTER: &str = r#"
+mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc && mount -t tmpfs tmpfs dev || exit 1
+pivot_root . tmp && umount -l /tmp || exit 2
+shift
+exec /bin/sh -c "$@"
+"#;
+    let Some(base) = base() else { return };
+    let ground = Ground::new();
+    let root = ground.path("root");
+    unfold(&base, &root);
+    for name in ["proc", "dev", "tmp", "runner"] {
+        std::fs::create_dir_all(root.join(name)).expect("made");
+    }
+    for (command, only_root) in ONLY_WITH_RIGHTS {
+        if only_root && !is_root() {
+            continue;
+        }
+        let script = format!("{{ {command}; }} >/dev/null && echo DONE");
+        let mut unshare = std::process::Command::new("unshare");
+        if !is_root() {
+            unshare.arg("--map-root-user");
+        }
+        let words = [
+            "--mount", "--pid", "--net", "--uts", "--fork", "sh", "-c", ENTER, "sh",
+        ];
+        let done = unshare.args(words).arg(&root).arg(script).output();
+        let done = done.expect("unshare runs");
+        assert_eq!(
+            String::from_utf8_lossy(&done.stdout),
+            "DONE\n",
+            "{command}: {done:?}"
+        );
+    }
+}
+
+fn unfold(layer: &super::layout::Layer, root: &std::path::Path) {
+    for (path, entry) in layer {
+        let path = root.join(path);
+        match entry {
+            Entry::Directory => std::fs::create_dir_all(path).expect("made"),
+            Entry::File(bytes, mode) => {
+                std::fs::write(&path, bytes).expect("written");
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(*mode);
+                std::fs::set_permissions(path, mode).expect("set");
+            }
+            Entry::Link(target) => std::os::unix::fs::symlink(target, path).expect("linked"),
+            Entry::Device(..) | Entry::Fifo => panic!("the base has none"),
+        }
+    }
+}
+
 #[test]
 fn uid_0_of_an_image_is_root_of_nothing() {
     let Some(base) = base() else { return };
     let stored = Stored::new();
     let image = image(&stored.ground, "image", &[base], json!({ "User": "0" }));
-    let refused = [
-        "mount -t tmpfs tmpfs /tmp",
-        "mount -t proc proc /tmp",
-        "mount -o remount,rw /dev",
-        "umount /proc",
-        "umount /dev",
-        "mknod /tmp/node c 1 3",
-        "chown 1:1 /tmp",
-        "chown 12:34 /etc/of-image",
-        "unshare -U true",
-        "unshare -m true",
-        "unshare -n true",
-        "unshare -r true",
-        "su app -c true",
-        "setpriv --reuid 12 true",
-        "cat /proc/1/environ",
-        "cat /proc/1/maps",
-        "ls /proc/1/fd",
-        "ls /proc/1/root/",
-        "touch /dev/new",
-        "touch /runner/new",
-        "touch /new",
-        "echo x > /proc/sys/kernel/hostname",
-        "echo x > /proc/1/oom_score_adj",
-    ];
-    for command in refused {
+    for (command, _) in ONLY_WITH_RIGHTS {
         let script = format!("{{ {command}; }} >/dev/null 2>&1 && echo DONE; true");
         let done = stored.run(&image, &[], &["sh", "-c", &script]);
         done.assert_exited(0);

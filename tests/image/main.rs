@@ -19,6 +19,7 @@ mod hostile;
 mod inside;
 mod layout;
 mod life;
+mod pool;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

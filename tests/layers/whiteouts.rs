@@ -208,3 +208,41 @@ fn names_that_only_look_like_whiteouts_are_names() {
         .end()]);
     assert_eq!(stack.top(), ["f .whx", "f wh.z", "f x.wh.y"]);
 }
+
+#[test]
+fn a_whiteout_beneath_another_one_hides_nothing_more() {
+    for layer in [
+        Tar::new().file(".wh.d", b"").file("d/.wh.a", b""),
+        Tar::new().file("d/s/.wh.c", b"").file(".wh.d", b""),
+    ] {
+        let stack = Stack::of([base(), layer.end()]);
+        assert_eq!(stack.top(), ["w d"]);
+        assert_eq!(stack.seen("d/a"), "(nothing)");
+    }
+}
+
+/// Each of them walked all links beneath it: so few kilobytes kept a processor for hours.
+#[test]
+fn what_is_said_to_be_gone_again_and_again_is_looked_at_once() {
+    const LINKS: usize = 20_000;
+    const AGAIN: usize = 50_000;
+    for name in [".wh..wh..opq", ".wh.d"] {
+        let mut layer = Tar::new();
+        for at in 0..LINKS {
+            layer = layer.symlink(&format!("d/{at}"), "x");
+        }
+        for _again in 0..AGAIN {
+            layer = layer.file(name, b"");
+        }
+        let mut stack = Stack::of([base()]);
+        stack.limits.entries = 1_000_000;
+        stack.limits.compressed_bytes = 1 << 30;
+        stack.push(&layer.end()).expect("a layer that is taken");
+        let links = stack
+            .top()
+            .iter()
+            .filter(|one| one.starts_with("l d/"))
+            .count();
+        assert_eq!(links, LINKS, "{name}");
+    }
+}

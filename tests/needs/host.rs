@@ -108,4 +108,10 @@ impl Host {
     pub(crate) fn prepared(&self) -> PathBuf {
         self.store.path().join("oci/1/prepared")
     }
+
+    /// The files of the layer that is kept under `key`.
+    pub(crate) fn layer(&self, key: &str) -> PathBuf {
+        let name = key.trim_start_matches("sha256:");
+        self.prepared().join("1/trees").join(name).join("tree")
+    }
 }

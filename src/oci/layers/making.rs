@@ -1,11 +1,13 @@
 //! The layers of an image, each found or unpacked.
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use oci_spec::image::Descriptor;
 
 use crate::bundle::{self, Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer};
 use crate::cache::Shelf;
+use crate::kernel::file::CallError;
 use crate::oci::artifact::{self, shown, wanted};
 use crate::oci::error::OciError;
 use crate::oci::layers::{HeldLayer, Image, ImageProblem, LAYERS_MAX, Merged};
@@ -352,7 +354,11 @@ impl Making<'_> {
             layer.compression,
             building.tree(),
             view.unwrap_or_default(),
-            &|path| merged.has(path),
+            &|path| match self.listener.is_cancelled() {
+                // At the end of a layer nothing is read that would ask: only the layers below.
+                true => Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED)),
+                false => merged.has(path),
+            },
             self.limits,
             &|| self.listener.is_cancelled(),
         );

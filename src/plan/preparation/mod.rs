@@ -16,6 +16,7 @@ use crate::spec::digest::Digest;
 use crate::spec::egress::EgressRule;
 use crate::spec::image::is_package_name;
 use crate::spec::needs::{NeedError, npm, pip};
+use crate::spec::network::AddedHost;
 use crate::spec::path::escape;
 use crate::spec::preparation::{AptPolicy, PreparationPolicy};
 use crate::spec::runner_report::UnsatisfiedNeed;
@@ -126,6 +127,8 @@ pub struct Ground {
     pub certificates: Option<Vec<u8>>,
     /// The content of `preparation.apt.trusted_keys`.
     pub keys: Option<Vec<u8>>,
+    /// `--add-host` of the caller.
+    pub added_hosts: Vec<AddedHost>,
 }
 
 /// A file that a run is given.
@@ -148,6 +151,8 @@ pub struct Step {
     pub from: Vec<String>,
     /// Whom it may reach.
     pub reach: Vec<EgressRule>,
+    /// Where some of those are, by the caller's word.
+    pub added_hosts: Vec<AddedHost>,
     /// What is run.
     pub argv: Vec<Vec<u8>>,
     /// What it is given.
@@ -267,7 +272,7 @@ pub fn steps(
         }
         let native = steps.first().filter(|first| first.kind == Kind::Native);
         let below = native.map(|first| first.key.to_string());
-        steps.push(place.step(kind, needs, lists, ground, below));
+        steps.push(place.step(kind, needs, lists, (ground, policy), below));
     }
     Ok(steps)
 }
@@ -358,10 +363,17 @@ impl<'policy> Place<'policy> {
         kind: Kind,
         needs: Vec<String>,
         lists: &Lists,
-        ground: &Ground,
+        (ground, policy): (&Ground, &PreparationPolicy),
         below: Option<String>,
     ) -> Step {
         let files = self.files(kind, lists);
+        let is_reached = |host: &&AddedHost| self.reach.iter().any(|rule| rule.names(&host.name));
+        let added_hosts: Vec<AddedHost> = ground
+            .added_hosts
+            .iter()
+            .filter(is_reached)
+            .cloned()
+            .collect();
         let key = Digest::of(&key_text(&Key {
             rules: RULES,
             kind,
@@ -369,11 +381,15 @@ impl<'policy> Place<'policy> {
             architecture: &ground.architecture,
             below,
             from: &self.from,
+            // What a script of a package could reach, and who was believed: a layer that was made
+            // while more was allowed is not taken for one that is made while less is.
+            reach: shown_all(&self.reach),
+            private: shown_all(&policy.allow_private),
+            added_hosts: shown_all(&added_hosts),
             needs: &needs,
-            // Who vouches for an index does not change what it is.
             files: files
                 .iter()
-                .filter(|file| ![script::CERTIFICATES, script::APT_CONF].contains(&&*file.path))
+                .filter(|file| file.path != script::APT_CONF)
                 .map(|file| (file.path.as_str(), Digest::of(&file.bytes)))
                 .collect(),
         }));
@@ -391,6 +407,7 @@ impl<'policy> Place<'policy> {
             kind,
             from: self.from,
             reach: self.reach,
+            added_hosts,
             argv,
             environment: environment(kind, index, self.certificates.is_some()),
             files,
@@ -448,8 +465,15 @@ struct Key<'step> {
     architecture: &'step str,
     below: Option<String>,
     from: &'step [String],
+    reach: Vec<String>,
+    private: Vec<String>,
+    added_hosts: Vec<String>,
     needs: &'step [String],
     files: Vec<(&'step str, Digest)>,
+}
+
+fn shown_all(all: &[impl ToString]) -> Vec<String> {
+    all.iter().map(ToString::to_string).collect()
 }
 
 /// The same text for the same key: fields in one order, no white space.

@@ -1,8 +1,10 @@
 //! What runs are planned, what reaches them of a stranger's words, and what their keys depend on.
 
 use super::*;
+use crate::spec::host_name::HostName;
 use crate::spec::host_policy::{self, Statement};
 use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+use crate::spec::sources_policy::IpRange;
 
 fn policy(state: impl Fn(&mut PreparationStatement)) -> PreparationPolicy {
     let mut file = Statement::default();
@@ -314,6 +316,36 @@ fn a_layer_is_kept_under_all_that_decides_it() {
     );
     assert_eq!(
         changes(keys(&wanted(), &lists(), &vouched(), &everything())),
-        [false; 3]
+        [true; 3]
     );
+}
+
+#[test]
+fn a_layer_that_was_made_while_more_was_allowed_is_not_taken_once_less_is() {
+    let wanted = missing(&[], &["greeting"], &[]);
+    let step = |ground: &Ground, policy: &PreparationPolicy| {
+        let found = steps(&wanted, &Lists::default(), ground, policy).expect("planned");
+        found.into_iter().next().expect("one")
+    };
+    let first = step(&ground(), &everything());
+    let mut wider = everything();
+    let npm = wider.npm.as_mut().expect("stated");
+    npm.reach
+        .push(EgressRule::parse("elsewhere.example.org").expect("a rule"));
+    assert_ne!(step(&ground(), &wider).key, first.key);
+    let mut private = everything();
+    private.allow_private = vec![IpRange::parse("10.0.0.0/8").expect("a range")];
+    assert_ne!(step(&ground(), &private).key, first.key);
+    let added = |name: &str| Ground {
+        added_hosts: vec![AddedHost {
+            name: HostName::parse(name.as_bytes()).expect("a name"),
+            address: "192.0.2.7".parse().expect("an address"),
+        }],
+        ..ground()
+    };
+    let moved = step(&added("registry.example.org"), &everything());
+    assert_ne!(moved.key, first.key);
+    assert_eq!(moved.added_hosts.len(), 1);
+    // The body's own hosts are nothing to a preparation that does not reach them.
+    assert_eq!(step(&added("other.example.org"), &everything()), first);
 }

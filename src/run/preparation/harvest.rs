@@ -53,22 +53,25 @@ pub(super) struct Harvest<'run> {
     into: BorrowedFd<'run>,
     root: Root<'run>,
     limits: UnpackLimits,
+    is_cancelled: &'run dyn Fn() -> bool,
     taken: RefCell<Option<Note>>,
 }
 
 impl<'run> Harvest<'run> {
-    /// Into the empty directory `into`.
+    /// Into the empty directory `into`; of archives nothing more is read once `is_cancelled`.
     pub(super) fn new(
         kind: Kind,
         into: BorrowedFd<'run>,
         root: Root<'run>,
         policy: &HostPolicy,
+        is_cancelled: &'run dyn Fn() -> bool,
     ) -> Self {
         Self {
             kind,
             into,
             root,
             limits: layer_limits(policy),
+            is_cancelled,
             taken: RefCell::new(None),
         }
     }
@@ -147,8 +150,11 @@ impl<'run> Harvest<'run> {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
             let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
                 .map_err(|errno| refused(bundle::deb::DebError::Read(errno.into())))?;
-            // The run is over: what it left is of limited size, and read to its end.
-            let package = layer.add(File::from(file), &|| false).map_err(refused)?;
+            // What the run left is of limited size; what is packed in it may be a thousand times as
+            // much.
+            let package = layer
+                .add(File::from(file), self.is_cancelled)
+                .map_err(refused)?;
             let shown = shown(&package);
             if !package.scripts.is_empty() {
                 note.scripts_not_run.push(shown.clone());

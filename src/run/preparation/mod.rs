@@ -18,6 +18,7 @@ use crate::bundle::Entry;
 use crate::cache::Shelf;
 use crate::kernel::file::{Unread, read_regular};
 use crate::oci::layers::HeldLayer;
+use crate::oci::listener::Listener as _;
 use crate::oci::opening::open_store;
 use crate::oci::store::Store;
 use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
@@ -98,7 +99,7 @@ pub(super) fn provide(
     let planned = lists(bundle, access).and_then(|lists| {
         provided.warnings = warnings(&lists, &policy.preparation);
         let missing = Missing::of(&runner.needs_unsatisfied);
-        steps(&missing, &lists, image, &policy.preparation)
+        steps(&missing, &lists, image, (request, &policy.preparation))
     });
     let steps = match planned {
         Ok(steps) => steps,
@@ -165,7 +166,7 @@ fn steps(
     missing: &Missing,
     lists: &Lists,
     image: &ChosenImage,
-    policy: &PreparationPolicy,
+    (request, policy): (&Request, &PreparationPolicy),
 ) -> Result<Vec<Step>, RunError> {
     let keys = policy
         .apt
@@ -177,6 +178,7 @@ fn steps(
         architecture: std::env::consts::ARCH.to_owned(),
         certificates: host_file(policy.ca_file.as_deref(), "preparation.ca_file")?,
         keys: host_file(keys, "preparation.apt.trusted_keys")?,
+        added_hosts: request.network.added_hosts.clone(),
     };
     let steps = preparation::steps(missing, lists, &ground, policy);
     Ok(steps.map_err(PreparationProblem::from)?)
@@ -306,7 +308,9 @@ impl Preparer<'_> {
                 view: &view,
                 below: &|path| merged.has(path),
             };
-            let harvest = Harvest::new(step.kind, building.tree(), root, self.policy);
+            let is_cancelled = || until.is_cancelled();
+            let harvest =
+                Harvest::new(step.kind, building.tree(), root, self.policy, &is_cancelled);
             // Once more in use: by the nested run.
             let below = native.map(|native| shelf.held(&native.key)).transpose();
             let below = below.map_err(PreparationProblem::from)?.flatten();

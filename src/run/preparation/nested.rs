@@ -161,10 +161,13 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
         ..outer.oci.clone()
     };
     request.workdir = Some(WORKING_DIRECTORY.into());
+    // What the body may not do with less, its packages' scripts may not either.
+    request.strict = outer.strict;
     request.environment.clone_from(&step.environment);
     request.network = NetworkOptions {
         allow: step.reach.clone(),
         publish: Vec::new(),
+        added_hosts: step.added_hosts.clone(),
         ..outer.network.clone()
     };
     request.limits = LimitOptions {

@@ -10,6 +10,12 @@ use crate::spec::path::escape;
 
 /// Longest path or user that is taken from a config, in bytes.
 pub const WORD_BYTES_MAX: usize = 4_096;
+/// Most variables that a config may have: each is compared with those before it.
+pub const VARIABLES_MAX: usize = 1_024;
+/// Longest variables together, in bytes: execve(2) takes no longer single one.
+pub const VARIABLES_BYTES_MAX: usize = 128 << 10;
+/// Most directories in PATH: each is looked at in every layer, for every interpreter.
+pub const PATH_DIRECTORIES_MAX: usize = 64;
 
 /// An image's config, as far as a run honours it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,7 +121,7 @@ impl ImageConfig {
         let diff_ids = diff_ids.collect::<Result<_, _>>()?;
         let config = written.config.unwrap_or_default();
         Ok(Self {
-            environment: variables(config.environment.unwrap_or_default()),
+            environment: variables(config.environment.unwrap_or_default())?,
             working_directory: directory(config.working_directory.unwrap_or_default())?,
             user: user(&config.user.unwrap_or_default())?,
             diff_ids,
@@ -141,8 +147,24 @@ fn value(key: &'static str, found: &str, expected: &'static str) -> ImageConfigE
     }
 }
 
-fn variables(written: Vec<String>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut list: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(written.len());
+/// Names and values, in order.
+type Variables = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
+    let bytes: usize = written.iter().map(String::len).sum();
+    let too_many = |found: String, expected| ImageConfigError::Value {
+        key: "Env",
+        found,
+        expected,
+    };
+    if VARIABLES_MAX < written.len() {
+        let found = format!("{} variables", written.len());
+        return Err(too_many(found, "at most 1024"));
+    }
+    if VARIABLES_BYTES_MAX < bytes {
+        return Err(too_many(format!("{bytes} bytes"), "at most 128 KiB"));
+    }
+    let mut list: Variables = Vec::with_capacity(written.len());
     for entry in written {
         let Some((name, value)) = entry.split_once('=') else {
             continue;
@@ -153,7 +175,15 @@ fn variables(written: Vec<String>) -> Vec<(Vec<u8>, Vec<u8>)> {
         list.retain(|(known, _)| known != name.as_bytes());
         list.push((name.into(), value.into()));
     }
-    list
+    let path = list.iter().find(|(name, _)| name == b"PATH");
+    let directories = path.map_or(0, |(_, value)| {
+        value.iter().filter(|byte| **byte == b':').count() + 1
+    });
+    if PATH_DIRECTORIES_MAX < directories {
+        let found = format!("PATH of {directories} directories");
+        return Err(too_many(found, "at most 64 directories"));
+    }
+    Ok(list)
 }
 
 fn directory(written: String) -> Result<Option<Vec<u8>>, ImageConfigError> {
@@ -229,6 +259,33 @@ mod tests {
         for inner in ["null", "{}", r#"{"User":"","WorkingDir":"","Env":null}"#] {
             let read = config(inner).expect("read");
             assert_eq!((read.user, read.working_directory), (None, None), "{inner}");
+        }
+    }
+
+    #[test]
+    fn an_environment_that_would_keep_the_supervisor_busy_is_refused() {
+        let list = |entries: &[String]| {
+            let entries = serde_json::to_string(entries).expect("written");
+            config(&format!(r#"{{"Env":{entries}}}"#))
+        };
+        let many = |count: usize| (0..count).map(|at| format!("V{at}=")).collect::<Vec<_>>();
+        let path = |count: usize| vec![format!("PATH=/a{}", ":/a".repeat(count - 1))];
+        let long = |bytes: usize| vec![format!("X={}", "x".repeat(bytes - 2))];
+        for taken in [
+            many(VARIABLES_MAX),
+            path(PATH_DIRECTORIES_MAX),
+            long(VARIABLES_BYTES_MAX),
+        ] {
+            assert!(list(&taken).is_ok());
+        }
+        for (refused, word) in [
+            (many(VARIABLES_MAX + 1), "1025 variables"),
+            (path(PATH_DIRECTORIES_MAX + 1), "65 directories"),
+            (long(VARIABLES_BYTES_MAX + 1), "131073 bytes"),
+        ] {
+            let error = list(&refused).expect_err(word);
+            assert_eq!(error.code(), "image_config_invalid");
+            assert!(error.to_string().contains(word), "{error}");
         }
     }
 

@@ -57,12 +57,12 @@ fn text_of_phase(phase: &Phase<'_>) -> Option<String> {
             ..
         }
         | Phase::Over { .. } => None,
-        // It names its place.
+        // It names its place. The others have what counts first: a narrow line is cut.
         Phase::Transfer {
             progress: progress @ Progress::Asking { .. },
             ..
         } => Some(text_of(progress)),
-        Phase::Transfer { what, progress } => Some(format!("{what}: {}", text_of(progress))),
+        Phase::Transfer { what, progress } => Some(format!("{}, {what}", text_of(progress))),
         Phase::Preparing { what, elapsed } => {
             Some(format!("{what}: installing, {} s", elapsed.as_secs()))
         }
@@ -101,8 +101,8 @@ mod tests {
                     of_bytes: 2048,
                 }),
                 Some(
-                    "source models: receiving e3b0c44298fc [############------------] \
-                     1 KiB of 2 KiB",
+                    "receiving e3b0c44298fc [############------------] 1 KiB of 2 KiB, \
+                     source models",
                 ),
             ),
             (moving(Progress::Done), None),

@@ -46,6 +46,9 @@ fn refused(object: String, problem: String) -> RunError {
     }
 }
 
+/// Each list with its path, where there is one.
+type PythonLists = Option<Vec<(RelPath, Vec<u8>)>>;
+
 struct Files<'run> {
     bundle: &'run dyn BundleFiles,
     access: Access<'run>,
@@ -73,7 +76,7 @@ impl Files<'_> {
     }
 
     /// `requirements.txt` and all lists that it names, and those that they name.
-    fn requirements(&self) -> Result<Option<Vec<(RelPath, Vec<u8>)>>, RunError> {
+    fn requirements(&self) -> Result<PythonLists, RunError> {
         let first = path("requirements.txt")?;
         let Some(text) = self.read(&first)? else {
             return Ok(None);

@@ -45,7 +45,9 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
             &Engine {
                 sow: &|| sown.set(runner::run::early::sow()),
                 enter_scope: &|caller| runner::cli::delegate::enter_scope(caller, &words),
-                execute: &|request, policy| runner::run::execute_in(sown.take(), request, policy),
+                execute: &|request, policy, hearing| {
+                    runner::run::execute_in(sown.take(), request, policy, hearing)
+                },
                 explain: &runner::run::explain,
                 doctor: &runner::cli::doctor::doctor,
                 demo: &runner::cli::demo::demo,

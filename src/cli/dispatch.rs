@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{CommandFactory as _, Parser as _};
@@ -15,18 +16,23 @@ use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::{RequestError, of_exec, of_run};
 use crate::cli::resident::resident;
+use crate::cli::run_status::RunStatus;
 use crate::cli::schema;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
 use crate::kernel::signal::own_dispositions;
 use crate::kernel::stdio::open_missing;
 use crate::resident::launcher::Orders;
+use crate::run::hearing::Hearing;
 use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
 use crate::spec::outcome::Outcome;
 use crate::spec::plan_report::PlanReport;
 use crate::spec::report::{ErrorReport, Report, WarningReport};
 use crate::spec::request::{Caller, Request};
 use crate::spec::ulid::ulid;
+
+/// Does one run.
+pub type Execute<'call> = dyn Fn(&Request, &HostPolicy, &Arc<dyn Hearing>) -> Report + 'call;
 
 /// What the verbs call. The program passes the rooms below, a test what it likes.
 #[derive(Clone, Copy)]
@@ -35,8 +41,8 @@ pub struct Engine<'call> {
     pub sow: &'call dyn Fn(),
     /// Before a run: starts this process again where only that gives a run its limits.
     pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
-    /// One run: `exec` and `run`.
-    pub execute: &'call dyn Fn(&Request, &HostPolicy) -> Report,
+    /// One run: `exec` and `run`. Somebody is told what happens before the body starts.
+    pub execute: &'call Execute<'call>,
     /// `plan`.
     pub explain: &'call dyn Fn(&Request, &HostPolicy) -> PlanReport,
     /// `doctor`, as JSON where the flag is `true`; the exit code.
@@ -264,8 +270,9 @@ fn one_run(
         Ok((policy, forbidden)) => match request(capture, &policy) {
             Err(error) => refused(error.report()),
             Ok(request) => {
+                let hearing: Arc<dyn Hearing> = Arc::new(RunStatus::new(printer));
                 let unscoped = (engine.enter_scope)(&request.caller);
-                let mut report = (engine.execute)(&request, &policy);
+                let mut report = (engine.execute)(&request, &policy, &hearing);
                 report.warnings.extend(unscoped);
                 report.warnings.extend(forbidden.iter().map(warning));
                 report
@@ -367,7 +374,7 @@ mod tests {
         let engine = Engine {
             sow: &|| (),
             enter_scope: &|_caller| None,
-            execute: &|request, _policy| {
+            execute: &|request, _policy, _hearing| {
                 seen.borrow_mut().push(request.clone());
                 report.clone()
             },

@@ -29,6 +29,7 @@ pub mod progress;
 pub mod report_target;
 pub mod request;
 pub mod resident;
+pub mod run_status;
 pub mod schema;
 pub mod signal;
 pub mod source;

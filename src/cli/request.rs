@@ -477,6 +477,7 @@ fn limits(flags: &LimitFlags) -> LimitOptions {
         grace: flags.grace,
         processes: flags.pids,
         disk_bytes: flags.disk,
+        disk_inodes: None,
         output_bytes: flags.max_output,
         mode: match flags.limits {
             None => LimitsMode::Stated,

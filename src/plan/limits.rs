@@ -161,7 +161,7 @@ pub fn merge(
         Some(for_files),
         Some((for_files, MEMORY)),
     );
-    let disk_inodes = merger.merge("disk_inodes", None, Some(DISK_INODES), None);
+    let disk_inodes = merger.merge("disk_inodes", flags.disk_inodes, Some(DISK_INODES), None);
     let output_default = captured.then_some(CAPTURE_BYTES_DEFAULT);
     let output_bytes = merger.merge("output_bytes", flags.output_bytes, output_default, None);
     let grace = flags.grace.unwrap_or(GRACE_DEFAULT);

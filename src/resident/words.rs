@@ -93,6 +93,7 @@ wire_struct!(LimitOptions {
     grace,
     processes,
     disk_bytes,
+    disk_inodes,
     output_bytes,
     mode,
     on_output_limit,

@@ -12,6 +12,7 @@ use crate::oci::opening::Terms;
 use crate::oci::pull;
 use crate::oci::store::StorePlace;
 use crate::run::error::RunError;
+use crate::run::hearing::Act;
 use crate::spec::digest::Digest;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::request::{Caller, Request};
@@ -51,12 +52,14 @@ pub(super) fn terms<'call>(
     }
 }
 
-/// Hears the signals that cancel a run, and nothing else.
+/// Hears the signals that cancel a run, and passes on what happens meanwhile.
 #[derive(Debug)]
 pub(super) struct UntilSignal {
     signals: OwnedFd,
     /// The number of the first one; 0: none came.
     cancelled_by: AtomicI32,
+    /// What is being done.
+    pub(super) act: Act,
 }
 
 impl UntilSignal {
@@ -64,12 +67,13 @@ impl UntilSignal {
     ///
     /// # Errors
     /// [`RunError::Host`].
-    pub(super) fn new(signals: BorrowedFd<'_>) -> Result<Self, RunError> {
+    pub(super) fn new(signals: BorrowedFd<'_>, act: Act) -> Result<Self, RunError> {
         let signals = rustix::io::fcntl_dupfd_cloexec(signals, 0)
             .map_err(RunError::host("listen for signals"))?;
         Ok(Self {
             signals,
             cancelled_by: AtomicI32::new(0),
+            act,
         })
     }
 
@@ -81,7 +85,9 @@ impl UntilSignal {
 }
 
 impl Listener for UntilSignal {
-    fn progress(&self, _now: &Progress<'_>) {}
+    fn progress(&self, now: &Progress<'_>) {
+        self.act.transfer(now);
+    }
 
     fn is_cancelled(&self) -> bool {
         while self.cancelled_by().is_none() {

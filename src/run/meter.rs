@@ -1,5 +1,8 @@
 //! What the watch asks: the groups' counters, or what the supervisor adds up by itself.
 
+use std::time::Instant;
+
+use crate::run::hearing::Ticker;
 use crate::sandbox::cgroups::{Counted, RunCgroup};
 use crate::supervise::watch::Meter;
 use crate::supervise::without_cgroup::Sampler;
@@ -13,6 +16,8 @@ pub(super) struct RunMeter<'run> {
     pub counted: Option<Counted>,
     /// Adds up the processes; only where no group counts.
     pub sampler: Option<Sampler<'run>>,
+    /// Tells that a preparation goes on.
+    pub ticker: Option<Ticker<'run>>,
 }
 
 impl Meter for RunMeter<'_> {
@@ -35,6 +40,16 @@ impl Meter for RunMeter<'_> {
 
     fn body_ended(&mut self) {
         self.counted = self.group.settle();
+    }
+
+    fn next_turn(&self) -> Option<Instant> {
+        self.ticker.as_ref().map(Ticker::next)
+    }
+
+    fn turn(&mut self, now: Instant) {
+        if let Some(ticker) = &mut self.ticker {
+            ticker.turn(now);
+        }
     }
 
     fn kill_all(&mut self) -> Result<(), String> {

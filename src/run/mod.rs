@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod early;
 pub mod error;
 pub mod explain;
+pub mod hearing;
 pub mod hold;
 pub mod host;
 pub mod image;
@@ -44,6 +45,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::fs::Mode;
 
@@ -56,6 +58,7 @@ use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
+use crate::run::hearing::Hearing;
 use crate::run::hold::Held;
 use crate::run::image::{Access, ChosenImage};
 use crate::run::network::Outward;
@@ -84,12 +87,18 @@ use crate::supervise::watch::listen_for_signals;
 /// The calling process must have one thread only: see [`Seed::sow`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
-    execute_in(None, request, policy)
+    execute_in(None, request, policy, &telling::unheard())
 }
 
 /// The same in a child that was sown before; without one it is sown when its groups are known.
+/// `hearing` is told what happens before the body starts.
 #[must_use]
-pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) -> Report {
+pub fn execute_in(
+    sown: Option<Seed>,
+    request: &Request,
+    policy: &HostPolicy,
+    hearing: &Arc<dyn Hearing>,
+) -> Report {
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
@@ -98,6 +107,7 @@ pub fn execute_in(sown: Option<Seed>, request: &Request, policy: &HostPolicy) ->
     let run_id = run_id_at(started, *seed.as_ref().unwrap_or(&[0; 10]));
     let report = Report::new(run_id, Outcome::Refused);
     told(request, policy, started, report, |run, report| {
+        let run = Run { hearing, ..*run };
         run.tell(sown, seed?, report)
     })
 }
@@ -111,6 +121,8 @@ struct Run<'run> {
     masks: &'run RefCell<Masks>,
     /// Where it prepares another run.
     preparing: Option<Preparing<'run>>,
+    /// Who is told what happens before the body starts.
+    hearing: &'run Arc<dyn Hearing>,
 }
 
 /// What the caller gave, opened and read before anything is made on the host.
@@ -387,7 +399,8 @@ impl Run<'_> {
         (bundle, manifest): (Option<&Bundle>, Option<subject::Subject>),
         signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
-        let access = Access::Fetch { signals };
+        let hearing = self.hearing;
+        let access = Access::Fetch { signals, hearing };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
                 let mut chosen =

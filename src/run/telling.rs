@@ -1,10 +1,12 @@
 //! From the first word of a report to its last: whatever happens in between, there is one.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::run::Run;
 use crate::run::error::RunError;
+use crate::run::hearing::{Hearing, Unheard};
 use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -24,6 +26,11 @@ pub(super) fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
     ulid(u64::try_from(started.as_millis()).unwrap_or_default(), seed)
 }
 
+/// Nobody who would be told of a run.
+pub(super) fn unheard() -> Arc<dyn Hearing> {
+    Arc::new(Unheard)
+}
+
 /// The report, after `tell` has told all that it knows.
 pub(super) fn told(
     request: &Request,
@@ -33,12 +40,14 @@ pub(super) fn told(
     tell: impl FnOnce(&Run<'_>, &mut Report) -> Result<(), RunError>,
 ) -> Report {
     let masks = RefCell::new(Masks::default());
+    let hearing = unheard();
     let run = Run {
         request,
         policy,
         start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
         masks: &masks,
         preparing: None,
+        hearing: &hearing,
     };
     match tell(&run, &mut report) {
         Ok(()) => (),

@@ -37,6 +37,7 @@ impl Run<'_> {
         let mut meter = RunMeter {
             group: &mut held.group,
             counted: None,
+            ticker: self.preparing.map(|preparing| preparing.ticker()),
             sampler: proc
                 .as_ref()
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),

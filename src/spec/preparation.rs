@@ -53,8 +53,25 @@ pub struct PreparationLimits {
     pub memory_bytes: u64,
     /// Wall time.
     pub wall_time: Duration,
-    /// Bytes that it may write.
+    /// Bytes that it may write. They are memory too, so that less than `memory_bytes` can be written.
     pub disk_bytes: u64,
+}
+
+/// Memory for which a run may make one inode: the kernel keeps about half of it for one.
+const BYTES_FOR_AN_INODE: u64 = 2048;
+
+impl PreparationLimits {
+    /// Files and directories that a run may make: what its memory has room for, and no more than the
+    /// layer that it leaves may have (`entries_max`).
+    #[must_use]
+    pub const fn inodes(&self, entries_max: u64) -> u64 {
+        let room = self.memory_bytes / BYTES_FOR_AN_INODE;
+        if room < entries_max {
+            room
+        } else {
+            entries_max
+        }
+    }
 }
 
 impl Default for PreparationLimits {

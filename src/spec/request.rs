@@ -111,6 +111,8 @@ pub struct LimitOptions {
     pub processes: Option<u64>,
     /// `--disk`.
     pub disk_bytes: Option<u64>,
+    /// Inodes in the writable space; no flag states them, preparation runs do.
+    pub disk_inodes: Option<u64>,
     /// `--max-output`, per stream.
     pub output_bytes: Option<u64>,
     /// `--limits`.

@@ -48,6 +48,10 @@ pub trait Meter {
     fn memory_bytes(&mut self) -> Option<u64>;
     /// The body's first process has ended, and init ends now: time to count.
     fn body_ended(&mut self);
+    /// When the watch is to wake it next, where it wants to be.
+    fn next_turn(&self) -> Option<Instant>;
+    /// The watch has woken, for this or for something else.
+    fn turn(&mut self, now: Instant);
     /// Ends every process of the run at once, beside SIGKILL to init.
     ///
     /// # Errors
@@ -198,6 +202,7 @@ impl Watch<'_> {
         if is_ready(Source::Signal) {
             self.take_signals(now)?;
         }
+        self.meter.turn(now);
         self.relaying
             .turn(is_ready(Source::Relay), self.launched, now)?;
         if self.init_gone {
@@ -257,6 +262,7 @@ impl Watch<'_> {
             }
         };
         sooner(self.relaying.deadline());
+        sooner(self.meter.next_turn());
         if self.init_gone {
             sooner(Some(self.last_progress + self.drain_patience()));
         } else if let Some(killed_at) = self.killed_at {

@@ -2,15 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::pty::OpenptFlags;
 use serde_json::{Value, json};
 
 use crate::service::Service;
-use crate::support::runner;
+use crate::support::{runner, screen};
 
 const CANARY: &str = "canary-of-a-token-0815";
 
@@ -367,26 +365,7 @@ fn an_error_of_the_service_names_the_source_and_what_to_do() {
 
 /// Bundles with a terminal as standard error; what it shows.
 fn shown(workspace: &Workspace<'_>, words: &[&str]) -> String {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let terminal = rustix::pty::openpt(flags).expect("a terminal");
-    rustix::pty::grantpt(&terminal).expect("granted");
-    rustix::pty::unlockpt(&terminal).expect("unlocked");
-    let name = rustix::pty::ptsname(&terminal, Vec::new()).expect("a name");
-    let screen: OwnedFd = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(name.to_str().expect("text"))
-        .expect("opened")
-        .into();
-    let reader = std::thread::spawn(move || {
-        let mut all = Vec::new();
-        let mut buffer = [0; 4096];
-        // EIO: nobody has the other end any more (pty(7)).
-        while let Ok(count) = rustix::io::read(terminal.as_fd(), &mut buffer) {
-            all.extend_from_slice(&buffer[..count]);
-        }
-        String::from_utf8(all).expect("text")
-    });
+    let (screen, shown) = screen::open();
     let status = workspace
         .command(words)
         .env("TERM", "xterm")
@@ -395,7 +374,7 @@ fn shown(workspace: &Workspace<'_>, words: &[&str]) -> String {
         .status()
         .expect("the program starts");
     assert!(status.success());
-    reader.join().expect("joined")
+    shown.join().expect("joined")
 }
 
 #[test]

@@ -36,7 +36,16 @@ impl Host {
     /// `None`, after a loud skip, where a tool or the image is not to be had.
     pub(crate) fn new() -> Option<Self> {
         let image = debian()?;
-        let index = Index::start()?;
+        Self::of(Index::start()?, image)
+    }
+
+    /// The same with an index that speaks TLS. The host does not say yet who vouches for it.
+    pub(crate) fn with_tls() -> Option<Self> {
+        let image = debian()?;
+        Self::of(Index::start_with_tls()?, image)
+    }
+
+    fn of(index: Index, image: Image) -> Option<Self> {
         let ground = Ground::new();
         let host = Self {
             policy: ground.path("policy.yaml"),

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::certificates;
 use crate::support::packages::{has, succeed, tool};
 use crate::support::random;
 
@@ -71,6 +72,7 @@ pub(crate) struct Index {
     /// Opens every path, so that no two indexes have the same address.
     name: String,
     port: u16,
+    tls: bool,
     started: Child,
 }
 
@@ -88,6 +90,15 @@ impl Drop for Index {
 impl Index {
     /// `None`, after a loud skip, where a tool is missing.
     pub(crate) fn start() -> Option<Self> {
+        Self::serve(false)
+    }
+
+    /// The same over TLS, with a certificate of [`Self::authority`].
+    pub(crate) fn start_with_tls() -> Option<Self> {
+        Self::serve(true)
+    }
+
+    fn serve(tls: bool) -> Option<Self> {
         if !["python3", "npm", "dpkg-deb", "dpkg-scanpackages", "gpg"]
             .iter()
             .all(|name| has(name))
@@ -107,9 +118,14 @@ impl Index {
             include_str!("server.py"),
         )
         .expect("written");
-        let mut started = tool("python3")
-            .arg(directory.path().join("server.py"))
-            .arg(&site)
+        let mut serve = tool("python3");
+        serve.arg(directory.path().join("server.py")).arg(&site);
+        if tls {
+            let names = ["apt.test", "npm.test", "pip.test"].map(str::to_owned);
+            certificates::make(directory.path(), &[("index", &names)]);
+            serve.args(["index.pem", "index.key"].map(|file| directory.path().join(file)));
+        }
+        let mut started = serve
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -123,6 +139,7 @@ impl Index {
             directory,
             name,
             port,
+            tls,
             started,
         })
     }
@@ -135,7 +152,13 @@ impl Index {
 
     /// Where the index of this kind is.
     pub(crate) fn url(&self, kind: &str) -> String {
-        format!("http://{kind}.test:{}/{}", self.port, self.name)
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{kind}.test:{}/{}", self.port, self.name)
+    }
+
+    /// The certificate of who vouches for it.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.path("ca.pem")
     }
 
     /// `HOST PATH` of each request so far.

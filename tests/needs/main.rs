@@ -16,3 +16,5 @@ mod host;
 mod hostile;
 mod index;
 mod native;
+mod telling;
+mod trusted;

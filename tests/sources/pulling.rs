@@ -3,6 +3,7 @@
 use crate::artifact::Artifact;
 use crate::host::{Host, Wanted, one, said};
 use crate::support::registry::{Options, Registry};
+use crate::support::screen::ERASED;
 
 const SHOW: &str = "cat /workspace/backend/a";
 const INSECURE: &str = "--insecure";
@@ -138,4 +139,31 @@ fn two_runs_that_want_one_source_at_once_fetch_it_once() {
     let blob = format!("/blobs/{}", artifact.layer_digest());
     assert_eq!(registry.count("GET", &blob), 1);
     assert_eq!(host.trees().len(), 1);
+}
+
+#[test]
+fn a_pull_stands_on_the_terminal_and_is_gone_when_the_body_speaks() {
+    let Some((_registry, _artifact, reference)) = pushed("a\n") else {
+        return;
+    };
+    let shown = |flag: &str| {
+        let host = Host::new();
+        let bundle = host.bundle(&one(&*reference, ""), "echo the body speaks >&2");
+        let words = ["exec", "--grant=sources", INSECURE, flag, &bundle];
+        let (case, shown) = host.command(&words).on_screen();
+        case.done().assert_exited(0);
+        shown.join().expect("joined")
+    };
+    let text = shown("--color=never");
+    for words in [
+        "runner: receiving ",
+        "] 1 KiB of 1 KiB",
+        "runner: unpacking ",
+    ] {
+        assert!(text.contains(words), "{words}: {text:?}");
+    }
+    let (before, body) = text.split_once("the body speaks").expect("the body's");
+    assert!(before.ends_with(ERASED), "{text:?}");
+    assert_eq!(body, "\r\n", "{text:?}");
+    assert_eq!(shown("-q"), "the body speaks\r\n");
 }

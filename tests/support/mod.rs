@@ -19,6 +19,7 @@ pub mod invariants;
 pub mod network;
 pub mod packages;
 pub mod registry;
+pub mod screen;
 mod skips;
 
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
@@ -219,6 +220,13 @@ impl<'ground> Case<'ground> {
         self.command.stdin(Stdio::piped());
         self.stdin = Some(text.into());
         self
+    }
+
+    /// Its standard error is a terminal; what is shown there once it is done.
+    pub fn on_screen(mut self) -> (Self, std::thread::JoinHandle<String>) {
+        let (screen, shown) = screen::open();
+        self.command.stderr(screen).env("TERM", "xterm");
+        (self, shown)
     }
 
     /// A variable of the runner's own environment.

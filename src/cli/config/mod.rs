@@ -58,6 +58,7 @@
 //!   allow: [files.example.org] # whom a preparation run reaches, instead of the hosts above
 //!   allow_private: [10.1.0.0/16] # private addresses that those names may have
 //!   ca_file: /etc/runner/ca.pem # vouches for them, instead of the image's certificates
+//!   # what is written is memory too; each 2 KiB of memory have room for one file
 //!   limits: { memory: 2g, timeout: 10m, disk: 1g }
 //! ```
 //!

@@ -36,6 +36,7 @@ pub use inspect::SourceInspect;
 pub use list::SourceList;
 pub use pull::SourcePull;
 pub use status::TransferStatus;
+pub(super) use status::text_of;
 
 /// Make, send, fetch and look at artifacts of sources, which `workspaceSources` of a manifest name.
 #[derive(Debug, clap::Args)]

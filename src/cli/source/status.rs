@@ -51,7 +51,8 @@ impl Listener for TransferStatus {
     }
 }
 
-fn text_of(now: &Progress<'_>) -> String {
+/// What stands on the line; nothing once it is done.
+pub(in crate::cli) fn text_of(now: &Progress<'_>) -> String {
     match now {
         Progress::Asking { place } => format!("{place}: asking"),
         Progress::Receiving {

@@ -6,18 +6,20 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod requirements;
 mod script;
 
 use serde::Serialize;
 
 pub use crate::plan::preparation::failure::{Failure, explain};
+pub use crate::plan::preparation::requirements::{RequirementsError, named_lists};
 use crate::plan::preparation::script::{apt_conf, environment, script};
 use crate::spec::digest::Digest;
 use crate::spec::egress::EgressRule;
 use crate::spec::image::is_package_name;
 use crate::spec::needs::{NeedError, npm, pip};
 use crate::spec::network::AddedHost;
-use crate::spec::path::escape;
+use crate::spec::path::{RelPath, escape};
 use crate::spec::preparation::{AptPolicy, PreparationPolicy};
 use crate::spec::runner_report::UnsatisfiedNeed;
 
@@ -112,8 +114,8 @@ impl Missing {
 pub struct Lists {
     /// `package.json` and `package-lock.json`, where it has both and no `node_modules`.
     pub npm: Option<(Vec<u8>, Vec<u8>)>,
-    /// `requirements.txt`.
-    pub pip: Option<Vec<u8>>,
+    /// `requirements.txt`, and behind it the lists that it names, each with its path in the bundle.
+    pub pip: Option<Vec<(RelPath, Vec<u8>)>>,
 }
 
 /// What the packages are installed on, and who vouches for their indexes.
@@ -447,9 +449,10 @@ impl<'policy> Place<'policy> {
                 files.push(file("/scratch/work/package.json", package));
                 files.push(file("/scratch/work/package-lock.json", lock));
             }
-            (Kind::Pip, _, Some(requirements)) => {
-                files.push(file("/scratch/in/requirements.txt", requirements));
-            }
+            (Kind::Pip, _, Some(lists)) => files.extend(lists.iter().map(|(path, bytes)| {
+                let path = String::from_utf8_lossy(path.as_bytes());
+                file(&format!("{}/{path}", script::LISTS), bytes)
+            })),
             _ => (),
         }
         files

@@ -5,6 +5,8 @@ use crate::plan::preparation::Kind;
 /// Certificates that vouch for the indexes.
 pub(super) const CERTIFICATES: &str = "/scratch/in/certificates.pem";
 pub(super) const SOURCES: &str = "/scratch/in/sources.list";
+/// The bundle's lists of Python packages, at their paths.
+pub(super) const LISTS: &str = "/scratch/in/lists";
 pub(super) const APT_CONF: &str = "/scratch/in/apt.conf";
 
 /// Everything of apt's lies below /scratch: the root may be read-only.
@@ -27,8 +29,8 @@ mv node_modules /scratch/layer/node_modules
 const PIP: &str = r#"set -eu
 exec 2>&1
 mkdir -p /scratch/layer/opt/runner/python
-if [ -e /scratch/in/requirements.txt ]; then
-    python3 -m pip install --user -r /scratch/in/requirements.txt
+if [ -e /scratch/in/lists/requirements.txt ]; then
+    python3 -m pip install --user -r /scratch/in/lists/requirements.txt
 fi
 if [ "$#" -gt 0 ]; then python3 -m pip install --user -- "$@"; fi
 "#;

@@ -42,10 +42,15 @@ fn ground() -> Ground {
     }
 }
 
+fn list(path: &str, text: &str) -> (RelPath, Vec<u8>) {
+    let path = RelPath::parse(path.as_bytes()).expect("a path");
+    (path, text.as_bytes().to_vec())
+}
+
 fn lists() -> Lists {
     Lists {
         npm: Some((b"{}".to_vec(), b"{\"lockfileVersion\":3}".to_vec())),
-        pip: Some(b"greeting==1.0\n".to_vec()),
+        pip: Some(vec![list("requirements.txt", "greeting==1.0\n")]),
     }
 }
 
@@ -165,7 +170,7 @@ fn a_need_that_could_be_more_than_a_name_is_refused() {
 fn what_a_stranger_wrote_is_an_argument_or_a_file_and_never_part_of_a_script() {
     let hostile = Lists {
         npm: Some((b"$(id)".to_vec(), b"`id`".to_vec())),
-        pip: Some(b"; id".to_vec()),
+        pip: Some(vec![list("requirements.txt", "; id"), list("$(id)", "x")]),
     };
     let missing = missing(&["libc++-dev"], &["a@1||2"], &["b[c]>=1,<2"]);
     let found = steps(&missing, &hostile, &ground(), &everything()).expect("planned");

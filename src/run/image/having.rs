@@ -13,6 +13,7 @@ use crate::oci::pull::{self, Tags};
 use crate::oci::store::{Store, StorePlace};
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::error::RunError;
+use crate::run::hearing::{Act, Hearing};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::oci::reference::{Place, Which};
 use crate::spec::request::Request;
@@ -24,6 +25,8 @@ pub enum Access<'run> {
     Fetch {
         /// The descriptor of the signals that cancel a run.
         signals: BorrowedFd<'run>,
+        /// Who is told of it.
+        hearing: &'run Arc<dyn Hearing>,
     },
     /// What is missing stays missing, and nothing is made.
     Look,
@@ -39,14 +42,27 @@ pub(super) fn have(
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Option<Image>, RunError> {
-    let Access::Fetch { signals } = access else {
+    let Access::Fetch { signals, hearing } = access else {
         return look(place, request, policy).map_err(failed(place));
     };
-    let until = Arc::new(UntilSignal::new(signals)?);
+    let act = Act::begin(hearing, format!("image {place}"));
+    let until = Arc::new(UntilSignal::new(signals, act)?);
     let had = fetch(place, &until, request, policy);
     match until.cancelled_by() {
         Some(signal) => Err(RunError::Cancelled { signal }),
-        None => had.map(Some).map_err(failed(place)),
+        None => {
+            let image = had.map_err(failed(place))?;
+            until.act.succeeded(how(image.cached));
+            Ok(Some(image))
+        }
+    }
+}
+
+/// How something came to be here.
+pub(in crate::run) const fn how(cached: bool) -> &'static str {
+    match cached {
+        true => "in the store",
+        false => "pulled",
     }
 }
 

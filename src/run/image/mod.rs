@@ -6,6 +6,7 @@ mod root;
 use rustix::fs::{AtFlags, FileType};
 
 pub use crate::run::image::having::Access;
+pub(super) use crate::run::image::having::how;
 
 use crate::oci::layers::{HeldLayer, Image, Kind, LookError};
 use crate::plan::environment;

@@ -2,9 +2,9 @@
 
 use crate::plan::preparation::{Step, explain};
 use crate::run::error::RunError;
+use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
-use crate::spec::preparation::PreparationLimits;
 use crate::spec::preparation_report::PreparationReport;
 use crate::spec::report::{Denial, Report};
 
@@ -56,7 +56,7 @@ fn wrote(tail: &[String]) -> String {
 pub(super) fn check(
     step: &Step,
     report: &Report,
-    (row, limits): (&PreparationReport, &PreparationLimits),
+    (row, policy): (&PreparationReport, &HostPolicy),
 ) -> Result<(), RunError> {
     let code = report.exit.and_then(|exit| exit.code);
     if report.outcome == Outcome::Exited && code == Some(0) {
@@ -67,7 +67,7 @@ pub(super) fn check(
     }
     let log = [report.stdout.bytes_kept(), report.stderr.bytes_kept()].concat();
     let read = explain(step.kind, &log);
-    let (problem, hint) = match of_limits(report, &log, limits) {
+    let (problem, hint) = match of_limits(report, &log, policy) {
         Some((problem, key)) => {
             let hint = format!("allow more in the host configuration: `preparation: {key}`");
             (problem, Some(hint))
@@ -89,11 +89,8 @@ pub(super) fn check(
     Err(super::PreparationProblem::from(failed).into())
 }
 
-fn of_limits(
-    report: &Report,
-    log: &[u8],
-    limits: &PreparationLimits,
-) -> Option<(String, &'static str)> {
+fn of_limits(report: &Report, log: &[u8], policy: &HostPolicy) -> Option<(String, &'static str)> {
+    let limits = &policy.preparation.limits;
     let written_bytes = report.usage.written_bytes.unwrap_or(0);
     // A client takes away what it could not finish.
     let says_full = |words: &str| {
@@ -114,8 +111,12 @@ fn of_limits(
             "{limits: {memory: SIZE}}",
         )),
         _ if is_full => Some((
-            format!("it wrote more than {} bytes", limits.disk_bytes),
-            "{limits: {disk: SIZE}}",
+            format!(
+                "it wrote more than {} bytes, or made more than {} files",
+                limits.disk_bytes,
+                limits.inodes(policy.oci.entries)
+            ),
+            "{limits: {disk: SIZE, memory: SIZE}}",
         )),
         _ => None,
     }

@@ -8,13 +8,14 @@
 mod error;
 mod failure;
 mod harvest;
+mod lists;
 mod nested;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::bundle::Entry;
 use crate::cache::Shelf;
 use crate::kernel::file::{Unread, read_regular};
 use crate::oci::layers::HeldLayer;
@@ -25,22 +26,22 @@ use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES,
 use crate::run::artifacts::UntilSignal;
 use crate::run::chosen::OnRefusal;
 use crate::run::error::RunError;
-use crate::run::image::{Access, ChosenImage};
+use crate::run::hearing::{Act, Hearing};
+use crate::run::image::{Access, ChosenImage, how};
 pub use crate::run::preparation::error::PreparationProblem;
 use crate::run::preparation::harvest::{Harvest, Note, Root};
+use crate::run::preparation::lists::lists;
 pub(super) use crate::run::preparation::nested::Preparing;
 use crate::run::preparation::nested::{Nested, run_step};
 use crate::run::subject::BundleFiles;
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::{RelPath, escape};
+use crate::spec::path::escape;
 use crate::spec::preparation::PreparationPolicy;
 use crate::spec::preparation_report::{PreparationFound, PreparationReport};
 use crate::spec::report::WarningReport;
 use crate::spec::request::{EnvironmentEntry, Request};
 use crate::spec::runner_report::{EngineName, RunnerReport};
 
-/// A longer list of packages is refused.
-const LIST_BYTES_MAX: u64 = 16 << 20;
 /// Longer certificates or keys of the host are refused.
 const HOST_FILE_BYTES_MAX: usize = 4 << 20;
 
@@ -111,9 +112,10 @@ pub(super) fn provide(
         .retain(|need| !all.contains(&need.kind));
     match access {
         Access::Look => provided.rows.extend(steps.iter().map(planned_row)),
-        Access::Fetch { signals } => {
+        Access::Fetch { signals, hearing } => {
             let preparer = Preparer { request, policy };
-            if let Err(error) = preparer.prepare(&steps, image, signals, &mut provided.rows) {
+            let told = (signals, hearing);
+            if let Err(error) = preparer.prepare(&steps, image, told, &mut provided.rows) {
                 return refuse(error).map(|()| provided);
             }
         }
@@ -122,43 +124,6 @@ pub(super) fn provide(
         .warnings
         .extend(provided.rows.iter().flat_map(not_run));
     Ok(provided)
-}
-
-/// The bundle's own lists. Of a bundle that is only looked at, those are empty that were not kept.
-fn lists(bundle: &dyn BundleFiles, access: Access<'_>) -> Result<Lists, RunError> {
-    let read = |name: &str| -> Result<Option<Vec<u8>>, RunError> {
-        let refused = |problem: String| RunError::Argument {
-            code: "needs_list_unreadable",
-            what: "the bundle's",
-            object: name.to_owned(),
-            problem,
-            hint: None,
-        };
-        let Ok(path) = RelPath::parse(name.as_bytes()) else {
-            return Ok(None);
-        };
-        if !matches!(bundle.tree().get(&path), Some(Entry::File { .. })) {
-            return Ok(None);
-        }
-        let bytes = match (bundle.head(&path, LIST_BYTES_MAX + 1), access) {
-            (Err(_not_kept), Access::Look) => return Ok(Some(Vec::new())),
-            (bytes, _) => bytes.map_err(refused)?,
-        };
-        match u64::try_from(bytes.len()) {
-            Ok(length) if length <= LIST_BYTES_MAX => Ok(Some(bytes)),
-            _ => Err(refused("is larger than 16 MiB".to_owned())),
-        }
-    };
-    let has_modules =
-        RelPath::parse(b"node_modules").is_ok_and(|modules| bundle.tree().get(&modules).is_some());
-    let npm = match has_modules {
-        true => None,
-        false => read("package.json")?.zip(read("package-lock.json")?),
-    };
-    Ok(Lists {
-        npm,
-        pip: read("requirements.txt")?,
-    })
 }
 
 /// What has to be installed, in order.
@@ -230,6 +195,19 @@ fn planned_row(step: &Step) -> PreparationReport {
     }
 }
 
+/// What a step is called while it is done.
+fn named(step: &Step) -> String {
+    let needs: Vec<String> = step
+        .needs
+        .iter()
+        .map(|need| escape(need.as_bytes()))
+        .collect();
+    match needs.is_empty() {
+        true => format!("{} packages that the bundle lists", step.kind.word()),
+        false => format!("{} packages {}", step.kind.word(), needs.join(", ")),
+    }
+}
+
 /// Makes layers for one run.
 #[derive(Clone, Copy)]
 struct Preparer<'run> {
@@ -243,19 +221,19 @@ impl Preparer<'_> {
         self,
         steps: &[Step],
         image: &mut ChosenImage,
-        signals: BorrowedFd<'_>,
+        (signals, hearing): (BorrowedFd<'_>, &Arc<dyn Hearing>),
         rows: &mut Vec<PreparationReport>,
     ) -> Result<(), RunError> {
         if steps.is_empty() {
             return Ok(());
         }
-        let until = UntilSignal::new(signals)?;
         let store = open_store(&self.request.caller, self.policy);
         let store = store.map_err(PreparationProblem::from)?;
         let shelf = store.prepared().map_err(PreparationProblem::from)?;
         let mut layers = Vec::new();
         for step in steps {
             let mut row = planned_row(step);
+            let until = UntilSignal::new(signals, Act::begin(hearing, named(step)))?;
             let native = steps.first().filter(|first| {
                 // The lowest is what the others are installed on.
                 first.kind == Kind::Native && step.kind != Kind::Native
@@ -284,7 +262,14 @@ impl Preparer<'_> {
         until: &UntilSignal,
         row: &mut PreparationReport,
     ) -> Result<HeldLayer, RunError> {
-        if let Some(tree) = held(shelf, step, row)? {
+        let held = |row: &mut PreparationReport| {
+            let tree = held(shelf, step, row)?;
+            if tree.is_some() {
+                until.act.succeeded(how(true));
+            }
+            Ok::<_, RunError>(tree)
+        };
+        if let Some(tree) = held(row)? {
             return Ok(tree);
         }
         let digits = step.key.to_string();
@@ -292,7 +277,7 @@ impl Preparer<'_> {
         let _claim = store
             .claim(&name, until)
             .map_err(PreparationProblem::from)?;
-        if let Some(tree) = held(shelf, step, row)? {
+        if let Some(tree) = held(row)? {
             return Ok(tree);
         }
         let building = shelf.begin().map_err(PreparationProblem::from)?;
@@ -320,7 +305,7 @@ impl Preparer<'_> {
                 place: image.wanted.place.at(opened.image.digest),
                 below,
             };
-            run_step(step, nested, &harvest, row)?;
+            run_step(step, nested, (&harvest, &until.act), row)?;
             harvest.finish(step)?
         };
         row.duration_ms = u64::try_from(started.elapsed().as_millis()).ok();
@@ -330,6 +315,7 @@ impl Preparer<'_> {
             .map_err(PreparationProblem::from)?;
         store.settle().map_err(PreparationProblem::from)?;
         tell(note, PreparationFound::Made, row);
+        until.act.succeeded("installed");
         Ok(tree)
     }
 }

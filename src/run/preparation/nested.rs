@@ -9,6 +9,7 @@ use crate::oci::layers::HeldLayer;
 use crate::plan::preparation::{GivenFile, Step};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
+use crate::run::hearing::{Act, Ticker};
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::telling::{run_id_at, started, told};
@@ -35,6 +36,7 @@ pub(in crate::run) struct Preparing<'run> {
     harvest: &'run Harvest<'run>,
     /// What its root has besides the image; taken when that is chosen.
     below: &'run RefCell<Option<HeldLayer>>,
+    act: &'run Act,
 }
 
 /// Where a nested run stands.
@@ -49,7 +51,12 @@ pub(super) struct Nested<'run> {
     pub(super) below: Option<HeldLayer>,
 }
 
-impl Preparing<'_> {
+impl<'run> Preparing<'run> {
+    /// Tells that it goes on.
+    pub(in crate::run) fn ticker(&self) -> Ticker<'run> {
+        Ticker::start(self.act)
+    }
+
     /// Lays what was prepared before over the image of the run.
     ///
     /// # Errors
@@ -107,7 +114,7 @@ impl Preparing<'_> {
 pub(super) fn run_step(
     step: &Step,
     nested: Nested<'_>,
-    harvest: &Harvest<'_>,
+    (harvest, act): (&Harvest<'_>, &Act),
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
     let seed = host::random_bytes()?;
@@ -120,6 +127,7 @@ pub(super) fn run_step(
         files: &step.files,
         harvest,
         below: &below,
+        act,
     };
     let mut refused = None;
     let report = told(&request, &policy, started, report, |run, report| {
@@ -140,7 +148,7 @@ pub(super) fn run_step(
     row.denials.clone_from(&report.denials);
     match refused {
         Some(error) => Err(error),
-        None => failure::check(step, &report, (row, &nested.policy.preparation.limits)),
+        None => failure::check(step, &report, (row, nested.policy)),
     }
 }
 
@@ -174,6 +182,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
         memory_bytes: Some(limits.memory_bytes),
         wall_time: Some(limits.wall_time),
         disk_bytes: Some(limits.disk_bytes),
+        disk_inodes: Some(limits.inodes(nested.policy.oci.entries)),
         output_bytes: Some(LOG_BYTES),
         mode: outer.limits.mode,
         ..LimitOptions::default()

@@ -27,7 +27,9 @@ use crate::run::Run;
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
+use crate::run::hearing::Act;
 use crate::run::hold::Held;
+use crate::run::image::how;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use crate::run::{planning, view};
@@ -113,9 +115,13 @@ impl Run<'_> {
         signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Vec<Had<'manifest>>, RunError> {
-        let until = Arc::new(UntilSignal::new(signals)?);
         let mut all_had = Vec::with_capacity(wanted.len());
         for (source, reference) in wanted.iter().zip(references) {
+            let act = Act::begin(
+                self.hearing,
+                format!("source {}", escape(source.id.as_bytes())),
+            );
+            let until = Arc::new(UntilSignal::new(signals, act)?);
             let had = self.have_source(source, reference, &until, report);
             if let Some(signal) = until.cancelled_by() {
                 return Err(RunError::Cancelled { signal });
@@ -161,6 +167,7 @@ impl Run<'_> {
             &terms.layer_limits(),
             &*terms.listener,
         )?;
+        until.act.succeeded(how(snapshot.cached));
         report.warnings.extend(snapshot.warnings);
         let in_use = snapshot.tree;
         let subpath = source.subpath.as_ref();

@@ -1,4 +1,4 @@
-//! zstd, xz and plain files as [`Inflated`](crate::bundle::inflated::Inflated) bytes, each within a
+//! zstd, xz and plain files as inflated bytes, each within a
 //! bound of memory.
 
 use std::io::{BufRead as _, BufReader, Read};

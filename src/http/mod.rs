@@ -1,7 +1,7 @@
 //! What every conversation with a service over HTTP has in common: how long it is waited for, whom
 //! it trusts, where a credential may go, and what is tried again.
 //!
-//! The protocol is ureq's. Connections are ours ([`wire`]): whoever waits on one can be told to end.
+//! The protocol is ureq's. Connections are ours (`wire`): whoever waits on one can be told to end.
 //! No proxy is taken from the environment, since it would see what is sent over plain HTTP.
 
 mod answer;

@@ -216,7 +216,7 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 /// is returned. A token goes only to the service that it was stated for: a file that
 /// names another base URL and no token has none.
 ///
-/// What counts of `preparation` is said at [`preparation::merge`].
+/// What counts of `preparation` is said at `preparation::merge`.
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     fn smallest<T: Ord + Copy>(

@@ -68,7 +68,7 @@ pub struct Build {
         hide_env_values = true
     )]
     pub output: Option<PathBuf>,
-    /// Send it there too, HOST/REPOSITORY[:TAG]; without a tag its version is one
+    /// Send it there too, HOST/REPOSITORY or HOST/REPOSITORY:TAG; without a tag its version is one
     #[arg(
         long,
         value_name = "REF",

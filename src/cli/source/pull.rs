@@ -11,7 +11,7 @@ use crate::spec::source_report::{SourceFound, SourcePulled};
 /// Fetch a source into the store and unpack it there, so that runs have it at once.
 #[derive(Debug, clap::Args)]
 pub struct SourcePull {
-    /// HOST/REPOSITORY@sha256:DIGEST, or oci:DIRECTORY[:NAME]
+    /// HOST/REPOSITORY@sha256:DIGEST, oci:DIRECTORY or oci:DIRECTORY:NAME
     #[arg(value_name = "REF")]
     pub reference: String,
     /// Take what a tag stands for now; the digest is printed

@@ -32,7 +32,7 @@ pub struct Push {
     /// An artifact of the store, or a directory in the OCI layout
     #[arg(value_name = "NAME:VERSION|DIR.oci")]
     pub what: String,
-    /// Where to, HOST/REPOSITORY[:TAG]; without a tag its version is one
+    /// Where to, HOST/REPOSITORY or HOST/REPOSITORY:TAG; without a tag its version is one
     #[arg(value_name = "REF")]
     pub reference: String,
     /// Speak plain HTTP to the registry

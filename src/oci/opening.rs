@@ -109,6 +109,10 @@ impl Origin for StoreAlone {
         "the store".to_owned()
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         Err(match which {
             Which::Digest(digest) => StoreError::Gone { digest: *digest },

@@ -12,6 +12,11 @@ pub trait Origin {
     /// What messages call it. No credentials are in it.
     fn shown(&self) -> String;
 
+    /// Whether it lies on this machine, so that nobody waits for its answers.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// A manifest or an index. Its bytes have the digest that is returned with them, which is the
     /// one that was asked for; they are at most
     /// [`MANIFEST_BYTES_MAX`](crate::spec::oci::media::MANIFEST_BYTES_MAX).

@@ -17,7 +17,7 @@ use crate::oci::artifact::{
 use crate::oci::error::OciError;
 use crate::oci::listener::{Listener, Progress, Silent};
 use crate::oci::opening::StoreAlone;
-use crate::oci::origin::Origin;
+use crate::oci::origin::{FetchedManifest, Origin};
 use crate::oci::store::{Blob, Store, StoreError, Wanted};
 use crate::spec::digest::Digest;
 use crate::spec::oci::media::MANIFEST_BYTES_MAX;
@@ -164,14 +164,21 @@ impl Documents<'_> {
             return Err(OciError::Cancelled { during });
         }
         self.asked = true;
+        let fetched = match self.origin.is_local() {
+            true => self.origin.manifest(which)?,
+            false => self.wait_for(which)?,
+        };
+        let digest = self.store.put(&fetched.bytes)?;
+        Ok((digest, fetched.bytes))
+    }
+
+    fn wait_for(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         self.listener.progress(&Progress::Asking {
             place: &self.origin.shown(),
         });
         let fetched = self.origin.manifest(which);
         self.listener.progress(&Progress::Done);
-        let fetched = fetched?;
-        let digest = self.store.put(&fetched.bytes)?;
-        Ok((digest, fetched.bytes))
+        fetched
     }
 }
 

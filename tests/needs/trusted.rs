@@ -146,6 +146,9 @@ fn settings_of_npm_in_a_bundle_lead_nowhere() {
 
 #[test]
 fn a_preparation_may_make_more_files_than_a_body() {
+    if !crate::support::belongs_to_tier("long") {
+        return;
+    }
     let Some(host) = Host::new() else { return };
     let script =
         "node -e 'for (let i = 0; i < 70000; i++) fs.closeSync(fs.openSync(`f${i}`, `w`))'";

@@ -201,6 +201,10 @@ impl Origin for Layout {
         format!("oci:{}", self.directory.shown)
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
         let listed = self.named(which)?;
         Ok(self.document(&listed.digest, &listed.media_type)?)

@@ -1,12 +1,13 @@
 //! A directory that is nobody else's: what is kept for later runs lies in one.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::cache::error::{CacheError, failed};
+use crate::cache::files::make_directory;
 use crate::cache::identity::path_of;
 use crate::kernel::credentials::is_ours_or_roots;
 use crate::spec::path::escape;
@@ -22,26 +23,14 @@ const FOR_ALL: u32 = 0o0002;
 /// [`CacheError::Unsafe`] where it is no directory of this uid's with mode 0700, or somebody else
 /// may replace it or a directory above it; [`CacheError::Call`].
 pub fn open_private(directory: &Path) -> Result<(OwnedFd, PathBuf), CacheError> {
-    let opened = match open(directory) {
+    let opened = match open(CWD, directory) {
         Err(Errno::NOENT) => {
             make(directory)?;
-            open(directory)
+            open(CWD, directory)
         }
         other => other,
     };
-    let opened = opened.map_err(|errno| match errno {
-        Errno::LOOP | Errno::NOTDIR => not_safe(directory, "a link or a file".to_owned()),
-        Errno::ACCESS => not_safe(directory, "closed to this user".to_owned()),
-        errno => failed("open", directory)(errno),
-    })?;
-    let status = rustix::fs::fstat(&opened).map_err(failed("fstat", directory))?;
-    let (uid, mode) = (status.st_uid, status.st_mode & 0o7777);
-    if uid != rustix::process::geteuid().as_raw() || mode != PRIVATE_MODE {
-        return Err(not_safe(
-            directory,
-            format!("a directory of uid {uid} with mode {mode:04o}"),
-        ));
-    }
+    let opened = private(opened, directory)?;
     let path = path_of(&opened)?;
     for above in path.ancestors().skip(1) {
         let status = rustix::fs::stat(above).map_err(failed("stat", above))?;
@@ -61,9 +50,47 @@ pub fn open_private(directory: &Path) -> Result<(OwnedFd, PathBuf), CacheError> 
     Ok((opened, path))
 }
 
-fn open(directory: &Path) -> Result<OwnedFd, Errno> {
+/// The same for the directory `name` in `parent`, which [`open_private`] has opened, or which lies in
+/// one that it has: what is above was looked at. `path` is its path, free of links.
+///
+/// # Errors
+/// As [`open_private`].
+pub(super) fn open_private_in(
+    parent: &OwnedFd,
+    name: &str,
+    path: &Path,
+) -> Result<OwnedFd, CacheError> {
+    let opened = match open(parent.as_fd(), Path::new(name)) {
+        Err(Errno::NOENT) => {
+            make_directory(parent, name, path)?;
+            open(parent.as_fd(), Path::new(name))
+        }
+        other => other,
+    };
+    private(opened, path)
+}
+
+/// What was opened, where it is a directory of this uid's that nobody else may enter.
+fn private(opened: Result<OwnedFd, Errno>, directory: &Path) -> Result<OwnedFd, CacheError> {
+    let opened = opened.map_err(|errno| match errno {
+        Errno::LOOP | Errno::NOTDIR => not_safe(directory, "a link or a file".to_owned()),
+        Errno::ACCESS => not_safe(directory, "closed to this user".to_owned()),
+        errno => failed("open", directory)(errno),
+    })?;
+    let status = rustix::fs::fstat(&opened).map_err(failed("fstat", directory))?;
+    let (uid, mode) = (status.st_uid, status.st_mode & 0o7777);
+    if uid != rustix::process::geteuid().as_raw() || mode != PRIVATE_MODE {
+        return Err(not_safe(
+            directory,
+            format!("a directory of uid {uid} with mode {mode:04o}"),
+        ));
+    }
+    Ok(opened)
+}
+
+fn open(at: BorrowedFd<'_>, directory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(directory, flags, Mode::empty())
+    rustix::fs::openat(at, directory, flags, Mode::empty())
 }
 
 fn make(directory: &Path) -> Result<(), CacheError> {

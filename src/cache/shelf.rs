@@ -12,7 +12,7 @@ use crate::cache::files::{
     FILE_MODE, Facts, errno_of, make_directory, open_tree, read_at, read_head, remove, touch,
     write_new,
 };
-use crate::cache::private::open_private;
+use crate::cache::private::{open_private, open_private_in};
 use crate::kernel::lock::{claim_file, share_file, try_claim_file};
 
 pub(super) const TREES: &str = "trees";
@@ -103,27 +103,42 @@ impl Shelf {
     /// [`CacheError::Unsafe`], [`CacheError::Call`].
     pub fn open(directory: &Path, version: u32, in_memory: bool) -> Result<Self, CacheError> {
         let (directory, path) = open_private(directory)?;
-        let version = version.to_string();
-        let path = path.join(&version);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&directory, &version, flags, Mode::empty());
-        let root = match open() {
-            Err(Errno::NOENT) => {
-                make_directory(&directory, &version, &path)?;
-                open().map_err(failed("openat", &path))?
-            }
-            other => other.map_err(failed("openat", &path))?,
-        };
         let boot = match in_memory {
             true => String::new(),
             false => std::fs::read_to_string(BOOT_ID)
                 .map_err(|error| failed("read", Path::new(BOOT_ID))(errno_of(&error)))?,
         };
-        Ok(Self {
-            root,
-            path,
-            boot: boot.trim_end().to_owned(),
-        })
+        Self::in_directory(&directory, &path, version, boot.trim_end().to_owned())
+    }
+
+    /// A shelf in `part` of this one, which was found safe: what is above is not looked at again.
+    ///
+    /// # Errors
+    /// As [`Shelf::open`].
+    pub fn below(&self, part: &str, version: u32) -> Result<Self, CacheError> {
+        let path = self.path.join(part);
+        let directory = open_private_in(&self.root, part, &path)?;
+        Self::in_directory(&directory, &path, version, self.boot.clone())
+    }
+
+    fn in_directory(
+        directory: &OwnedFd,
+        path: &Path,
+        version: u32,
+        boot: String,
+    ) -> Result<Self, CacheError> {
+        let version = version.to_string();
+        let path = path.join(&version);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(directory, &version, flags, Mode::empty());
+        let root = match open() {
+            Err(Errno::NOENT) => {
+                make_directory(directory, &version, &path)?;
+                open().map_err(failed("openat", &path))?
+            }
+            other => other.map_err(failed("openat", &path))?,
+        };
+        Ok(Self { root, path, boot })
     }
 
     /// Its directory, free of links.

@@ -89,6 +89,17 @@ impl Cache {
         })
     }
 
+    /// The cache in `part` of `shelf`.
+    ///
+    /// # Errors
+    /// As [`Cache::open`].
+    pub fn below(shelf: &Shelf, part: &str, size_bytes: u64) -> Result<Self, CacheError> {
+        Ok(Self {
+            shelf: shelf.below(part, UNPACK_RULES)?,
+            size_bytes,
+        })
+    }
+
     /// Most that the trees may take together.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {

@@ -47,6 +47,24 @@ fn a_directory_that_is_not_this_users_alone_is_refused() {
 }
 
 #[test]
+fn a_part_of_the_store_that_is_a_link_or_open_to_others_is_refused() {
+    let ground = Ground::new();
+    let store = Store::open(&ground.place()).expect("opened");
+    let part = store.path().join("snapshots");
+    let code = || match store.snapshots() {
+        Ok(_) => "opened",
+        Err(error) => error.code(),
+    };
+    assert_eq!(code(), "opened");
+    mode(&part, 0o755);
+    assert_eq!(code(), "store_unsafe");
+    mode(&part, 0o700);
+    std::fs::rename(&part, ground.path("elsewhere")).expect("renamed");
+    symlink(ground.path("elsewhere"), &part).expect("linked");
+    assert_eq!(code(), "store_unsafe");
+}
+
+#[test]
 fn a_directory_of_another_user_is_refused() {
     if !is_root() {
         return needs_root("only root can give a directory away");

@@ -109,12 +109,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn snapshots(&self) -> Result<Cache, StoreError> {
-        Ok(Cache::open(&cache::Place {
-            directory: self.path().join(SNAPSHOTS),
-            // What goes first, of all that is in here, is for the store to say.
-            size_bytes: self.size_bytes,
-            in_memory: false,
-        })?)
+        // What goes first, of all that is in here, is for the store to say.
+        Ok(Cache::below(&self.shelf, SNAPSHOTS, self.size_bytes)?)
     }
 
     /// Unpacked layers of images, by their `ChainID`.
@@ -122,7 +118,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn layers(&self) -> Result<Shelf, StoreError> {
-        Ok(Shelf::open(&self.path().join(LAYERS), LAYER_RULES, false)?)
+        Ok(self.shelf.below(LAYERS, LAYER_RULES)?)
     }
 
     /// Layers that preparations made, by the digest of what they were made of.
@@ -130,8 +126,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn prepared(&self) -> Result<Shelf, StoreError> {
-        let directory = self.path().join(PREPARED);
-        Ok(Shelf::open(&directory, LAYER_RULES, false)?)
+        Ok(self.shelf.below(PREPARED, LAYER_RULES)?)
     }
 
     /// Why a tree could not be written here.

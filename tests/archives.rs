@@ -15,10 +15,14 @@ mod ahead;
 mod arena;
 #[path = "archives/builder.rs"]
 mod builder;
+#[path = "archives/corpus.rs"]
+mod corpus;
 #[path = "archives/directories.rs"]
 mod directories;
 #[path = "archives/headers.rs"]
 mod headers;
+#[path = "archives/hostile.rs"]
+mod hostile;
 #[path = "archives/limits.rs"]
 mod limits;
 #[path = "archives/links.rs"]
@@ -37,5 +41,6 @@ mod rules;
 mod snapshots;
 #[path = "archives/streams.rs"]
 mod streams;
+mod support;
 #[path = "archives/targets.rs"]
 mod targets;

@@ -791,6 +791,8 @@ fn words_of_yaml_1_1_are_text() {
         let manifest = accepted(&format!("run: x\nname: {word}\n"));
         assert_eq!(manifest.name.as_deref(), Some(word));
     }
+    // A number there as well: whoever means text says so.
+    assert_eq!(refused("run: x\nname: 1.10\n").code(), "wrong_type");
     assert_eq!(refused("no: 1\n").pointer.as_deref(), Some("/no"));
     for key in ["1", "true", "null", "~", "1.5"] {
         assert_eq!(
@@ -1905,15 +1907,15 @@ fn a_document_is_measured_before_it_is_read() {
         (b"{\"a\":".repeat(100_000), "nested deeper than 100"),
         (
             [&b"["[..], &b"1,".repeat(1_000_001), b"1]"].concat(),
-            "more than 46137344 bytes of memory",
+            "more than 44040192 bytes of memory",
         ),
         (
             [&b"["[..], &b"[1],".repeat(200_000), b"1]"].concat(),
-            "more than 46137344 bytes of memory",
+            "more than 44040192 bytes of memory",
         ),
         (
             [&b"["[..], &b"{\"a\":1},".repeat(100_000), b"1]"].concat(),
-            "more than 46137344 bytes of memory",
+            "more than 44040192 bytes of memory",
         ),
         (b"{\"a\":1,}".to_vec(), "not JSON"),
         (b"".to_vec(), "not JSON"),

@@ -717,6 +717,32 @@ fn the_files_that_decided_the_host_policy_are_named() {
     assert_eq!(told.plan["grants"][0]["granted_by"], "host-policy");
 }
 
+#[test]
+fn a_plan_names_a_system_call_policy_only_where_it_came_to_one() {
+    let ground = Ground::new();
+    let policy = ground.write("work/policy.yaml", "syscalls: strict\n");
+    let policy = policy.to_str().expect("plain");
+    let told = planned(&ground, &["--policy", policy, "--", "true"]);
+    assert_eq!(told.plan["syscall_policy"]["name"], "strict", "{told:#?}");
+    assert_eq!(told.plan["syscall_policy"]["decided_by"], "host-policy");
+    let looser = ["--policy", policy, "--syscalls=default", "--", "true"];
+    for (words, code) in [
+        (&looser[..], "syscalls_forbidden"),
+        (
+            &["--policy", policy, "nonesuch-7f3a.tar.gz"],
+            "bundle_unopened",
+        ),
+        (
+            &["--policy", "/nonexistent", "--", "true"],
+            "policy_unreadable",
+        ),
+    ] {
+        let told = planned(&ground, words);
+        assert_eq!(told.error(), code, "{told:#?}");
+        assert!(told.plan["syscall_policy"].is_null(), "{told:#?}");
+    }
+}
+
 /// Everything of a directory that could tell that something was made there.
 fn entries(path: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     let mut found = BTreeMap::new();

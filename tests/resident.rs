@@ -17,7 +17,9 @@ use runner::resident::{Cancel, Passed, Pool, PoolError, PoolOptions};
 use runner::spec::outcome::Outcome;
 use runner::spec::report::Report;
 use runner::spec::request::{Request, Subject};
+use runner::spec::syscall_policy::SyscallPolicyName::{Default, Strict};
 use serde_json::Value;
+use support::invariants::Held;
 use support::{Ground, runner};
 
 /// One process is killed at a time: the leftovers of one test must not be another's.
@@ -205,6 +207,31 @@ fn nothing_that_a_body_leaves_is_there_for_the_next() {
 }
 
 #[test]
+fn each_request_of_a_pool_chooses_its_system_call_policy_and_the_hosts_bounds_it() {
+    const CALL: &str = "chrt --batch 0 true 2>/dev/null; echo $?";
+    let ground = Ground::new();
+    let strict = ground.write("strict.yaml", "syscalls: strict\n");
+    for (policy, holds) in [
+        (None, [Default, Strict, Default]),
+        (Some(strict), [Strict, Strict, Strict]),
+    ] {
+        let pool = Pool::start(&PoolOptions {
+            policy,
+            ..options()
+        })
+        .expect("a pool");
+        for (asked, holds) in [None, Some(Strict), Some(Default)].into_iter().zip(holds) {
+            let mut request = shell(&pool, CALL);
+            request.syscalls = asked;
+            let report = pool.run(&request).expect("a report");
+            assert_eq!(report.syscall_policy, Some(holds), "{asked:?}");
+            let refused = if holds == Strict { "1\n" } else { "0\n" };
+            assert_eq!(text(&report), refused, "{asked:?}");
+        }
+    }
+}
+
+#[test]
 fn many_runs_from_many_threads_are_each_answered_their_own() {
     let runs = if support::tier_includes("long") {
         1_000
@@ -234,6 +261,48 @@ fn many_runs_from_many_threads_are_each_answered_their_own() {
             });
         }
     });
+}
+
+/// The seventh invariant.
+#[test]
+fn the_launcher_and_its_caller_hold_after_many_runs_what_they_held_before() {
+    let runs = if support::tier_includes("long") {
+        1_000
+    } else {
+        40
+    };
+    let _alone = alone();
+    let mut options = options();
+    options.spare_age_max = Duration::from_millis(300_004);
+    options.spares = 2;
+    let pool = Pool::start(&options).expect("a pool");
+    let launcher = launcher_of(300_004).expect("a launcher");
+    let run = |number: u32| {
+        let mut request = shell(&pool, "exit 0");
+        match number % 4 {
+            0 => request = shell(&pool, "kill -9 $$"),
+            1 => request.bundle.workspace = Some("/nonexistent".into()),
+            2 => request = shell(&pool, "sleep 1004 & head -c 100000 /dev/zero"),
+            _ => (),
+        }
+        pool.run(&request).expect("a report");
+    };
+    (0..8).for_each(run);
+    // Spares are made and reaped beside the runs: what is held in the quiet is the least of it.
+    let least = || {
+        let seen = (0..40).map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            Held::by(launcher)
+        });
+        seen.min_by_key(|held| (held.descriptors, held.memory_kib))
+            .expect("looked")
+    };
+    let before = least();
+    (0..runs).for_each(run);
+    eventually("the launcher holds more than before", || {
+        least().beyond(before, 512).is_empty()
+    });
+    assert_ne!(before.descriptors, 0);
 }
 
 #[test]

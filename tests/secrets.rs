@@ -581,3 +581,60 @@ fn a_runner_without_secrets_stays_as_it_is() {
     done.assert_outcome("cancelled", 143);
     assert_eq!(done.report["secrets"], json!([]));
 }
+
+/// F-12, E-28: who has secrets cannot be looked into by another process of the same uid, and leaves
+/// no core where it crashes, whatever the caller allows. After the run there is no process to look
+/// into: values are overwritten where they were held, as far as that can be.
+#[test]
+fn the_memory_of_a_runner_with_secrets_is_closed_and_leaves_no_core() {
+    let ground = Ground::new();
+    let bundle = bundle(&ground, MANIFEST, "exec sleep 600");
+    let policy = policy(&ground, "");
+    let mut case = ground
+        .command(&["exec", "--grant=secrets", &policy, &bundle])
+        .without("I4")
+        .without("I5")
+        .without("I8");
+    // A core would lie in the working directory of who crashes.
+    let crash = ground.path("crash");
+    std::fs::create_dir(&crash).expect("made");
+    case.command.current_dir(&crash);
+    let mut running = case.start();
+    let runner = rustix::process::Pid::from_raw(running.pid()).expect("a pid");
+    let unlimited = rustix::process::Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let marker = ground.marker().to_owned();
+    running.until("the body runs", || !invariants::living(&marker).is_empty());
+    if is_root() {
+        let core = rustix::process::Resource::Core;
+        rustix::process::prlimit(Some(runner), core, unlimited).expect("set");
+    } else {
+        for name in ["mem", "environ", "maps"] {
+            let path = format!("/proc/{}/{name}", running.pid());
+            let opened = std::fs::File::open(&path);
+            let refused = opened.expect_err("it is not dumpable").raw_os_error();
+            assert!(
+                [Some(libc::EACCES), Some(libc::EPERM)].contains(&refused),
+                "{path}"
+            );
+        }
+        let traced = std::process::Command::new("strace")
+            .args(["-o/dev/null", "-p", &running.pid().to_string()])
+            .output()
+            .expect("strace starts");
+        let said = String::from_utf8_lossy(&traced.stderr);
+        assert!(
+            !traced.status.success() && said.contains("not permitted"),
+            "{said}"
+        );
+    }
+    running.signal(rustix::process::Signal::SEGV);
+    assert_eq!(running.done().code, 139);
+    assert_eq!(
+        std::fs::read_dir(&crash).expect("readable").count(),
+        0,
+        "a core"
+    );
+}

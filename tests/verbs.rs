@@ -166,6 +166,40 @@ fn where_user_namespaces_are_forbidden_no_body_can_be_run_and_the_command_is_nam
     assert_eq!(seccomp["state"], "enforced", "{seccomp}");
 }
 
+/// E-12
+#[test]
+fn where_apparmor_restricts_user_namespaces_a_run_and_the_diagnosis_name_the_profile() {
+    let ground = Ground::new();
+    // Settings of the test's own lie over the host's. A proc that is covered in part cannot be
+    // mounted in a further user namespace: it is refused there, as AppArmor refuses it.
+    let script = "mount -t tmpfs none /proc/sys/kernel &&
+        echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns && exec \"$0\" \"$@\"";
+    let told = |words: &[&str]| {
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+            .arg(runner())
+            .args(words)
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", ground.path("records"))
+            .output()
+            .expect("unshare runs");
+        let document = serde_json::from_slice::<Value>(&output.stdout);
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        document.unwrap_or_else(|_| panic!("no user namespace for a test: {why}"))
+    };
+    let report = told(&["run", "--json", "--", "/bin/true"]);
+    assert_eq!(report["outcome"], "failed", "{report:#}");
+    let diagnosis = told(&["doctor", "--json"]);
+    let item = find(&diagnosis["items"], "id", "user_namespace");
+    assert_eq!(item["state"], "absent", "{item}");
+    for command in [&report["error"]["hint"], &item["mend"]] {
+        let command = command.as_str().expect("a command");
+        assert!(
+            command.ends_with("apparmor_parser -r /etc/apparmor.d/runner # from the sources"),
+            "{command}"
+        );
+    }
+}
+
 #[test]
 fn the_example_of_the_readme_works_as_it_is_written() {
     let ground = Ground::new();

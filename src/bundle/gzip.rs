@@ -416,6 +416,27 @@ impl<R: Read> GzipReader<R> {
     }
 }
 
+/// Gives the bytes that `source` inflates to `sink`, piece by piece; the digest of `source`.
+///
+/// # Errors
+/// The first rule of gzip that `source` breaks, or that it has more than `limit_bytes`.
+pub fn inflate(
+    source: impl Read,
+    limit_bytes: u64,
+    sink: &mut dyn FnMut(&[u8]),
+) -> Result<Digest, GzipError> {
+    let mut reader = GzipReader::new(source, limit_bytes);
+    loop {
+        reader.fill()?;
+        let count = reader.output.bytes().len();
+        if count == 0 {
+            return Ok(reader.archive_digest());
+        }
+        sink(reader.output.bytes());
+        reader.consume(count);
+    }
+}
+
 /// A count of bytes inside one buffer.
 fn usize_of(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
@@ -433,18 +454,9 @@ mod tests {
     }
 
     fn inflate(bytes: &[u8]) -> Result<(Vec<u8>, Digest), GzipError> {
-        let mut reader = GzipReader::new(bytes, 1 << 20);
         let mut all = Vec::new();
-        loop {
-            reader.fill()?;
-            let chunk = reader.output.bytes();
-            if chunk.is_empty() {
-                return Ok((all, reader.archive_digest()));
-            }
-            all.extend_from_slice(chunk);
-            let count = chunk.len();
-            reader.consume(count);
-        }
+        let digest = super::inflate(bytes, 1 << 20, &mut |piece| all.extend_from_slice(piece))?;
+        Ok((all, digest))
     }
 
     #[test]

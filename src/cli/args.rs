@@ -19,6 +19,7 @@ use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::resident::Resident;
 use crate::cli::signal::parse_signal;
 use crate::cli::source::Source;
+use crate::cli::syscalls::SyscallsArgument;
 use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
 use crate::spec::units::parse_size_bytes;
@@ -412,7 +413,7 @@ pub struct ProcessFlags {
     pub stop_signal: Option<i32>,
 }
 
-/// `--strict`, `--grant`.
+/// `--strict`, `--grant`, `--syscalls`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyFlags {
@@ -422,6 +423,14 @@ pub struct PolicyFlags {
     /// Grant what the bundle's own manifest asks
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = GRANTS)]
     pub grant: Vec<String>,
+    /// Which system call policy holds; the host's configuration may ask for the stricter one
+    #[arg(
+        long,
+        value_name = "POLICY",
+        env = "RUNNER_OPT_SYSCALLS",
+        hide_env_values = true
+    )]
+    pub syscalls: Option<SyscallsArgument>,
 }
 
 /// `--policy`.

@@ -20,6 +20,7 @@ use crate::cli::run_status::RunStatus;
 use crate::cli::schema;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
+use crate::kernel::file::CallError;
 use crate::kernel::signal::own_dispositions;
 use crate::kernel::stdio::open_missing;
 use crate::resident::launcher::Orders;
@@ -65,8 +66,14 @@ impl std::fmt::Debug for Engine<'_> {
 /// exit. The first word is the program's own name.
 #[must_use]
 pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
-    if open_missing().is_err() || own_dispositions().is_err() {
-        // Not even /dev/null can be opened, so there is nowhere to say it.
+    let prepared = open_missing().and_then(|()| {
+        let failed = |errno| CallError::new("sigaction", "SIGCHLD and SIGPIPE", errno);
+        own_dispositions().map_err(failed)
+    });
+    if let Err(error) = prepared {
+        // To standard error, if it is there: what is not open stays closed, and takes nothing.
+        let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
+        printer.line(Tone::Error, &format!("failed: {error} (host_failed)"));
         return FAILED;
     }
     if plain::asks_for_version(words) {

@@ -35,3 +35,4 @@ pub mod signal;
 pub mod source;
 pub mod summary;
 pub mod surroundings;
+pub mod syscalls;

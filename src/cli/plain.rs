@@ -222,6 +222,7 @@ fn set_text(flags: &mut RunFlags, name: &str, value: &str) -> Option<()> {
         "publish" => extend(&mut flags.network.publish, value)?,
         "run" => flags.bundle.run = Some(value.to_owned()),
         "stop-signal" => flags.process.stop_signal = Some(parse_signal(value).ok()?),
+        "syscalls" => flags.policy.syscalls = Some(one_of(value)?),
         "timeout" => limits.timeout = Some(parse_time(value).ok()?),
         _ => return None,
     }
@@ -293,6 +294,7 @@ mod tests {
         &["--secret", "A=env:B"],
         &["--stop-signal", "int"],
         &["--strict"],
+        &["--syscalls", "strict"],
         &["--timeout", "2s"],
         &["--tmpfs", "/t:1m"],
         &["--tty"],

@@ -13,6 +13,7 @@ use crate::cli::environment::EnvironmentError;
 use crate::cli::network::NetworkError;
 use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
+use crate::cli::syscalls::{self, LooserSyscalls};
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
 use crate::spec::oci::reference::{Place, ReferenceError};
@@ -77,6 +78,9 @@ pub enum RequestError {
         /// As `deny_grants` names it.
         grant: &'static str,
     },
+    /// `--syscalls` asks for a looser policy than the host's.
+    #[error(transparent)]
+    Syscalls(#[from] LooserSyscalls),
     /// `--image`.
     #[error("--image: {0}")]
     Image(#[from] ReferenceError),
@@ -108,6 +112,7 @@ impl RequestError {
             Self::Network(error) => ("usage", Some(error.hint())),
             Self::Variable { .. } => ("usage", Some("unset it, or use the flag".to_owned())),
             Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
+            Self::Syscalls(_) => ("syscalls_forbidden", Some(LooserSyscalls::HINT.to_owned())),
             Self::GrantForbidden { .. } => (
                 "grant_forbidden",
                 Some("leave the flag out, or ask whoever keeps /etc/runner/config.yaml".to_owned()),
@@ -271,6 +276,7 @@ impl Making<'_> {
             },
             stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
             strict: flags.policy.strict,
+            syscalls: syscalls::read(flags.policy.syscalls, self.policy)?,
             grants,
             oci: oci(flags.oci, self.surroundings)?,
             bundle: bundle(flags.bundle, self.surroundings)?,
@@ -538,6 +544,7 @@ mod tests {
     use crate::cli::args::{CommandLine, Verb};
     use crate::spec::egress::EgressRule;
     use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
+    use crate::spec::syscall_policy::SyscallPolicyName;
     use clap::Parser as _;
     use std::time::Duration;
 
@@ -584,6 +591,7 @@ mod tests {
             streams: StreamOptions::default(),
             stop_signal: 15,
             strict: false,
+            syscalls: None,
             grants: Grants::default(),
             oci: OciOptions::default(),
             caller: surroundings(&[]).caller(&HostPolicy::default()),
@@ -722,6 +730,12 @@ mod tests {
         });
         assert_changes(&["--stop-signal", "INT"], |r| r.stop_signal = 2);
         assert_changes(&["--strict"], |r| r.strict = true);
+        for (word, name) in [
+            ("default", SyscallPolicyName::Default),
+            ("strict", SyscallPolicyName::Strict),
+        ] {
+            assert_changes(&["--syscalls", word], |r| r.syscalls = Some(name));
+        }
         assert_changes(&["--grant", "egress,env"], |r| {
             r.grants.egress = true;
             r.grants.env = true;
@@ -905,6 +919,40 @@ mod tests {
         // A value of the caller's own passes nothing on.
         let own = request_of(&["run", "-e", "A=1", "x"], &[], &policy);
         assert_eq!(own.expect("a request").environment.len(), 1);
+    }
+
+    #[test]
+    fn a_flag_tightens_the_system_call_policy_of_the_host_and_never_loosens_it() {
+        use SyscallPolicyName::{Default, Strict};
+        for (held, words, asked) in [
+            (Default, &["run", "x"][..], Ok(None)),
+            (
+                Default,
+                &["run", "--syscalls=strict", "x"],
+                Ok(Some(Strict)),
+            ),
+            (
+                Default,
+                &["run", "--syscalls=default", "x"],
+                Ok(Some(Default)),
+            ),
+            (Strict, &["run", "x"], Ok(None)),
+            (Strict, &["run", "--syscalls=strict", "x"], Ok(Some(Strict))),
+            (
+                Strict,
+                &["exec", "--syscalls=default", "x"],
+                Err("syscalls_forbidden"),
+            ),
+        ] {
+            let policy = HostPolicy {
+                syscalls: held,
+                ..HostPolicy::default()
+            };
+            let found = request_of(words, &[], &policy);
+            let found = found.map(|request| request.syscalls);
+            let found = found.map_err(|error| error.report().code);
+            assert_eq!(found, asked.map_err(str::to_owned), "{words:?}");
+        }
     }
 
     #[test]

@@ -155,6 +155,10 @@ impl Client {
             },
             ureq::Error::HostNotFound => passing("the host has no address".to_owned()),
             ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
+            // Which of the two limits of a head is met first depends on how it was cut.
+            ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
+                Mishap::Unusable("the head of the answer has too many fields".to_owned())
+            }
             ureq::Error::Protocol(error) => passing(told("no HTTP: ", error)),
             ureq::Error::Rustls(error) => Mishap::Unusable(told("TLS: ", error)),
             ureq::Error::Tls(error) => Mishap::Unusable(told("TLS: ", error)),

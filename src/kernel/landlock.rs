@@ -3,9 +3,10 @@
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::place;
 use super::process::check;
 
 /// Rights over files, as in `linux/landlock.h`.
@@ -56,16 +57,20 @@ struct PathBeneathAttr {
     parent_fd: i32,
 }
 
-/// The version of the kernel's Landlock, 0 where there is none.
-#[must_use]
-pub fn abi() -> u32 {
+/// The version of the kernel's Landlock, 0 where there is none: a kernel without it, one that was
+/// told to leave it out, or a filter around us that does not know it (EPERM).
+///
+/// # Errors
+/// Any other errno of landlock_create_ruleset(2): then nobody knows.
+pub fn abi() -> Result<u32, Errno> {
     let nothing = std::ptr::null::<RulesetAttr>();
     // SAFETY: a null attribute with size 0 and the VERSION flag is the documented question.
     let version = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0, 1) });
-    version
-        .ok()
-        .and_then(|version| u32::try_from(version).ok())
-        .unwrap_or(0)
+    match version {
+        Ok(version) => u32::try_from(version).map_err(|_range| Errno::RANGE),
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => Ok(0),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// A new ruleset that handles `handled` rights and `scoped` scopes. Allocates nothing.
@@ -90,17 +95,14 @@ pub fn new_ruleset(handled: u64, scoped: u64) -> Result<OwnedFd, Errno> {
 }
 
 /// Allows `allowed` rights at `path` and beneath it; where it is no directory, those of them that
-/// files have: the kernel answers EINVAL to the others.
+/// files have: the kernel answers EINVAL to the others. No link is followed: what was mounted at
+/// `path` may lie in a directory that others write, where a link would move the rule elsewhere.
 ///
 /// # Errors
-/// ENOENT where the path does not exist; the errno of landlock_add_rule(2).
+/// ENOENT where the path does not exist, ELOOP or ENOTDIR where there is a link on the way; the errno
+/// of landlock_add_rule(2).
 pub fn allow_beneath(ruleset: BorrowedFd<'_>, path: &CStr, allowed: u64) -> Result<(), Errno> {
-    let parent = rustix::fs::openat(
-        rustix::fs::CWD,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let parent = open_without_links(path)?;
     // Most rules are of one kind of right, and need no look.
     let allowed = if allowed & !rights::OF_FILES == 0 || is_directory(&parent)? {
         allowed
@@ -122,6 +124,16 @@ pub fn allow_beneath(ruleset: BorrowedFd<'_>, path: &CStr, allowed: u64) -> Resu
         )
     })
     .map(|_zero| ())
+}
+
+/// One call, for there are many rules; component by component where that call is not known.
+fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve) {
+        Err(Errno::NOSYS) => place::open(path).map(|(found, _kind)| found),
+        opened => opened,
+    }
 }
 
 fn is_directory(found: &OwnedFd) -> Result<bool, Errno> {

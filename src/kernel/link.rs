@@ -45,6 +45,17 @@ impl Message {
     }
 }
 
+/// The errno that a message states. The other side may have been taken over and state any number:
+/// one that the kernel never answers with stands for EPROTO.
+#[must_use]
+pub fn stated_errno(number: i32) -> Errno {
+    // Errno::from_raw_os_error panics for any other number.
+    match number {
+        1..=4095 => Errno::from_raw_os_error(number),
+        _ => Errno::PROTO,
+    }
+}
+
 /// Descriptors that came with a message, in the order in which they were sent.
 pub type Received = [Option<OwnedFd>; DESCRIPTORS_MAX];
 
@@ -134,7 +145,9 @@ pub fn receive_what_fits(link: BorrowedFd<'_>) -> Result<Option<(Message, Receiv
             *places.next().ok_or(Errno::BADMSG)? = Some(descriptor);
         }
     }
-    if answer.bytes != MESSAGE_BYTES {
+    // Of a longer one recvmsg(2) gives out as much as there is room for.
+    let is_longer = answer.flags.contains(rustix::net::ReturnFlags::TRUNC);
+    if is_longer || answer.bytes != MESSAGE_BYTES {
         return Err(Errno::BADMSG);
     }
     let is_cut = answer.flags.contains(rustix::net::ReturnFlags::CTRUNC);
@@ -160,5 +173,14 @@ mod tests {
         assert_eq!(descriptors.iter().flatten().count(), 2);
         drop((here, descriptors));
         assert!(receive(there.as_fd()).expect("received").is_none());
+    }
+
+    #[test]
+    fn a_number_that_is_no_errno_is_told_as_one_and_ends_nobody() {
+        for number in [i32::MIN, -1, 0, 4096, 65_536 + 13, i32::MAX] {
+            assert_eq!(stated_errno(number), Errno::PROTO);
+        }
+        assert_eq!(stated_errno(13), Errno::ACCESS);
+        assert_eq!(stated_errno(4095).raw_os_error(), 4095);
     }
 }

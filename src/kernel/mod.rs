@@ -18,6 +18,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod owner_map;
 pub mod packet;
+pub mod place;
 pub mod privileges;
 pub mod probe;
 pub mod proc;

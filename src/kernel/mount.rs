@@ -135,6 +135,27 @@ pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(directory, c"", flags)
 }
 
+/// A private copy of the mounts at what is open, with those beneath it, attached nowhere.
+///
+/// # Errors
+/// The errno of open_tree(2).
+pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    rustix::mount::open_tree(source, c"", flags)
+}
+
+/// Attaches a detached tree at what is open.
+///
+/// # Errors
+/// The errno of move_mount(2).
+pub fn attach_at(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, c"", target, c"", flags)
+}
+
 /// Shows what is visible at `source`, with what is mounted beneath it, at `target` beneath the open
 /// directory `root` as well; with `read_only` its uppermost mount cannot be written there. No link
 /// is followed on the way to either, nor is `root` left.
@@ -152,11 +173,7 @@ pub fn graft(
     let open = |at, path| rustix::fs::openat2(at, path, flags, Mode::empty(), resolve);
     let source = open(rustix::fs::CWD, source)?;
     let target = open(root, target)?;
-    let clone = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = rustix::mount::open_tree(&source, c"", clone)?;
+    let tree = clone_all(source.as_fd())?;
     if read_only {
         let attr = MountAttr {
             set: Attributes::RDONLY.0,
@@ -166,8 +183,7 @@ pub fn graft(
         };
         set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH, &attr)?;
     }
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    rustix::mount::move_mount(&tree, c"", &target, c"", flags)
+    attach_at(tree.as_fd(), target.as_fd())
 }
 
 /// Attaches a detached tree at `target`.

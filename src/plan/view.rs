@@ -15,6 +15,8 @@ use crate::spec::request::ViewEntry;
 pub const INSIDE_ID: u32 = 1000;
 /// Home of the body.
 pub const HOME: &str = "/home/runner";
+/// Directories of the space in which something lies before anything is mounted.
+const FILLED: [&str; 2] = [BUNDLE, SCRATCH];
 /// Name of the host inside.
 pub const HOST_NAME: &str = "runner";
 /// Where the bundle lies.
@@ -80,6 +82,10 @@ impl Access {
         }
     }
 }
+
+/// Directory of the space, from its root, for what is shown elsewhere. What lies in it is nothing that
+/// a body should see: whoever shows the space to a body covers it.
+pub const PLACES: &str = "runner/overlays";
 
 /// One step. Paths inside are absolute; sources are paths of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -500,9 +506,43 @@ pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
         }
         before = Some(target);
         steps.extend(place(target, mount.is_directory));
-        steps.push(mount.step());
+        let is_empty = mount.shown == Shown::Tmpfs { size_bytes: None };
+        let mut filled = FILLED.into_iter().map(str::as_bytes);
+        let mut others = mounts.iter().map(|other| other.target.as_slice());
+        if is_empty
+            && (filled.any(|above| lies_beneath(target, above))
+                || others.any(|above| lies_beneath(target, above)))
+        {
+            steps.extend(empty_of_own(target, steps.len()));
+        } else {
+            steps.push(mount.step());
+        }
     }
     Ok(steps)
+}
+
+fn lies_beneath(path: &[u8], above: &[u8]) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// An empty directory of the space at a place in another mount, the bundle or the scratch root: what
+/// lies at that place belongs there, and must neither be seen nor written.
+fn empty_of_own(target: &[u8], number: usize) -> [ViewStep; 3] {
+    let directory = |path: &[u8]| ViewStep::Directory {
+        path: path.to_vec(),
+        mode: 0o755,
+    };
+    let source = format!("/{PLACES}/empty-{number}").into_bytes();
+    [
+        directory(format!("/{PLACES}").as_bytes()),
+        directory(&source),
+        ViewStep::BindOwn {
+            source,
+            target: target.to_vec(),
+            access: Access::Writable,
+        },
+    ]
 }
 
 /// The directories above `target`, and `target` itself as a directory or an empty file.
@@ -590,6 +630,38 @@ mod tests {
             .collect();
         assert_eq!(order, [&b"/a"[..], b"/a/b"]);
         assert!(asked(&[bind("/a"), bind("/a")]).is_err());
+    }
+
+    #[test]
+    fn an_empty_directory_beneath_another_mount_is_no_part_of_it() {
+        let empty = |target: &str| AskedMount {
+            target: target.into(),
+            is_directory: true,
+            shown: Shown::Tmpfs { size_bytes: None },
+        };
+        let bind = |target: &str| AskedMount {
+            shown: Shown::Host {
+                source: b"/x".to_vec(),
+                access: Access::Writable,
+            },
+            ..empty(target)
+        };
+        for (mounts, own) in [
+            (vec![empty("/a/b")], false),
+            (vec![empty("/ab"), bind("/a")], false),
+            (vec![empty("/a/b"), bind("/a/b/c")], false),
+            (vec![empty("/a/b"), bind("/a")], true),
+            (vec![bind("/a"), empty("/a/b/c")], true),
+            (vec![empty("/bundle/node_modules")], true),
+            (vec![empty("/scratch/deep/er")], true),
+            (vec![empty("/bundles/own")], false),
+        ] {
+            let steps = asked(&mounts).expect("accepted");
+            let is_own = |step: &ViewStep| matches!(step, ViewStep::BindOwn { .. });
+            let is_of_place = |step: &ViewStep| matches!(step, ViewStep::OwnMount { .. });
+            let seen = (steps.iter().any(is_own), steps.iter().any(is_of_place));
+            assert_eq!(seen, (own, !own), "{mounts:?}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::spec::request::{
     LimitsMode, OciOptions, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
+use crate::spec::syscall_policy::SyscallPolicyName;
 use crate::spec::workspace_source_report::{SourceFound, SourceView, WorkspaceSourceReport};
 
 wire_struct!(Request {
@@ -37,6 +38,7 @@ wire_struct!(Request {
     streams,
     stop_signal,
     strict,
+    syscalls,
     grants,
     oci,
     caller,
@@ -142,6 +144,7 @@ wire_struct!(Report {
     limits,
     enforcement,
     cgroup_backend,
+    syscall_policy,
     stdout,
     stderr,
     inputs,
@@ -189,6 +192,7 @@ wire_struct!(ImageReport {
 wire_enum!(ImageFound { 0 => Store, 1 => Pulled, 2 => Absent });
 wire_enum!(RootKind { 0 => Writable, 1 => ReadOnly });
 wire_struct!(ImageUserReport { uid, gid });
+wire_enum!(SyscallPolicyName { 0 => Default, 1 => Strict });
 wire_enum!(Outcome {
     0 => Exited, 1 => Signaled, 2 => TimedOut, 3 => CpuExhausted, 4 => OutOfMemory,
     5 => OutputLimit, 6 => Cancelled, 7 => Refused, 8 => Failed,

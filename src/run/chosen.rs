@@ -20,6 +20,7 @@ use crate::spec::manifest::{Manifest, STRICT_REFUSES};
 use crate::spec::path::escape;
 use crate::spec::report::{RunForm, RunnerReport, WarningReport};
 use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// What is done about something for which a run is refused: a run ends with the first (`Err`
 /// itself is such a function), a plan goes on and says so.
@@ -62,6 +63,8 @@ pub struct Chosen {
     pub origin: Origin,
     /// The inventory of secrets that the caller's own manifest names.
     pub inventory: Option<Inventory>,
+    /// Which system calls it may make.
+    pub syscalls: SyscallPolicyName,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -200,6 +203,11 @@ fn settle_egress(
     Ok(plan)
 }
 
+/// The stricter of what the caller and the host policy say.
+pub fn syscalls(request: &Request, policy: &HostPolicy) -> SyscallPolicyName {
+    request.syscalls.unwrap_or_default().max(policy.syscalls)
+}
+
 /// What flags and host policy grant together.
 pub fn granted(request: &Request, policy: &HostPolicy) -> Grants {
     crate::spec::host_policy::union(request.grants, policy.grants)
@@ -322,6 +330,7 @@ pub fn of_bundle(
         grants: granted(request, policy),
         origin,
         inventory,
+        syscalls: syscalls(request, policy),
         warnings,
         manifest,
     };
@@ -376,6 +385,7 @@ pub fn of_command(
         grants: request.grants,
         origin: Origin::Caller,
         inventory: None,
+        syscalls: syscalls(request, policy),
         warnings,
     };
     chosen.name_variables(request);

@@ -18,6 +18,7 @@ use crate::kernel::probe::{self, Call};
 use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
+use crate::run::user_namespaces::settings;
 use crate::run::{execute, hold, host, kept, program};
 use crate::sandbox::cgroups;
 use crate::spec::host_policy::{HostPolicy, UidRange};
@@ -41,7 +42,6 @@ const NOTHING: &[u8] = b"/bin/true";
 /// # Errors
 /// [`RunError`] where not even a look at the host is possible.
 pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
-    let support = host::look()?;
     let runtime_directory = hold::open_registry(caller)
         .map(|registry| {
             let mount_point = registry.mount_point();
@@ -53,7 +53,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     let groups = cgroups::observe(named, caller.in_delegated_scope)?;
     let backend = cgroups::choose(named, &groups);
     let report = run_nothing(caller, policy);
-    let of_root = support.privileged;
+    let of_root = host::is_privileged();
     let ids = HostIds {
         uid: policy.uid_range.first,
         gid: policy.uid_range.first,
@@ -61,6 +61,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     Ok(Facts {
         sandbox: succeeded(&report),
         namespaces: NamespaceKind::ALL.map(try_namespace).into(),
+        user_namespaces: settings(),
         calls: [
             ("fsopen", "5.2", Call::Fsopen),
             ("clone3", "5.3", Call::Clone3),
@@ -71,7 +72,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
         .into(),
         seccomp_filter: probe::has_seccomp_filter(),
         no_new_privs: probe::has_no_new_privileges(),
-        landlock_abi: landlock::abi(),
+        landlock_abi: landlock::abi().map_err(|errno| errno.to_string()),
         cgroup_backend: backend.name().to_owned(),
         coverage: coverage(&report, &backend),
         cgroup_reason: match &backend {
@@ -79,7 +80,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
             cgroups::Backend::V1(_) | cgroups::Backend::V2(_) => None,
         },
         systemd: !groups.managers.is_empty(),
-        uid: support.uid,
+        uid: probe::effective_uid(),
         idmapped_mounts: of_root.then(|| try_mapped_mount(caller, ids)),
         uid_range: of_root.then(|| {
             let UidRange { first, last } = policy.uid_range;

@@ -3,6 +3,7 @@
 use crate::bundle::UnpackError;
 use crate::compose::ComposeError;
 use crate::oci::error::OciError;
+use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
 use crate::plan::image_user::ImageUserError;
 use crate::plan::limits::LimitError;
@@ -11,6 +12,7 @@ use crate::plan::run_form::RunFormError;
 use crate::plan::view::ViewError;
 use crate::run::preparation::PreparationProblem;
 use crate::run::sources::error::SourceError;
+use crate::run::user_namespaces::settings;
 use crate::sandbox::cgroups::CgroupError;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::registry::RegistryError;
@@ -154,8 +156,14 @@ pub enum RunError {
         hint: Option<String>,
     },
     /// The sandbox.
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
+    #[error("{error}")]
+    Sandbox {
+        /// Why.
+        #[source]
+        error: SandboxError,
+        /// Settings of this host that may be why.
+        forbidding: Vec<Forbidding>,
+    },
     /// The groups.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -205,6 +213,16 @@ pub(super) fn mismatches(list: &[Mismatch]) -> String {
     texts.join("; ")
 }
 
+impl From<SandboxError> for RunError {
+    fn from(error: SandboxError) -> Self {
+        let forbidding = match error.may_be_forbidden() {
+            true => user_namespaces::forbidding(&settings()),
+            false => Vec::new(),
+        };
+        Self::Sandbox { error, forbidding }
+    }
+}
+
 impl From<RegistryError> for RunError {
     fn from(error: RegistryError) -> Self {
         Self::Registry(Box::new(error))
@@ -247,7 +265,7 @@ impl RunError {
             Self::Unpack(error) if !error.is_refusal() => Outcome::Failed,
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
             Self::ImagePull { error, .. } if error.is_passing() => Outcome::Failed,
-            Self::Sandbox(_)
+            Self::Sandbox { .. }
             | Self::Cgroup(_)
             | Self::Registry(_)
             | Self::Host { .. }
@@ -286,7 +304,7 @@ impl RunError {
             Self::Preparation(error) => error.code().to_owned(),
             Self::NoManifest { .. } => "manifest_missing".to_owned(),
             Self::Argument { code, .. } => (*code).to_owned(),
-            Self::Sandbox(error) => error.code().to_owned(),
+            Self::Sandbox { error, .. } => error.code().to_owned(),
             Self::Cgroup(_) => "cgroup_failed".to_owned(),
             Self::Registry(_) => "runtime_directory_unusable".to_owned(),
             Self::Host { .. } => "host_failed".to_owned(),
@@ -324,7 +342,9 @@ impl RunError {
             Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
             Self::NoManifest { hint, .. } => Some(hint.clone()),
             Self::Argument { hint, .. } => hint.clone(),
-            Self::Sandbox(error) => error.hint(),
+            Self::Sandbox { error, forbidding } => {
+                user_namespaces::mend(forbidding).or_else(|| error.hint())
+            }
             Self::View(_) => Some("choose another place inside, such as /data".to_owned()),
             Self::Registry(_) => {
                 Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())

@@ -12,12 +12,14 @@ use crate::run::error::RunError;
 use crate::run::host;
 use crate::sandbox::cgroups::{self, AxisCoverage, Backend, RunCgroup};
 use crate::sandbox::prepare::BasePlan;
-use crate::sandbox::registry::{Entry, Leftover, Registry, RunRecord, UidClaim, default_directory};
+use crate::sandbox::registry::{
+    Entry, Leftover, Registry, RegistryError, RunRecord, UidClaim, default_directory,
+};
 use crate::scratch::{Journal, TemporaryName, remove_temporary};
 use crate::spec::host::HostSupport;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::path::RelPath;
-use crate::spec::report::{Report, WarningReport};
+use crate::spec::report::{Report, WarningReport, with_causes};
 use crate::spec::request::{Caller, Request};
 
 /// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
@@ -161,8 +163,8 @@ impl Held {
             Err(_) => Ok(()),
         };
         let problems = [
-            removed.err().map(|error| error.to_string()),
-            finished.err().map(|error| error.to_string()),
+            removed.err().map(|error| with_causes(&error)),
+            finished.err().map(|error| with_causes(&error)),
         ];
         for message in problems.into_iter().flatten() {
             report
@@ -315,13 +317,15 @@ impl<'run> RunJournal<'run> {
 impl Journal for RunJournal<'_> {
     fn record(&mut self, temporary: &TemporaryName) -> Result<(), io::Error> {
         let entry = self.entry(temporary);
-        self.record.record(&entry).map_err(io::Error::other)
+        let failed = |error: RegistryError| io::Error::other(with_causes(&error));
+        self.record.record(&entry).map_err(failed)
     }
 
     fn forget(&mut self, temporary: &TemporaryName) {
         let entry = self.entry(temporary);
-        // A record that still names it makes the next start look once more: no harm.
-        let forgotten = self.record.forget(&entry);
-        debug_assert!(forgotten.is_ok(), "appending to our own record");
+        match self.record.forget(&entry) {
+            // A record that still names it makes the next start look once more: no harm.
+            Ok(()) | Err(_) => (),
+        }
     }
 }

@@ -34,16 +34,21 @@ pub fn look() -> Result<HostSupport, RunError> {
     }
     let uid = probe::effective_uid();
     Ok(HostSupport {
-        privileged: uid == 0 && !maps_a_single_id(),
+        privileged: is_privileged(),
         uid,
         gid: probe::effective_gid(),
-        landlock_abi: landlock::abi(),
+        landlock_abi: landlock::abi().map_err(RunError::host("ask for the version of landlock"))?,
         time_namespace: matches!(
             probe::look(c"/proc/self/ns/time"),
             Ok(Some(HostEntry::Link(_)))
         ),
         entries,
     })
+}
+
+/// Whether the caller is root, and of more than a user namespace of one id.
+pub(super) fn is_privileged() -> bool {
+    probe::effective_uid() == 0 && !maps_a_single_id()
 }
 
 /// Root of a user namespace with one id can map nothing but that id: an ordinary user.

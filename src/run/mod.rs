@@ -37,6 +37,7 @@ pub mod sources;
 pub mod subject;
 mod telling;
 pub mod unpacking;
+pub mod user_namespaces;
 mod view;
 pub mod warm;
 mod watching;
@@ -308,8 +309,8 @@ impl Run<'_> {
         signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
-        let chosen = self.choose(given, signals)?;
-        view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy)?;
+        let mut chosen = self.choose(given, signals)?;
+        view::keep_stores_apart(&mut chosen.view, &self.request.caller, self.policy)?;
         reporting::tell_chosen(report, &chosen);
         let limits = planning::settle_limits(
             self.request,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,9 +33,8 @@ impl NodeVersions {
     /// Of programs that do not lie in `workspace`, where bodies write.
     #[must_use]
     pub fn outside(workspace: Option<&Path>) -> Self {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         Self {
-            workspace: workspace.map(real),
+            workspace: workspace.map(Path::to_path_buf),
             known: RefCell::default(),
         }
     }
@@ -58,15 +57,23 @@ impl NodeVersions {
 }
 
 impl NodeVersions {
+    /// Whether `real`, which has no links, lies in the workspace; what cannot be known is an error.
+    fn lies_in_workspace(&self, real: &Path) -> Result<bool, String> {
+        match self.workspace.as_deref().map(Path::canonicalize) {
+            None => Ok(false),
+            Some(Ok(workspace)) => Ok(real.starts_with(workspace)),
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Some(Err(error)) => Err(format!(
+                "is not asked: where the workspace lies is not known: {error}"
+            )),
+        }
+    }
+
     /// The file itself, where nobody but root and the caller can have put it there.
     fn judged(&self, path: &Path) -> Result<PathBuf, String> {
         let unseen = |error: std::io::Error| format!("cannot be started: {error}");
         let real = path.canonicalize().map_err(unseen)?;
-        if self
-            .workspace
-            .as_ref()
-            .is_some_and(|at| real.starts_with(at))
-        {
+        if self.lies_in_workspace(&real)? {
             return Err("is not asked: it lies in the workspace, where bodies write".to_owned());
         }
         let found = real.metadata().map_err(unseen)?;
@@ -210,6 +217,9 @@ mod tests {
         let link = directory.path().with_extension("link");
         std::os::unix::fs::symlink(directory.path(), &link).expect("linked");
         refused(Some(&link), "in the workspace");
+        std::fs::remove_file(&link).expect("removed");
+        std::os::unix::fs::symlink(&link, &link).expect("linked");
+        refused(Some(&link), "is not known");
         std::fs::remove_file(&link).expect("removed");
         set(&path, 0o757);
         refused(None, "others may change");

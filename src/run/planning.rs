@@ -3,8 +3,9 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::kernel::rlimit::resource;
+use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
-use crate::plan::filter::{Arch, Variant, default_program};
+use crate::plan::filter::{Arch, Variant, built_in_program};
 use crate::plan::limits::{self, Coverage, Limits};
 use crate::plan::ruleset::{self, Ruleset};
 use crate::plan::view::{self as view_plan, ViewStep};
@@ -30,6 +31,10 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 /// Signals and timers that it may have queued.
 const PENDING_SIGNALS: u64 = 16_384;
 
+/// Axes of the confinement that a kernel may lack.
+const TIME_NAMESPACE: &str = "time_namespace";
+const LANDLOCK: &str = "landlock";
+
 /// The plan, and the cloned trees that its view attaches.
 ///
 /// # Errors
@@ -43,6 +48,9 @@ pub(super) fn launch_plan(
     (root, run_id): (Option<ImageRoot>, &str),
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
     let mut entries = distinct(chosen);
+    // Only of the caller's own mounts the writable ones were judged.
+    let is_read_only = |entry: &ViewEntry| !matches!(entry, ViewEntry::Bind { writable: true, .. });
+    debug_assert!(sources.entries.iter().all(is_read_only), "kept trees");
     entries.extend(sources.entries.iter().cloned());
     let (mut mounts, trees) = view::open(&entries, held.body_ids())?;
     mounts.extend(sources.mounts.iter().cloned());
@@ -58,9 +66,10 @@ pub(super) fn launch_plan(
         inside: image
             .filter(|image| !image.user.is_plain())
             .map(|image| (image.user.uid, image.user.gid)),
+        base_view: held.base.view.clone(),
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
-        filter: default_program(Arch::NATIVE, Variant::Plain),
+        filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
         limits: resource_limits(held, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
@@ -247,13 +256,12 @@ pub(super) fn settle_limits(
         &policy.maxima,
         request.streams.capture,
     )?;
-    report.enforcement = match enforcement(host, time_namespace, request.strict) {
-        Ok(list) => list,
-        Err(error) => {
+    report.enforcement = enforcement(host, time_namespace);
+    if request.strict {
+        for error in missing_lines(&report.enforcement) {
             refuse(error)?;
-            enforcement(host, time_namespace, false)?
         }
-    };
+    }
     let settled = limits::settle(&mut merged, coverage, request.limits.mode);
     report.limits.clone_from(&merged.reports);
     let settled = match settled {
@@ -278,14 +286,7 @@ pub(super) fn settle_limits(
 }
 
 /// The confinement that every run has, and the second line where the host has it.
-///
-/// # Errors
-/// [`RunError::Argument`] under `--strict` where Landlock is missing or old.
-pub(super) fn enforcement(
-    host: &HostSupport,
-    time_namespace: bool,
-    strict: bool,
-) -> Result<Vec<Enforcement>, RunError> {
+fn enforcement(host: &HostSupport, time_namespace: bool) -> Vec<Enforcement> {
     let enforced = |axis: &str| Enforcement {
         axis: axis.to_owned(),
         state: EnforcementState::Enforced,
@@ -306,40 +307,125 @@ pub(super) fn enforcement(
     .map(enforced)
     .into();
     if time_namespace {
-        list.push(enforced("time_namespace"));
+        list.push(enforced(TIME_NAMESPACE));
     } else {
         list.push(Enforcement {
-            axis: "time_namespace".to_owned(),
+            axis: TIME_NAMESPACE.to_owned(),
             state: EnforcementState::Absent,
-            reason: Some("this kernel has none (Linux 5.6)".to_owned()),
+            reason: Some("this kernel has none (Linux 5.6, CONFIG_TIME_NS)".to_owned()),
         });
     }
-    let reason = match host.landlock_abi {
-        0 => Some("this kernel has no Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK)".to_owned()),
-        abi @ 1..=5 => Some(format!(
-            "Landlock ABI {abi} does not scope abstract sockets and signals (Linux 6.12); the \
-             namespaces do"
-        )),
-        _ => None,
-    };
-    if let (Some(reason), true) = (&reason, strict) {
-        return Err(RunError::Argument {
-            code: "landlock_weaker",
-            what: "--strict",
-            object: "asks for Landlock:".to_owned(),
-            problem: reason.clone(),
-            hint: Some("run on Linux 6.12 or later, or leave --strict off".to_owned()),
-        });
-    }
-    let state = if reason.is_some() {
-        EnforcementState::Weaker
-    } else {
-        EnforcementState::Enforced
+    let (state, reason) = match host.landlock_abi {
+        0 => (
+            EnforcementState::Absent,
+            Some("this kernel has no Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK)".to_owned()),
+        ),
+        abi @ 1..LANDLOCK_FULL => (
+            EnforcementState::Weaker,
+            Some(format!(
+                "Landlock ABI {abi} does not scope abstract sockets and signals (Linux 6.12); \
+                 the namespaces do"
+            )),
+        ),
+        _ => (EnforcementState::Enforced, None),
     };
     list.push(Enforcement {
-        axis: "landlock".to_owned(),
+        axis: LANDLOCK.to_owned(),
         state,
         reason,
     });
-    Ok(list)
+    list
+}
+
+/// What `--strict` says of each line of defence that is missing or old, Landlock at the top.
+fn missing_lines(list: &[Enforcement]) -> Vec<RunError> {
+    let lines = [
+        (
+            LANDLOCK,
+            "landlock_weaker",
+            "asks for Landlock:",
+            "run on Linux 6.12 or later with Landlock, or leave --strict off",
+        ),
+        (
+            TIME_NAMESPACE,
+            "time_namespace_absent",
+            "asks for a time namespace:",
+            "run on a kernel with time namespaces (CONFIG_TIME_NS=y), or leave --strict off",
+        ),
+    ];
+    lines
+        .into_iter()
+        .filter_map(|(axis, code, object, hint)| {
+            let held = list
+                .iter()
+                .find(|one| one.axis == axis && one.state != EnforcementState::Enforced)?;
+            Some(RunError::Argument {
+                code,
+                what: "--strict",
+                object: object.to_owned(),
+                problem: held.reason.clone().unwrap_or_default(),
+                hint: Some(hint.to_owned()),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EnforcementState::{Absent, Enforced, Weaker};
+
+    fn of_host(landlock_abi: u32, time_namespace: bool) -> Vec<Enforcement> {
+        let host = HostSupport {
+            privileged: false,
+            uid: 1000,
+            gid: 1000,
+            landlock_abi,
+            time_namespace,
+            entries: Vec::new(),
+        };
+        enforcement(&host, time_namespace)
+    }
+
+    fn state(list: &[Enforcement], axis: &str) -> EnforcementState {
+        let found = list.iter().find(|one| one.axis == axis);
+        found.expect("it is told").state
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_absent_and_what_it_half_has_is_weaker() {
+        let cases = [
+            (0, Absent),
+            (1, Weaker),
+            (5, Weaker),
+            (6, Enforced),
+            (7, Enforced),
+        ];
+        for (abi, expected) in cases {
+            assert_eq!(state(&of_host(abi, true), LANDLOCK), expected, "{abi}");
+        }
+        assert_eq!(state(&of_host(6, true), TIME_NAMESPACE), Enforced);
+        assert_eq!(state(&of_host(6, false), TIME_NAMESPACE), Absent);
+    }
+
+    #[test]
+    fn each_line_that_is_not_enforced_is_strictly_refused() {
+        let cases: [(u32, bool, &[&str]); 5] = [
+            (6, true, &[]),
+            (0, true, &["landlock_weaker"]),
+            (5, true, &["landlock_weaker"]),
+            (6, false, &["time_namespace_absent"]),
+            (0, false, &["landlock_weaker", "time_namespace_absent"]),
+        ];
+        for (abi, time_namespace, expected) in cases {
+            let list = of_host(abi, time_namespace);
+            let codes: Vec<String> = missing_lines(&list)
+                .into_iter()
+                .map(|error| error.report().code)
+                .collect();
+            assert_eq!(codes, expected, "{abi} {time_namespace}");
+            let unheld = list.iter().filter(|one| one.state != Enforced).count();
+            assert_eq!(unheld, codes.len(), "something else is refused by nobody");
+        }
+    }
 }

@@ -41,6 +41,7 @@ impl Stopwatch {
 pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.warnings.extend(chosen.warnings.iter().cloned());
     report.run_form = chosen.form;
+    report.syscall_policy = Some(chosen.syscalls);
     report.argv = shown(&chosen.argv);
     report.bound_programs.clone_from(&chosen.bound);
     report.downgraded = chosen.manifest.runner.downgraded;

@@ -1,18 +1,20 @@
 //! Mounts that were asked for: what lies at their sources, and trees cloned for root.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::Metadata;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::kernel::credentials::HostIds;
 use crate::kernel::link::DESCRIPTORS_MAX;
 use crate::kernel::mount::{self, Attributes};
 use crate::kernel::owner_map::OwnerMap;
+use crate::kernel::place;
 use crate::oci::store::StorePlace;
 use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::error::RunError;
@@ -39,28 +41,18 @@ pub(super) fn open(
     let mut trees = Vec::new();
     let mut owners = body.map(Owners::of);
     for entry in entries {
-        let (mut mount, found) = look(entry)?;
-        if let (
-            ViewEntry::Bind {
-                source, writable, ..
-            },
-            Some(found),
-            Some(owners),
-        ) = (entry, found, &mut owners)
-        {
+        let mut mount = look(entry)?;
+        if let (Some(owners), Shown::Host { source, access }) = (&mut owners, &mount.shown) {
             if TREES_MAX == trees.len() {
                 return Err(too_many(entries.len()));
             }
-            let owner = HostIds {
-                uid: found.uid(),
-                gid: found.gid(),
-            };
-            let owner = (*writable || !is_open_to_all(&found)).then_some(owner);
-            trees.push(clone_for(source, owner, owners, *writable)?);
-            mount.shown = Shown::Tree {
-                tree: trees.len() - 1,
-                access: Access::of(*writable),
-            };
+            let (access, source) = (*access, Path::new(OsStr::from_bytes(source)));
+            let writable = access == Access::Writable;
+            let (tree, is_directory) = clone_for(source, owners, writable)?;
+            trees.push(tree);
+            mount.is_directory = is_directory;
+            let tree = trees.len() - 1;
+            mount.shown = Shown::Tree { tree, access };
         }
         mounts.push(mount);
     }
@@ -68,12 +60,14 @@ pub(super) fn open(
 }
 
 /// Refuses a writable mount through which the body could put trees of its own into what is kept for
-/// later runs: bundles and artifacts.
+/// later runs: bundles and artifacts. The sources of writable mounts are without links from here on,
+/// and none is followed when they are mounted: what was judged is what is shown.
 ///
 /// # Errors
-/// [`RunError::Argument`].
+/// [`RunError::Argument`]; [`RunError::Host`] where it cannot be found out where a store lies: what is
+/// not known is not taken for apart.
 pub(super) fn keep_stores_apart(
-    entries: &[ViewEntry],
+    entries: &mut [ViewEntry],
     caller: &Caller,
     policy: &HostPolicy,
 ) -> Result<(), RunError> {
@@ -81,29 +75,47 @@ pub(super) fn keep_stores_apart(
     if !entries.iter().any(is_lent) {
         return Ok(());
     }
-    // Where a place cannot even be looked at, no run uses what lies there.
-    if !policy.cache.bundles.off
-        && let Ok(place) = unpacking::place(caller, policy)
-    {
+    for entry in entries.iter_mut() {
+        if let ViewEntry::Bind {
+            source,
+            writable: true,
+            ..
+        } = entry
+        {
+            *source = resolve_source(source)?.0;
+        }
+    }
+    if !policy.cache.bundles.off {
+        let place = unpacking::place(caller, policy)
+            .map_err(|error| RunError::host(BUNDLES.act)(errno_of(&error)))?;
         refuse_store(entries, &place.directory, &BUNDLES)?;
     }
-    if let Ok(place) = StorePlace::choose(caller, policy) {
-        refuse_store(entries, &place.directory, &ARTIFACTS)?;
-    }
-    Ok(())
+    let place = StorePlace::choose(caller, policy)
+        .map_err(|error| RunError::host(ARTIFACTS.act)(errno_of(&error)))?;
+    refuse_store(entries, &place.directory, &ARTIFACTS)
+}
+
+/// The kernel's answer that is at the bottom of `error`.
+fn errno_of(error: &(dyn std::error::Error + 'static)) -> Errno {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let errno = causes.last().and_then(|cause| cause.downcast_ref());
+    *errno.unwrap_or(&Errno::IO)
 }
 
 /// How a mount that holds a store is told of.
 struct StoreWords {
+    act: &'static str,
     problem: &'static str,
     hint: &'static str,
 }
 
 const BUNDLES: StoreWords = StoreWords {
+    act: "find out where the cache of unpacked bundles lies, which no mount may hold",
     problem: "holds the cache of unpacked bundles, which the body could then change",
     hint: "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)",
 };
 const ARTIFACTS: StoreWords = StoreWords {
+    act: "find out where the store of images and workspace sources lies, which no mount may hold",
     problem: "holds the store of images and workspace sources, which the body could then change",
     hint: "mount it read-only, or keep them elsewhere (oci.directory)",
 };
@@ -112,9 +124,9 @@ const ARTIFACTS: StoreWords = StoreWords {
 /// be renamed.
 ///
 /// # Errors
-/// [`RunError::Argument`].
+/// [`RunError::Argument`], [`RunError::Host`].
 fn refuse_store(entries: &[ViewEntry], store: &Path, words: &StoreWords) -> Result<(), RunError> {
-    let store = free_of_links(store);
+    let store = resolve_store(store).map_err(RunError::host(words.act))?;
     for entry in entries {
         let ViewEntry::Bind {
             source,
@@ -124,8 +136,7 @@ fn refuse_store(entries: &[ViewEntry], store: &Path, words: &StoreWords) -> Resu
         else {
             continue;
         };
-        let real = free_of_links(source);
-        if store.starts_with(&real) || real.starts_with(&store) {
+        if store.starts_with(source) || source.starts_with(&store) {
             return Err(RunError::Argument {
                 code: "mount_holds_cache",
                 what: "mount source",
@@ -138,13 +149,86 @@ fn refuse_store(entries: &[ViewEntry], store: &Path, words: &StoreWords) -> Resu
     Ok(())
 }
 
-/// `path` without links as far as it exists.
-fn free_of_links(path: &Path) -> std::path::PathBuf {
-    let found = path.ancestors().find_map(|above| {
-        let real = above.canonicalize().ok()?;
-        Some(real.join(path.strip_prefix(above).ok()?))
-    });
-    found.unwrap_or_else(|| path.to_owned())
+/// `source` without links, and what lies there.
+///
+/// # Errors
+/// [`RunError::Argument`] where it is not there, or where another file than it lies at the path that
+/// its links tell: a link of /proc leads into other mount namespaces, and tells a path of theirs.
+fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), RunError> {
+    let missing = |error: std::io::Error| source_missing(source, &error);
+    let asked = source.metadata().map_err(missing)?;
+    let real = source.canonicalize().map_err(missing)?;
+    let found = real.symlink_metadata().map_err(missing)?;
+    if (asked.dev(), asked.ino()) == (found.dev(), found.ino()) {
+        return Ok((real, found));
+    }
+    let real = escape(real.as_os_str().as_bytes());
+    Err(RunError::Argument {
+        code: "mount_source_changed",
+        what: "mount source",
+        object: escape(source.as_os_str().as_bytes()),
+        problem: format!("is not what lies at {real}, where its links lead by their names"),
+        hint: Some("give a path of the runner's own mount namespace".to_owned()),
+    })
+}
+
+fn source_missing(source: &Path, error: &std::io::Error) -> RunError {
+    RunError::Argument {
+        code: "mount_source_missing",
+        what: "mount source",
+        object: escape(source.as_os_str().as_bytes()),
+        problem: format!("cannot be opened: {error}"),
+        hint: Some("give a path that exists on the host".to_owned()),
+    }
+}
+
+/// Most links that are followed by hand, as the kernel has it.
+const LINKS_MAX: usize = 40;
+
+/// `path` without links, though the end of it need not be made yet. A link to what is not there is
+/// followed as well: whoever makes the store goes through it.
+fn resolve_store(path: &Path) -> Result<PathBuf, Errno> {
+    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let mut path = path.to_owned();
+    for _link in 0..LINKS_MAX {
+        let (real, rest) = resolve_what_is_there(&path).map_err(errno)?;
+        let mut names = rest.components();
+        let Some(first) = names.next() else {
+            return Ok(real);
+        };
+        let first = real.join(first);
+        match first.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // What it would be the parent of is not known before it is made.
+                return match rest.components().any(|name| name == Component::ParentDir) {
+                    true => Err(Errno::NOENT),
+                    false => Ok(real.join(rest)),
+                };
+            }
+            Err(error) => return Err(errno(error)),
+            Ok(found) if found.is_symlink() => {
+                let target = first.read_link().map_err(errno)?;
+                path = real.join(target).join(names.as_path());
+            }
+            // Somebody has made it in the meantime.
+            Ok(_) => path = first.join(names.as_path()),
+        }
+    }
+    Err(Errno::LOOP)
+}
+
+/// What of `path` is there, without links, and the rest.
+fn resolve_what_is_there(path: &Path) -> std::io::Result<(PathBuf, &Path)> {
+    let mut above = path;
+    loop {
+        match (above.canonicalize(), above.parent()) {
+            (Ok(real), _) => return Ok((real, path.strip_prefix(above).unwrap_or(path))),
+            (Err(error), Some(parent)) if error.kind() == std::io::ErrorKind::NotFound => {
+                above = parent;
+            }
+            (Err(error), _) => return Err(error),
+        }
+    }
 }
 
 fn too_many(count: usize) -> RunError {
@@ -184,50 +268,63 @@ impl Owners {
     }
 }
 
-/// What lies at the source of one entry; nothing is cloned.
+/// What lies at the source of one entry; nothing is cloned. The source of one that is only read is
+/// without links then. Of one that the body may write every link was resolved before it was judged
+/// ([`keep_stores_apart`]), and is not followed again.
 ///
 /// # Errors
-/// [`RunError::Argument`] for a source that is not there.
-pub(super) fn look(entry: &ViewEntry) -> Result<(AskedMount, Option<Metadata>), RunError> {
-    let found = match entry {
-        ViewEntry::Tmpfs { .. } => None,
-        ViewEntry::Bind { source, .. } => {
-            Some(
-                std::fs::metadata(source).map_err(|error| RunError::Argument {
-                    code: "mount_source_missing",
-                    what: "mount source",
-                    object: escape(source.as_os_str().as_bytes()),
-                    problem: format!("cannot be opened: {error}"),
-                    hint: Some("give a path that exists on the host".to_owned()),
-                })?,
+/// [`RunError::Argument`] for a source that is not there, or that cannot be told by a path.
+pub(super) fn look(entry: &ViewEntry) -> Result<AskedMount, RunError> {
+    let ViewEntry::Bind {
+        source, writable, ..
+    } = entry
+    else {
+        return Ok(AskedMount::of(entry, true));
+    };
+    let access = Access::of(*writable);
+    let (source, found) = match access {
+        Access::Writable => {
+            let found = source.metadata();
+            (
+                source.clone(),
+                found.map_err(|error| source_missing(source, &error))?,
             )
         }
+        _ => resolve_source(source)?,
     };
-    let is_directory = found.as_ref().is_none_or(Metadata::is_dir);
-    Ok((AskedMount::of(entry, is_directory), found))
+    let mut mount = AskedMount::of(entry, found.is_dir());
+    let source = source.into_os_string().into_vec();
+    mount.shown = Shown::Host { source, access };
+    Ok(mount)
 }
 
+/// The tree at `source`, in which nothing may be a link by now, and whether it is a directory.
 fn clone_for(
     source: &Path,
-    owner: Option<HostIds>,
     owners: &mut Owners,
     writable: bool,
-) -> Result<OwnedFd, RunError> {
+) -> Result<(OwnedFd, bool), RunError> {
     let shown = escape(source.as_os_str().as_bytes());
-    let path = CString::new(source.as_os_str().as_bytes())
-        .map_err(|_nul| RunError::host(format!("clone the mount of {shown}"))(Errno::INVAL))?;
-    let tree =
-        mount::clone_tree(&path).map_err(RunError::host(format!("clone the mount of {shown}")))?;
-    if let Some(owner) = owner {
+    let act = |what: &str| RunError::host(format!("{what} the mount source {shown}"));
+    let path =
+        CString::new(source.as_os_str().as_bytes()).map_err(|_nul| act("open")(Errno::INVAL))?;
+    let (opened, _) = place::open(&path).map_err(act("open"))?;
+    let found = rustix::fs::fstat(&opened).map_err(act("look at"))?;
+    let tree = mount::clone_all(opened.as_fd()).map_err(act("clone"))?;
+    if writable || !is_open_to_all(&found) {
+        let owner = HostIds {
+            uid: found.st_uid,
+            gid: found.st_gid,
+        };
         show_as_owned(tree.as_fd(), owner, owners, writable, &shown)?;
     }
     let mut attributes = Attributes::NOSUID.and(Attributes::NODEV);
     if !writable {
         attributes = attributes.and(Attributes::RDONLY);
     }
-    mount::restrict_tree(tree.as_fd(), attributes)
-        .map_err(RunError::host(format!("restrict the mount of {shown}")))?;
-    Ok(tree)
+    mount::restrict_tree(tree.as_fd(), attributes).map_err(act("restrict"))?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    Ok((tree, kind == FileType::Directory))
 }
 
 fn show_as_owned(
@@ -258,7 +355,8 @@ fn show_as_owned(
 
 /// A single file that others may read and execute as its owner may: an id map, which takes a
 /// process of its own, would change nothing.
-fn is_open_to_all(found: &Metadata) -> bool {
-    let mode = found.mode();
-    found.is_file() && (mode >> 6) & 0o5 == mode & 0o5
+fn is_open_to_all(found: &Stat) -> bool {
+    let mode = found.st_mode;
+    let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;
+    is_file && (mode >> 6) & 0o5 == mode & 0o5
 }

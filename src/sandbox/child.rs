@@ -18,11 +18,12 @@ use crate::kernel::namespace::kind;
 use crate::kernel::{affinity, landlock, mount, namespace, privileges, process, rlimit, terminal};
 use crate::plan::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
 use crate::sandbox::init;
+use crate::sandbox::lent;
 use crate::sandbox::network;
 use crate::sandbox::overlay;
 use crate::sandbox::steps::{
-    BaseSteps, ChildStep, LaunchSteps, OwnMaps, RootSteps, RulesetSteps, Step, StepError, Streams,
-    message,
+    BaseSteps, ChildStep, LaunchSteps, NO_PLACE, OwnMaps, RootSteps, RulesetSteps, Step, StepError,
+    Streams, message,
 };
 
 /// Runs the whole checklist and then serves as init. Never returns.
@@ -40,20 +41,23 @@ pub(super) fn run(
         Ok(never) => match never {},
         Err(failed) => failed,
     };
+    give_up(link, failed)
+}
+
+/// Tells the supervisor what failed, and ends.
+pub(super) fn give_up(link: BorrowedFd<'_>, failed: StepError) -> ! {
+    give_up_as(message::FAILED, link, failed)
+}
+
+/// [`give_up`] with a word of its own: [`message::FAILED`], or [`message::LOST`].
+pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> ! {
     let values = [
         failed.step as i32,
         failed.index,
         failed.errno.raw_os_error(),
     ];
     // Where the supervisor is gone there is nobody to tell, and ending is all that is left to do.
-    let told = link::send(
-        link,
-        Message {
-            kind: message::FAILED,
-            values,
-        },
-        &[],
-    );
+    let told = link::send(link, Message { kind, values }, &[]);
     process::exit_now(if told.is_ok() { 1 } else { 2 })
 }
 
@@ -84,7 +88,7 @@ fn follow(
     // The directories that the supervisor fills exist before it hears of the space.
     let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
     let (first, rest) = base.view.split_at(cut);
-    assemble(first, &Shown::default(), ChildStep::BaseView, 0)?;
+    assemble(first, 0)?;
     link::send(
         link,
         Message {
@@ -96,7 +100,7 @@ fn follow(
     .map_err(at(ChildStep::WritableSpace))?;
     drop(space);
     note(arena, ChildStep::WritableSpace);
-    assemble(rest, &Shown::default(), ChildStep::BaseView, cut)?;
+    assemble(rest, cut)?;
     note(arena, ChildStep::BaseView);
     let slave = announce(base, link)?;
     let mut kept = [const { None }; overlay::KEPT_MAX];
@@ -269,11 +273,22 @@ fn enter(
         trees: received.get(..launch.trees).unwrap_or(&[]),
         overlays,
     };
-    assemble(launch.view, &shown, ChildStep::LaunchView, 0)?;
+    for (index, step) in (0..).zip(launch.view) {
+        assemble_asked(step, &shown).map_err(|errno| StepError {
+            step: ChildStep::LaunchView,
+            index,
+            errno,
+        })?;
+    }
     let lies_in_places =
         |step: &Step<'_>| matches!(step, Step::AttachOverlay { .. } | Step::BindOwn { .. });
     if launch.root.is_some() || launch.view.iter().any(lies_in_places) {
-        overlay::cover_places().map_err(at(ChildStep::LaunchView))?;
+        // None of the mounts that were asked for: it hides where they come from.
+        overlay::cover_places().map_err(|errno| StepError {
+            step: ChildStep::LaunchView,
+            index: NO_PLACE,
+            errno,
+        })?;
     }
     note(arena, ChildStep::LaunchView);
     if let Some(root) = &launch.root {
@@ -348,15 +363,11 @@ struct Shown<'a> {
     overlays: &'a [Option<OwnedFd>],
 }
 
-fn assemble(
-    steps: &[Step<'_>],
-    shown: &Shown<'_>,
-    name: ChildStep,
-    first: usize,
-) -> Result<(), StepError> {
+/// Steps of the base view: nobody but us can write where they lead.
+fn assemble(steps: &[Step<'_>], first: usize) -> Result<(), StepError> {
     for (index, step) in (first..).zip(steps) {
-        assemble_one(step, shown).map_err(|errno| StepError {
-            step: name,
+        assemble_one(step).map_err(|errno| StepError {
+            step: ChildStep::BaseView,
             index: i32::try_from(index).unwrap_or(i32::MAX),
             errno,
         })?;
@@ -364,7 +375,7 @@ fn assemble(
     Ok(())
 }
 
-fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
+fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
     match *step {
         Step::Directory { path, mode } => {
             match rustix::fs::mkdirat(rustix::fs::CWD, path, Mode::from_raw_mode(mode)) {
@@ -389,16 +400,10 @@ fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
             mount::bind(source, target, true)?;
             mount::restrict(target, attributes, true)
         }
-        Step::BindOwn {
-            source,
-            target,
-            attributes,
-        } => {
-            mount::bind(source, target, false)?;
-            mount::restrict(target, attributes, false)
+        // Only where somebody asked: in the launch view.
+        Step::BindOwn { .. } | Step::Attach { .. } | Step::AttachOverlay { .. } => {
+            Err(Errno::INVAL)
         }
-        Step::Attach { tree, target } => attach(shown.trees, tree, target),
-        Step::AttachOverlay { overlay, target } => attach(shown.overlays, overlay, target),
         // A bind keeps the nosuid and nodev of the mount that it is taken from.
         Step::OwnMount { path } => mount::bind(path, path, false),
         Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
@@ -418,9 +423,39 @@ fn assemble_one(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
     }
 }
 
-fn attach(mounts: &[Option<OwnedFd>], number: usize, target: &CStr) -> Result<(), Errno> {
+fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
+    match *step {
+        Step::Directory { path, mode } => lent::make_directory(path, mode),
+        Step::File { path, contents: [] } => lent::make_file(path),
+        Step::Bind {
+            source,
+            target,
+            attributes,
+        } => lent::bind(source, target, attributes, true),
+        Step::BindOwn {
+            source,
+            target,
+            attributes,
+        } => lent::bind(source, target, attributes, false),
+        Step::Attach { tree, target } => lent::attach(one_of(shown.trees, tree)?, target),
+        Step::AttachOverlay { overlay, target } => {
+            lent::attach(one_of(shown.overlays, overlay)?, target)
+        }
+        Step::OwnMount { path } => lent::own_mount(path),
+        Step::Tmpfs { target, options } => lent::tmpfs(target, options),
+        // Nobody asks for these.
+        Step::File { .. }
+        | Step::Symlink { .. }
+        | Step::Proc
+        | Step::Devpts
+        | Step::Mask { .. }
+        | Step::MaskDirectory { .. } => Err(Errno::INVAL),
+    }
+}
+
+fn one_of(mounts: &[Option<OwnedFd>], number: usize) -> Result<BorrowedFd<'_>, Errno> {
     let mount = mounts.get(number).and_then(Option::as_ref);
-    mount::attach(mount.ok_or(Errno::BADF)?.as_fd(), target)
+    Ok(mount.ok_or(Errno::BADF)?.as_fd())
 }
 
 /// What this kernel does not have needs no mask: `false`.
@@ -446,28 +481,13 @@ fn make_empty(path: &CStr) -> Result<bool, Errno> {
 fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::from_raw_mode(0o644);
-    let file = match rustix::fs::openat(rustix::fs::CWD, path, flags, mode) {
-        // A place for a mount in a tree that is only read.
-        Err(Errno::ROFS) if contents.is_empty() => return expect_file(path),
-        opened => opened?,
-    };
+    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, mode)?;
     let mut rest = contents;
     while !rest.is_empty() {
         let count = rustix::io::write(&file, rest)?;
         rest = rest.get(count..).ok_or(Errno::IO)?;
     }
     Ok(())
-}
-
-/// A link there would be followed by whatever is mounted at it.
-fn expect_file(path: &CStr) -> Result<(), Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty())?;
-    let mode = rustix::fs::fstat(&file)?.st_mode;
-    match FileType::from_raw_mode(mode) {
-        FileType::RegularFile => Ok(()),
-        _ => Err(Errno::ROFS),
-    }
 }
 
 /// The descriptor's number, or -1.

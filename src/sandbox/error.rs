@@ -1,8 +1,12 @@
-//! What can go wrong before the body runs.
+//! What can go wrong until the body runs.
 
 use rustix::io::Errno;
 
 use crate::sandbox::steps::ChildStep;
+
+/// Where a process that is there is not in /proc.
+const OWN_PROC: &str =
+    "/proc is not that of the runner's own pid namespace: mount -t proc proc /proc";
 
 /// The sandbox could not be made, or the body could not be started in it.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +29,16 @@ pub enum SandboxError {
         #[source]
         errno: Errno,
     },
-    /// A step of the child failed; the body did not run.
+    /// An id map of the child's could not be written.
+    #[error("cannot write the body's {map}: {errno}")]
+    IdMap {
+        /// Its name and its line.
+        map: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// A step of the child failed before the body was executed.
     #[error("cannot {act}{object}: {errno}")]
     Child {
         /// Which.
@@ -34,6 +47,16 @@ pub enum SandboxError {
         act: &'static str,
         /// With a leading space, or empty.
         object: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// The body was executed, and init, which failed after that, took it along: it may have done
+    /// something by then.
+    #[error("the body was started, and ended again with its init, which cannot {act}: {errno}")]
+    Lost {
+        /// What init was to do, for people.
+        act: &'static str,
         /// The kernel's answer.
         #[source]
         errno: Errno,
@@ -67,11 +90,27 @@ impl SandboxError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Clone { .. } => "user_namespace_unavailable",
-            Self::Supervisor { .. } => "host_failed",
+            Self::Supervisor { .. } | Self::IdMap { .. } => "host_failed",
             Self::Child { .. } => "sandbox_step_failed",
+            Self::Lost { .. } => "sandbox_init_failed",
             Self::ProgramNotFound { .. } => "program_not_found",
             Self::ProgramNotExecutable { .. } => "program_not_executable",
             Self::ChildGone { .. } => "sandbox_child_gone",
+        }
+    }
+
+    /// Whether a setting of the host that forbids user namespaces looks like this. AppArmor lets
+    /// them be made, and then forbids what is done in them.
+    #[must_use]
+    pub fn may_be_forbidden(&self) -> bool {
+        match self {
+            Self::Clone { errno } => {
+                matches!(*errno, Errno::NOSPC | Errno::PERM | Errno::ACCESS)
+            }
+            Self::Supervisor { errno, .. } | Self::Child { errno, .. } => {
+                matches!(*errno, Errno::PERM | Errno::ACCESS)
+            }
+            _ => false,
         }
     }
 
@@ -114,6 +153,15 @@ impl SandboxError {
                  4.19, CONFIG_NFT_TPROXY, CONFIG_NETFILTER_NETLINK_LOG): use --egress-capture auto"
                     .to_owned(),
             ),
+            Self::Child {
+                step: ChildStep::WriteIds,
+                errno: Errno::NOENT,
+                ..
+            } => Some(OWN_PROC.to_owned()),
+            Self::IdMap {
+                errno: Errno::NOENT,
+                ..
+            } => Some(OWN_PROC.to_owned()),
             Self::Child {
                 step: ChildStep::BaseView,
                 errno: Errno::PERM,

@@ -18,7 +18,7 @@ use crate::kernel::link::{self, Message, Received};
 use crate::kernel::namespace::kind;
 use crate::kernel::signal::{self, SignalSet};
 use crate::kernel::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
-use crate::sandbox::child::{note, number};
+use crate::sandbox::child::{give_up_as, note, number};
 use crate::sandbox::steps::{ChildStep, LaunchSteps, StepError, Streams, message};
 
 /// The mask of file modes that the body starts with, whatever the caller's is.
@@ -58,9 +58,12 @@ struct BodyStart<'a> {
     terminal: Option<&'a OwnedFd>,
     streams: Streams,
     failed: Cell<Option<StepError>>,
+    /// All steps were done, and nothing but the exec is left.
+    confined: Cell<bool>,
 }
 
-/// Starts the body and serves until it ends. Never returns but with an error before the start.
+/// Starts the body and serves until it ends. Never returns but with an error before the body was
+/// executed; of one after that the supervisor is told as [`message::LOST`].
 pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepError> {
     signal::set_mask(SignalSet::ALL).map_err(at(ChildStep::Signals))?;
     let children =
@@ -70,7 +73,13 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     // As init's first act: the body has been executed some microseconds before, and init is
     // non-dumpable meanwhile. Init kept its capabilities because the body needed one to leave the
     // cgroup namespace.
-    privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
+    if let Err(errno) = privileges::drop_all() {
+        give_up_as(
+            message::LOST,
+            start.link,
+            at(ChildStep::Capabilities)(errno),
+        );
+    }
     // It too has to die soon, and to reap what dies before.
     process::run_soon_when_woken();
     let link = start.link;
@@ -84,18 +93,28 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     kept[count + 1] = children.as_raw_fd();
     let keep = &mut kept[..count + 2];
     keep.sort_unstable();
+    // Descriptors are closed behind their owners from here on: no owner may be dropped any more.
+    match serve_alone(body, keep, link, children.as_fd()) {
+        Ok(never) => match never {},
+        Err(failed) => give_up_as(message::LOST, link, failed),
+    }
+}
+
+/// Closes everything but `keep`, says that the body was started, and serves.
+fn serve_alone(
+    body: i32,
+    keep: &[RawFd],
+    link: BorrowedFd<'_>,
+    children: BorrowedFd<'_>,
+) -> Result<Infallible, StepError> {
     // Pipes above all: while init holds the body's end, nobody sees that the body closed it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
-    link::send(
-        link,
-        Message {
-            kind: message::STARTED,
-            values: [0; 3],
-        },
-        &[],
-    )
-    .map_err(at(ChildStep::Wait))?;
-    serve(body, link, children.as_fd())
+    let started = Message {
+        kind: message::STARTED,
+        values: [0; 3],
+    };
+    link::send(link, started, &[]).map_err(at(ChildStep::Wait))?;
+    serve(body, link, children)
 }
 
 fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
@@ -107,11 +126,15 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
         terminal: start.terminal.as_ref(),
         streams: start.streams,
         failed: Cell::new(None),
+        confined: Cell::new(false),
     };
     let argument = (&raw const body_start).cast_mut().cast::<c_void>();
     let body = init_vfork(start.stack, argument).map_err(at(ChildStep::StartBody))?;
     match body_start.failed.get() {
-        None => Ok(body),
+        None if body_start.confined.get() => Ok(body),
+        // Somebody killed it on its way, such as a host that is out of memory. That it was the
+        // body that ended would be wrong; the end of init is what the supervisor has words for.
+        None => process::exit_now(4),
         Some(failed) => Err(failed),
     }
 }
@@ -123,7 +146,7 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
 fn init_vfork(stack: *mut [u8], argument: *mut c_void) -> Result<i32, Errno> {
     // SAFETY: the stack was handed to init alone, and init runs only on its own.
     let stack = unsafe { &mut *stack };
-    // SAFETY: `body_main` neither returns nor unwinds, and changes only the Cell of its argument,
+    // SAFETY: `body_main` neither returns nor unwinds, and changes only the Cells of its argument,
     // which lives until this call has returned.
     unsafe { process::vfork_onto(stack, body_main, argument) }
 }
@@ -141,7 +164,10 @@ extern "C" fn body_main(argument: *mut c_void) -> c_int {
 /// Everything between clone and exec. Returns only what went wrong.
 fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
     match confine(start) {
-        Ok(()) => execute(start.launch),
+        Ok(()) => {
+            start.confined.set(true);
+            execute(start.launch)
+        }
         Err(failed) => failed,
     }
 }

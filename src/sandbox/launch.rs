@@ -25,6 +25,8 @@ use crate::spec::report::StepEnd;
 pub struct LaunchPlan<'a> {
     /// What is laid out in the network namespace; `None`: nothing but its own loopback.
     pub network: Option<NetworkPlan>,
+    /// What the base plan shows: the child may meet an error in it only now.
+    pub base_view: Vec<ViewStep>,
     /// Mounts that were asked for.
     pub view: Vec<ViewStep>,
     /// The image that becomes the root; `None`: the base view is.
@@ -174,7 +176,7 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
                 // It was sent, and there was no room for it here: the body may have used it up
                 // with connections. One connection is refused, and the run goes on.
                 0 => Errno::MFILE,
-                errno => Errno::from_raw_os_error(errno),
+                errno => link::stated_errno(errno),
             };
             Ok(Word::Connected(id, socket.ok_or(refused)))
         }
@@ -189,7 +191,8 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
 /// version 1.
 ///
 /// # Errors
-/// [`SandboxError`]; then the body did not run, and nothing of the child is left.
+/// [`SandboxError`]; then nothing of the child is left. The body did not run, except where init
+/// failed or ended after it had been executed ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
 pub fn launch(
     mut prepared: Prepared,
     plan: &LaunchPlan<'_>,
@@ -353,6 +356,11 @@ fn publish(
 
 fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> String {
     match step {
+        ChildStep::BaseView => plan
+            .base_view
+            .get(index)
+            .map(describe_view)
+            .unwrap_or_default(),
         ChildStep::LaunchView => plan.view.get(index).map(describe_view).unwrap_or_default(),
         ChildStep::Graft => plan
             .root
@@ -389,6 +397,48 @@ fn describe_launch(plan: &LaunchPlan<'_>, step: ChildStep, index: usize) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::steps::NO_PLACE;
+
+    #[test]
+    fn an_init_that_failed_says_whether_the_body_was_started_and_names_no_mount_that_is_not_meant()
+    {
+        let told = |kind, step: ChildStep, index| {
+            let (ours, theirs) = link::pair().expect("a pair");
+            let values = [step as i32, index, Errno::NOMEM.raw_os_error()];
+            link::send(theirs.as_fd(), Message { kind, values }, &[]).expect("sent");
+            let name = |_, index| format!("mount {index}");
+            let heard = expect_message(ours.as_fd(), message::STARTED, "start the body", &name);
+            let error = heard.expect_err("it failed");
+            (error.code(), error.to_string())
+        };
+        for (kind, step, index, code, said) in [
+            (
+                message::FAILED,
+                ChildStep::LaunchView,
+                0,
+                "sandbox_step_failed",
+                "cannot mount what was asked for mount 0: ",
+            ),
+            (
+                message::FAILED,
+                ChildStep::LaunchView,
+                NO_PLACE,
+                "sandbox_step_failed",
+                "cannot mount what was asked for: ",
+            ),
+            (
+                message::LOST,
+                ChildStep::Capabilities,
+                0,
+                "sandbox_init_failed",
+                "the body was started, and ended again with its init, which cannot drop the capabilities: ",
+            ),
+        ] {
+            let told = told(kind, step, index);
+            assert_eq!(told.0, code);
+            assert!(told.1.starts_with(said), "{}", told.1);
+        }
+    }
 
     #[test]
     fn the_last_word_of_an_init_that_ended_with_a_signal_unread_is_heard() {

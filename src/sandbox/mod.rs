@@ -5,6 +5,7 @@ mod child;
 pub mod error;
 mod init;
 pub mod launch;
+mod lent;
 pub mod network;
 pub mod overlay;
 pub mod prepare;

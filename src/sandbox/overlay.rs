@@ -23,6 +23,7 @@ use crate::kernel::arena::Arena;
 use crate::kernel::arena::Slot;
 use crate::kernel::link::{self, DESCRIPTORS_MAX, Message, Received};
 use crate::kernel::mount::{self, Attributes};
+use crate::plan::view;
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::prepare::{BasePlan, Prepared, describe_base, expect_message};
 use crate::sandbox::steps::message;
@@ -39,7 +40,7 @@ pub const KEPT_MAX: usize = SOURCES_MAX + 1;
 pub const BUNDLE_PLACE: &str = "bundle";
 /// Directory of the space in which overlays of the launch have their places. What they are laid of
 /// is nothing that a body should see: whoever shows the space to a body covers it.
-pub const PLACES: &str = "runner/overlays";
+pub const PLACES: &str = view::PLACES;
 
 /// The mode of a directory that the child makes.
 const MODE: u32 = 0o755;
@@ -204,7 +205,7 @@ impl Prepared {
             let (answer, _) = expect_message(link, message::OVERLAID, act, &describe)?;
             answers.push(match answer.values[0] {
                 0 => Ok(()),
-                errno => Err(Errno::from_raw_os_error(errno)),
+                errno => Err(link::stated_errno(errno)),
             });
         }
         Ok(answers)

@@ -217,9 +217,8 @@ impl Maps {
     fn write_for(&self, pid: i32) -> Result<(), SandboxError> {
         for (name, text) in [("gid_map", &self.gid), ("uid_map", &self.uid)] {
             let mut path = format!("/proc/{pid}/{name}");
-            let failed = |errno| SandboxError::Supervisor {
-                act: "write",
-                object: format!("the body's {name} ({})", text.trim_end()),
+            let failed = |errno| SandboxError::IdMap {
+                map: format!("{name} ({})", text.trim_end()),
                 errno,
             };
             path.push('\0');
@@ -277,7 +276,10 @@ pub(super) fn send_or_hear_why(
 }
 
 /// Waits for a message of `kind`; a reported failure becomes an error that names the object.
-pub(super) fn expect_message(
+///
+/// # Errors
+/// [`SandboxError`]: the failure, or that the child said something else or nothing any more.
+pub fn expect_message(
     link: BorrowedFd<'_>,
     kind: u32,
     act: &'static str,
@@ -302,10 +304,12 @@ pub(super) fn expect_message(
             },
             _,
         )) => {
-            let errno = Errno::from_raw_os_error(errno);
+            let errno = link::stated_errno(errno);
             let (step, act) =
                 ChildStep::from_number(number).ok_or(SandboxError::ChildGone { act })?;
-            let mut object = describe(step, usize::try_from(index).unwrap_or(0));
+            let mut object = usize::try_from(index)
+                .map(|index| describe(step, index))
+                .unwrap_or_default();
             if !object.is_empty() {
                 object.insert(0, ' ');
             }
@@ -315,6 +319,17 @@ pub(super) fn expect_message(
                 object,
                 errno,
             })
+        }
+        Some((
+            Message {
+                kind: message::LOST,
+                values: [number, _, errno],
+            },
+            _,
+        )) => {
+            let errno = link::stated_errno(errno);
+            let (_, act) = ChildStep::from_number(number).ok_or(SandboxError::ChildGone { act })?;
+            Err(SandboxError::Lost { act, errno })
         }
         Some(_) | None => Err(SandboxError::ChildGone { act }),
     }

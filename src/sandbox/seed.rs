@@ -73,8 +73,13 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.reaped {
-            let killed = self.kill();
-            debug_assert!(killed.is_ok(), "SIGKILL to a child of ours");
+            // Until it is reaped its pid is nobody else's. Where neither is let through it dies with us.
+            let killed = self
+                .kill()
+                .or_else(|_errno| process::kill(self.pid, libc::SIGKILL));
+            if killed.is_err() {
+                return;
+            }
             // Not for ever: a frozen tree, or one in an uninterruptible wait, dies when it can,
             // and the record that stays tells the next start.
             let patience = Timespec {
@@ -83,12 +88,9 @@ impl Drop for Child {
             };
             let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
             if matches!(poll(&mut ended, Some(&patience)), Ok(count) if 0 < count) {
-                // Whoever started us with SIGCHLD ignored has had the kernel reap it.
-                let reaped = process::wait(self.pid, true);
-                debug_assert!(
-                    matches!(reaped, Ok(_) | Err(Errno::CHILD)),
-                    "wait for a child of ours"
-                );
+                // Not so where whoever started us ignored SIGCHLD: the kernel has reaped it. Any other
+                // that stays goes with us.
+                self.reaped = process::wait(self.pid, true).is_ok();
             }
         }
     }

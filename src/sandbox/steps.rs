@@ -103,12 +103,15 @@ impl ChildStep {
     }
 }
 
+/// Of a step that works through a list, and failed in what is none of its entries.
+pub(super) const NO_PLACE: i32 = -1;
+
 /// A failed step: which, which of several, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepError {
     /// Which.
     pub(super) step: ChildStep,
-    /// Place in its list, where it works through one.
+    /// Place in its list, where it works through one, or [`NO_PLACE`].
     pub(super) index: i32,
     /// The kernel's answer.
     pub(super) errno: Errno,
@@ -122,7 +125,7 @@ pub(super) mod message {
     pub(crate) const READY: u32 = 2;
     /// Init: the body has been executed.
     pub(crate) const STARTED: u32 = 3;
-    /// Init: a step failed: number, index, errno.
+    /// Init: a step failed before the body was executed: number, index, errno.
     pub(crate) const FAILED: u32 = 4;
     /// Init: the body's first process ended: wait status.
     pub(crate) const ENDED: u32 = 5;
@@ -130,6 +133,9 @@ pub(super) mod message {
     pub(crate) const NETWORK: u32 = 6;
     /// Init: of a connection that was asked for: its id, errno; a descriptor where there is one.
     pub(crate) const CONNECTED: u32 = 7;
+    /// Init: the body has been executed, and ends with init, of which a step failed after that:
+    /// number, index, errno.
+    pub(crate) const LOST: u32 = 9;
     /// Nobody sends it.
     pub(crate) const NOTHING: u32 = 0;
     /// Supervisor: the base plan is in the arena, and maps that root writes are written; the

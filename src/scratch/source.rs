@@ -198,4 +198,29 @@ mod tests {
             Err(Failed::Source(Unfit::Changed("was written to")))
         ));
     }
+
+    /// D-03: an open file is read to its end, whatever becomes of its name.
+    #[test]
+    fn a_file_that_is_removed_or_replaced_while_it_is_copied_is_copied_whole() {
+        use std::io::{Read as _, Seek as _};
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        let directory = std::fs::File::open(home.path()).expect("opened");
+        for replaced in [false, true] {
+            std::fs::write(&path, b"before").expect("written");
+            let opened =
+                open_regular(directory.as_fd(), b"file", HardLinks::Refused).expect("regular");
+            std::fs::remove_file(&path).expect("removed");
+            if replaced {
+                std::os::unix::fs::symlink("/etc/passwd", &path).expect("linked");
+            }
+            let mut sink = tempfile::tempfile().expect("a file");
+            let copied = opened.copy_to(sink.as_fd(), &mut Buffer::new());
+            assert!(copied.is_ok());
+            let mut text = String::new();
+            sink.rewind().expect("rewound");
+            sink.read_to_string(&mut text).expect("read");
+            assert_eq!(text, "before");
+        }
+    }
 }

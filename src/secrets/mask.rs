@@ -350,6 +350,7 @@ impl Finder {
             limits: _,
             enforcement: _,
             cgroup_backend: _,
+            syscall_policy: _,
             inputs: _,
             bundle: _,
             workspace_sources: _,

@@ -16,6 +16,7 @@ use crate::spec::sources_policy::{
     BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
     SecretsProvider, intersect_ranges,
 };
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// What holds for every run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct HostPolicy {
     pub require_pin: bool,
     /// Where `needs` of `engine: sandbox` are installed from.
     pub preparation: PreparationPolicy,
+    /// The loosest system call policy that a run may have.
+    pub syscalls: SyscallPolicyName,
 }
 
 /// Upper bounds for what a bundle's own manifest may ask.
@@ -152,6 +155,8 @@ pub struct Statement {
     pub require_pin: bool,
     /// `preparation`.
     pub preparation: PreparationStatement,
+    /// `syscalls`.
+    pub syscalls: Option<SyscallPolicyName>,
 }
 
 /// What one file states and an earlier file forbids: it does not count.
@@ -199,7 +204,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 
 /// Merges what the files state, earliest first, into one policy.
 ///
-/// Maxima and caps: the smallest that was stated, the default where nobody stated one. Denied
+/// Maxima and caps: the smallest that was stated, the default where nobody stated one. Of system
+/// call policies the strictest that was stated. Denied
 /// grants add up. Grants add up, except those that an earlier file denies: they are returned. A
 /// file that grants and denies the same denies it. Interpreters and images add up. Of the uid
 /// range, the cgroup parent, the runtime directory and the cache, which say where and not how
@@ -315,8 +321,14 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         oci: elsewhere.oci,
         require_pin: statements.iter().any(|file| file.require_pin),
         preparation: preparation::merge(statements, &mut forbidden),
+        syscalls: strictest(statements),
     };
     (policy, forbidden)
+}
+
+fn strictest(statements: &[Statement]) -> SyscallPolicyName {
+    let stated = statements.iter().filter_map(|file| file.syscalls);
+    stated.max().unwrap_or_default()
 }
 
 /// What all lists have in common that are stated; `None` where nobody states one.
@@ -622,6 +634,7 @@ mod tests {
                     ..OciStatement::default()
                 };
                 file.require_pin = origin == "one";
+                file.syscalls = Some(SyscallPolicyName::ALL[usize::from(origin == "one")]);
             })
         };
         let (policy, forbidden) = merge(&[asks("one"), asks("two")]);
@@ -641,6 +654,7 @@ mod tests {
         assert!(policy.oci.copy, "once stated it stays");
         assert_eq!(policy.oci.archive_bytes, 4 << 30);
         assert!(policy.require_pin, "once stated it stays");
+        assert_eq!(policy.syscalls, SyscallPolicyName::Strict);
         assert!(forbidden.is_empty());
 
         let mut denying = asks("one");

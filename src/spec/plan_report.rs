@@ -11,6 +11,7 @@ use crate::spec::digest::Digest;
 use crate::spec::image_report::ImageReport;
 use crate::spec::report::{Enforcement, EnforcementState, ErrorReport, RunForm, WarningReport};
 use crate::spec::runner_report::UnsatisfiedNeed;
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -80,6 +81,8 @@ pub struct PlanReport {
     pub enforcement: Vec<Enforcement>,
     /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
+    /// Which system calls the body could make; absent where it never came to that.
+    pub syscall_policy: Option<PlannedSyscallPolicy>,
     /// JSON Pointers of what the manifest says and nothing acts on.
     pub ignored: Vec<String>,
     /// What a person should know.
@@ -177,6 +180,16 @@ pub struct PlannedProgram {
     pub working_directory_by: String,
     /// Paths of the host that become visible because the program lies there.
     pub bound_programs: Vec<String>,
+}
+
+/// Which system calls the body could make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlannedSyscallPolicy {
+    /// `default` or `strict`.
+    pub name: SyscallPolicyName,
+    /// `default`, `--syscalls` or `host-policy`.
+    pub decided_by: String,
 }
 
 /// Where the body would run.
@@ -492,6 +505,7 @@ impl PlanReport {
             limits: Vec::new(),
             enforcement: Vec::new(),
             cgroup_backend: "none".to_owned(),
+            syscall_policy: None,
             ignored: Vec::new(),
             warnings: Vec::new(),
             host_policy: Vec::new(),

@@ -134,6 +134,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     values.extend(artifacts(&policy.oci));
     values.push(("require_pin", policy.require_pin.to_string()));
     values.extend(preparation(&policy.preparation));
+    values.push(("syscalls", policy.syscalls.name().to_owned()));
     values
 }
 

@@ -12,6 +12,7 @@ use crate::spec::image_report::ImageReport;
 use crate::spec::outcome::Outcome;
 use crate::spec::preparation_report::PreparationReport;
 pub use crate::spec::runner_report::RunnerReport;
+use crate::spec::syscall_policy::SyscallPolicyName;
 use crate::spec::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
@@ -48,6 +49,8 @@ pub struct Report {
     pub enforcement: Vec<Enforcement>,
     /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
+    /// Which system calls the body may make; absent where it never came to that.
+    pub syscall_policy: Option<SyscallPolicyName>,
     /// The body's standard output.
     #[cfg_attr(test, schemars(with = "StreamDocument"))]
     pub stdout: StreamReport,
@@ -419,6 +422,7 @@ impl Report {
             limits: Vec::new(),
             enforcement: Vec::new(),
             cgroup_backend: "none".to_owned(),
+            syscall_policy: None,
             stdout: StreamReport::default(),
             stderr: StreamReport::default(),
             inputs: Vec::new(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::spec::network::NetworkOptions;
 use crate::spec::oci::reference::Place;
 use crate::spec::secret::Secret;
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,6 +215,8 @@ pub struct Request {
     pub stop_signal: i32,
     /// `--strict`.
     pub strict: bool,
+    /// `--syscalls`; a host policy that states a stricter one holds.
+    pub syscalls: Option<SyscallPolicyName>,
     /// `--grant`.
     pub grants: Grants,
     /// Artifacts from registries.
@@ -244,6 +247,7 @@ impl Request {
             },
             stop_signal: Self::SIGTERM,
             strict: false,
+            syscalls: None,
             grants: Grants::default(),
             oci: OciOptions::default(),
             caller,

@@ -283,7 +283,4 @@ fn snapshot(directory: &Path) -> BTreeMap<PathBuf, Seen> {
         .collect()
 }
 
-#[path = "../support/skips.rs"]
-mod skips;
-
-pub(crate) use skips::skip as skipped;
+pub(crate) use crate::support::skip as skipped;

@@ -1,4 +1,4 @@
-//! Headers that contradict themselves or each other (A-31 … ).
+//! Headers that contradict themselves or each other.
 
 use crate::arena::{Arena, kept, refused, refused_in};
 use crate::builder::{Tar, header, record, seal};

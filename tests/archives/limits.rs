@@ -1,4 +1,4 @@
-//! Archives that are too much: counts, not clocks.
+//! Archives that are too much: counts, not clocks.
 
 use std::io::Read;
 

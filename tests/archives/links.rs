@@ -1,4 +1,4 @@
-//! Links, symbolic and hard, and what is tried through them (A-07 … A-23).
+//! Links, symbolic and hard, and what is tried through them.
 
 use crate::arena::{Arena, kept, refused, refused_in};
 use crate::builder::Tar;

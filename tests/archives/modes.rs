@@ -1,4 +1,4 @@
-//! Types, modes, owners, times and attributes (A-24 … ).
+//! Types, modes, owners, times and attributes.
 
 use std::os::unix::fs::MetadataExt as _;
 

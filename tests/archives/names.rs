@@ -1,4 +1,4 @@
-//! Names that leave the bundle, or that readers could take two ways (A-01 … … … A-54).
+//! Names that leave the bundle, or that readers could take two ways.
 
 use std::os::fd::AsFd as _;
 

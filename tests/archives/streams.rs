@@ -1,4 +1,4 @@
-//! What is wrong with the stream around the entries (A-45 … A-50).
+//! What is wrong with the stream around the entries.
 
 use std::io::Read;
 

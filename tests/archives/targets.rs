@@ -1,4 +1,4 @@
-//! The target and the bundle argument themselves (A-58 … A-60).
+//! The target and the bundle argument themselves.
 
 use std::fs;
 use std::os::fd::AsFd as _;

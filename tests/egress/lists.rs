@@ -172,6 +172,34 @@ say('granted', dial('api.openai.com', 443, hello('api.openai.com') + b'who\\n'))
         Seen::of(done).assert_said("granted: 93.184.216.34 443");
     }
 
+    /// H-17: the list is that of the run's beginning, whatever becomes of the file that it came from.
+    fn a_policy_that_changes_meanwhile_changes_nothing_for_a_run_that_has_begun(setting) {
+        let (allowed, other) = (setting.name(116), setting.name(117));
+        let policy = |list: &str| {
+            setting.ground.write("policy.yaml", format!("egress: {{allow: [{list}]}}\n"))
+        };
+        let file = policy(&format!("'{allowed}:9000', '{other}:9000'"));
+        let talk = setting.ground.path("talk");
+        std::fs::create_dir(&talk).expect("made");
+        let place = talk.to_str().expect("plain");
+        let entry = format!("{allowed}:9000");
+        let flags = ["--policy", file.to_str().expect("plain"), "--allow-net", &entry, "--rw", place];
+        let mut running = setting.case(&flags, &format!("
+say('before', dial({allowed:?}, 9000), dial({other:?}, 9000))
+open({place:?} + '/started', 'w').close()
+while not os.path.exists({place:?} + '/changed'):
+    time.sleep(0.02)
+say('after', dial({allowed:?}, 9000), dial({other:?}, 9000))")).start();
+        running.until("the body has tried", || talk.join("started").exists());
+        policy(&format!("'{other}:9000'"));
+        std::fs::write(talk.join("changed"), "").expect("written");
+        let address = setting.public(116);
+        Seen::of(running.done()).assert_said(&format!("before: {address} 9000 no such name
+            after: {address} 9000 no such name"));
+        let done = setting.case(&flags, &format!("say('next', dial({allowed:?}, 9000))")).done();
+        assert!(!done.text().contains(&address), "the file is read for the next run: {done:#?}");
+    }
+
     /// Case 41, H-17: two runs at once have nothing in common, and no list changes meanwhile.
     fn two_runs_at_once_have_their_own_lists(setting) {
         let name = |number: u8| format!("v4-93-184-216-{number}.{}.zone.example", setting.unique);

@@ -16,6 +16,7 @@ mod runs;
 
 mod addresses;
 mod captures;
+mod closed;
 mod confinement;
 mod first_bytes;
 mod flood;

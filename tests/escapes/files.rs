@@ -173,7 +173,7 @@ int main(void) {
     assert_all_refused(&done, 13, &["EROFS", "EACCES", "EBUSY", "EXDEV", "EPERM"]);
 }
 
-/// B-17 (CVE-2025-31133, CVE-2025-52565): links in the bundle with the names of places of ours.
+/// B-17, B-52 (CVE-2025-31133, CVE-2025-52565): links in the bundle with the names of places of ours.
 #[test]
 fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
     let ground = Ground::new();
@@ -181,7 +181,16 @@ fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
     for name in ["dev", "proc", "etc", "runner", "scratch", "tmp"] {
         let inside = folder.join(name);
         std::fs::create_dir_all(&inside).expect("made");
-        for file in ["null", "keys", "passwd", "input.json", "ld.so.preload"] {
+        let files = [
+            "null",
+            "keys",
+            "passwd",
+            "input.json",
+            "ld.so.preload",
+            "nsswitch.conf",
+            "libnss_files.so.2",
+        ];
+        for file in files {
             std::fs::write(inside.join(file), "from the bundle").expect("written");
         }
     }

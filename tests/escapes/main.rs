@@ -8,10 +8,16 @@
     reason = "test code: a failure is a panic"
 )]
 
+#[path = "../support/source.rs"]
+mod source;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../filter/vectors.rs"]
+#[expect(dead_code, reason = "what tests/filter.rs needs alone")]
+mod vectors;
 
 mod attempts;
+mod clocks;
 mod descriptors;
 mod devices;
 mod environment;
@@ -19,11 +25,16 @@ mod files;
 mod identity;
 mod mounts;
 mod namespaces;
+mod objects;
+mod passing;
+mod prober;
 mod processes;
+mod races;
 mod second_line;
 mod self_confinement;
 mod setuid;
 mod sockets;
+mod strict;
 mod syscalls;
 mod terminal;
 

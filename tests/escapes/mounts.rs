@@ -79,6 +79,18 @@ int main(int count, char **words) {
     try("asked", umount2(words[1], MNT_DETACH));
     try("root", umount2("/", MNT_DETACH));
     try("expire", umount2("/tmp", MNT_EXPIRE));
+    /* every mount that there is, by every flag */
+    int flags[] = {0, MNT_FORCE, MNT_DETACH, UMOUNT_NOFOLLOW | MNT_DETACH}, gone = 0, seen = 0;
+    FILE *mounts = fopen("/proc/self/mountinfo", "r");
+    static char line[1 << 13], place[1 << 12];
+    while (fgets(line, sizeof line, mounts)) {
+        if (sscanf(line, "%*d %*d %*s %*s %4095s", place) != 1) return 9;
+        for (int at = 0; at < 4; at++, seen++) gone += umount2(place, flags[at]) == 0 || errno != EPERM;
+        gone += mount(NULL, place, NULL, MS_REMOUNT | MS_BIND, NULL) == 0 || errno != EPERM;
+        uint64_t clear[4] = {0, 1, 0, 0};
+        gone += syscall(SYS_mount_setattr, -100, place, 0x8000, clear, sizeof clear) == 0 || errno != ENOSYS;
+    }
+    try("all", gone || seen < 40 ? 0 : (errno = EPERM, -1));
     try("write", open("/usr/x", O_WRONLY | O_CREAT, 0600));
     return 0;
 }
@@ -87,7 +99,7 @@ int main(int count, char **words) {
     let canary = canary.to_str().expect("a plain path");
     let done = attempt_with(&ground, &["--ro", canary], "remount", text, &[canary]);
     let text = done.text();
-    assert_eq!(text.lines().count(), 12, "{text}");
+    assert_eq!(text.lines().count(), 13, "{text}");
     for line in text.lines() {
         let refused = line.ends_with(" EPERM") || matches!(line, "write EROFS" | "write EACCES");
         assert!(refused, "{text}");
@@ -189,6 +201,37 @@ fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
         .done();
     done.assert_exited(0);
     done.text()
+}
+
+/// An empty directory that lies in a lent one hides what lies there, and keeps what is written.
+#[test]
+fn an_empty_directory_within_a_lent_one_shows_and_changes_nothing_of_it() {
+    let ground = Ground::new();
+    let hidden = ground.write("lent/hidden/secret", "of the host");
+    let (lent, hidden) = (
+        ground.path("lent"),
+        hidden.parent().expect("one").to_owned(),
+    );
+    let (lent, inside) = (
+        lent.to_str().expect("a plain path"),
+        hidden.to_str().expect("a plain path"),
+    );
+    for flag in ["--ro", "--rw"] {
+        for size in ["", ":1m"] {
+            let empty = format!("{inside}{size}");
+            let text = format!(
+                "ls -A {inside}; echo new >{inside}/new && cat {inside}/new; ls -A /runner/overlays 2>&-"
+            );
+            let lines = super::attempts::shell(
+                &ground,
+                &[flag, lent, "--tmpfs", &empty],
+                &format!("{text}; true"),
+            );
+            assert_eq!(lines, ["new"], "{flag} {empty}");
+            let left: Vec<_> = std::fs::read_dir(&hidden).expect("readable").collect();
+            assert_eq!(left.len(), 1, "{flag} {empty}");
+        }
+    }
 }
 
 /// B-51.

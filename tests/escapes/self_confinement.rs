@@ -76,6 +76,38 @@ int main(void) {
     assert_lines(&done, &format!("allow ok\n{four}\nall threads ok\nlog ok"));
 }
 
+/// B-47: whoever answers the questions of the body's own filter is not asked about what the outer one
+/// refuses.
+#[test]
+fn a_listener_of_the_body_s_own_filter_permits_nothing() {
+    let ground = Ground::new();
+    let text = r#"
+int main(void) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mount, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+    };
+    struct sock_fprog program = {5, rules};
+    long listener = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    try("listener", listener < 0 ? -1 : 0);
+    /* who is asked would wait for an answer that nobody gives */
+    try("unshare", unshare(CLONE_NEWUSER));
+    try("mount", mount("none", "/tmp", "tmpfs", 0, NULL));
+    int waiting = 0;
+    ioctl(listener, FIONREAD, &waiting);
+    printf("asked %d\n", waiting);
+    return 0;
+}
+"#;
+    let done = attempt(&ground, "own-listener", text);
+    let text = done.text();
+    let (_, rest) = text.split_once('\n').expect("lines");
+    assert_eq!(rest, "unshare EPERM\nmount EPERM\nasked 0\n");
+}
+
 fn attempt_last_lost(ground: &Ground, text: &str) -> super::support::Done {
     let program = super::attempts::program("own-filter", text);
     let done = super::attempts::case(ground, &[], &program, &[]).done();

@@ -103,6 +103,90 @@ fn the_host_s_set_uid_programs_raise_nothing() {
     }
 }
 
+/// The first word is executed by a child of ours, and looked at while it is a zombie: so it can drop or
+/// gain what it likes, and its ids are what they were in the end.
+const EXECUTE: &str = r#"
+int main(int count, char **words) {
+    for (int at = 1; at < count; at++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC)) return 9;
+        pid_t child = fork();
+        if (child == 0) {
+            int null = open("/dev/null", O_RDWR);
+            dup2(null, 0); dup2(null, 1); dup2(null, 2);
+            alarm(3);
+            execl(words[at], words[at], "--version", NULL);
+            int code = errno;
+            write(ends[1], &code, sizeof code);
+            _exit(0);
+        }
+        close(ends[1]);
+        int code = 0;
+        read(ends[0], &code, sizeof code);
+        close(ends[0]);
+        siginfo_t info;
+        waitid(P_PID, child, &info, WEXITED | WNOWAIT);
+        char path[64], line[256];
+        snprintf(path, sizeof path, "/proc/%d/status", child);
+        FILE *status = fopen(path, "r");
+        if (code) printf("not executed: %s\n", strerrorname_np(code));
+        while (fgets(line, sizeof line, status)) {
+            if (!strncmp(line, "Uid:", 4) && strcmp(line, "Uid:\t1000\t1000\t1000\t1000\n")) printf("%s %s", words[at], line);
+            if (!strncmp(line, "Gid:", 4) && strcmp(line, "Gid:\t1000\t1000\t1000\t1000\n")) printf("%s %s", words[at], line);
+            if (!strncmp(line, "CapBnd:", 7) && strcmp(line, "CapBnd:\t0000000000000000\n")) printf("%s %s", words[at], line);
+            if (!strcmp(line, "NoNewPrivs:\t0\n")) printf("%s %s", words[at], line);
+        }
+        fclose(status);
+        waitpid(child, NULL, 0);
+    }
+    puts("all");
+    return 0;
+}
+"#;
+
+/// B-44: every set-uid program of this host as a copy, and programs that are often one.
+#[test]
+fn no_set_uid_program_of_the_host_has_another_id_inside() {
+    let ground = Ground::new();
+    let copies = ground.path("copies");
+    std::fs::create_dir(&copies).expect("made");
+    let mut words = Vec::new();
+    let often = [
+        "sudo",
+        "su",
+        "mount",
+        "ping",
+        "bwrap",
+        "newuidmap",
+        "fusermount3",
+    ];
+    for directory in ["/usr/bin", "/usr/sbin", "/usr/libexec"] {
+        let entries = std::fs::read_dir(directory).into_iter().flatten();
+        for entry in entries.filter_map(Result::ok) {
+            let Ok(metadata) = std::fs::metadata(entry.path()) else {
+                continue;
+            };
+            let name = entry.file_name().into_string().expect("a plain name");
+            let is_set = metadata.is_file() && metadata.permissions().mode() & 0o6000 != 0;
+            let readable = std::fs::File::open(entry.path()).is_ok();
+            if readable && (is_set || often.contains(&name.as_str())) {
+                copy_program(entry.path(), &copies.join(&name));
+                set_mode(&copies.join(&name), 0o6755);
+                words.push(copies.join(&name).to_str().expect("plain").to_owned());
+            }
+        }
+    }
+    if words.is_empty() {
+        return skip("this host has no set-uid program that can be copied");
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let copies = copies.to_str().expect("a plain path");
+    let execute = program("execute-set-uid", EXECUTE);
+    let done = case(&ground, &["--ro", copies], &execute, &words).done();
+    done.assert_exited(0);
+    assert_lines(&done, "all");
+}
+
 /// B-45 (CVE-2022-29162).
 #[test]
 fn file_capabilities_raise_nothing() {

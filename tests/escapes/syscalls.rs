@@ -308,6 +308,13 @@ int main(void) {
     try("oom", put("/proc/self/oom_score_adj", "-1000"));
     struct rlimit more = {1UL << 40, 1UL << 40};
     try("locked", setrlimit(RLIMIT_MEMLOCK, &more));
+    struct rlimit locked;
+    getrlimit(RLIMIT_MEMLOCK, &locked);
+    /* no more than the limit says, which the body's own memory counts against anyway */
+    char *much = mmap(NULL, 256 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int above = locked.rlim_cur < 256 << 20;
+    try("lock", above && mlock(much, 256 << 20) ? -1 : 0);
+    munmap(much, 256 << 20);
     try("files", setrlimit(RLIMIT_NOFILE, &more));
     try("size", setrlimit(RLIMIT_FSIZE, &more));
     struct rlimit core;
@@ -325,6 +332,7 @@ int main(void) {
         io EPERM
         oom EACCES
         locked EPERM
+        lock ENOMEM
         files EPERM
         size EPERM
         core 1",
@@ -338,6 +346,15 @@ fn a_sandbox_inside_the_sandbox_fails_with_a_clear_error() {
     let done = ground.run(&[], &["unshare", "--user", "--map-root-user", "true"]);
     done.assert_exited(1);
     assert!(done.stderr.contains("Operation not permitted"), "{done:#?}");
+    let bwrap = "/usr/bin/bwrap";
+    if std::path::Path::new(bwrap).exists() {
+        let words = [bwrap, "--unshare-all", "--ro-bind", "/", "/", "true"];
+        let done = ground.run(&[], &words);
+        done.assert_exited(1);
+        assert!(done.stderr.starts_with("bwrap: "), "{done:#?}");
+    } else {
+        super::support::skip("bwrap is not installed");
+    }
     let runner = super::support::runner();
     let runner = runner.to_str().expect("a plain path");
     let done = ground.run(&["--ro", runner], &[runner, "run", "--", "true"]);

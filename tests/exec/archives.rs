@@ -114,7 +114,7 @@ fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {
     }
 }
 
-/// A manifest that is a link to something else is none.
+/// G-19, A-58: a manifest in the bundle that is a link to something else is none.
 #[test]
 fn a_manifest_that_is_a_link_is_not_followed() {
     let ground = Ground::new();
@@ -127,7 +127,7 @@ fn a_manifest_that_is_a_link_is_not_followed() {
         .assert_nothing_ran();
 }
 
-/// Hard links and set-id modes reach neither the host nor the body.
+/// set-id modes and special files reach neither the host nor the body.
 #[test]
 fn set_id_modes_and_devices_do_not_come_out_of_an_archive() {
     let ground = Ground::new();
@@ -179,7 +179,7 @@ fn a_bundle_that_is_no_file_is_refused_and_not_waited_for() {
     }
 }
 
-/// A bomb stops at the limit of the host policy, streaming.
+/// a bomb stops at the limit of the host policy, streaming.
 #[test]
 fn a_bundle_that_unpacks_to_more_than_is_accepted_is_refused() {
     let ground = Ground::new();
@@ -192,6 +192,7 @@ fn a_bundle_that_unpacks_to_more_than_is_accepted_is_refused() {
         .assert_nothing_ran();
 }
 
+/// of a stream as of a file.
 #[test]
 fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
     let ground = Ground::new();
@@ -206,4 +207,42 @@ fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
     let done = case.done();
     assert_eq!(done.outcome(), "refused", "{done:#?}");
     done.assert_nothing_ran();
+}
+
+/// the limit that everybody has, reached by files and by directories.
+#[test]
+fn more_than_a_hundred_thousand_entries_are_refused_without_any_policy() {
+    if !super::support::belongs_to_tier("long") {
+        return;
+    }
+    let ground = Ground::new();
+    let files = (0..=100_000).fold(tar("echo ran\n"), |tar, number| {
+        tar.file(&format!("f{number}"), b"")
+    });
+    let directories = (0..=100_000).fold(tar("echo ran\n"), |tar, number| {
+        tar.directory(&format!("d{number}/"))
+    });
+    for tar in [files, directories] {
+        let archive = tar.gz();
+        assert!(archive.len() < 4 << 20, "{}", archive.len());
+        let done = ground.exec(&[], &ground.archive(&archive));
+        done.assert_error("refused", "entries_limit")
+            .assert_nothing_ran();
+    }
+}
+
+/// more bytes than a bundle may have, before it is read to its end.
+#[test]
+fn a_bundle_of_more_bytes_than_the_limit_is_refused() {
+    let ground = Ground::new();
+    let policy = ground.write("policy.yaml", "unpack: {archive: 64k}\n");
+    let mut noise = vec![0; 300_000];
+    let random = std::fs::File::open("/dev/urandom");
+    random
+        .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut noise))
+        .expect("read");
+    let bundle = ground.archive(&tar("echo ran\n").file("noise", &noise).gz());
+    let done = ground.exec(&["--policy", text(&policy)], &bundle);
+    done.assert_error("refused", "compressed_bytes_limit")
+        .assert_nothing_ran();
 }

@@ -39,6 +39,7 @@ fn what_lies_at_the_destination_is_replaced_and_never_followed() {
     assert!(!std::path::Path::new("/nonexistent").exists());
 }
 
+/// D-08.
 #[test]
 fn a_directory_on_the_way_that_is_a_link_is_not_followed() {
     let ground = Ground::new();
@@ -116,7 +117,7 @@ fn a_destination_that_looks_like_the_runner_s_own_temporary_file_is_refused() {
     }
 }
 
-/// D-15.
+/// D-15, D-19.
 #[test]
 fn a_key_that_is_no_file_name_is_refused_with_its_place() {
     let ground = Ground::new();
@@ -157,6 +158,20 @@ fn a_key_that_is_no_file_name_is_refused_with_its_place() {
     );
     done.assert_error("refused", "outputs_overlap")
         .assert_nothing_ran();
+    for other in ["x", "./x", "a/../x", "x/"] {
+        let manifest =
+            format!("run: body.sh\noutputsFiles: {{a: {{path: x}}, b: {{path: '{other}'}}}}\n");
+        let done = ground.exec_script(&[], &manifest, "echo ran\n");
+        assert_eq!(done.outcome(), "refused", "{other} {done:#?}");
+        done.assert_nothing_ran();
+    }
+    let done = ground.exec_script(
+        &["--out", "a=x", "--out", "b=./X"],
+        "run: body.sh\n",
+        "echo ran\n",
+    );
+    assert_eq!(done.outcome(), "refused", "{done:#?}");
+    done.assert_nothing_ran();
     // Whatever Unicode has for letters is a name like any other.
     let manifest = "run: body.sh\noutputsFiles: {\"é 名\": {path: out.txt}}\n";
     let done = ground.exec_script(&[], manifest, "printf x > '/scratch/é 名'\n");
@@ -164,7 +179,7 @@ fn a_key_that_is_no_file_name_is_refused_with_its_place() {
     assert_eq!(done.output("é 名")["state"], "synced", "{done:#?}");
 }
 
-/// D-16.
+/// D-16, D-24: a path of outputs has no patterns, so nothing is matched that was not named.
 #[test]
 fn what_looks_like_another_interpolation_is_a_name_or_refused() {
     let ground = Ground::new();
@@ -176,6 +191,8 @@ fn what_looks_like_another_interpolation_is_a_name_or_refused() {
         "{{x}}",
         "${{ inputs.x }}",
         "$HOME",
+        "*.txt",
+        "[a-z]?",
     ] {
         let done = ground.exec_script(&[], &to(path), WRITE);
         if done.outcome() == "refused" {
@@ -200,8 +217,11 @@ fn an_unknown_token_or_an_id_that_is_no_name_is_refused() {
         "<",
         "a<runId",
         "<<runId>>",
+        &"<runId>/".repeat(100_000),
+        &"<runId>".repeat(100_000),
+        "<toolId>",
     ] {
-        let done = ground.exec_script(&[], &to(path), WRITE);
+        let done = ground.exec_script(&[], &format!("id: '<toolId>/x'\n{}", to(path)), WRITE);
         assert_eq!(done.outcome(), "refused", "{path} {done:#?}");
         done.assert_nothing_ran();
     }
@@ -218,11 +238,26 @@ fn an_unknown_token_or_an_id_that_is_no_name_is_refused() {
     assert_eq!(done.output("out")["path"], "r/<runId>", "{done:#?}");
 }
 
+/// D-01: of an output as of an input.
 #[test]
 fn a_path_that_leaves_the_workspace_is_refused() {
     let ground = Ground::new();
-    for path in ["../x", "/etc/x", "a/../../x", "", ".", "~/x", "a/./../../b"] {
+    let long = "a/".repeat(2_500) + "x";
+    for path in [
+        "../x",
+        "/etc/x",
+        "a/../../x",
+        "",
+        ".",
+        "~/x",
+        "a/./../../b",
+        &long,
+    ] {
         let done = ground.exec_script(&[], &to(path), WRITE);
+        assert_eq!(done.outcome(), "refused", "{path} {done:#?}");
+        done.assert_nothing_ran();
+        let manifest = format!("run: body.sh\ninputsFiles: {{in: {{path: '{path}'}}}}\n");
+        let done = ground.exec_script(&[], &manifest, "echo ran\n");
         assert_eq!(done.outcome(), "refused", "{path} {done:#?}");
         done.assert_nothing_ran();
     }

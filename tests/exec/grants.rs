@@ -1,4 +1,4 @@
-//! F-15: a manifest inside the bundle asks, and the caller grants.
+//! A manifest inside the bundle asks, and the caller grants.
 
 use super::scripts::text;
 use super::support::Ground;
@@ -15,6 +15,7 @@ inputsFiles: {key: {path: .ssh/id_rsa}}
 outputsFiles: {hook: {path: .git/hooks/x}}
 ";
 
+/// F-15: nothing of what it names is read.
 #[test]
 fn what_a_bundle_asks_for_is_refused_by_name_with_the_flags_to_paste() {
     let ground = Ground::new();
@@ -47,7 +48,7 @@ fn what_a_bundle_asks_for_is_refused_by_name_with_the_flags_to_paste() {
     assert!(!ground.path("work/.git").exists());
 }
 
-/// Each wish on its own is refused, and granted by its own flag only.
+/// F-15: each wish on its own is refused, and granted by its own flag only.
 #[test]
 fn each_wish_needs_its_own_grant() {
     let ground = Ground::new();

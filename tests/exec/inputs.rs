@@ -225,6 +225,7 @@ fn an_input_that_leads_out_of_the_workspace_is_refused_and_not_read() {
     }
 }
 
+/// D-03.
 #[test]
 fn an_input_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let ground = Ground::new();

@@ -171,11 +171,15 @@ fn a_manifest_of_the_caller_that_is_no_small_file_is_refused_and_not_waited_for(
         "large.yaml",
         format!("run: body.sh\n#{}\n", "x".repeat(2 << 20)),
     );
+    let gibibyte = ground.write("gibibyte.yaml", "");
+    let hole = std::fs::File::options().write(true).open(&gibibyte);
+    hole.and_then(|file| file.set_len(1 << 30)).expect("a hole");
     let missing = ground.path("missing.yaml");
     for path in [
         text(&fifo),
         text(&large),
         text(&missing),
+        text(&gibibyte),
         "/dev/zero",
         "/proc/self",
         "/",
@@ -185,6 +189,13 @@ fn a_manifest_of_the_caller_that_is_no_small_file_is_refused_and_not_waited_for(
             .assert_message(path)
             .assert_nothing_ran();
     }
+    // A stream without an end, by a name that is a link to it.
+    let mut case = ground.command(&["exec", "--manifest", "/dev/stdin", text(&bundle)]);
+    let zeros = std::fs::File::open("/dev/zero").expect("opened");
+    case.command.stdin(zeros);
+    case.done()
+        .assert_error("refused", "manifest_unreadable")
+        .assert_nothing_ran();
     // The caller may name a link: the path is the caller's own word.
     let real = ground.write("real.yaml", "run: [echo, linked]\n");
     let link = ground.path("link.yaml");
@@ -219,14 +230,21 @@ fn a_command_that_cannot_be_started_is_refused_before_the_kernel_says_so() {
     }
     let long = "x".repeat(200_000);
     refused(format!("run: [echo, {long}]\n")).assert_error("refused", "run_invalid");
-    // Each is short enough, and all together are more than execve(2) takes.
-    let many = vec!["x".repeat(1_000); 900].join(", ");
+}
+
+/// G-16: each word is short enough, and with the caller's all together are more than execve(2) takes.
+#[test]
+fn a_command_that_is_too_long_for_the_kernel_is_told_as_such() {
     let ground = Ground::new();
-    let manifest = format!("run: [echo, {many}, {many}, {many}]\n");
-    if manifest.len() < 1 << 20 {
-        let done = ground.exec(&[], &ground.script(&manifest, ""));
-        assert_eq!(done.code, 125, "{done:#?}");
-    }
+    let many = vec!["x".repeat(1_000); 900].join(", ");
+    let bundle = ground.script(&format!("run: [echo, {many}]\n"), "");
+    let word = "y".repeat(120_000);
+    let mut words = vec!["exec", text(&bundle), "--"];
+    words.extend([word.as_str(); 12]);
+    let done = ground.command(&words).done();
+    done.assert_error("failed", "program_not_executable")
+        .assert_message("Argument list too long");
+    assert_eq!(done.code, 126, "{done:#?}");
 }
 
 /// G-15, G-17.
@@ -325,8 +343,92 @@ fn a_hostile_schema_is_refused_or_bounded() {
 fn limits_below_what_a_run_needs_end_it_with_clear_words() {
     let ground = Ground::new();
     let manifest = "run: body.sh\nrunner: {limits: {memory_mb: 1}}\n";
-    let done = ground.exec(&[], &ground.script(manifest, "echo ran\n"));
-    if done.outcome() != "exited" {
+    let bundle = ground.script(manifest, "echo ran\n");
+    ground
+        .exec(&[], &bundle)
+        .assert_error("refused", "limit_too_small")
+        .assert_message("below 4194304")
+        .assert_nothing_ran();
+    // One process is the body itself: its shell cannot start another one, and says so.
+    let bundle = ground.script("run: body.sh\n", "echo ran; /bin/true; echo $?\n");
+    let done = ground.exec(&["--pids", "1"], &bundle);
+    if done.outcome() == "refused" {
+        done.assert_error("refused", "limit_too_small");
+    } else {
+        assert!(!done.text().contains("ran\n0\n"), "{done:#?}");
         assert!(!done.stderr.is_empty(), "{done:#?}");
+    }
+}
+
+/// G-23: the language, the zone and the tools' own variables of the caller decide nothing.
+#[test]
+fn the_caller_s_environment_does_not_change_how_a_manifest_is_read() {
+    let ground = Ground::new();
+    let manifest = "run: body.sh\nname: I\u{131}\nrunner: {limits: {timeout_ms: 7000, memory_mb: 200}}\n\
+        outputsFiles: {I: {path: out/<runId>/i}}\nmetadata: {when: 2024-01-01, sum: 1.5, no: no}\n";
+    let bundle = ground.script(manifest, "printf I > /scratch/I; printf %s \"$LANG\"\n");
+    let read = |variables: &[(&str, &str)]| {
+        let workspace = ground.workspace();
+        let words = ["exec", "--workspace", text(&workspace), text(&bundle)];
+        let case = variables
+            .iter()
+            .fold(ground.command(&words), |case, (name, value)| {
+                case.env(name, value)
+            });
+        let done = case.done();
+        done.assert_exited(0);
+        assert_eq!(done.output("I")["state"], "synced", "{done:#?}");
+        (done.text(), done.report["limits"].clone())
+    };
+    let plain = read(&[]);
+    for variables in [
+        &[("LC_ALL", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")][..],
+        &[
+            ("LC_NUMERIC", "de_DE.UTF-8"),
+            ("LC_TIME", "ja_JP"),
+            ("TZ", ":../x"),
+        ],
+        &[
+            ("LC_ALL", "C"),
+            ("POSIXLY_CORRECT", "1"),
+            ("RUST_LOG", "trace"),
+        ],
+    ] {
+        assert_eq!(read(variables), plain, "{variables:?}");
+    }
+}
+
+/// G-19, A-59: what is validated is what is used, because each is opened once.
+#[test]
+fn a_bundle_and_a_manifest_of_the_caller_are_opened_once() {
+    let ground = Ground::new();
+    let bundle = ground.script("run: body.sh\n", "echo ran\n");
+    let own = ground.write("own.yaml", "run: [echo, own]\n");
+    let log = ground.path("trace");
+    let mut command = std::process::Command::new("strace");
+    command
+        .args(["-e", "trace=open,openat,openat2,creat", "-o", text(&log)])
+        .arg(super::support::runner())
+        .args(["exec", "--manifest", text(&own), text(&bundle)]);
+    if std::process::Command::new("strace")
+        .arg("-V")
+        .output()
+        .is_err()
+    {
+        super::support::skip("strace is not installed");
+        return;
+    }
+    let done = ground.harness(command).done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "own\n", "{done:#?}");
+    let trace = std::fs::read_to_string(&log).expect("read");
+    for path in [&own, &bundle] {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a name");
+        let opened = trace.lines().filter(|line| line.contains(name));
+        let opened: Vec<&str> = opened.filter(|line| !line.contains("= -1 ")).collect();
+        assert_eq!(opened.len(), 1, "{name}: {opened:#?}");
     }
 }

@@ -1,6 +1,8 @@
 //! What the caller makes visible: `--ro`, `--rw`, `--mount`, `--tmpfs`, `-w`.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
+use std::process::{Command, Stdio};
 
 use super::destinations::ids;
 use super::scripts::text;
@@ -263,4 +265,125 @@ fn the_program_of_a_command_is_visible_read_only_and_nothing_beside_it() {
         assert_eq!(done.report["bound_programs"][0], text(&program));
     }
     assert_eq!(std::fs::read(&program).expect("read"), before);
+}
+
+/// What a link of /proc leads to is not at the path that readlink(2) tells.
+#[test]
+fn a_source_in_another_mount_namespace_is_not_taken_for_the_host_s_path_of_that_name() {
+    let ground = Ground::new();
+    let folder = ground.path("data");
+    std::fs::create_dir(&folder).expect("made");
+    let namespaces: &[&str] = match is_root() {
+        true => &["--mount"],
+        false => &["--user", "--map-root-user", "--mount"],
+    };
+    let script = r#"mount -t tmpfs none "$1" && echo theirs >"$1/mark" && echo ready && read end"#;
+    let mut other = Command::new("unshare")
+        .args(namespaces)
+        .args(["sh", "-c", script, "sh", text(&folder)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("unshare runs");
+    let mut said = String::new();
+    BufReader::new(other.stdout.take().expect("piped"))
+        .read_line(&mut said)
+        .expect("read");
+    assert_eq!(said, "ready\n");
+    let source = format!("/proc/{}/root{}", other.id(), text(&folder));
+    let body = "cat /data/mark; echo x >/data/new";
+    for access in ["", ":ro"] {
+        let mount = format!("{source}:/data{access}");
+        let done = ground.run(&["--mount", &mount], &["/bin/sh", "-c", body]);
+        assert!(!folder.join("new").exists(), "{done:#?}");
+        done.assert_error("refused", "mount_source_changed")
+            .assert_nothing_ran();
+    }
+    // Of one's own namespace such a link is as good as the path.
+    let mount = format!("/proc/self/root{}:/data", text(&folder));
+    let done = ground.run(
+        &["--mount", &mount],
+        &["/bin/sh", "-c", "echo x >/data/new"],
+    );
+    done.assert_exited(0);
+    assert!(folder.join("new").exists());
+    drop(other.stdin.take());
+    other.wait().expect("ended");
+}
+
+/// Whoever makes the store later goes through the link, into what the body could fill before.
+#[test]
+fn a_place_that_a_dangling_link_of_a_store_leads_to_is_not_lent() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    symlink(lent.join("deep/cache"), ground.path("absolute")).expect("linked");
+    symlink("lent/deep/cache", ground.path("relative")).expect("linked");
+    symlink("relative", ground.path("twice")).expect("linked");
+    symlink("lent/../lent/cache", ground.path("winding")).expect("linked");
+    let body = format!("mkdir -p {0}/deep/cache {0}/cache", text(&lent));
+    for variable in STORES {
+        for link in ["absolute", "relative", "twice", "winding"] {
+            for store in [ground.path(link), ground.path(link).join("bundles")] {
+                let words = ["run", "--rw", text(&lent), "--", "/bin/sh", "-c", &body];
+                let done = ground.command(&words).env(variable, text(&store)).done();
+                assert!(!lent.join("cache").exists(), "{link}: {done:#?}");
+                done.assert_error("refused", "mount_holds_cache")
+                    .assert_nothing_ran();
+            }
+        }
+    }
+}
+
+/// Where each store is said to be.
+const STORES: [&str; 2] = ["RUNNER_OPT_CACHE_DIRECTORY", "RUNNER_OPT_OCI_DIRECTORY"];
+
+#[test]
+fn nothing_is_lent_while_the_place_of_a_store_is_not_known() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    symlink("circle", ground.path("circle")).expect("linked");
+    symlink("lent/none/../cache", ground.path("back")).expect("linked");
+    let file = ground.write("file", "");
+    let body = ["--", "/bin/sh", "-c", "true"];
+    for variable in STORES {
+        for store in [ground.path("circle/x"), ground.path("back"), file.join("x")] {
+            let run = |flags: &[&str]| {
+                let words = [&["run"], flags, &body].concat();
+                ground.command(&words).env(variable, text(&store)).done()
+            };
+            run(&["--rw", text(&lent)])
+                .assert_error("failed", "host_failed")
+                .assert_nothing_ran();
+            run(&["--ro", text(&lent)]).assert_exited(0);
+        }
+    }
+}
+
+#[test]
+fn a_private_directory_in_the_bundle_shows_nothing_of_the_bundle() {
+    let ground = Ground::new();
+    let body = "cd /bundle; ls -A node_modules new; echo x >node_modules/x && ls node_modules\n";
+    let bundle = ground.bundle(&[
+        ("manifest.yaml", "run: [sh, body.sh]\n"),
+        ("body.sh", body),
+        ("node_modules/own/file", "own"),
+    ]);
+    for size in ["", ":1m"] {
+        let place = |at: &str| format!("{at}{size}");
+        let flags = [
+            "--tmpfs",
+            &place("/bundle/node_modules"),
+            "--tmpfs",
+            &place("/bundle/new"),
+        ];
+        let done = ground.exec(&flags, &bundle);
+        done.assert_exited(0);
+        assert_eq!(
+            done.text(),
+            "new:\n\nnode_modules:\nx\n",
+            "{size}: {done:#?}"
+        );
+    }
 }

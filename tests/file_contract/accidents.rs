@@ -512,9 +512,12 @@ fn a_disk_that_fails_at_fsync_or_rename_leaves_the_old_file() {
 #[test]
 fn interrupted_calls_are_made_again() {
     let ground = child_ground();
+    // Counted in each thread; the first of a process are the dynamic loader's, who knows no EINTR.
     let expressions = [
         "inject=fsync:error=EINTR:when=1+2",
         "inject=flock:error=EINTR:when=1",
+        "inject=read:error=EINTR:when=5+2",
+        "inject=write:error=EINTR:when=5+2",
     ];
     if traced(&ground, &expressions).is_none() {
         return;

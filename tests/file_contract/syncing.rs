@@ -44,6 +44,7 @@ fn an_output_is_synced_and_its_parent_directories_made() {
     ground.assert_canary();
 }
 
+/// D-09
 #[test]
 fn a_missing_output_is_told_and_the_others_are_synced() {
     let ground = Ground::new();
@@ -277,12 +278,22 @@ fn an_output_has_a_plain_mode_and_none_of_its_attributes() {
         // Best tried: where this file system has no attributes there is nothing to carry over.
         let attributed =
             rustix::fs::setxattr(&path, c"user.canary", b"no", XattrFlags::empty()).is_ok();
+        // Only root may give one; this is CAP_NET_RAW, version 2.
+        let capability = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let name = c"security.capability";
+        let given = rustix::fs::setxattr(&path, name, capability, XattrFlags::empty()).is_ok();
+        assert!(given || !is_root() || !attributed, "{key}");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
         let reports = ground.sync(&[output(key, key)]);
         assert_eq!(reports[0].state, SyncState::Synced, "{reports:?}");
         let path = ground.path("workspace").join(key);
         assert_eq!(mode_of(&path), expected, "{key}");
         assert!(!attributed || attribute_of(&path).is_none(), "{key}");
+        let mut value = [0; 32];
+        assert!(
+            rustix::fs::lgetxattr(&path, name, &mut value).is_err(),
+            "{key}"
+        );
     }
     ground.assert_canary();
 }

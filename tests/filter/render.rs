@@ -1,5 +1,6 @@
-//! Writes the checked-in forms of the default policy: Rust tables, and verdicts for people.
+//! Writes the checked-in forms of the built-in policies: Rust tables, and verdicts for people.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use runner::plan::filter::{
@@ -7,22 +8,27 @@ use runner::plan::filter::{
     interpret,
 };
 use runner::spec::bpf::{ALLOW, ERRNO, Instruction, KILL_PROCESS, NOTIFY};
+use runner::spec::syscall_policy::SyscallPolicyName;
 
 use crate::vectors::{vectors, with};
 
 const GENERATED: &str =
     "Generated from policies/ by tests/filter.rs; to renew it see policies/README.md.";
 
-/// `src/plan/filter/default_rules.rs`.
-pub(crate) fn rules_file(policy: &SyscallPolicy) -> String {
+/// `src/plan/filter/built_in_rules.rs`: the rules of `strict`, the first of which are `default`'s.
+pub(crate) fn rules_file(default: &SyscallPolicy, strict: &SyscallPolicy) -> String {
+    assert!(strict.rules.starts_with(&default.rules));
     let mut file = format!(
-        "//! The default policy's rules. {GENERATED}\n\n\
+        "//! The rules of both policies. {GENERATED}\n\n\
          use std::borrow::Cow;\n\n\
          use crate::plan::filter::{{Case, Condition, Decision, Reporting, Rule}};\n\n\
+         /// How many of them are the default policy's; the others are the strict one's alone.\n\
+         pub(super) const DEFAULT_RULES: usize = {};\n\n\
          #[rustfmt::skip]\n\
-         pub(super) static RULES: &[Rule] = &[\n"
+         pub(super) static RULES: &[Rule] = &[\n",
+        default.rules.len()
     );
-    for rule in policy.rules.iter() {
+    for rule in strict.rules.iter() {
         let report = match rule.report {
             None => "None",
             Some(Reporting::Yes) => "Some(Reporting::Yes)",
@@ -31,7 +37,7 @@ pub(crate) fn rules_file(policy: &SyscallPolicy) -> String {
         let _infallible = write!(
             file,
             "    Rule {{\n        id: Cow::Borrowed({:?}),\n        reason: Cow::Borrowed({:?}),\n\
-             \x20       report: {report},\n        cases: Cow::Borrowed(&[",
+             \x20       report: {report}, cases: Cow::Borrowed(&[",
             rule.id, rule.reason
         );
         for case in rule.cases.iter() {
@@ -60,42 +66,46 @@ pub(crate) fn rules_file(policy: &SyscallPolicy) -> String {
         if !rule.cases.is_empty() {
             file.push_str("\n        ");
         }
-        let _infallible = write!(
-            file,
-            "]),\n        action: Decision::{:?},\n    }},\n",
-            rule.action
-        );
+        let _infallible = write!(file, "]), action: Decision::{:?},\n    }},\n", rule.action);
     }
     file.push_str("];\n");
     file
 }
 
-/// `src/plan/filter/default_<architecture>.rs`.
-pub(crate) fn program_file(policy: &SyscallPolicy) -> String {
+/// `src/plan/filter/<policy>_<architecture>.rs`. The names of the calls stand in the default's.
+pub(crate) fn program_file(name: SyscallPolicyName, policy: &SyscallPolicy) -> String {
+    let arch = arch_name(policy.arch);
+    let (rules, imports) = match name {
+        SyscallPolicyName::Default => (
+            "RULES.split_at(DEFAULT_RULES).0",
+            "use crate::plan::filter::built_in_rules::{DEFAULT_RULES, RULES};\n".to_owned(),
+        ),
+        SyscallPolicyName::Strict => (
+            "RULES",
+            format!(
+                "use crate::plan::filter::built_in_rules::RULES;\n\
+                 use crate::plan::filter::default_{arch}::NAMES;\n"
+            ),
+        ),
+    };
     let mut file = format!(
-        "//! The default policy for {}: calls and programs. {GENERATED}\n\n\
+        "//! The {} policy for {arch}: calls and programs. {GENERATED}\n\n\
          use std::borrow::Cow;\n\n\
-         use crate::plan::filter::default_rules::RULES;\n\
+         {imports}\
          use crate::plan::filter::{{Arch, Call, SyscallPolicy}};\n\
          use crate::spec::bpf::Instruction;\n\n\
          const fn c(number: u16, rule: u8) -> Call {{\n    Call::new(number, rule)\n}}\n\n\
          const fn i(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {{\n    \
          Instruction::new(code, jt, jf, k)\n}}\n\n\
          pub(super) static POLICY: SyscallPolicy = SyscallPolicy {{\n    \
-         arch: Arch::{:?},\n    rules: Cow::Borrowed(RULES),\n    \
+         arch: Arch::{:?},\n    rules: Cow::Borrowed({rules}),\n    \
          calls: Cow::Borrowed(&CALLS),\n    names: Cow::Borrowed(NAMES),\n}};\n\n",
-        arch_name(policy.arch),
+        name.name(),
         policy.arch
     );
-    file.push_str("static NAMES: &str = \"\\\n");
-    let names: Vec<String> = policy
-        .names
-        .split(' ')
-        .map(|name| format!("{name} "))
-        .collect();
-    // A `\` at the end of a line eats the line's end and the indent; the last name has no space.
-    file.push_str(filled(&names, "    ", "\\").trim_end_matches(['\n', '\\', ' ']));
-    file.push_str("\";\n\n");
+    if name == SyscallPolicyName::Default {
+        file.push_str(&names(policy));
+    }
     let calls: Vec<String> = policy
         .calls
         .iter()
@@ -128,6 +138,15 @@ pub(crate) fn program_file(policy: &SyscallPolicy) -> String {
     file
 }
 
+fn names(policy: &SyscallPolicy) -> String {
+    let names = policy.names.split(' ');
+    let names: Vec<String> = names.map(|name| format!("{name} ")).collect();
+    // A `\` at the end of a line eats the line's end and the indent; the last name has no space.
+    let lines = filled(&names, "    ", "\\");
+    let lines = lines.trim_end_matches(['\n', '\\', ' ']);
+    format!("pub(super) static NAMES: &str = \"\\\n{lines}\";\n\n")
+}
+
 /// `words` in lines of at most 100 columns, each begun with `indent` and ended with `end`.
 fn filled(words: &[String], indent: &str, end: &str) -> String {
     let mut text = String::new();
@@ -151,15 +170,33 @@ fn filled(words: &[String], indent: &str, end: &str) -> String {
     text
 }
 
-/// `tests/golden/filter/verdicts-<architecture>.txt`: what the two programs answer for 0 to 1023.
+/// `tests/golden/filter/verdicts-<architecture>.txt`.
+pub(crate) fn default_verdicts(arch: &str, verdicts: &str) -> String {
+    format!(
+        "# What the default filter answers on {arch}: number, call, plain variant, listener \
+         variant, rule.\n# Argument rules: one line per case. To renew it see \
+         policies/README.md.\n{verdicts}"
+    )
+}
+
+/// `tests/golden/filter/verdicts-strict-<architecture>.txt`.
+pub(crate) fn strict_verdicts(arch: &str, default: &str, strict: &str) -> String {
+    let same: HashSet<&str> = default.lines().collect();
+    let mut file = format!(
+        "# Where the strict filter answers otherwise than the default one on {arch}: number, call, \
+         plain variant, listener variant, rule.\n# To renew it see policies/README.md.\n"
+    );
+    for line in strict.lines().filter(|line| !same.contains(line)) {
+        let _infallible = writeln!(file, "{line}");
+    }
+    file
+}
+
+/// What the two programs of `policy` answer for 0 to 1023.
 pub(crate) fn verdicts(policy: &SyscallPolicy) -> String {
     let plain = compile(policy, Variant::Plain);
     let listener = compile(policy, Variant::Listener);
-    let mut file = format!(
-        "# What the default filter answers on {}: number, call, plain variant, listener variant, \
-         rule.\n# Argument rules: one line per case. To renew it see policies/README.md.\n",
-        arch_name(policy.arch)
-    );
+    let mut file = String::new();
     let mut number = 0;
     while number < 1024 {
         let rule = policy.ruling(number, &[0; 6]).rule;

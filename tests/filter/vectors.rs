@@ -90,6 +90,18 @@ pub(crate) fn with_high_bits(rule: &Rule, vector: &Arguments) -> Vec<Arguments> 
     variants
 }
 
+/// `vector` with one bit more in the upper half of one argument that `rule` looks at.
+pub(crate) fn with_each_high_bit(rule: &Rule, vector: &Arguments) -> Vec<Arguments> {
+    let looked_at: BTreeSet<u8> = conditions(rule)
+        .map(|condition| condition.argument)
+        .collect();
+    let of_argument = |argument: u8| {
+        let value = vector[usize::from(argument)];
+        (32..64).map(move |bit| with(*vector, argument, value | 1 << bit))
+    };
+    looked_at.into_iter().flat_map(of_argument).collect()
+}
+
 fn conditions(rule: &Rule) -> impl Iterator<Item = &Condition> {
     rule.cases.iter().flat_map(|case| case.when.iter())
 }

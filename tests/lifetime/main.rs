@@ -12,9 +12,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod aimed;
+mod clocks;
 mod early;
 mod host;
 mod killed;
+mod missing;
 mod odd_starts;
 mod runtime;
 mod signals;

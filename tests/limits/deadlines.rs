@@ -113,7 +113,8 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
         .command(&flags)
         .without("I2")
         .without("I4")
-        .without("I5");
+        .without("I5")
+        .without("I6");
     let mut running = case.start();
     let pid = running.pid();
     let children = |of: &str| {

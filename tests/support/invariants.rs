@@ -1,18 +1,25 @@
 //! The ten invariants that hold after every case, whatever the body was.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+use super::objects::{self, Objects};
 use super::{Case, Done, MARKER};
 
 /// What the kernel frees later (network namespaces, groups of version 1) is waited for this long.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Most memory that the supervisor may use, whatever the body does.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
+/// Files and bytes of each that are searched for the secret: a workspace may be as big as a test likes.
+const SEARCHED_FILES_MAX: usize = 400;
+const SEARCHED_BYTES_MAX: u64 = 4 << 20;
 
 static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
     let text = include_str!("../../schemas/report.schema.json");
@@ -24,16 +31,35 @@ static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
 pub struct Before {
     canary: BTreeMap<PathBuf, Facts>,
     mounts: String,
-    ipc: String,
+    objects: Objects,
+    /// Files that have the secret already: of the test's own making.
+    secrets: BTreeSet<PathBuf>,
+}
+
+/// What was seen of a run while it lasted.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// Highest memory of the runner itself, KiB.
+    pub peak_kib: u64,
+    /// Network namespaces of the sandbox's processes, as proc names them: `net:[4026531840]`.
+    pub networks: BTreeSet<String>,
+    /// Command lines of the sandbox's processes that held the secret.
+    pub telling: BTreeSet<String>,
 }
 
 /// All that could change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Facts {
-    mode: u32,
+    inode: u64,
+    mode: u16,
     owner: (u32, u32),
-    links: u64,
-    modified: (i64, i64),
+    links: u32,
+    /// Of the contents, and of anything.
+    changed: [(i64, u32); 2],
+    /// Immutable, append-only and the like.
+    attributes: u64,
+    /// Extended attributes; access control lists are among them.
+    extended: BTreeMap<Vec<u8>, Vec<u8>>,
     contents: Vec<u8>,
 }
 
@@ -44,15 +70,21 @@ pub fn make_canary_tree(path: &Path) {
     std::fs::write(path.join("deep/er/file"), "canary").expect("written");
     std::os::unix::fs::symlink("file", path.join("link")).expect("linked");
     std::fs::hard_link(path.join("file"), path.join("deep/hard")).expect("linked");
+    let set = rustix::fs::XattrFlags::empty();
+    let marked = rustix::fs::lsetxattr(path.join("file"), "user.canary", b"here", set);
+    // Not every file system keeps them.
+    let possible = matches!(marked, Ok(()) | Err(rustix::io::Errno::NOTSUP));
+    assert!(possible, "{marked:?}");
 }
 
 impl Before {
     /// Looks at everything that must not change.
-    pub fn look(canary: &Path) -> Self {
+    pub fn look(case: &Case<'_>) -> Self {
         Self {
-            canary: facts(canary),
+            canary: facts(&case.ground.path("canary")),
             mounts: mounts(),
-            ipc: ipc(),
+            objects: Objects::look(),
+            secrets: files_with(case.ground.canary(), &searched(case)),
         }
     }
 }
@@ -61,13 +93,17 @@ fn facts(root: &Path) -> BTreeMap<PathBuf, Facts> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_path_buf()];
     while let Some(path) = pending.pop() {
-        let metadata = std::fs::symlink_metadata(&path).expect("the canary tree stays");
-        let contents = if metadata.is_dir() {
+        let all = StatxFlags::BASIC_STATS;
+        let about = rustix::fs::statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, all)
+            .expect("the canary tree stays");
+        let extended = extended_attributes(&path);
+        let kind = rustix::fs::FileType::from_raw_mode(about.stx_mode.into());
+        let contents = if kind.is_dir() {
             for entry in std::fs::read_dir(&path).expect("readable") {
                 pending.push(entry.expect("readable").path());
             }
             Vec::new()
-        } else if metadata.is_symlink() {
+        } else if kind.is_symlink() {
             std::fs::read_link(&path)
                 .expect("a link")
                 .into_os_string()
@@ -76,10 +112,13 @@ fn facts(root: &Path) -> BTreeMap<PathBuf, Facts> {
             std::fs::read(&path).expect("readable")
         };
         let facts = Facts {
-            mode: metadata.mode(),
-            owner: (metadata.uid(), metadata.gid()),
-            links: metadata.nlink(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            inode: about.stx_ino,
+            mode: about.stx_mode,
+            owner: (about.stx_uid, about.stx_gid),
+            links: about.stx_nlink,
+            changed: [about.stx_mtime, about.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec)),
+            attributes: about.stx_attributes.bits(),
+            extended,
             contents,
         };
         found.insert(path, facts);
@@ -87,86 +126,184 @@ fn facts(root: &Path) -> BTreeMap<PathBuf, Facts> {
     found
 }
 
+fn extended_attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut names = vec![0; 4096];
+    // Where the file system has none, there are none.
+    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
+    let names = names[..length].split(|byte| *byte == 0);
+    names
+        .filter(|name| !name.is_empty())
+        .map(|name| {
+            let mut value = vec![0; 4096];
+            let length = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value[..])
+                .expect("it was listed");
+            value.truncate(length);
+            (name.to_vec(), value)
+        })
+        .collect()
+}
+
 /// Mount points of this namespace. Other tests of this kind mount in namespaces of their own only.
 fn mounts() -> String {
     std::fs::read_to_string("/proc/self/mountinfo").expect("readable")
 }
 
-fn ipc() -> String {
-    ["shm", "sem", "msg"]
-        .map(|kind| std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default())
-        .map(|text| text.lines().count().to_string())
-        .join(",")
+/// Where a run of this case writes: the workspace, and beside it reports and events.
+fn searched(case: &Case<'_>) -> Vec<PathBuf> {
+    let beside = std::fs::read_dir(case.ground.path(""))
+        .into_iter()
+        .flatten();
+    let files = beside
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .map(|entry| entry.path());
+    files.chain([case.ground.workspace()]).collect()
 }
 
-/// Checks all that the case did not leave out.
-pub fn check(case: &Case<'_>, done: &Done, before: &Before, peak_kib: u64) {
-    let skipped = |name: &str| case.unchecked.contains(&name);
-    if !skipped("I1") {
-        let now = facts(&case.ground.path("canary"));
-        assert_eq!(now, before.canary, "I1: the canary tree changed");
-    }
-    if !skipped("I2") {
-        eventually("I2: a process of the run lives", || {
-            living(case.ground.marker()).is_empty()
-        });
-    }
-    if !skipped("I3") {
-        assert_eq!(mounts(), before.mounts, "I3: the host's mounts changed");
-    }
-    let run_id = done.report["run_id"].as_str().unwrap_or_default();
-    if !skipped("I4") && !run_id.is_empty() {
-        for directory in record_directories() {
-            let record = directory.join("runs").join(run_id);
-            assert!(!record.exists(), "I4: {} stays", record.display());
+/// Regular files at and below these places that have the secret in them; as many as are searched.
+fn files_with(secret: &str, places: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut pending = places.to_vec();
+    let mut left = SEARCHED_FILES_MAX;
+    while let Some(path) = pending.pop() {
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().take(left);
+            pending.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
+        } else if metadata.is_file() && metadata.len() <= SEARCHED_BYTES_MAX {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let contents = std::fs::read(&path).unwrap_or_default();
+            if contains(&contents, secret.as_bytes()) {
+                found.insert(path);
+            }
         }
-        let kept = std::env::temp_dir().join(format!("runner-{run_id}"));
-        let asked = done.report["kept"].is_string();
-        assert!(asked || !kept.exists(), "I4: {} stays", kept.display());
     }
-    if !skipped("I5") && !run_id.is_empty() {
-        eventually("I5: a cgroup of the run stays", || {
-            groups_of(run_id).is_empty()
-        });
-    }
-    if !skipped("I6") {
-        assert_eq!(ipc(), before.ipc, "I6: System V objects stay");
-    }
-    if !skipped("I8") {
-        check_report(done);
-    }
-    if !skipped("I9") {
-        let canary = case.ground.canary();
-        let shown = [
-            &String::from_utf8_lossy(&done.stdout).into_owned(),
-            &done.stderr,
-        ];
-        assert!(
-            !shown.iter().any(|text| text.contains(canary)),
-            "I9: the secret was shown"
-        );
-        assert!(
-            !done.report.to_string().contains(canary),
-            "I9: the secret is in the report"
-        );
-    }
-    if !skipped("I10") {
-        assert!(
-            peak_kib <= SUPERVISOR_KIB_MAX,
-            "I10: the supervisor used {peak_kib} KiB"
-        );
-    }
+    found
 }
 
-fn check_report(done: &Done) {
-    let errors: Vec<String> = SCHEMA
-        .iter_errors(&done.report)
-        .map(|error| error.to_string())
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|part| part == wanted)
+}
+
+/// Every invariant that does not hold after this case, a text each: `I1: what is seen`.
+pub fn breaches(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched) -> Vec<String> {
+    let run_id = done.report["run_id"].as_str().unwrap_or_default();
+    let checks: [(&str, &dyn Fn() -> Vec<String>); 9] = [
+        ("I1", &|| canary_changes(case, before)),
+        ("I2", &|| {
+            gone_within(case.patience, || processes_of(case.ground.marker(), run_id))
+        }),
+        ("I3", &|| differing_lines(&before.mounts, &mounts())),
+        ("I4", &|| scratch_roots(case, done, run_id)),
+        ("I5", &|| {
+            gone_within(case.patience, || shown(groups_of(run_id)))
+        }),
+        ("I6", &|| {
+            let words = [case.ground.marker(), run_id];
+            gone_within(case.patience, || {
+                let objects = Objects::look().beyond(&before.objects, &words);
+                let networks = objects::kept_networks(&watched.networks);
+                objects.into_iter().chain(networks).collect()
+            })
+        }),
+        ("I8", &|| report_faults(done)),
+        ("I9", &|| secrets_shown(case, done, before, watched)),
+        ("I10", &|| {
+            let too_much = SUPERVISOR_KIB_MAX < watched.peak_kib;
+            let text = format!("the supervisor used {} KiB", watched.peak_kib);
+            too_much.then_some(text).into_iter().collect()
+        }),
+    ];
+    let asked = checks
+        .iter()
+        .filter(|(name, _)| !case.unchecked.contains(name));
+    asked
+        .flat_map(|(name, check)| {
+            check()
+                .into_iter()
+                .map(move |text| format!("{name}: {text}"))
+        })
+        .collect()
+}
+
+fn shown(paths: Vec<PathBuf>) -> Vec<String> {
+    paths
+        .into_iter()
+        .map(|path| format!("{} stays", path.display()))
+        .collect()
+}
+
+fn canary_changes(case: &Case<'_>, before: &Before) -> Vec<String> {
+    let now = facts(&case.ground.path("canary"));
+    let paths: BTreeSet<&PathBuf> = before.canary.keys().chain(now.keys()).collect();
+    let differ = paths
+        .into_iter()
+        .filter(|path| before.canary.get(*path) != now.get(*path));
+    differ
+        .map(|path| {
+            let (was, is) = (before.canary.get(path), now.get(path));
+            format!("{}: was {was:?}, is {is:?}", path.display())
+        })
+        .collect()
+}
+
+fn differing_lines(before: &str, now: &str) -> Vec<String> {
+    let [before, now]: [BTreeSet<&str>; 2] = [before, now].map(|text| text.lines().collect());
+    before
+        .symmetric_difference(&now)
+        .map(|line| (*line).to_owned())
+        .collect()
+}
+
+fn scratch_roots(case: &Case<'_>, done: &Done, run_id: &str) -> Vec<String> {
+    if run_id.is_empty() {
+        return Vec::new();
+    }
+    let stated = case.command.get_envs().find_map(|(name, value)| {
+        let named = name == "RUNNER_OPT_RUNTIME_DIRECTORY";
+        named.then_some(PathBuf::from(value?))
+    });
+    let records = record_directories().into_iter().chain(stated);
+    let mut roots: Vec<PathBuf> = records
+        .map(|directory| directory.join("runs").join(run_id))
         .collect();
-    assert!(
-        errors.is_empty(),
-        "I8: the report is not valid: {errors:#?}\n{done:#?}"
-    );
+    if !done.report["kept"].is_string() {
+        roots.push(std::env::temp_dir().join(format!("runner-{run_id}")));
+    }
+    roots.retain(|path| std::fs::symlink_metadata(path).is_ok());
+    shown(roots)
+}
+
+fn secrets_shown(case: &Case<'_>, done: &Done, before: &Before, watched: &Watched) -> Vec<String> {
+    let secret = case.ground.canary();
+    let report = done.report.to_string();
+    let streams = [
+        ("standard output", done.stdout.as_slice()),
+        ("standard error", done.stderr.as_bytes()),
+        ("the report", report.as_bytes()),
+    ];
+    let streams = streams
+        .iter()
+        .filter(|(_, bytes)| contains(bytes, secret.as_bytes()));
+    let streams = streams.map(|(name, _)| format!("the secret is in {name}"));
+    let files = files_with(secret, &searched(case));
+    let files = files.difference(&before.secrets);
+    let files = files.map(|path| format!("the secret is in {}", path.display()));
+    let telling = watched.telling.iter();
+    let telling = telling.map(|line| format!("the secret is in a command line: {line:?}"));
+    streams.chain(files).chain(telling).collect()
+}
+
+fn report_faults(done: &Done) -> Vec<String> {
+    let mut faults: Vec<String> = SCHEMA
+        .iter_errors(&done.report)
+        .map(|error| format!("the report is not valid: {error}"))
+        .collect();
     let exit = &done.report["exit"];
     let expected = match done.outcome() {
         "exited" => exit["code"].as_i64(),
@@ -183,34 +320,54 @@ fn check_report(done: &Done) {
         },
         _ => Some(125),
     };
-    assert_eq!(
-        Some(i64::from(done.code)),
-        expected,
-        "I8: the exit code\n{done:#?}"
-    );
-    let has_error = done.report["error"].is_object();
+    if Some(i64::from(done.code)) != expected {
+        faults.push(format!("the exit code is {}, not {expected:?}", done.code));
+    }
     let needs_error = matches!(done.outcome(), "refused" | "failed");
-    assert_eq!(
-        has_error, needs_error,
-        "I8: an error where there is one\n{done:#?}"
-    );
+    if done.report["error"].is_object() != needs_error {
+        faults.push("an error where there is none, or none where there is one".to_owned());
+    }
+    faults
+}
+
+/// Processes that carry the marker anywhere in their environment, or are in a cgroup of the run.
+fn processes_of(marker: &str, run_id: &str) -> Vec<String> {
+    let is_of_run = |pid: &i32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if contains(&environment, marker.as_bytes()) {
+            return true;
+        }
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        !run_id.is_empty() && groups.contains(run_id)
+    };
+    let living = pids().into_iter().filter(is_of_run);
+    living
+        .map(|pid| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("process {pid} ({}) of the run lives", name.trim())
+        })
+        .collect()
+}
+
+/// Every process that proc shows.
+pub(super) fn pids() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// Pids of processes whose environment carries the marker.
 pub fn living(marker: &str) -> Vec<i32> {
     let wanted = format!("{MARKER}={marker}");
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment
-                .split(|byte| *byte == 0)
-                .any(|entry| entry == wanted.as_bytes())
-        })
-        .collect()
+    let mut found = pids();
+    found.retain(|pid| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == wanted.as_bytes())
+    });
+    found
 }
 
 /// Directories in which records of runs may lie.
@@ -239,7 +396,7 @@ pub fn groups_of(run_id: &str) -> Vec<PathBuf> {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
-            if entry.file_name().to_string_lossy().contains(run_id) {
+            if !run_id.is_empty() && entry.file_name().to_string_lossy().contains(run_id) {
                 found.push(entry.path());
             }
             if depth < 6 {
@@ -260,15 +417,32 @@ pub fn eventually(what: &str, true_by_now: impl Fn() -> bool) {
     }
 }
 
+/// Polls until nothing is left, and gives what is left in the end.
+fn gone_within(patience: Duration, left: impl Fn() -> Vec<String>) -> Vec<String> {
+    let started = Instant::now();
+    loop {
+        let found = left();
+        if found.is_empty() || patience <= started.elapsed() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Highest memory of the runner itself while it runs, KiB; kills it at the hang guard.
 pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
+    watch(child, hang_after, None).peak_kib
+}
+
+/// Looks at a run while it lasts, also for the secret; kills it at the hang guard.
+pub fn watch(child: &mut Child, hang_after: Duration, secret: Option<&str>) -> Watched {
     let started = Instant::now();
     let status = format!("/proc/{}/status", child.id());
     let program = PathBuf::from(super::runner());
     let program = program.file_name().expect("a name").to_string_lossy();
     // comm(5) has 15 bytes. Before execve(2) is through, the child has the memory of this process.
     let name = format!("Name:\t{program:.15}\n");
-    let mut peak_kib = 0;
+    let mut watched = Watched::default();
     let mut pause = Duration::from_millis(1);
     while child.try_wait().expect("waited").is_none() {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
@@ -279,7 +453,10 @@ pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
             .find_map(|line| line.strip_prefix("VmHWM:"))
             .and_then(|rest| rest.trim().strip_suffix(" kB")?.parse().ok())
             .unwrap_or(0);
-        peak_kib = peak_kib.max(seen);
+        watched.peak_kib = watched.peak_kib.max(seen);
+        if let Some(secret) = secret {
+            look_at_processes(&mut watched, child.id(), secret);
+        }
         if hang_after < started.elapsed() {
             child.kill().expect("killed");
             panic!("the runner hangs: no end after {hang_after:?}");
@@ -287,5 +464,79 @@ pub fn watch_memory(child: &mut Child, hang_after: Duration) -> u64 {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
-    peak_kib
+    watched
+}
+
+/// The sandbox's processes are those below the runner that are in another pid namespace than ours.
+/// Some of them have no network of their own yet.
+fn look_at_processes(watched: &mut Watched, runner: u32, secret: &str) {
+    let link = |pid: &str, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
+    let own = link("self", "pid");
+    let outside = [link("self", "net"), link(&runner.to_string(), "net")];
+    let mut pending = vec![runner.to_string()];
+    // A child begins with the words of the runner, which may be told a secret by the test.
+    let mut known = BTreeSet::new();
+    while let Some(pid) = pending.pop() {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for task in tasks.into_iter().flatten().filter_map(Result::ok) {
+            let children = std::fs::read_to_string(task.path().join("children"));
+            let children = children.unwrap_or_default();
+            pending.extend(children.split_whitespace().map(str::to_owned));
+        }
+        let namespace = link(&pid, "pid");
+        let is_inside = namespace.is_some() && namespace != own;
+        let network = link(&pid, "net");
+        if is_inside && !outside.contains(&network) {
+            let name = network.and_then(|link| Some(link.to_str()?.to_owned()));
+            watched.networks.extend(name);
+        }
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if !is_inside {
+            known.insert(line);
+        } else if contains(&line, secret.as_bytes()) && !known.contains(&line) {
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            watched.telling.insert(line);
+        }
+    }
+}
+
+/// What a process holds that starts many runs (I7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Resident memory that is not of files, KiB.
+    pub memory_kib: u64,
+}
+
+impl Held {
+    /// What this process holds now; nothing where it has ended.
+    pub fn by(pid: i32) -> Self {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        // Of this process itself: the one by which the directory is read.
+        let own = usize::from(u32::try_from(pid) == Ok(std::process::id()));
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let memory = status.lines().find_map(|line| {
+            let rest = line.strip_prefix("RssAnon:")?;
+            rest.trim().strip_suffix(" kB")?.parse().ok()
+        });
+        Self {
+            descriptors: entries.into_iter().flatten().count().saturating_sub(own),
+            memory_kib: memory.unwrap_or(0),
+        }
+    }
+
+    /// What is more than before, with so much memory forgiven: an allocator gives back what it likes.
+    pub fn beyond(self, before: Self, forgiven_kib: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        if before.descriptors < self.descriptors {
+            let (was, is) = (before.descriptors, self.descriptors);
+            found.push(format!("I7: {was} descriptors became {is}"));
+        }
+        if before.memory_kib + forgiven_kib < self.memory_kib {
+            let (was, is) = (before.memory_kib, self.memory_kib);
+            found.push(format!("I7: {was} KiB became {is} KiB"));
+        }
+        found
+    }
 }

@@ -17,6 +17,7 @@ pub mod certificates;
 pub mod images;
 pub mod invariants;
 pub mod network;
+pub mod objects;
 pub mod packages;
 pub mod registry;
 pub mod screen;
@@ -140,6 +141,7 @@ impl Ground {
             stdin: None,
             before: None,
             unchecked: Vec::new(),
+            patience: invariants::PATIENCE,
         }
     }
 
@@ -205,6 +207,7 @@ pub struct Case<'ground> {
     stdin: Option<Vec<u8>>,
     before: Option<Before>,
     unchecked: Vec<&'static str>,
+    patience: Duration,
 }
 
 /// A started case.
@@ -242,9 +245,15 @@ impl<'ground> Case<'ground> {
         self
     }
 
+    /// How long what the kernel frees later is waited for: shorter where it is known to stay.
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Starts it.
     pub fn start(mut self) -> Running<'ground> {
-        self.before = Some(Before::look(&self.ground.path("canary")));
+        self.before = Some(Before::look(&self));
         let mut child = self.command.spawn().expect("the runner starts");
         if let Some(text) = self.stdin.take() {
             let mut pipe = child.stdin.take().expect("a pipe");
@@ -256,6 +265,7 @@ impl<'ground> Case<'ground> {
     }
 
     /// Starts it, waits for its end and checks everything.
+    #[track_caller]
     pub fn done(self) -> Done {
         self.start().done()
     }
@@ -286,28 +296,47 @@ impl Running<'_> {
         }
     }
 
+    /// The report as far as it is written.
+    pub fn report(&self) -> Value {
+        let text = std::fs::read_to_string(&self.case.report).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
+    /// Puts another report in the place of its own.
+    pub fn put_report(&self, report: &Value) {
+        std::fs::write(&self.case.report, report.to_string()).expect("written");
+    }
+
     /// Waits for its end, reads the report, validates it, and checks the invariants.
-    pub fn done(mut self) -> Done {
+    #[track_caller]
+    pub fn done(self) -> Done {
+        let (done, breaches) = self.finish();
+        assert!(breaches.is_empty(), "{breaches:#?}\n{done:#?}");
+        done
+    }
+
+    /// Waits for its end, and gives what came of it and which invariants do not hold.
+    pub fn finish(mut self) -> (Done, Vec<String>) {
         // Read while it runs: a pipe that nobody reads holds the runner.
         let stdout = read_to_end(self.child.stdout.take());
         let stderr = read_to_end(self.child.stderr.take());
-        let peak = invariants::watch_memory(&mut self.child, HANG_AFTER);
+        let secret = Some(self.case.ground.canary());
+        let watched = invariants::watch(&mut self.child, HANG_AFTER, secret);
         let status = self.child.wait().expect("waited");
         let code = status
             .code()
             .unwrap_or_else(|| 128 + status.signal().expect("an exit code or a signal"));
         let stdout = stdout.join().expect("read");
         let stderr = String::from_utf8_lossy(&stderr.join().expect("read")).into_owned();
-        let text = std::fs::read_to_string(&self.case.report).unwrap_or_default();
         let done = Done {
             code,
-            report: serde_json::from_str(&text).unwrap_or(Value::Null),
+            report: self.report(),
             stdout,
             stderr,
         };
         let before = self.case.before.take().expect("looked before the start");
-        invariants::check(&self.case, &done, &before, peak);
-        done
+        let breaches = invariants::breaches(&self.case, &done, &before, &watched);
+        (done, breaches)
     }
 }
 

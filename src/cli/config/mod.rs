@@ -60,6 +60,7 @@
 //!   ca_file: /etc/runner/ca.pem # vouches for them, instead of the image's certificates
 //!   # what is written is memory too; each 2 KiB of memory have room for one file
 //!   limits: { memory: 2g, timeout: 10m, disk: 1g }
+//! syscalls: strict           # fewer system calls for every run; `default` is the other value
 //! ```
 //!
 //! What a later file may change is said at [`merge`].
@@ -314,6 +315,7 @@ mod tests {
     use crate::spec::request::Grants;
     use crate::spec::runner_block::Language;
     use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
+    use crate::spec::syscall_policy::SyscallPolicyName;
 
     fn refused(text: &str) -> String {
         let error = parse("f", text.as_bytes()).map(drop).expect_err(text);
@@ -364,7 +366,8 @@ mod tests {
               \x20 allow: [f.example.org]\n\
               \x20 allow_private: [10.0.0.0/8]\n\
               \x20 ca_file: /ca.pem\n\
-              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n";
+              \x20 limits: { memory: 1g, timeout: 1m, disk: 1m }\n\
+              syscalls: strict\n";
 
     #[test]
     fn every_documented_key_is_read() {
@@ -456,6 +459,7 @@ mod tests {
                 wall_time: Some(Duration::from_secs(60)),
                 disk_bytes: Some(1 << 20),
             },
+            syscalls: Some(SyscallPolicyName::Strict),
         };
         assert_eq!(statement, expected);
     }

@@ -14,6 +14,7 @@ use crate::kernel::credentials::OVERFLOW_UID;
 use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
 use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// The file as it is written.
 #[derive(Default, Deserialize)]
@@ -39,6 +40,8 @@ pub(super) struct Written {
     oci: WrittenOci,
     require_pin: bool,
     preparation: WrittenPreparation,
+    #[serde(deserialize_with = "stated")]
+    syscalls: Option<SyscallPolicyName>,
 }
 
 #[derive(Default, Deserialize)]
@@ -161,6 +164,7 @@ impl Written {
             oci: self.oci.into(),
             require_pin: self.require_pin,
             preparation: self.preparation.statement(),
+            syscalls: self.syscalls,
         }
     }
 }

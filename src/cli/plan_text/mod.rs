@@ -277,6 +277,10 @@ impl Page<'_> {
             .map(|axis| axis.axis.as_str())
             .collect();
         self.toned("enforced", Some(Tone::Good), &held.join(" "));
+        if let Some(calls) = &plan.syscall_policy {
+            let told = format!("{} policy ({})", calls.name.name(), calls.decided_by);
+            self.row("system calls", &told);
+        }
         for axis in &plan.enforcement {
             let (state, tone) = match axis.state {
                 EnforcementState::Enforced => continue,

@@ -153,6 +153,9 @@ fn details(report: &Report) -> Vec<(Tone, String)> {
         lines.push(format!("{}: {whole}.{rest:03} ms", timing.phase));
     }
     lines.push(format!("cgroup back end: {}", report.cgroup_backend));
+    if let Some(policy) = report.syscall_policy {
+        lines.push(format!("system call policy: {}", policy.name()));
+    }
     for axis in &report.enforcement {
         let state = match axis.state {
             EnforcementState::Enforced => continue,

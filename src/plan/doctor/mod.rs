@@ -2,14 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod network;
+pub mod user_namespaces;
 
 pub use crate::plan::doctor::network::NetworkFacts;
+use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use crate::plan::limits::Coverage;
 use crate::spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
 use crate::spec::report::{EnforcementState, ErrorReport};
 
 /// Landlock's version from which everything that a run asks of it is there.
-const LANDLOCK_FULL: u32 = 6;
+pub const LANDLOCK_FULL: u32 = 6;
 
 /// What was found out about a host.
 #[derive(Debug, Clone)]
@@ -18,14 +20,16 @@ pub struct Facts {
     pub sandbox: Result<(), ErrorReport>,
     /// Each kind of namespace that was really made, else the kernel's answer.
     pub namespaces: Vec<(NamespaceKind, Result<(), String>)>,
+    /// What the host says about user namespaces.
+    pub user_namespaces: UserNamespaceSettings,
     /// Each call of the kernel, with the Linux version that brought it, and whether it is there.
     pub calls: Vec<(&'static str, &'static str, bool)>,
     /// Filters of system calls.
     pub seccomp_filter: bool,
     /// No execve gains anything.
     pub no_new_privs: bool,
-    /// Version of Landlock, 0 where there is none.
-    pub landlock_abi: u32,
+    /// Version of Landlock, 0 where there is none; else the kernel's answer.
+    pub landlock_abi: Result<u32, String>,
     /// `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
     /// Why the back end is `none`.
@@ -210,6 +214,9 @@ fn sandbox(facts: &Facts) -> Item {
 
 fn namespaces(facts: &Facts) -> Vec<Item> {
     let of_kind = |(kind, made): &(NamespaceKind, Result<(), String>)| {
+        if *kind == NamespaceKind::User {
+            return user_namespaces::judge(facts, made);
+        }
         let needed_for = match kind {
             NamespaceKind::Time => Need::Strength,
             _ => Need::Running,
@@ -224,10 +231,6 @@ fn namespaces(facts: &Facts) -> Vec<Item> {
         with_mend(
             item(kind.id(), made.is_ok(), needed_for, effect),
             match kind {
-                NamespaceKind::User => {
-                    "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
-                     kernel.apparmor_restrict_unprivileged_userns=0"
-                }
                 NamespaceKind::Time => "install Linux 5.6 or later with CONFIG_TIME_NS=y",
                 _ => {
                     "sysctl -w user.max_user_namespaces=10000, or a kernel built with CONFIG_NAMESPACES=y"
@@ -278,12 +281,20 @@ fn no_new_privs(facts: &Facts) -> Item {
 
 fn landlock(facts: &Facts) -> Item {
     let (state, effect, mend) = match facts.landlock_abi {
-        0 => (
+        // Every run asks too, and none goes on without an answer.
+        Err(ref answer) => {
+            let effect = format!("no run starts: the kernel does not say its version: {answer}");
+            return with_mend(
+                item("landlock", false, Need::Running, effect),
+                "see what refuses landlock_create_ruleset(2): a filter around this program, or the kernel's log",
+            );
+        }
+        Ok(0) => (
             EnforcementState::Absent,
             "no second line behind the file tree and the namespaces".to_owned(),
             Some("boot with lsm=landlock,… on Linux 6.12 or later (CONFIG_SECURITY_LANDLOCK=y)"),
         ),
-        abi @ 1..LANDLOCK_FULL => (
+        Ok(abi @ 1..LANDLOCK_FULL) => (
             EnforcementState::Weaker,
             format!(
                 "ABI {abi}: a second line for files{}, none for signals and abstract sockets",
@@ -295,7 +306,7 @@ fn landlock(facts: &Facts) -> Item {
             ),
             Some("install Linux 6.12 or later (Landlock ABI 6)"),
         ),
-        abi => (
+        Ok(abi) => (
             EnforcementState::Enforced,
             format!("ABI {abi}: a second line for files, signals and abstract sockets"),
             None,
@@ -539,10 +550,11 @@ mod tests {
         Facts {
             sandbox: Ok(()),
             namespaces: NamespaceKind::ALL.map(|kind| (kind, Ok(()))).into(),
+            user_namespaces: UserNamespaceSettings::default(),
             calls: vec![("openat2", "5.6", true)],
             seccomp_filter: true,
             no_new_privs: true,
-            landlock_abi: 7,
+            landlock_abi: Ok(7),
             cgroup_backend: "v2".to_owned(),
             cgroup_reason: None,
             coverage: ["memory", "processes", "cpu_share", "cpu_time"]
@@ -578,7 +590,7 @@ mod tests {
     #[test]
     fn each_missing_fact_is_an_item_with_the_right_verdict_and_a_command() {
         type Breakage = fn(&mut Facts);
-        let cases: [(&str, Verdict, Breakage); 15] = [
+        let cases: [(&str, Verdict, Breakage); 16] = [
             ("sandbox", Verdict::CannotRun, |f| f.sandbox = Err(error())),
             ("user_namespace", Verdict::CannotRun, |f| {
                 f.namespaces[0].1 = Err("EPERM".to_owned());
@@ -594,8 +606,11 @@ mod tests {
             ("no_new_privs", Verdict::CannotRun, |f| {
                 f.no_new_privs = false
             }),
-            ("landlock", Verdict::Degraded, |f| f.landlock_abi = 0),
-            ("landlock", Verdict::Degraded, |f| f.landlock_abi = 5),
+            ("landlock", Verdict::Degraded, |f| f.landlock_abi = Ok(0)),
+            ("landlock", Verdict::Degraded, |f| f.landlock_abi = Ok(5)),
+            ("landlock", Verdict::CannotRun, |f| {
+                f.landlock_abi = Err("ENOMEM".to_owned());
+            }),
             ("cgroup", Verdict::Degraded, |f| {
                 f.cgroup_backend = "none".to_owned()
             }),
@@ -630,6 +645,38 @@ mod tests {
             assert_eq!(unmet.len(), 1, "{id}: {unmet:?}");
             assert_eq!(unmet[0].id, id);
             assert!(unmet[0].mend.is_some(), "{id} has no command");
+        }
+    }
+
+    #[test]
+    fn a_user_namespace_in_which_nothing_may_be_done_is_none() {
+        let restricted = UserNamespaceSettings {
+            apparmor_restricts: Some(true),
+            ..UserNamespaceSettings::default()
+        };
+        let forbidden = ErrorReport {
+            hint: user_namespaces::mend(&user_namespaces::forbidding(&restricted)),
+            ..error()
+        };
+        // Where runs succeed all the same, or fail for another reason, the setting is nobody's matter.
+        for (sandbox, expected) in [
+            (Ok(()), EnforcementState::Enforced),
+            (Err(error()), EnforcementState::Enforced),
+            (Err(forbidden), EnforcementState::Absent),
+        ] {
+            let facts = Facts {
+                sandbox,
+                user_namespaces: restricted.clone(),
+                ..full()
+            };
+            let items = diagnose(&facts).items;
+            let item = items.iter().find(|item| item.id == "user_namespace");
+            let item = item.expect("the item");
+            assert_eq!(item.state, expected, "{item:?}");
+            let names = |text: &str| text.contains("apparmor_restrict_unprivileged_userns");
+            assert_eq!(names(&item.effect), expected == EnforcementState::Absent);
+            let profile = item.mend.as_ref().is_some_and(|m| m.contains("parser -r"));
+            assert_eq!(profile, expected == EnforcementState::Absent);
         }
     }
 

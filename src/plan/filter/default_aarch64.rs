@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::plan::filter::default_rules::RULES;
+use crate::plan::filter::built_in_rules::{DEFAULT_RULES, RULES};
 use crate::plan::filter::{Arch, Call, SyscallPolicy};
 use crate::spec::bpf::Instruction;
 
@@ -16,12 +16,12 @@ const fn i(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
 
 pub(super) static POLICY: SyscallPolicy = SyscallPolicy {
     arch: Arch::Aarch64,
-    rules: Cow::Borrowed(RULES),
+    rules: Cow::Borrowed(RULES.split_at(DEFAULT_RULES).0),
     calls: Cow::Borrowed(&CALLS),
     names: Cow::Borrowed(NAMES),
 };
 
-static NAMES: &str = "\
+pub(super) static NAMES: &str = "\
     io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr \
     lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr \
     getcwd lookup_dcookie eventfd2 epoll_create1 epoll_ctl epoll_pwait dup dup3 fcntl \

@@ -1,21 +1,28 @@
 //! The seccomp filter: policy data compiled to a tree of BPF instructions.
 //!
 //! `policies/syscalls-default.yaml` decides. [`SyscallPolicy::read`] joins it with the numbers of
-//! one architecture, [`compile`] makes the program that the kernel runs, and
+//! one architecture, [`SyscallPolicy::tightened`] takes out of it what
+//! `policies/syscalls-strict.yaml` refuses, [`compile`] makes the program that the kernel runs, and
 //! [`SyscallPolicy::ruling`] answers the same question in plain code, with the rule's name. For
-//! the default policy all of that is done ahead of time: the `default_*` files are generated and
-//! checked in, and nothing is parsed at start.
+//! both policies all of that is done ahead of time: the files `built_in_rules`, `default_*` and
+//! `strict_*` are generated and checked in, and nothing is parsed at start.
 #![forbid(unsafe_code)]
 
+mod built_in_rules;
 mod compile;
 mod default_aarch64;
-mod default_rules;
 mod default_x86_64;
 mod interpret;
+
 mod policy;
 mod read;
+mod refusal;
+mod strict_aarch64;
+mod strict_x86_64;
+mod tightening;
 
 use crate::spec::bpf::Instruction;
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 pub use compile::compile;
 pub use interpret::{Branch, SeccompData, interpret, interpret_observed};
@@ -24,6 +31,7 @@ pub use policy::{
     SyscallPolicy, UNKNOWN, UNLISTED, X32,
 };
 pub use read::PolicyError;
+pub use refusal::{Refusal, explain_refusal};
 
 /// An architecture that the filter knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,23 +76,34 @@ pub enum Variant {
     Listener,
 }
 
-/// The default policy for `arch`, built in.
+/// The policy `name` for `arch`, built in.
 #[must_use]
-pub fn default_policy(arch: Arch) -> &'static SyscallPolicy {
-    match arch {
-        Arch::X86_64 => &default_x86_64::POLICY,
-        Arch::Aarch64 => &default_aarch64::POLICY,
+pub fn built_in_policy(name: SyscallPolicyName, arch: Arch) -> &'static SyscallPolicy {
+    match (name, arch) {
+        (SyscallPolicyName::Default, Arch::X86_64) => &default_x86_64::POLICY,
+        (SyscallPolicyName::Default, Arch::Aarch64) => &default_aarch64::POLICY,
+        (SyscallPolicyName::Strict, Arch::X86_64) => &strict_x86_64::POLICY,
+        (SyscallPolicyName::Strict, Arch::Aarch64) => &strict_aarch64::POLICY,
     }
 }
 
-/// The default policy compiled ahead of time; for [`Arch::NATIVE`] it can be loaded as it is.
+/// The policy `name` compiled ahead of time; for [`Arch::NATIVE`] it can be loaded as it is.
 #[must_use]
-pub fn default_program(arch: Arch, variant: Variant) -> &'static [Instruction] {
-    match (arch, variant) {
-        (Arch::X86_64, Variant::Plain) => &default_x86_64::PLAIN,
-        (Arch::X86_64, Variant::Listener) => &default_x86_64::LISTENER,
-        (Arch::Aarch64, Variant::Plain) => &default_aarch64::PLAIN,
-        (Arch::Aarch64, Variant::Listener) => &default_aarch64::LISTENER,
+pub fn built_in_program(
+    name: SyscallPolicyName,
+    arch: Arch,
+    variant: Variant,
+) -> &'static [Instruction] {
+    use SyscallPolicyName::{Default, Strict};
+    match (name, arch, variant) {
+        (Default, Arch::X86_64, Variant::Plain) => &default_x86_64::PLAIN,
+        (Default, Arch::X86_64, Variant::Listener) => &default_x86_64::LISTENER,
+        (Default, Arch::Aarch64, Variant::Plain) => &default_aarch64::PLAIN,
+        (Default, Arch::Aarch64, Variant::Listener) => &default_aarch64::LISTENER,
+        (Strict, Arch::X86_64, Variant::Plain) => &strict_x86_64::PLAIN,
+        (Strict, Arch::X86_64, Variant::Listener) => &strict_x86_64::LISTENER,
+        (Strict, Arch::Aarch64, Variant::Plain) => &strict_aarch64::PLAIN,
+        (Strict, Arch::Aarch64, Variant::Listener) => &strict_aarch64::LISTENER,
     }
 }
 

@@ -192,18 +192,32 @@ impl Rule {
             .map_or(self.action, |case| case.then)
     }
 
+    /// Whether any call can be allowed by it.
+    #[must_use]
+    pub fn allows(&self) -> bool {
+        self.decisions().any(|decision| decision == Decision::Allow)
+    }
+
     /// Whether any call can be refused by it.
     #[must_use]
     pub fn refuses(&self) -> bool {
-        self.cases
-            .iter()
-            .map(|case| case.then)
-            .chain([self.action])
-            .any(|decision| decision != Decision::Allow)
+        self.decisions().any(|decision| decision != Decision::Allow)
+    }
+
+    fn decisions(&self) -> impl Iterator<Item = Decision> {
+        self.cases.iter().map(|case| case.then).chain([self.action])
     }
 }
 
 impl SyscallPolicy {
+    /// The rule that decides about the call `name`; `None` where this architecture has none.
+    #[must_use]
+    pub fn rule_of(&self, name: &str) -> Option<&Rule> {
+        let known = self.calls.iter().zip(self.names.split(' '));
+        let (call, _) = known.into_iter().find(|(_, known)| *known == name)?;
+        self.rules.get(usize::from(call.rule))
+    }
+
     /// What is decided about call `number` of the native architecture with `arguments`, and by
     /// which rule.
     #[must_use]

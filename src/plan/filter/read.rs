@@ -75,6 +75,22 @@ pub enum PolicyError {
         /// Counted from 1.
         case: usize,
     },
+    /// A rule of a tightening that allows.
+    #[error("rule `{rule}` allows its calls, but a tightening can only refuse: give an errno")]
+    Loosens {
+        /// Which rule, escaped.
+        rule: String,
+    },
+    /// A rule of a tightening about a call of which nothing is allowed.
+    #[error("rule `{rule}` refuses `{call}`, which rule `{below}` refuses already: take it out")]
+    RefusedAlready {
+        /// Which rule, escaped.
+        rule: String,
+        /// The call.
+        call: String,
+        /// Which rule refuses it below the tightening.
+        below: String,
+    },
     /// More rules than a table can number.
     #[error("the policy has {found} rules, expected at most 253: join some")]
     TooMany {
@@ -146,14 +162,12 @@ impl SyscallPolicy {
             })?;
         let native = read_numbers(numbers)?;
         let mut known: BTreeSet<&str> = native.iter().map(|(_, name)| *name).collect();
-        for table in elsewhere {
-            known.extend(read_numbers(table)?.iter().map(|(_, name)| *name));
-        }
+        known.extend(names_of(elsewhere)?);
 
         // In the order of `UNLISTED`, `UNKNOWN`, `X32`.
         let fallbacks = [text.unlisted, text.unknown, text.x32].map(RuleText::from);
         let rules: Vec<RuleText> = fallbacks.into_iter().chain(text.rules).collect();
-        check_ids(&rules)?;
+        check_ids(rules.iter().map(|rule| rule.id.as_str()))?;
         let places = places(&rules, &known)?;
         let calls = native
             .iter()
@@ -191,12 +205,21 @@ fn read_numbers(text: &str) -> Result<Vec<(u16, &str)>, PolicyError> {
     Ok(calls)
 }
 
-fn check_ids(rules: &[RuleText]) -> Result<(), PolicyError> {
+/// The names of the calls in `tables`.
+pub(super) fn names_of<'text>(tables: &[&'text str]) -> Result<BTreeSet<&'text str>, PolicyError> {
+    let mut names = BTreeSet::new();
+    for table in tables {
+        names.extend(read_numbers(table)?.iter().map(|(_, name)| *name));
+    }
+    Ok(names)
+}
+
+pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Result<(), PolicyError> {
     let mut ids = BTreeSet::from([FOREIGN_ARCHITECTURE]);
-    for rule in rules {
-        if !ids.insert(&rule.id) {
+    for id in rules {
+        if !ids.insert(id) {
             return Err(PolicyError::TwoIds {
-                id: escape(rule.id.as_bytes()),
+                id: escape(id.as_bytes()),
             });
         }
     }
@@ -210,8 +233,7 @@ fn places<'r>(
 ) -> Result<BTreeMap<&'r str, u8>, PolicyError> {
     let mut places = BTreeMap::new();
     for (place, rule) in rules.iter().enumerate() {
-        let place =
-            u8::try_from(place).map_err(|_too_many| PolicyError::TooMany { found: rules.len() })?;
+        let place = place_of(place, rules.len())?;
         for call in &rule.calls {
             if !known.contains(call.as_str()) {
                 return Err(PolicyError::UnknownCall {
@@ -219,16 +241,34 @@ fn places<'r>(
                     call: escape(call.as_bytes()),
                 });
             }
-            if let Some(first) = places.insert(call.as_str(), place) {
-                return Err(PolicyError::TwoRules {
-                    call: escape(call.as_bytes()),
-                    first: escape(rules[usize::from(first)].id.as_bytes()),
-                    second: escape(rule.id.as_bytes()),
-                });
-            }
+            decide_once(&mut places, call, place, |place| &rules[place].id)?;
         }
     }
     Ok(places)
+}
+
+/// A rule's place among `found` rules, as calls hold it.
+pub(super) fn place_of(place: usize, found: usize) -> Result<u8, PolicyError> {
+    u8::try_from(place).map_err(|_too_many| PolicyError::TooMany { found })
+}
+
+/// The rule at `place` decides about `call`, about which no other one has decided. `id` tells what
+/// the rule at a place is called.
+pub(super) fn decide_once<'text>(
+    places: &mut BTreeMap<&'text str, u8>,
+    call: &'text str,
+    place: u8,
+    id: impl Fn(usize) -> &'text str,
+) -> Result<(), PolicyError> {
+    let Some(first) = places.insert(call, place) else {
+        return Ok(());
+    };
+    let id = |place| escape(id(usize::from(place)).as_bytes());
+    Err(PolicyError::TwoRules {
+        call: escape(call.as_bytes()),
+        first: id(first),
+        second: id(place),
+    })
 }
 
 fn checked(text: RuleText) -> Result<Rule, PolicyError> {

@@ -324,9 +324,14 @@ impl Planner<'_> {
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);
-        let apart = view::keep_stores_apart(&chosen.view, &self.request.caller, self.policy);
-        or_refused(apart, refuse)?;
-        let mut mounts = look_at_mounts(&planning::distinct(&chosen), refuse)?;
+        let entries = planning::distinct(&chosen);
+        let mut mounts = look_at_mounts(&entries, refuse)?;
+        // What could not be looked at has been told of.
+        if mounts.len() == entries.len() {
+            let caller = &self.request.caller;
+            let apart = view::keep_stores_apart(&mut chosen.view.clone(), caller, self.policy);
+            or_refused(apart, refuse)?;
+        }
         let wanted = &chosen.manifest.workspace_sources;
         mounts.extend(wanted.iter().map(sources::placeholder));
         let named = sources::check(&chosen.manifest, self.request, self.policy);
@@ -441,12 +446,10 @@ fn look_at_mounts(
     entries: &[ViewEntry],
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Vec<AskedMount>, RunError> {
-    let mut mounts = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let looked = view::look(entry).map(|(mount, _)| mount);
-        mounts.extend(or_refused(looked, refuse)?);
-    }
-    Ok(mounts)
+    entries
+        .iter()
+        .filter_map(|entry| or_refused(view::look(entry), refuse).transpose())
+        .collect()
 }
 
 /// Whether the body's first step would succeed; the program, where one was chosen at all.

@@ -24,12 +24,14 @@ use crate::spec::image_report::ImageReport;
 use crate::spec::path::escape;
 use crate::spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
-    PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedVariable, RUN_ID,
+    PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedSyscallPolicy,
+    PlannedVariable, RUN_ID,
 };
 use crate::spec::request::{GivenSecret, Request};
 use crate::spec::runner_block::Engine;
 use crate::spec::sandbox_block::Provider;
 use crate::spec::sources_policy::SecretsProvider;
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
@@ -50,6 +52,20 @@ impl<'plan> Rows<'plan> {
             run_by: "command line".to_owned(),
             engine_key: None,
             provenance: BTreeMap::new(),
+        }
+    }
+
+    fn syscall_policy(&self, chosen: &Chosen) -> PlannedSyscallPolicy {
+        let name = chosen.syscalls;
+        let by_host = name != SyscallPolicyName::default() && name == self.policy.syscalls;
+        let decided_by = match self.request.syscalls {
+            Some(asked) if asked == name => "--syscalls",
+            _ if by_host => HOST_POLICY,
+            _ => DEFAULT,
+        };
+        PlannedSyscallPolicy {
+            name,
+            decided_by: decided_by.to_owned(),
         }
     }
 
@@ -90,6 +106,7 @@ impl<'plan> Rows<'plan> {
         plan.grants = self.grants();
         plan.program = self.program(settling);
         plan.engine = self.engine(chosen);
+        plan.syscall_policy = Some(self.syscall_policy(chosen));
         plan.image = chosen.image.as_ref().map(|image| ImageReport {
             root: self.root_kind(),
             ..image.report()

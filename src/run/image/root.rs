@@ -149,7 +149,7 @@ fn asked_steps(chosen: &Chosen, sources: &Sources) -> Result<Vec<ViewStep>, RunE
     let mounts: Result<Vec<_>, RunError> = entries
         .iter()
         .chain(&sources.entries)
-        .map(|entry| view::look(entry).map(|(mount, _)| mount))
+        .map(view::look)
         .collect();
     let mut mounts = mounts?;
     mounts.extend(sources.mounts.iter().cloned());

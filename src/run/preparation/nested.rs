@@ -171,6 +171,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     request.workdir = Some(WORKING_DIRECTORY.into());
     // What the body may not do with less, its packages' scripts may not either.
     request.strict = outer.strict;
+    request.syscalls = outer.syscalls;
     request.environment.clone_from(&step.environment);
     request.network = NetworkOptions {
         allow: step.reach.clone(),

@@ -87,10 +87,7 @@ impl Run<'_> {
         }
         let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
-        let others: Vec<AskedMount> = others
-            .iter()
-            .map(|entry| view::look(entry).map(|(mount, _)| mount))
-            .collect::<Result<_, _>>()?;
+        let others: Vec<AskedMount> = others.iter().map(view::look).collect::<Result<_, _>>()?;
         let planned = wanted.iter().map(placeholder);
         let all: Vec<AskedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;

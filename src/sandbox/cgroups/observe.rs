@@ -17,7 +17,9 @@ const TEXT_BYTES: usize = 32 << 10;
 /// Looks at this host as far as [`super::choose`] and [`super::should_reexec`] want it.
 ///
 /// # Errors
-/// [`CgroupError::Observe`] where /proc/self cannot be read. What is merely missing is a fact.
+/// [`CgroupError::Observe`] where /proc/self cannot be read, or a group could not be looked at because
+/// the host had run out of something just then: a body is not to go without its groups for that. What
+/// is merely missing or not ours is a fact.
 pub fn observe(
     parent_named: Option<&str>,
     in_delegated_scope: bool,
@@ -30,20 +32,28 @@ pub fn observe(
     let groups = groups_to_probe(parent_named, &own, &mounts)
         .into_iter()
         .map(|path| {
-            let facts = match is_in(tree.as_deref(), &path) {
+            let looked = match is_in(tree.as_deref(), &path) {
                 true => look_at_v2(&path),
                 false => look_at_v1(&path),
             };
-            (path, facts)
+            let facts = match looked {
+                Ok(facts) => facts,
+                Err(error) if passes(error.errno) => return Err(CgroupError::Observe(error)),
+                Err(error) if error.call == WRITE_CHECK => {
+                    unusable(format!("{path} is not ours to write ({})", error.errno))
+                }
+                Err(error) => unusable(error.to_string()),
+            };
+            Ok((path, facts))
         })
-        .collect();
+        .collect::<Result<_, CgroupError>>()?;
     let uid = rustix::process::geteuid();
     Ok(HostCgroups {
         own,
         mounts,
         groups,
         is_root: uid.is_root(),
-        managers: managers(uid.as_raw()),
+        managers: managers(uid.as_raw()).map_err(CgroupError::Observe)?,
         in_delegated_scope,
     })
 }
@@ -53,57 +63,56 @@ fn is_in(tree: Option<&str>, path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Version 1 asks for the right to write and nothing else; one call, for this is before launch.
-fn look_at_v1(path: &str) -> GroupFacts {
-    match may_write(path) {
-        Ok(()) => GroupFacts::default(),
-        Err(errno) => unusable(format!("{path} is not ours to write ({errno})")),
-    }
+/// What asks whether a group is ours to write.
+const WRITE_CHECK: &str = "faccessat2";
+
+/// Whether the same call may be answered otherwise a moment later.
+fn passes(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::INTR | Errno::AGAIN
+    )
 }
 
-fn look_at_v2(path: &str) -> GroupFacts {
-    let group = match Group::open(path) {
-        Ok(group) => group,
-        Err(error) => return unusable(error.to_string()),
-    };
-    if let Err(errno) = may_write(path) {
-        return unusable(format!("{path} is not ours to write ({errno})"));
-    }
-    let mut facts = GroupFacts {
-        may_move_processes: may_write(&format!("{path}/cgroup.procs")).is_ok(),
-        ..GroupFacts::default()
+fn check_write(path: &str) -> Result<(), CallError> {
+    may_write(path).map_err(|errno| CallError::new(WRITE_CHECK, path, errno))
+}
+
+/// Version 1 asks for the right to write and nothing else; one call, for this is before launch.
+fn look_at_v1(path: &str) -> Result<GroupFacts, CallError> {
+    check_write(path)?;
+    Ok(GroupFacts::default())
+}
+
+fn look_at_v2(path: &str) -> Result<GroupFacts, CallError> {
+    let group = Group::open(path)?;
+    check_write(path)?;
+    let may_move_processes = match check_write(&format!("{path}/cgroup.procs")) {
+        Ok(()) => true,
+        Err(error) if passes(error.errno) => return Err(error),
+        Err(_not_ours) => false,
     };
     let read = |file| group.read(file).map(Option::unwrap_or_default);
-    facts.controllers = match read("cgroup.controllers") {
-        Ok(controllers) => controllers,
-        Err(error) => return unusable(error.to_string()),
+    let mut facts = GroupFacts {
+        may_move_processes,
+        controllers: read("cgroup.controllers")?,
+        ..GroupFacts::default()
     };
     let useful = facts
         .controllers
         .split_ascii_whitespace()
         .any(|name| Controller::OF_V2.iter().any(|known| known.name() == name));
     if !useful {
-        return facts;
+        return Ok(facts);
     }
-    match (
-        read("cgroup.subtree_control"),
-        group.read("cgroup.type"),
-        group.processes(),
-    ) {
-        (Ok(enabled), Ok(kind), Ok(processes)) => {
-            let own = rustix::process::getpid().as_raw_nonzero().get();
-            facts.enabled = enabled;
-            facts.top_of_tree = kind.is_none();
-            facts.other_processes = processes.iter().filter(|pid| **pid != own).count();
-        }
-        (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
-            return unusable(error.to_string());
-        }
-    }
-    facts.marked_delegated = ["trusted.delegate", "user.delegate"]
-        .into_iter()
-        .any(|name| is_marked(&group, name));
-    facts
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    facts.enabled = read("cgroup.subtree_control")?;
+    facts.top_of_tree = group.read("cgroup.type")?.is_none();
+    let processes = group.processes()?;
+    facts.other_processes = processes.iter().filter(|pid| **pid != own).count();
+    facts.marked_delegated =
+        is_marked(&group, "trusted.delegate")? || is_marked(&group, "user.delegate")?;
+    Ok(facts)
 }
 
 fn unusable(why: String) -> GroupFacts {
@@ -113,24 +122,29 @@ fn unusable(why: String) -> GroupFacts {
     }
 }
 
-fn is_marked(group: &Group, name: &str) -> bool {
+fn is_marked(group: &Group, name: &str) -> Result<bool, CallError> {
     let mut value = [0_u8; 8];
     match rustix::fs::fgetxattr(group.directory(), name, &mut value) {
-        Ok(length) => value.get(..length) == Some(b"1"),
-        Err(_unmarked) => false,
+        Ok(length) => Ok(value.get(..length) == Some(b"1")),
+        Err(errno) if passes(errno) => Err(CallError::new("fgetxattr", group.path(), errno)),
+        Err(_unmarked) => Ok(false),
     }
 }
 
 /// A manager answers on a socket of its own, the user's in his runtime directory.
-fn managers(uid: u32) -> Vec<ScopeOwner> {
-    [
+fn managers(uid: u32) -> Result<Vec<ScopeOwner>, CallError> {
+    let mut managers = Vec::new();
+    for (owner, socket) in [
         (ScopeOwner::System, "/run/systemd/private".to_owned()),
         (ScopeOwner::User, format!("/run/user/{uid}/systemd/private")),
-    ]
-    .into_iter()
-    .filter(|(_, socket)| std::path::Path::new(socket).exists())
-    .map(|(owner, _)| owner)
-    .collect()
+    ] {
+        match rustix::fs::stat(&socket) {
+            Ok(_) => managers.push(owner),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => (),
+            Err(errno) => return Err(CallError::new("stat", socket, errno)),
+        }
+    }
+    Ok(managers)
 }
 
 fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {

@@ -19,7 +19,7 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 pub const DOCUMENT_DEPTH_MAX: usize = 100;
 /// Most bytes of memory that a document may take once it is read, its text aside. A kilobyte of
 /// `[0],[0]` takes fifty: it is this that a hostile document is bounded by, not its text.
-pub const DOCUMENT_MEMORY_MAX: usize = 44 << 20;
+pub const DOCUMENT_MEMORY_MAX: usize = 42 << 20;
 /// Most pairs of a value of the schema and a value of the document.
 pub const JUDGEMENTS_MAX: u64 = 50_000_000;
 

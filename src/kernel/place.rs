@@ -1,0 +1,97 @@
+//! Places that are found without following a link, component by component: for mounts into, and out
+//! of, directories that somebody else may write. Nothing here allocates, so that a child may use it.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// Longest name of one component, bytes.
+const NAME_MAX: usize = 255;
+
+/// The open directory above the last component of `path`, and that component.
+///
+/// # Errors
+/// The errno of openat(2), ENOTDIR for a link on the way; EXDEV for `..`, ENAMETOOLONG, ENOENT for an
+/// empty path.
+pub fn find(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let bytes = path.to_bytes_with_nul();
+    let cut = bytes.iter().rposition(|byte| *byte == b'/');
+    let (above, name) = bytes.split_at(cut.map_or(0, |cut| cut + 1));
+    let from = if above.starts_with(b"/") { c"/" } else { c"." };
+    let mut held = rustix::fs::openat(CWD, from, flags, Mode::empty())?;
+    for component in above.split(|byte| *byte == b'/') {
+        match component {
+            b"" | b"." => (),
+            b".." => return Err(Errno::XDEV),
+            // A longer one would be copied to the heap.
+            long if NAME_MAX < long.len() => return Err(Errno::NAMETOOLONG),
+            name => held = rustix::fs::openat(held.as_fd(), name, flags, Mode::empty())?,
+        }
+    }
+    let name = CStr::from_bytes_with_nul(name).map_err(|_inner_nul| Errno::INVAL)?;
+    match name.to_bytes() {
+        b"" => Err(Errno::NOENT),
+        b".." => Err(Errno::XDEV),
+        long if NAME_MAX < long.len() => Err(Errno::NAMETOOLONG),
+        _ => Ok((held, name)),
+    }
+}
+
+/// What lies at `path`, open by `O_PATH`, and what kind it is of. `/` is one too.
+///
+/// # Errors
+/// As [`find`]; ELOOP where it is a link.
+pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if path == c"/" {
+        let root = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        return Ok((root, FileType::Directory));
+    }
+    let (parent, name) = find(path)?;
+    let found = rustix::fs::openat(parent.as_fd(), name, flags, Mode::empty())?;
+    match FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) {
+        FileType::Symlink => Err(Errno::LOOP),
+        kind => Ok((found, kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_by_its_own_names_only() {
+        let ground = tempfile::tempdir().expect("made");
+        let ground = ground.path().canonicalize().expect("real");
+        std::fs::create_dir_all(ground.join("deep/er")).expect("made");
+        std::fs::write(ground.join("deep/file"), "").expect("written");
+        symlink("deep", ground.join("link")).expect("linked");
+        symlink("er", ground.join("deep/last")).expect("linked");
+        let long = "x".repeat(256);
+        for (name, expected) in [
+            ("deep/er", Ok(FileType::Directory)),
+            ("deep//er", Ok(FileType::Directory)),
+            ("deep/./er", Ok(FileType::Directory)),
+            ("deep/file", Ok(FileType::RegularFile)),
+            ("link/er", Err(Errno::NOTDIR)),
+            ("deep/last", Err(Errno::LOOP)),
+            ("deep/last/x", Err(Errno::NOTDIR)),
+            ("deep/er/../file", Err(Errno::XDEV)),
+            ("deep/..", Err(Errno::XDEV)),
+            ("deep/", Err(Errno::NOENT)),
+            ("none/er", Err(Errno::NOENT)),
+            (&long, Err(Errno::NAMETOOLONG)),
+        ] {
+            let path = format!("{}/{name}", ground.display());
+            let path = CString::new(path).expect("no NUL");
+            let found = open(&path).map(|(_, kind)| kind);
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}

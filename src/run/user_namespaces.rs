@@ -1,0 +1,42 @@
+//! What this host says about user namespaces.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
+use crate::run::host::is_privileged;
+use crate::spec::path::escape;
+
+/// Reads the settings. One that is not there or cannot be read forbids nothing that we could name.
+#[must_use]
+pub fn settings() -> UserNamespaceSettings {
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    UserNamespaceSettings {
+        privileged: is_privileged(),
+        count_max: number("/proc/sys/user/max_user_namespaces"),
+        unprivileged_clone: switch("/proc/sys/kernel/unprivileged_userns_clone"),
+        apparmor_restricts: switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+        // The older place is that of whichever security module came first.
+        apparmor_label: Path::new("/sys/module/apparmor")
+            .exists()
+            .then(|| {
+                text("/proc/self/attr/apparmor/current").or_else(|| text("/proc/self/attr/current"))
+            })
+            .flatten(),
+        selinux_enforces: switch("/sys/fs/selinux/enforce"),
+        program: escape(program.as_os_str().as_bytes()),
+    }
+}
+
+fn text(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim_matches(['\0', '\n', ' ']).to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    text(path)?.parse().ok()
+}
+
+fn switch(path: &str) -> Option<bool> {
+    number(path).map(|number| number != 0)
+}

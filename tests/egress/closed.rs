@@ -1,0 +1,231 @@
+//! What is closed stays closed: where nothing is allowed, where the relay does not answer, fails, or
+//! has died in the middle of a run.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::runs::Setting;
+use crate::support::invariants::living;
+use crate::support::network::{Outside, PYTHON, Who};
+use crate::support::{Ground, Running, random};
+
+/// Asks for names in every way that there is, each of which has `unique` in it, and knocks at
+/// addresses of the local network.
+const ASK: &str = r#"
+name = f'secret-{unique}.zone.example'
+def quietly(action):
+    try:
+        action()
+    except Exception:
+        pass
+def datagram(host, port, family=socket.AF_INET):
+    with socket.socket(family, socket.SOCK_DGRAM) as asked:
+        asked.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        asked.sendto(question(name), (host, port))
+def stream(host, port):
+    with socket.create_connection((host, port), 1) as asked:
+        asked.sendall(struct.pack('!H', len(question(name))) + question(name))
+def echo(host):
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as asked:
+        asked.sendto(struct.pack('!BBHHH', 8, 0, 0, 1, 1) + name.encode(), (host, 0))
+servers = [line.split()[1] for line in open('/etc/resolv.conf') if line.startswith('nameserver')] if os.path.exists('/etc/resolv.conf') else []
+quietly(lambda: socket.getaddrinfo(name, 80))
+quietly(lambda: socket.gethostbyname(name))
+for server in [*servers, server_outside, *others]:
+    for port in (53, 5353, 5355, 853):
+        quietly(lambda: datagram(server, port))
+for server in [*servers, server_outside]:
+    quietly(lambda: stream(server, 53))
+for server in others_6:
+    quietly(lambda: datagram(server, 53, socket.AF_INET6))
+quietly(lambda: echo(server_outside))
+print('asked', flush=True)
+"#;
+
+/// An address outside that no other case has.
+const SERVER: &str = "93.184.216.240";
+
+/// Whom a body asks besides. The control without a sandbox does not: these are heard, and other cases
+/// in the same network outside look at who hears what.
+const OTHERS: [&[&str]; 2] = [
+    &["8.8.8.8", "224.0.0.251", "255.255.255.255", "127.0.0.53"],
+    &["ff02::fb", "ff02::1:3", "2001:4860:4860::8888"],
+];
+
+fn asking(setting_unique: &str, [others, others_6]: [&[&str]; 2]) -> String {
+    format!(
+        "{}\nunique = {setting_unique:?}\nserver_outside = {SERVER:?}\nothers = {others:?}\n\
+         others_6 = {others_6:?}\n{ASK}",
+        crate::runs::PRELUDE
+    )
+}
+
+/// F-14: with an empty list nothing leaves, neither by the body nor by whoever would ask for it.
+#[test]
+fn where_nothing_is_allowed_no_question_leaves() {
+    let Some(outside) = Outside::get() else {
+        return;
+    };
+    let ground = Ground::new();
+    // The same program, without a sandbox, is heard: else this would prove nothing.
+    let bare = format!("b{}", random());
+    let status = outside
+        .command(Who::Caller, PYTHON.as_ref(), &ground.path(""))
+        .args(["-c", &asking(&bare, [&[]; 2])])
+        .status();
+    assert!(status.expect("started").success());
+    outside.until("the question of a program without a sandbox", |log| {
+        0 < log.questions_for(&format!("secret-{bare}.zone.example"))
+            && !log.packets_to(SERVER).is_empty()
+    });
+    let heard_of_bare = outside.log().packets_to(SERVER).len();
+    for flags in [&[][..], &["--report-denials"]] {
+        let unique = format!("u{}", random());
+        let text = asking(&unique, OTHERS);
+        let words = [&["run"], flags, &["--", PYTHON, "-c", &text]].concat();
+        let done = ground.command(&words).inside(outside).done();
+        done.assert_exited(0);
+        assert!(done.text().ends_with("asked\n"), "{}", done.text());
+        let log = outside.log();
+        assert_eq!(
+            log.questions_for(&format!("secret-{unique}.zone.example")),
+            0
+        );
+        let all = serde_json::to_string(&log.events).expect("JSON");
+        assert!(!all.contains(&unique), "{flags:?}: {all}");
+        assert_eq!(log.packets_to(SERVER).len(), heard_of_bare, "{flags:?}");
+    }
+}
+
+/// F-13: where nothing is allowed there is no way to the local network, and a caller who lists a
+/// metadata service does not open it.
+#[test]
+fn a_metadata_service_is_not_reached_with_an_empty_list_nor_by_listing_it() {
+    let Some(outside) = Outside::get() else {
+        return;
+    };
+    let ground = Ground::new();
+    let script = "
+for address in '169.254.169.254', 'fd00:ec2::254', '100.100.100.200', '169.254.170.2', 'metadata.google.internal':
+    print(address, dial(address, 80, b'GET / HTTP/1.0\\r\\n\\r\\n', 5), flush=True)";
+    let text = format!("{}{script}", crate::runs::PRELUDE);
+    for flags in [
+        &[][..],
+        &["--allow-net", "169.254.169.254"],
+        &[
+            "--allow-net",
+            "metadata.google.internal",
+            "--add-host",
+            "metadata.google.internal:169.254.169.254",
+        ],
+    ] {
+        let words = [&["run"], flags, &["--", PYTHON, "-c", &text]].concat();
+        let done = ground.command(&words).inside(outside).done();
+        assert!(["exited", "refused"].contains(&done.outcome()), "{done:#?}");
+        assert!(!done.text().contains("HTTP"), "{}", done.text());
+        let log = outside.log();
+        for address in [
+            "169.254.169.254",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "169.254.170.2",
+        ] {
+            assert_eq!(log.packets_to(address), [""; 0], "{flags:?}");
+        }
+    }
+}
+
+/// Sends to an allowed host, to one that is not, and to a name server, again and again.
+const SEND: &str = "
+print('up', flush=True)
+def again(action):
+    while True:
+        try:
+            action()
+        except OSError:
+            pass
+        time.sleep(0.02)
+def literal():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sent:
+        sent.sendto(b'x', (unlisted, 4444))
+threading.Thread(target=again, args=(literal,), daemon=True).start()
+threading.Thread(target=again, args=(lambda: dial(unlisted, 443, patience=1),), daemon=True).start()
+again(lambda: dial(name, 9000, patience=1))";
+
+impl Setting {
+    fn sending(&self) -> String {
+        let (name, unlisted) = (self.name(241), self.public(242));
+        format!("name, unlisted = {name:?}, {unlisted:?}\n{SEND}")
+    }
+
+    /// A body that sends all the time, to somebody who hears it.
+    fn start_sending(&self) -> Running<'_> {
+        let name = self.name(241);
+        let listed = format!("{name}:9000");
+        let case = self.case(&["--allow-net", &listed], &self.sending());
+        let mut running = case.without("I4").without("I5").without("I8").start();
+        running.until("the body", || !living(self.ground.marker()).is_empty());
+        let allowed = self.public(241);
+        self.outside.until("a packet of the body", |log| {
+            !log.packets_to(&allowed).is_empty()
+        });
+        running
+    }
+
+    /// What was heard of the body: at the allowed host, and anywhere else.
+    fn heard(&self) -> (usize, usize) {
+        let log = self.outside.log();
+        (
+            log.packets_to(&self.public(241)).len(),
+            log.packets_to(&self.public(242)).len(),
+        )
+    }
+}
+
+on_both_captures! {
+    /// E-26: nobody answers for the world outside while the supervisor is stopped.
+    fn a_relay_that_does_not_answer_lets_nothing_through(setting) {
+        let running = setting.start_sending();
+        running.signal(Signal::STOP);
+        // What was under way comes to rest: what is sent by then has been heard.
+        std::thread::sleep(Duration::from_millis(300));
+        let (before, _) = setting.heard();
+        std::thread::sleep(Duration::from_millis(700));
+        let (after, elsewhere) = setting.heard();
+        assert_eq!((after - before, elsewhere), (0, 0));
+        running.signal(Signal::CONT);
+        running.signal(Signal::KILL);
+        assert_eq!(running.done().code, 137);
+    }
+
+    /// E-26: the relay is a part of the supervisor, so that its end is the body's end.
+    fn a_relay_that_dies_takes_the_network_and_the_body_along(setting) {
+        let running = setting.start_sending();
+        running.signal(Signal::KILL);
+        assert_eq!(running.done().code, 137);
+        let (before, _) = setting.heard();
+        std::thread::sleep(Duration::from_millis(300));
+        let (after, elsewhere) = setting.heard();
+        assert_eq!((after - before, elsewhere), (0, 0));
+    }
+
+    /// E-26: a relay that cannot go on ends the run; it is not let be.
+    fn a_relay_that_fails_ends_the_run(setting) {
+        let name = format!("{}:9000", setting.name(241));
+        let inject = "inject=?epoll_wait,?epoll_pwait,?epoll_pwait2:error=EIO:when=3+";
+        let words = ["-o", "/dev/null", "-e", inject];
+        let program = setting.program(&setting.sending());
+        let capture = setting.capture.word();
+        let flags = ["run", "--egress-capture", capture, "--timeout=60s", "--allow-net", &name, "--"];
+        let all = [&flags[..], &[PYTHON, "-c", &program]].concat();
+        let case = setting.ground.command(&all);
+        let case = case.through("/usr/bin/strace".as_ref(), &words).inside(setting.outside);
+        let done = case.done();
+        assert_eq!((done.outcome(), done.code), ("failed", 125), "{done:#?}");
+        let (before, _) = setting.heard();
+        std::thread::sleep(Duration::from_millis(300));
+        let (after, elsewhere) = setting.heard();
+        assert_eq!((after - before, elsewhere), (0, 0));
+    }
+}

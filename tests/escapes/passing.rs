@@ -1,0 +1,139 @@
+//! Descriptors that a body hands out over a socket with a path: where there is no directory that both
+//! see, nobody takes them; where there is one, they change nothing of what was synced.
+
+use std::io::{IoSliceMut, Read as _, Seek as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::attempts::{assert_lines, case, program};
+use super::support::Ground;
+
+/// `NAME=PATH…`: binds a socket at each place, and tries whether it is one.
+const BIND: &str = r#"
+int main(int count, char **words) {
+    for (int at = 1; at < count; at++) {
+        struct sockaddr_un name = {AF_UNIX, ""};
+        strcpy(name.sun_path, words[at]);
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        try(words[at], bind(fd, (void *)&name, sizeof name));
+        listen(fd, 1);
+    }
+    return 0;
+}
+"#;
+
+/// B-40: sockets at every place that takes writes; the one that is an output is refused, and none is
+/// anywhere on the host.
+#[test]
+fn a_socket_that_the_body_binds_is_nowhere_on_the_host() {
+    let ground = Ground::new();
+    let places = [
+        "/scratch/out",
+        "/scratch/other",
+        "/runner/out/socket",
+        "/bundle/socket",
+        "/tmp/socket",
+        "/dev/shm/socket",
+        "/home/runner/socket",
+    ];
+    let workspace = ground.workspace();
+    let flags = [
+        "--workspace",
+        workspace.to_str().expect("a plain path"),
+        "--out",
+        "out=found/out",
+    ];
+    let done = case(&ground, &flags, &program("bind-sockets", BIND), &places).done();
+    done.assert_exited(0);
+    let bound = places.map(|place| format!("{place} ok"));
+    assert_lines(&done, &bound.join("\n"));
+    let output = &done.report["outputs"][0];
+    assert_eq!(output["state"], "failed", "{done:#?}");
+    assert_eq!(output["error"]["code"], "output_not_regular");
+    assert!(!workspace.join("found/out").exists());
+    let on_the_host = places.iter().find(|place| Path::new(place).exists());
+    assert_eq!(on_the_host, None);
+}
+
+/// Writes the output, and hands a descriptor of it to whoever listens at the path.
+const HAND_OUT: &str = r#"
+int main(int count, char **words) {
+    int output = open("/scratch/out", O_CREAT | O_RDWR, 0666);
+    if (write(output, "good", 4) != 4) return 9;
+    struct sockaddr_un name = {AF_UNIX, ""};
+    strcpy(name.sun_path, words[1]);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    try("connect", connect(fd, (void *)&name, sizeof name));
+    if (errno) return 0;
+    char space[CMSG_SPACE(sizeof output)] = {0}, byte = 'x';
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
+        .msg_control = space, .msg_controllen = sizeof space};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof output);
+    memcpy(CMSG_DATA(header), &output, sizeof output);
+    try("send", sendmsg(fd, &message, 0));
+    return 0;
+}
+"#;
+
+/// The descriptor that the next caller hands out.
+fn received(listener: &UnixListener) -> OwnedFd {
+    let (connection, _) = listener.accept().expect("a connection");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    recvmsg(&connection, &mut parts, &mut ancillary, RecvFlags::empty()).expect("received");
+    let mut messages = ancillary.drain();
+    let Some(RecvAncillaryMessage::ScmRights(mut descriptors)) = messages.next() else {
+        panic!("no descriptor came");
+    };
+    descriptors.next().expect("one")
+}
+
+/// B-40, B-41 (CVE-2024-27297): who has a descriptor of an output changes nothing of it once it is synced.
+/// A directory that the caller lends is the only one that a body shares with anybody.
+#[test]
+fn a_descriptor_that_was_handed_out_does_not_reach_the_synced_output() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    let socket = lent.join("socket");
+    let listener = UnixListener::bind(&socket).expect("bound");
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&socket, open).expect("set");
+    let hand_out = program("hand-out", HAND_OUT);
+    let workspace = ground.workspace();
+    let [workspace, lent, socket] =
+        [&workspace, &lent, &socket].map(|path| path.to_str().expect("a plain path"));
+    let outputs = ["--workspace", workspace, "--out", "out=out"];
+    let done = case(&ground, &outputs, &hand_out, &[socket]).done();
+    done.assert_exited(0);
+    assert_lines(&done, "connect ENOENT");
+
+    let flags = [&outputs[..], &["--rw", lent]].concat();
+    let done = case(&ground, &flags, &hand_out, &[socket]).done();
+    done.assert_exited(0);
+    let synced = || std::fs::read_to_string(ground.path("work/out")).expect("synced");
+    assert_eq!(synced(), "good");
+    if done.text() == "connect EACCES\n" {
+        // A kernel whose Landlock knows such sockets.
+        return;
+    }
+    assert_lines(&done, "connect ok\nsend ok");
+    let mut taken = std::fs::File::from(received(&listener));
+    taken.rewind().expect("sought");
+    taken.write_all(b"evil").expect("written");
+    taken.rewind().expect("sought");
+    let mut text = String::new();
+    taken.read_to_string(&mut text).expect("read");
+    assert_eq!((text.as_str(), synced().as_str()), ("evil", "good"));
+}

@@ -1,0 +1,266 @@
+//! Places that change while the runner sets up what it was given: somebody on the host swaps a
+//! directory for a link, over and over.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, chmod, mknodat, renameat_with};
+
+use super::support::{Done, Ground, tier_includes};
+
+/// Exchanges two names until it is dropped.
+struct Swapper {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Swapper {
+    fn start(one: PathBuf, other: PathBuf) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ended);
+        let thread = std::thread::spawn(move || {
+            let mut swaps = 0;
+            while !end.load(Ordering::Relaxed) {
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).expect("swapped");
+                swaps += 1;
+                // Long enough for whoever looks first and comes back later.
+                std::thread::sleep(std::time::Duration::from_micros(150));
+            }
+            swaps
+        });
+        let thread = Some(thread);
+        Self { ended, thread }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().expect("one");
+        assert_ne!(thread.join().expect("ended"), 0, "nothing was swapped");
+    }
+}
+
+fn rounds() -> u32 {
+    if tier_includes("long") { 150 } else { 12 }
+}
+
+/// A run that was refused, or could not be set up, has run nothing.
+#[track_caller]
+fn assert_ran_or_nothing(done: &Done) -> bool {
+    if done.outcome() == "exited" {
+        return true;
+    }
+    assert!(matches!(done.outcome(), "refused" | "failed"), "{done:#?}");
+    assert_eq!((done.code, done.text().as_str()), (125, ""), "{done:#?}");
+    false
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+/// B-50 (CVE-2021-30465): the place of one mount lies in another, which somebody else can write. What
+/// is mounted there is there, or nothing runs: never at the other end of a link.
+#[test]
+fn a_mount_whose_place_is_swapped_for_a_link_is_there_or_the_run_is_not() {
+    let ground = Ground::new();
+    let (lent, given) = (ground.path("lent"), ground.path("given"));
+    std::fs::create_dir_all(lent.join("place")).expect("made");
+    ground.write("given/mark", "");
+    let place = lent.join("place");
+    let mount = format!("{}:{}:ro", text(&given), text(&place));
+    for target in [
+        "/etc",
+        "/",
+        "../../../../../../../proc",
+        text(&ground.path("canary")),
+    ] {
+        let swapped = lent.join("swapped");
+        symlink(target, &swapped).expect("linked");
+        let swapper = Swapper::start(place.clone(), swapped.clone());
+        for kind in ["--rw", "--ro"] {
+            let (mut tried, mut ran) = (0, 0);
+            // Which of the two lies there when it is looked at is chance.
+            while tried < rounds() / 4 || ran == 0 {
+                assert!(tried < 100, "nothing ran: {target}, {kind}");
+                tried += 1;
+                let flags = [kind, text(&lent), "--mount", &mount];
+                let body = "cat /proc/self/mountinfo";
+                let done = ground.run(&flags, &["/bin/sh", "-c", body]);
+                if !assert_ran_or_nothing(&done) {
+                    continue;
+                }
+                ran += 1;
+                let shown = done.text();
+                let places: Vec<&str> = shown
+                    .lines()
+                    .filter(|line| {
+                        line.split(' ')
+                            .nth(3)
+                            .is_some_and(|root| root.ends_with("/given"))
+                    })
+                    .filter_map(|line| line.split(' ').nth(4))
+                    .collect();
+                // The directory goes on moving, and the mount with it.
+                let at_home = [text(&place), text(&swapped)];
+                assert_eq!(places.len(), 1, "{shown}");
+                assert!(at_home.contains(&places[0]), "{target}: {shown}");
+            }
+        }
+        drop(swapper);
+        for name in [&place, &swapped] {
+            if name.is_symlink() {
+                std::fs::remove_file(name).expect("removed");
+            }
+        }
+        if !place.exists() {
+            std::fs::rename(&swapped, &place).expect("renamed");
+        }
+    }
+}
+
+/// B-49, B-50: the second line, too, is laid on what was mounted: were the link at its place followed,
+/// its rule would let everything be written. A FIFO can be written wherever its mode and the ruleset
+/// say so, on a read-only mount as well, so that it tells.
+#[test]
+fn a_mount_whose_place_becomes_a_link_later_widens_no_rule() {
+    let ground = Ground::new();
+    let [lent, given, pipes] = ["lent", "given", "pipes"].map(|name| ground.path(name));
+    std::fs::create_dir_all(lent.join("place")).expect("made");
+    ground.write("given/mark", "");
+    std::fs::create_dir(&pipes).expect("made");
+    for pipe in [&pipes.join("pipe"), &lent.join("pipe")] {
+        let all = Mode::from_raw_mode(0o666);
+        mknodat(CWD, pipe, FileType::Fifo, all, 0).expect("made");
+        chmod(pipe, all).expect("set");
+    }
+    // Not at their own places: beneath the body's own /tmp the ruleset lets everything be written.
+    let mut flags = Vec::new();
+    for (source, target) in [
+        (&lent, "/lent"),
+        (&given, "/lent/place"),
+        (&pipes, "/pipes:ro"),
+    ] {
+        flags.extend(["--mount".to_owned(), format!("{}:{target}", text(source))]);
+    }
+    // These are made after it, and give the link its time.
+    for number in 0..40 {
+        flags.extend(["--tmpfs".to_owned(), format!("/own/{number}")]);
+    }
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let body = "for pipe; do if (exec 3<>$pipe) 2>/dev/null; then echo $pipe; fi; done";
+    let words = ["/bin/sh", "-c", body, "sh", "/lent/pipe", "/pipes/pipe"];
+    symlink("/", lent.join("swapped")).expect("linked");
+    let _swapper = Swapper::start(lent.join("place"), lent.join("swapped"));
+    let mut ran = 0;
+    for _round in 0..rounds() * 2 {
+        let done = ground.run(&flags, &words);
+        if assert_ran_or_nothing(&done) {
+            ran += 1;
+            assert_eq!(done.text(), "/lent/pipe\n", "{done:#?}");
+        }
+    }
+    assert_ne!(ran, 0, "nothing ran");
+}
+
+/// B-50 (CVE-2018-15664): what is shown is what was judged. A source that is a plain directory when it
+/// is looked at and a link into the store of unpacked bundles when it is mounted would be the body's
+/// way to every later run.
+#[test]
+fn a_source_that_is_swapped_for_a_link_to_the_cache_is_never_lent_with_it() {
+    let ground = Ground::new();
+    let cache = ground.path("cache");
+    std::fs::create_dir(&cache).expect("made");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&cache, private).expect("set");
+    ground.write("cache/kept", "the next run's");
+    ground.write("plain/kept", "nobody's");
+    symlink(&cache, ground.path("link")).expect("linked");
+    let (plain, link) = (ground.path("plain"), ground.path("link"));
+    let _swapper = Swapper::start(plain.clone(), link);
+    let body = format!("echo changed >{}/kept", text(&plain));
+    let mut ran = 0;
+    for _round in 0..rounds() * 3 {
+        let words = ["run", "--rw", text(&plain), "--", "/bin/sh", "-c", &body];
+        let done = ground
+            .command(&words)
+            .env("RUNNER_OPT_CACHE_DIRECTORY", text(&cache))
+            .done();
+        ran += u32::from(assert_ran_or_nothing(&done));
+        let kept = std::fs::read_to_string(cache.join("kept")).expect("readable");
+        assert_eq!(kept, "the next run's", "{done:#?}");
+    }
+    assert_ne!(ran, 0, "nothing ran");
+}
+
+/// B-50: a workspace that is swapped is one of the two, whole, and an input that becomes a link is
+/// refused.
+#[test]
+fn an_input_that_is_swapped_for_a_link_never_leads_out_of_the_workspace() {
+    let ground = Ground::new();
+    ground.write("outside/input", "from outside");
+    ground.write("work/deep/input", "from inside");
+    let workspace = ground.workspace();
+    symlink("../outside", workspace.join("link")).expect("linked");
+    let _swapper = Swapper::start(workspace.join("deep"), workspace.join("link"));
+    let flags = [
+        "--workspace",
+        text(&workspace),
+        "--in",
+        "given=deep/input",
+        "--out",
+        "out=deep/out",
+    ];
+    let mut ran = 0;
+    for _round in 0..rounds() {
+        let body = "cat /scratch/given; echo out >/scratch/out";
+        let done = ground.run(&flags, &["/bin/sh", "-c", body]);
+        if assert_ran_or_nothing(&done) {
+            ran += 1;
+            assert_eq!(done.text(), "from inside", "{done:#?}");
+        }
+        assert!(!ground.path("outside/out").exists(), "{done:#?}");
+    }
+    assert_ne!(ran, 0, "nothing ran");
+}
+
+/// B-50: as it is found, without any race: a link that was left in a lent directory leads neither a
+/// mount nor the making of its place out of it.
+#[test]
+fn a_link_on_the_way_to_the_place_of_a_mount_is_not_followed() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    ground.write("given/mark", "");
+    let canary = ground.path("canary");
+    for (target, name) in [
+        (text(&canary), "new"),
+        (text(&canary), "deep"),
+        (text(&canary), "file"),
+        ("/etc", "ssl"),
+        ("../../../../../../../../tmp", "new"),
+        ("/proc", "new"),
+    ] {
+        symlink(target, lent.join("link")).expect("linked");
+        let place = lent.join("link").join(name);
+        let source = if name == "file" {
+            "given/mark"
+        } else {
+            "given"
+        };
+        let mount = format!("{}:{}:ro", text(&ground.path(source)), text(&place));
+        let tmpfs = text(&place);
+        for more in [["--mount", &mount], ["--tmpfs", tmpfs]] {
+            let flags = [&["--rw", text(&lent)], &more[..]].concat();
+            let body = "cat /proc/self/mountinfo";
+            // The canary tree is the first invariant.
+            let done = ground.run(&flags, &["/bin/sh", "-c", body]);
+            assert!(!assert_ran_or_nothing(&done), "{target}: {done:#?}");
+        }
+        std::fs::remove_file(lent.join("link")).expect("removed");
+    }
+}

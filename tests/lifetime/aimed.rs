@@ -1,0 +1,167 @@
+//! What the supervisor does to others: whom its signals reach, and which groups it removes. Seen from
+//! outside, by strace.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::runtime::{Runtime, behind};
+use crate::support::invariants::{groups_of, living};
+use crate::support::{Case, Done, Ground, has_cgroup, skip};
+
+/// Whether strace is here and may trace.
+fn has_strace() -> bool {
+    let tried = Command::new("strace")
+        .args(["-o/dev/null", "true"])
+        .output();
+    let works = tried.is_ok_and(|output| output.status.success());
+    if !works {
+        skip("strace is not installed, or cannot trace here");
+    }
+    works
+}
+
+/// Calls that signal whoever has a number.
+const BY_NUMBER: [&str; 5] = [
+    "kill(",
+    "tkill(",
+    "tgkill(",
+    "rt_sigqueueinfo(",
+    "rt_tgsigqueueinfo(",
+];
+
+/// Has the case traced, with all its processes.
+fn traced(case: &mut Case<'_>, log: &Path) {
+    let log = log.to_str().expect("plain");
+    let calls =
+        "trace=execve,kill,tkill,tgkill,rt_sigqueueinfo,rt_tgsigqueueinfo,pidfd_send_signal";
+    behind(
+        case,
+        &["strace", "-f", "-o", log, "-e", calls, "-e", "signal=none"],
+    );
+}
+
+/// Asserts that a trace has no signal of the supervisor's to a number; gives how many it sent to a
+/// descriptor. Init may signal the body's process group, whose leader only it can reap.
+#[track_caller]
+fn assert_aimed(log: &Path) -> usize {
+    let trace = std::fs::read_to_string(log).expect("written");
+    let mut calls = trace.lines().filter_map(|line| line.split_once(' '));
+    let (supervisor, first) = calls.next().expect("a call");
+    assert!(first.trim_start().starts_with("execve("), "{trace}");
+    let mut by_descriptor = 0;
+    for (pid, call) in calls {
+        let call = call.trim_start();
+        let is_by_number = BY_NUMBER.iter().any(|name| call.starts_with(name));
+        if pid == supervisor {
+            assert!(!is_by_number, "the supervisor: {call}");
+            by_descriptor += usize::from(call.starts_with("pidfd_send_signal("));
+        } else if is_by_number {
+            assert!(call.starts_with("kill(-2, "), "{pid}: {call}");
+        }
+    }
+    by_descriptor
+}
+
+/// E-21: a pid may be somebody else's by the time a signal is sent to it; a descriptor of a process
+/// is that process or nobody. Whatever ends a run, nobody is signalled by number.
+#[test]
+fn the_supervisor_signals_nobody_by_number() {
+    if !has_strace() {
+        return;
+    }
+    let ground = Ground::new();
+    let stubborn = "trap '' TERM; while :; do sleep 0.1; done";
+    let mut by_descriptor = 0;
+    for (flags, body, outcome) in [
+        (&[][..], "exit 0", "exited"),
+        (&["--timeout=100ms", "--grace=100ms"], stubborn, "timed_out"),
+        (
+            &["--cpu-time=100ms", "--grace=0s"],
+            "while :; do :; done",
+            "cpu_exhausted",
+        ),
+        (
+            &["--max-output=10b", "--on-output-limit=kill"],
+            "yes",
+            "output_limit",
+        ),
+        (&[], "sleep 600 & exec sleep 0.1", "exited"),
+    ] {
+        let log = ground.path("trace");
+        let words = [&["run"], flags, &["--", "/bin/sh", "-c", body]].concat();
+        let mut case = ground.command(&words).without("I8");
+        traced(&mut case, &log);
+        let done = case.done();
+        assert_eq!(done.outcome(), outcome, "{body}: {done:#?}");
+        by_descriptor += assert_aimed(&log);
+    }
+    // Cancelled: strace passes the signal on that it is sent.
+    let log = ground.path("trace");
+    let mut case = ground.command(&["run", "--grace=100ms", "--", "/bin/sh", "-c", stubborn]);
+    traced(&mut case, &log);
+    let mut running = case.start();
+    running.until("the body", || 1 < living(ground.marker()).len());
+    let supervisor = supervisor_below(running.pid());
+    rustix::process::kill_process(supervisor, Signal::TERM).expect("sent");
+    running.done().assert_outcome("cancelled", 143);
+    by_descriptor += assert_aimed(&log);
+    assert!(0 < by_descriptor, "no signal was seen at all");
+}
+
+/// The child of a program that was put before the runner.
+fn supervisor_below(pid: i32) -> rustix::process::Pid {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.expect("readable");
+    let first = children.split_whitespace().next().expect("a child");
+    rustix::process::Pid::from_raw(first.parse().expect("a pid")).expect("a pid")
+}
+
+/// `runner run -- /bin/true` whose supervisor is told that a directory is in use, at those calls of
+/// unlinkat(2) that `which` names: it removes nothing else.
+fn with_busy_groups(ground: &Ground, runtime: &Runtime, which: &str) -> Done {
+    let inject = format!("inject=unlinkat:error=EBUSY:when={which}");
+    let mut case = runtime
+        .case(ground, &[], &["/bin/true"])
+        .without("I4")
+        .without("I5");
+    behind(&mut case, &["strace", "-o", "/dev/null", "-e", &inject]);
+    case.done()
+}
+
+/// E-29: the kernel says EBUSY for a moment after the last process of a group has gone.
+#[test]
+fn groups_that_are_in_use_for_a_moment_are_removed_and_others_are_told_and_removed_later() {
+    if !has_strace() {
+        return;
+    }
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    if !has_cgroup() {
+        println!("without groups there is none to remove");
+        return;
+    }
+    let run_of = |done: &Done| done.report["run_id"].as_str().expect("an id").to_owned();
+    let done = with_busy_groups(&ground, &runtime, "1..9");
+    done.assert_exited(0);
+    assert_eq!(done.report["warnings"], serde_json::json!([]), "{done:#?}");
+    assert_eq!(groups_of(&run_of(&done)), Vec::<PathBuf>::new());
+    runtime.assert_nothing_left(&[]);
+
+    // For as long as is waited: the body's own end stands, what stays is told, and recorded.
+    let done = with_busy_groups(&ground, &runtime, "1+");
+    done.assert_exited(0);
+    let warnings = done.report["warnings"].to_string();
+    assert!(
+        warnings.contains("cannot remove the run's cgroups"),
+        "{done:#?}"
+    );
+    let run = run_of(&done);
+    assert_ne!(groups_of(&run), Vec::<PathBuf>::new());
+    assert_eq!(runtime.records(), [run.as_str()]);
+    runtime
+        .case(&ground, &[], &["/bin/true"])
+        .done()
+        .assert_exited(0);
+    runtime.assert_nothing_left(&[run]);
+}

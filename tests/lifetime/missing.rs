@@ -1,0 +1,280 @@
+//! Kernels and hosts without a part of what confines a body: refused with the reason, or done without
+//! it and said so. Never done without it and not said.
+
+use std::process::Command;
+
+use crate::host::{assert_clear, without};
+use crate::runtime::{Runtime, behind};
+use crate::support::{Case, Done, Ground, is_root, needs_root, skip, tier_includes};
+
+/// Calls that no body runs without, and what is told.
+const NEEDED: [(&str, libc::c_long, &str); 17] = [
+    ("clone3", libc::SYS_clone3, "cannot make a user namespace"),
+    ("fsopen", libc::SYS_fsopen, "cannot make the writable space"),
+    (
+        "fsconfig",
+        libc::SYS_fsconfig,
+        "cannot make the writable space",
+    ),
+    (
+        "fsmount",
+        libc::SYS_fsmount,
+        "cannot make the writable space",
+    ),
+    (
+        "move_mount",
+        libc::SYS_move_mount,
+        "cannot attach the new root",
+    ),
+    (
+        "mount_setattr",
+        libc::SYS_mount_setattr,
+        "cannot assemble the new root",
+    ),
+    ("mount", libc::SYS_mount, "cannot make the mounts private"),
+    ("umount2", libc::SYS_umount2, "cannot enter the new root"),
+    (
+        "pivot_root",
+        libc::SYS_pivot_root,
+        "cannot enter the new root",
+    ),
+    ("unshare", libc::SYS_unshare, "cannot leave the host's"),
+    ("prctl", libc::SYS_prctl, "cannot set the death signal"),
+    (
+        "prlimit64",
+        libc::SYS_prlimit64,
+        "cannot raise the limit of open descriptors",
+    ),
+    ("capset", libc::SYS_capset, "cannot drop the capabilities"),
+    (
+        "seccomp",
+        libc::SYS_seccomp,
+        "cannot apply the seccomp filter",
+    ),
+    (
+        "landlock_add_rule",
+        libc::SYS_landlock_add_rule,
+        "cannot add a landlock rule",
+    ),
+    (
+        "landlock_restrict_self",
+        libc::SYS_landlock_restrict_self,
+        "cannot apply landlock",
+    ),
+    ("flock", libc::SYS_flock, "cannot claim a record"),
+];
+
+/// What a kernel says that does not know a call, and a filter that does not allow it.
+const ERRNOS: [i32; 2] = [libc::ENOSYS, libc::EPERM];
+
+/// Calls that there is something else for.
+const REPLACED: [(&str, libc::c_long); 4] = [
+    ("openat2", libc::SYS_openat2),
+    ("open_tree", libc::SYS_open_tree),
+    ("pidfd_open", libc::SYS_pidfd_open),
+    ("faccessat2", libc::SYS_faccessat2),
+];
+
+/// E-10, E-14: an older kernel, or a container whose filter knows none of these.
+#[test]
+fn a_kernel_without_a_call_that_confines_is_told_and_nothing_runs() {
+    let long = tier_includes("long");
+    for (name, call, told) in NEEDED {
+        for errno in ERRNOS.iter().take(if long { 2 } else { 1 }).copied() {
+            let done = without(call, errno, &[]);
+            assert_clear(&done, told);
+            assert_eq!(done.text(), "", "{name}: the body ran");
+        }
+    }
+    for (name, call) in REPLACED {
+        let done = without(call, libc::ENOSYS, &[]);
+        done.assert_exited(0);
+        assert_eq!(done.text(), "ran\n", "{name}");
+    }
+}
+
+/// E-12: clone3(2) says EPERM where a setting of the host forbids it, ENOSPC where there are too many.
+#[test]
+fn a_refused_user_namespace_is_told_with_the_setting_to_change() {
+    for (errno, setting) in [
+        (libc::EPERM, "kernel.unprivileged_userns_clone=1"),
+        (
+            libc::EPERM,
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        (libc::ENOSPC, "user.max_user_namespaces="),
+    ] {
+        let done = without(libc::SYS_clone3, errno, &[]);
+        assert_clear(&done, setting);
+        assert_eq!(done.text(), "");
+    }
+}
+
+fn state<'done>(done: &'done Done, axis: &str) -> &'done str {
+    let entries = done.report["enforcement"].as_array().expect("a list");
+    let entry = entries.iter().find(|entry| entry["axis"] == axis);
+    entry
+        .and_then(|entry| entry["state"].as_str())
+        .unwrap_or("not there")
+}
+
+/// A run whose first call of one name strace answers, as `inject` says; `None`: it cannot trace here.
+fn answered(inject: &str, flags: &[&str]) -> Option<Done> {
+    let tried = Command::new("strace")
+        .args(["-o/dev/null", "true"])
+        .output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        skip("strace is not installed, or cannot trace here");
+        return None;
+    }
+    let ground = Ground::new();
+    let words = [&["run"], flags, &["--", "/bin/echo", "ran"]].concat();
+    let mut case = ground.command(&words);
+    let inject = format!("inject={inject}:when=1");
+    behind(&mut case, &["strace", "-o", "/dev/null", "-e", &inject]);
+    Some(case.done())
+}
+
+/// Asserts that a run without a line of defence says so, and that `--strict` refuses it.
+#[track_caller]
+fn assert_told(inject: &str, (axis, expected): (&str, &str), code: &str) {
+    let Some(done) = answered(inject, &[]) else {
+        return;
+    };
+    done.assert_exited(0);
+    assert_eq!(state(&done, axis), expected, "{done:#?}");
+    let Some(done) = answered(inject, &["--strict"]) else {
+        return;
+    };
+    done.assert_error("refused", code);
+    assert_eq!(done.text(), "");
+}
+
+/// E-11, E-15: a Landlock that knows less than ours asks for. Its version is what the first call asks
+/// for.
+#[test]
+fn an_older_landlock_is_weaker_and_strictly_refused() {
+    let inject = "landlock_create_ruleset:retval=1";
+    assert_told(inject, ("landlock", "weaker"), "landlock_weaker");
+}
+
+/// A kernel without CONFIG_TIME_NS says EINVAL to the first clone, which asks for one.
+#[test]
+fn without_a_time_namespace_it_is_absent_and_strictly_refused() {
+    let told = ("time_namespace", "absent");
+    assert_told("clone3:error=EINVAL", told, "time_namespace_absent");
+}
+
+/// Puts a case into namespaces of its own, where `script` may mount. With `p` in them its processes
+/// are others than the host's.
+fn elsewhere(case: &mut Case<'_>, namespaces: &str, script: &str) {
+    let own = if is_root() { "-" } else { "-Ur" };
+    let script = format!("set -e; {script}; exec \"$@\"");
+    let words = [
+        "unshare",
+        &format!("{own}{namespaces}"),
+        "/bin/sh",
+        "-c",
+        &script,
+        "sh",
+    ];
+    behind(case, &words);
+}
+
+const SAY: [&str; 2] = ["/bin/echo", "ran"];
+
+/// E-13: no hierarchy is there, nor a group that was named.
+#[test]
+fn a_host_without_cgroups_says_which_limits_are_weaker_and_is_refused_where_they_must_hold() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let run = |flags: &[&str], parent: Option<&str>| {
+        let mut case = runtime.case(&ground, flags, &SAY);
+        elsewhere(&mut case, "m", "mount -t tmpfs none /sys/fs/cgroup");
+        match parent {
+            Some(parent) => case.command.env("RUNNER_OPT_CGROUP_PARENT", parent),
+            None => case.command.env_remove("RUNNER_OPT_CGROUP_PARENT"),
+        };
+        case.done()
+    };
+    for parent in [None, Some("/nowhere-at-all")] {
+        let done = run(&[], parent);
+        done.assert_exited(0);
+        assert_eq!(done.report["cgroup_backend"], "none");
+        for axis in ["memory", "processes"] {
+            assert_eq!(state(&done, axis), "weaker", "{axis}: {done:#?}");
+        }
+        let done = run(&["--limits=require"], parent);
+        assert_eq!((done.outcome(), done.code), ("refused", 125), "{done:#?}");
+        assert_eq!(done.text(), "", "{parent:?}");
+        assert!(done.stderr.starts_with("runner: "), "{}", done.stderr);
+    }
+}
+
+/// E-13: one controller of version 1 is not there.
+#[test]
+fn a_host_without_the_controller_of_memory_says_that_this_limit_alone_is_weaker() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let plain = runtime.case(&ground, &[], &SAY).done();
+    let hierarchy = "/sys/fs/cgroup/memory";
+    if plain.report["cgroup_backend"] != "v1" || !std::path::Path::new(hierarchy).is_dir() {
+        println!("only version 1 has a hierarchy of its own for each controller");
+        return;
+    }
+    if !is_root() {
+        needs_root("mounts of the host are locked in a mount namespace of an ordinary user");
+        return;
+    }
+    let mut case = runtime.case(&ground, &[], &SAY);
+    elsewhere(&mut case, "m", &format!("umount {hierarchy}"));
+    let done = case.done();
+    done.assert_exited(0);
+    assert_eq!(state(&plain, "memory"), "enforced", "{plain:#?}");
+    assert_eq!(state(&done, "memory"), "weaker", "{done:#?}");
+    assert_eq!(state(&done, "processes"), "enforced", "{done:#?}");
+}
+
+/// E-16: what the host's proc hides of other users does not matter: the body's own is another one.
+#[test]
+fn a_proc_that_hides_processes_changes_nothing() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    for option in ["hidepid=invisible", "hidepid=ptraceable"] {
+        let mut case = runtime.case(&ground, &[], &["/bin/ls", "/proc"]);
+        elsewhere(
+            &mut case,
+            "mpf",
+            &format!("mount -t proc -o {option} proc /proc"),
+        );
+        let done = case.done();
+        done.assert_exited(0);
+        let text = done.text();
+        let pids: Vec<&str> = text
+            .lines()
+            .filter(|name| name.parse::<u32>().is_ok())
+            .collect();
+        assert_eq!(pids, ["1", "2"], "{option}");
+    }
+}
+
+/// E-16: the kernel lets nobody mount a proc who would see more in it than in the one that there is.
+#[test]
+fn a_host_whose_proc_is_masked_or_missing_is_told_and_nothing_runs() {
+    let (ground, runtime) = (Ground::new(), Runtime::new());
+    let masked = "a proc with masked parts (a container's) cannot be mounted anew";
+    for (script, told) in [
+        (
+            "mount -t proc proc /proc; mount -t tmpfs none /proc/sys",
+            masked,
+        ),
+        (
+            "mount -t proc proc /proc; mount --bind /dev/null /proc/uptime",
+            masked,
+        ),
+        ("mount -t tmpfs none /proc", "mount -t proc proc /proc"),
+    ] {
+        let mut case = runtime.case(&ground, &[], &SAY);
+        elsewhere(&mut case, "mpf", script);
+        let done = case.done();
+        assert_clear(&done, told);
+        assert_eq!(done.text(), "", "{script}");
+    }
+}

@@ -1,0 +1,199 @@
+//! Objects of the kernel that a run could leave behind, and that no file system shows: what is there,
+//! and what is there beyond that later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+
+use super::invariants::pids;
+
+/// The file system of POSIX message queues of our ipc namespace, mounted nowhere: only root may.
+static QUEUES: LazyLock<Option<OwnedFd>> = LazyLock::new(|| {
+    let context = rustix::mount::fsopen("mqueue", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    rustix::mount::fsconfig_create(context.as_fd()).ok()?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY;
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).ok()
+});
+
+/// What there is at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objects {
+    /// System V objects and message queues by name.
+    named: BTreeSet<String>,
+    /// Abstract sockets of this network namespace: inode and name.
+    sockets: BTreeMap<String, String>,
+    /// Network devices of this network namespace.
+    devices: BTreeSet<String>,
+    /// Generation of this network namespace's rules of nf_tables: it changes with every change of
+    /// them. Only root may ask.
+    rules: Option<u32>,
+}
+
+impl Objects {
+    /// What there is now. What this user may not see is not there.
+    pub fn look() -> Self {
+        Self {
+            named: system_v().chain(message_queues()).collect(),
+            sockets: abstract_sockets(),
+            devices: devices(),
+            rules: generation_of_rules(),
+        }
+    }
+
+    /// What is there beyond `before` and can be blamed on a run that is known by one of these words.
+    pub fn beyond(&self, before: &Self, words: &[&str]) -> Vec<String> {
+        let mut found: Vec<String> = self
+            .named
+            .difference(&before.named)
+            .chain(self.devices.difference(&before.devices))
+            .map(|name| format!("{name} stays"))
+            .collect();
+        for (inode, name) in &self.sockets {
+            let told = words
+                .iter()
+                .any(|word| !word.is_empty() && name.contains(word));
+            // One that somebody holds who has no mark of the run is somebody else's.
+            let new = !before.sockets.contains_key(inode);
+            if told || (new && super::is_root() && is_nobodys(inode)) {
+                found.push(format!("abstract socket {name} stays"));
+            }
+        }
+        if self.rules != before.rules {
+            let (was, is) = (before.rules, self.rules);
+            found.push(format!("rules of nf_tables changed: {was:?}, {is:?}"));
+        }
+        found
+    }
+}
+
+/// `shm 5`: kind and identifier.
+fn system_v() -> impl Iterator<Item = String> {
+    ["shm", "sem", "msg"].into_iter().flat_map(|kind| {
+        let text = std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+        let ids = text.lines().skip(1).filter_map(|line| {
+            let id = line.split_whitespace().nth(1)?;
+            Some(format!("System V {kind} {id}"))
+        });
+        ids.collect::<Vec<_>>()
+    })
+}
+
+fn message_queues() -> impl Iterator<Item = String> {
+    let place = QUEUES
+        .as_ref()
+        .map_or(PathBuf::from("/dev/mqueue"), |root| {
+            use std::os::fd::AsRawFd as _;
+            PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()))
+        });
+    let entries = std::fs::read_dir(place).into_iter().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        Some(format!("message queue {}", name.to_string_lossy()))
+    })
+}
+
+fn abstract_sockets() -> BTreeMap<String, String> {
+    let bytes = std::fs::read("/proc/self/net/unix").unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    // Num RefCount Protocol Flags Type St Inode Path
+    let sockets = text.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(6);
+        let inode = fields.next()?;
+        let name = fields.next().filter(|name| name.starts_with('@'))?;
+        Some((inode.to_owned(), name.to_owned()))
+    });
+    sockets.collect()
+}
+
+fn devices() -> BTreeSet<String> {
+    let text = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let names = text.lines().filter_map(|line| line.split_once(':'));
+    names
+        .map(|(name, _)| format!("network device {}", name.trim()))
+        .collect()
+}
+
+/// Whether no process has a descriptor of this socket: it lives in a message that nobody reads.
+fn is_nobodys(inode: &str) -> bool {
+    let wanted = format!("socket:[{inode}]");
+    !anybody_holds(&wanted)
+}
+
+fn anybody_holds(wanted: &str) -> bool {
+    pids().into_iter().any(|pid| {
+        let links = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        links.into_iter().flatten().any(|entry| {
+            let target = entry.and_then(|entry| std::fs::read_link(entry.path()));
+            target.is_ok_and(|target| target.as_os_str() == wanted)
+        })
+    })
+}
+
+/// Of these network namespaces of a run those that are still there: by a process in one, by a mount,
+/// or by a descriptor of ours.
+pub fn kept_networks(networks: &BTreeSet<String>) -> Vec<String> {
+    if networks.is_empty() {
+        return Vec::new();
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let links = pids()
+        .into_iter()
+        .map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
+    let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let own = own.filter_map(|entry| Some(entry.ok()?.path()));
+    let seen: BTreeSet<String> = links
+        .chain(own)
+        .filter_map(|link| Some(std::fs::read_link(link).ok()?.to_str()?.to_owned()))
+        .collect();
+    let kept = networks
+        .iter()
+        .filter(|network| seen.contains(*network) || mounts.contains(network.as_str()));
+    kept.map(|network| format!("network namespace {network} stays"))
+        .collect()
+}
+
+/// NFT_MSG_GETGEN of nf_tables, by hand: asking costs one message, reading all rules a process.
+fn generation_of_rules() -> Option<u32> {
+    const LENGTH: u32 = 20;
+    const GET_GENERATION: u16 = (10 << 8) | 16;
+    const NEW_GENERATION: u16 = (10 << 8) | 15;
+    const REQUEST: u16 = 1;
+    const GENERATION: u16 = 1;
+    let asker = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::NETFILTER),
+    )
+    .ok()?;
+    let mut question = Vec::new();
+    question.extend(LENGTH.to_ne_bytes());
+    question.extend(GET_GENERATION.to_ne_bytes());
+    question.extend(REQUEST.to_ne_bytes());
+    // Number, port, family, version and a resource that is none.
+    question.extend([0_u8; 12]);
+    send(&asker, &question, SendFlags::empty()).ok()?;
+    let mut answer = [0_u8; 512];
+    let (length, _) = recv(&asker, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+    let answer = &answer[..length];
+    let half = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
+    if half(4)? != NEW_GENERATION {
+        return None;
+    }
+    let mut at = 20;
+    while let (Some(size), Some(kind)) = (half(at), half(at + 2)) {
+        if kind == GENERATION {
+            return Some(u32::from_be_bytes(
+                answer.get(at + 4..at + 8)?.try_into().ok()?,
+            ));
+        }
+        at += usize::from(size.max(4)).next_multiple_of(4);
+    }
+    None
+}

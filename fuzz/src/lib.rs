@@ -1,66 +1,76 @@
-//! The parsers of the program and the properties that its tests check, for libFuzzer.
+//! The rooms of the program that read hostile bytes, and the properties that its tests check, for
+//! libFuzzer.
 
-#![expect(
+#![allow(
     dead_code,
-    reason = "the parsers have more than the properties ask for"
+    unused_imports,
+    reason = "the rooms have more than the properties ask for"
 )]
 
-// Where the program has them: the files say `crate::egress::…` and `crate::spec::…`.
-mod egress {
-    pub(crate) use crate::{client_hello, denials, dns, http_head, observed, socks};
-    pub(crate) mod resolver {
-        pub(crate) use crate::answer;
-    }
-}
-mod spec {
-    pub(crate) use crate::host_name;
-}
+// Where the program has them: their files say `crate::spec::…`.
+#[path = "../../src/bundle/mod.rs"]
+pub mod bundle;
+#[path = "../../src/egress/mod.rs"]
+pub mod egress;
+#[path = "../../src/kernel/mod.rs"]
+pub mod kernel;
+#[path = "../../src/plan/mod.rs"]
+pub mod plan;
+#[path = "../../src/sandbox/mod.rs"]
+pub mod sandbox;
+#[path = "../../src/spec/mod.rs"]
+pub mod spec;
 
-#[path = "../../src/egress/resolver/answer.rs"]
-mod answer;
-#[path = "../../src/egress/client_hello.rs"]
-mod client_hello;
-#[path = "../../src/egress/denials.rs"]
-mod denials;
-#[path = "../../src/egress/dns.rs"]
-mod dns;
-#[path = "../../src/spec/host_name.rs"]
-mod host_name;
-#[path = "../../src/egress/http_head.rs"]
-mod http_head;
-#[path = "../../src/egress/observed.rs"]
-mod observed;
 #[path = "../../tests/parsers/properties/mod.rs"]
 mod properties;
-#[path = "../../src/egress/socks.rs"]
-mod socks;
 
-/// The first message of a TLS connection.
-pub fn check_client_hello(bytes: &[u8]) {
-    properties::client_hello::check(bytes);
+/// Declares for each property the function that its program calls.
+macro_rules! checks {
+    ($($(#[$doc:meta])* $name:ident => $property:ident,)*) => {
+        $($(#[$doc])*
+        pub fn $name(bytes: &[u8]) {
+            properties::$property::check(bytes);
+        })*
+    };
 }
 
-/// What a name server answers.
-pub fn check_dns_answer(bytes: &[u8]) {
-    properties::dns_answer::check(bytes);
-}
-
-/// A query of the body.
-pub fn check_dns_query(bytes: &[u8]) {
-    properties::dns_query::check(bytes);
-}
-
-/// The head of an HTTP request.
-pub fn check_http_head(bytes: &[u8]) {
-    properties::http_head::check(bytes);
-}
-
-/// What the kernel shows of packets that no listener gets.
-pub fn check_observed(bytes: &[u8]) {
-    properties::observed::check(bytes);
-}
-
-/// What a client of the compatibility proxy says.
-pub fn check_socks(bytes: &[u8]) {
-    properties::socks::check(bytes);
+checks! {
+    /// A bundle's archive.
+    check_archive => archive,
+    /// What the child says to the supervisor.
+    check_child_status => child_status,
+    /// The first message of a TLS connection.
+    check_client_hello => client_hello,
+    /// A package of Debian's.
+    check_deb => deb,
+    /// What a name server answers.
+    check_dns_answer => dns_answer,
+    /// A query of the body.
+    check_dns_query => dns_query,
+    /// A gzip file.
+    check_gzip => gzip,
+    /// An egress list, and the names that a body asks for.
+    check_host_name => host_name,
+    /// The head of an HTTP request.
+    check_http_head => http_head,
+    /// What a registry says of an image.
+    check_image_documents => image_documents,
+    /// Where an image lies.
+    check_image_reference => image_reference,
+    /// A layer of an image.
+    check_layer => layer,
+    /// A lock file.
+    check_lock_file => lock_file,
+    /// A manifest.
+    check_manifest => manifest,
+    /// What the kernel shows of packets that no listener gets.
+    check_observed => observed,
+    /// Paths, and how they are joined.
+    check_path => path,
+    /// What is to be run.
+    check_run_form => run_form,
+    /// What a client of the compatibility proxy says.
+    check_socks => socks,
+    /// Paths with tokens, sizes, durations.
+    check_tokens => tokens,
 }

@@ -18,7 +18,7 @@ use crate::egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, TYPE_A};
 use crate::egress::http_head::{self, HEAD_BYTES_MAX};
 use crate::egress::resolver::answer::{self, Family};
 use crate::properties;
-use crate::recorded::corpus;
+use crate::recorded::{Check, MADE, corpus};
 use crate::spec::host_name::HostName;
 
 /// One change of some bytes.
@@ -152,6 +152,22 @@ fn dns_name(text: &str) -> Name<Vec<u8>> {
 /// Names in the form that a DNS message may have: one that the other library takes.
 fn asked_name() -> impl Strategy<Value = String> {
     labels(r"(\.LABEL){0,3}\.[a-z]{2,6}")
+}
+
+/// A damaged file of one of the made folders, and what it must hold.
+fn damaged_made() -> impl Strategy<Value = (Check, Vec<u8>)> {
+    select(MADE.to_vec()).prop_flat_map(|(folder, check)| (Just(check), damaged_corpus(folder)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn damaged_archives_documents_and_texts_hold_what_their_properties_say(
+        (check, bytes) in damaged_made(),
+    ) {
+        check(&bytes);
+    }
 }
 
 proptest! {

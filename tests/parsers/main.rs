@@ -15,4 +15,4 @@ mod properties;
 mod recorded;
 
 // The properties name rooms as the crate itself does: `fuzz/` has its own.
-use runner::{egress, spec};
+use runner::{bundle, egress, kernel, plan, sandbox, spec};

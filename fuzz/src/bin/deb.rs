@@ -1,0 +1,4 @@
+//! A package of Debian's.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| runner_fuzz::check_deb(bytes));

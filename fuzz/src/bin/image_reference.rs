@@ -1,0 +1,4 @@
+//! Where an image lies.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| runner_fuzz::check_image_reference(bytes));

@@ -1,0 +1,4 @@
+//! A lock file.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| runner_fuzz::check_lock_file(bytes));

@@ -1,0 +1,4 @@
+//! A manifest.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| runner_fuzz::check_manifest(bytes));

@@ -1,0 +1,151 @@
+//! What the child says to the supervisor, which a child that was taken over may say too.
+
+use std::io::{IoSlice, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+use crate::kernel::link;
+use crate::sandbox::error::SandboxError;
+use crate::sandbox::launch::{Word, hear};
+use crate::sandbox::prepare::expect_message;
+use crate::sandbox::steps::ChildStep;
+
+/// The kinds that the child has, for the oracle.
+const FAILED: u32 = 4;
+const ENDED: u32 = 5;
+const CONNECTED: u32 = 7;
+/// More of them would not fit into the socket at once.
+const MESSAGES_MAX: usize = 8;
+
+struct Said<'bytes> {
+    bytes: &'bytes [u8],
+    descriptors: usize,
+}
+
+impl Said<'_> {
+    /// Its four numbers, where it is a message.
+    fn numbers(&self) -> Option<(u32, [i32; 3])> {
+        let words: Vec<[u8; 4]> = self
+            .bytes
+            .chunks(4)
+            .map(|word| word.try_into().ok())
+            .collect::<Option<_>>()?;
+        let [kind, one, two, three] = words.as_slice() else {
+            return None;
+        };
+        let values = [one, two, three].map(|word| i32::from_ne_bytes(*word));
+        Some((u32::from_ne_bytes(*kind), values))
+    }
+}
+
+/// The first byte is the kind that is waited for at first. Then messages: how many bytes and how many
+/// descriptors each has, and its bytes. Each is heard as what it is, whatever its numbers; no
+/// descriptor stays open that came with one.
+pub(crate) fn check(bytes: &[u8]) {
+    let Some((awaited, mut rest)) = bytes.split_first() else {
+        return;
+    };
+    let mut all = Vec::new();
+    while let [length, descriptors, after @ ..] = rest {
+        let length = usize::from(*length).min(after.len());
+        let (bytes, later) = after.split_at(length);
+        all.push(Said {
+            bytes,
+            descriptors: usize::from(*descriptors % 8),
+        });
+        rest = later;
+    }
+    all.truncate(MESSAGES_MAX);
+    let (ours, theirs) = link::pair().expect("a pair");
+    let (mut end, sent) = std::io::pipe().expect("a pipe");
+    let sent = OwnedFd::from(sent);
+    for said in &all {
+        say(theirs.as_fd(), said, sent.as_fd());
+    }
+    drop((sent, theirs));
+    let (first, later) = all.split_at(usize::from(awaited & 0x80 != 0).min(all.len()));
+    if let [said] = first {
+        check_awaited(ours.as_fd(), u32::from(awaited & 0x7f), said);
+    }
+    for said in later {
+        check_heard(ours.as_fd(), said);
+    }
+    assert!(matches!(hear(ours.as_fd()), Ok(Word::Gone)));
+    drop(ours);
+    // The end of the pipe: nobody has the descriptors any more.
+    assert_eq!(end.read(&mut [0]).expect("read"), 0);
+}
+
+fn say(link: BorrowedFd<'_>, said: &Said<'_>, descriptor: BorrowedFd<'_>) {
+    let descriptors = vec![descriptor; said.descriptors];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    }
+    let bytes = [IoSlice::new(said.bytes)];
+    rustix::net::sendmsg(link, &bytes, &mut ancillary, SendFlags::NOSIGNAL).expect("sent");
+}
+
+/// An error that a message states, where the kernel has it.
+fn is_stated(errno: Errno, number: i32) -> bool {
+    match number {
+        1..=4095 => errno.raw_os_error() == number,
+        _ => errno == Errno::PROTO,
+    }
+}
+
+fn check_heard(link: BorrowedFd<'_>, said: &Said<'_>) {
+    let heard = hear(link);
+    let right = match (&heard, said.numbers()) {
+        // An empty message is what the end looks like.
+        (Ok(Word::Gone), None) => said.bytes.is_empty(),
+        (Err(errno), None) => *errno == Errno::BADMSG,
+        (Ok(Word::Ended(status)), Some((ENDED, [raw, ..]))) => *status == raw,
+        (Ok(Word::Connected(id, Ok(_))), Some((CONNECTED, [number, ..]))) => {
+            *id == number && 0 < said.descriptors
+        }
+        (Ok(Word::Connected(id, Err(errno))), Some((CONNECTED, [number, stated, _]))) => {
+            let is_right = match stated {
+                0 => *errno == Errno::MFILE,
+                stated => is_stated(*errno, stated),
+            };
+            *id == number && said.descriptors == 0 && is_right
+        }
+        (Ok(Word::Gone), Some((kind, _))) => ![ENDED, CONNECTED].contains(&kind),
+        _ => false,
+    };
+    assert!(right, "{heard:?} for {:?}", said.numbers());
+}
+
+fn check_awaited(link: BorrowedFd<'_>, kind: u32, said: &Said<'_>) {
+    let describe = |_: ChildStep, index: usize| format!("number {index}");
+    let heard = expect_message(link, kind, "test", &describe);
+    let right = match (&heard, said.numbers()) {
+        (Ok((message, received)), Some((stated, values))) => {
+            (message.kind, message.values) == (kind, values)
+                && stated == kind
+                && received.iter().flatten().count() == said.descriptors
+        }
+        (
+            Err(SandboxError::Child {
+                step, errno: found, ..
+            }),
+            Some((FAILED, [number, _, errno])),
+        ) => {
+            kind != FAILED
+                && ChildStep::from_number(number).map(|(step, _)| step) == Some(*step)
+                && is_stated(*found, errno)
+        }
+        (Err(SandboxError::ChildGone { .. }), Some((stated, [number, ..]))) => {
+            stated != kind && (stated != FAILED || ChildStep::from_number(number).is_none())
+        }
+        (Err(SandboxError::ChildGone { .. }), None) => said.bytes.is_empty(),
+        (Err(SandboxError::Supervisor { errno, .. }), None) => *errno == Errno::BADMSG,
+        _ => false,
+    };
+    assert!(right, "{heard:?} for {:?}", said.numbers());
+}

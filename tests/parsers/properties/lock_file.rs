@@ -1,0 +1,28 @@
+//! The lock file of a bundle.
+
+use crate::spec::lock::Lock;
+
+/// What is accepted is written in one form, which reads back as the same, without a difference.
+pub(crate) fn check(bytes: &[u8]) {
+    let lock = match Lock::parse(bytes, "bundle.lock") {
+        Ok(lock) => lock,
+        Err(error) => {
+            assert!(!error.to_string().contains(char::is_control), "{error}");
+            return;
+        }
+    };
+    let written = lock.to_json().expect("written");
+    let again = Lock::parse(written.as_bytes(), "bundle.lock").expect("read back");
+    assert_eq!(again, lock);
+    // A source that stands there twice is a difference by itself.
+    let mut from: Vec<&str> = lock.sources.iter().map(|one| one.from.as_str()).collect();
+    from.sort_unstable();
+    let is_once = from.windows(2).all(|pair| pair[0] != pair[1]);
+    assert!(!is_once || lock.differences(&again).is_empty());
+    assert_eq!(again.to_json().expect("written"), written);
+    let document: serde_json::Value = serde_json::from_slice(bytes).expect("JSON");
+    assert_eq!(
+        document,
+        serde_json::from_str::<serde_json::Value>(&written).expect("JSON")
+    );
+}

@@ -1,0 +1,252 @@
+//! One run after the other, of every kind and with every end.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use runner::resident::{Pool, PoolOptions};
+use runner::spec::request::{Request, Subject};
+use serde_json::{Value, json};
+
+use crate::flat::{Counted, adopt_orphans, kib, note_run};
+use crate::harness::{Place, how_many, in_a_process_of_its_own};
+use crate::support::bodies::c_body;
+use crate::support::bundles::pack;
+use crate::support::runner;
+
+/// Touches more memory than it may have. Where it is told so instead of ended, it says so.
+const GREEDY: &str = "#include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    int main(void) {
+        for (int i = 0; i < 128; i++) {
+            char *p = malloc(1 << 20);
+            if (!p) return 9;
+            memset(p, 1, 1 << 20);
+        }
+        return 8;
+    }";
+/// Runs go round this list.
+const KINDS: [Kind; 20] = {
+    use Kind::{Command, Exec, ExecInWorkspace, Greedy, Late, Refused, Resident};
+    [
+        Command,
+        Exec,
+        ExecInWorkspace,
+        Resident,
+        Command,
+        Refused,
+        ExecInWorkspace,
+        Exec,
+        Resident,
+        Command,
+        Late,
+        Exec,
+        ExecInWorkspace,
+        Resident,
+        Command,
+        Greedy,
+        ExecInWorkspace,
+        Refused,
+        Resident,
+        Command,
+    ]
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// `runner run`.
+    Command,
+    /// `runner exec` of a bundle.
+    Exec,
+    /// The same with a file of the workspace going in and one coming out.
+    ExecInWorkspace,
+    /// A bundle that leads outside.
+    Refused,
+    /// A body that takes too long.
+    Late,
+    /// A body that takes too much memory.
+    Greedy,
+    /// A run of the pool of this process.
+    Resident,
+}
+
+/// What the runs are made of.
+struct Ground {
+    plain: PathBuf,
+    contract: PathBuf,
+    hostile: PathBuf,
+    greedy: PathBuf,
+    workspaces: Vec<PathBuf>,
+    pool: Pool,
+}
+
+impl Ground {
+    fn new(place: &Place, lanes: usize) -> Self {
+        let files = place.files();
+        let shell = json!({"name": "plain", "run": {"shell": "echo plain; exit 3"}});
+        let contract = json!({
+            "name": "contract",
+            "run": {"shell": "cat /scratch/in >/scratch/out"},
+            "inputsFiles": {"in": {"path": "given.txt"}},
+            "outputsFiles": {"out": {"path": "made.txt"}},
+        });
+        let workspaces = (0..lanes)
+            .map(|lane| {
+                let workspace = files.join(format!("workspace-{lane}"));
+                std::fs::create_dir(&workspace).expect("made");
+                std::fs::write(workspace.join("given.txt"), "given").expect("written");
+                workspace
+            })
+            .collect();
+        Self {
+            plain: bundle(&files.join("plain"), &shell),
+            contract: bundle(&files.join("contract"), &contract),
+            hostile: hostile_bundle(&files.join("hostile")),
+            greedy: c_body("greedy", GREEDY),
+            workspaces,
+            pool: Pool::start(&PoolOptions::new(runner())).expect("a pool"),
+        }
+    }
+
+    /// One run of this kind; its outcome.
+    fn run(&self, kind: Kind, lane: usize) -> String {
+        let text = |path: &Path| path.to_str().expect("plain").to_owned();
+        let report = match kind {
+            Kind::Command => report_of(&["run", "--json", "--", "/bin/sh", "-c", "echo x; exit 3"]),
+            Kind::Exec => report_of(&["exec", "--json", &text(&self.plain)]),
+            Kind::ExecInWorkspace => {
+                let workspace = &self.workspaces[lane];
+                let flag = format!("--workspace={}", text(workspace));
+                let report = report_of(&["exec", "--json", &flag, &text(&self.contract)]);
+                let made = workspace.join("made.txt");
+                assert_eq!(
+                    std::fs::read(&made).expect("synced"),
+                    b"given",
+                    "{report:#}"
+                );
+                std::fs::remove_file(made).expect("removed");
+                report
+            }
+            Kind::Refused => report_of(&["exec", "--json", &text(&self.hostile)]),
+            Kind::Late => {
+                report_of(&["run", "--json", "--timeout=50ms", "--", "/bin/sleep", "600"])
+            }
+            Kind::Greedy => report_of(&["run", "--json", "-m", "32m", "--", &text(&self.greedy)]),
+            Kind::Resident => self.resident(),
+        };
+        note_run(&report);
+        let warnings = report["warnings"].as_array().expect("a list").iter();
+        // Who has no groups is told of a limit that he named.
+        let others = warnings.filter(|warning| warning["code"] != "limit_weaker");
+        assert_eq!(others.count(), 0, "{kind:?}: {report:#}");
+        let outcome = report["outcome"].as_str().expect("an outcome").to_owned();
+        let has_groups = report["cgroup_backend"] != "none";
+        let expected = match kind {
+            Kind::Refused => "refused",
+            Kind::Late => "timed_out",
+            // Without groups the limit is each process's own.
+            Kind::Greedy if has_groups => "out_of_memory",
+            _ => "exited",
+        };
+        assert_eq!(outcome, expected, "{kind:?}: {report:#}");
+        outcome
+    }
+
+    fn resident(&self) -> Value {
+        let words = ["/bin/sh", "-c", "echo x; exit 3"].map(|word| word.as_bytes().to_vec());
+        let request =
+            Request::captured(Subject::Command(words.to_vec()), self.pool.caller().clone());
+        let report = self.pool.run(&request).expect("a report");
+        serde_json::to_value(report).expect("JSON")
+    }
+}
+
+fn bundle(folder: &Path, manifest: &Value) -> PathBuf {
+    std::fs::create_dir(folder).expect("made");
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).expect("written");
+    pack(folder)
+}
+
+/// A member of it lies beside the directory that it is unpacked into.
+fn hostile_bundle(folder: &Path) -> PathBuf {
+    let honest = json!({"name": "hostile", "run": {"shell": "true"}});
+    let archive = bundle(folder, &honest);
+    std::fs::write(folder.with_file_name("outside"), "x").expect("written");
+    let status = Command::new("tar")
+        .arg("-czPf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(folder)
+        .args(["manifest.json", "../outside"])
+        .stderr(Stdio::null())
+        .status()
+        .expect("tar runs");
+    assert!(status.success(), "tar -czPf");
+    archive
+}
+
+/// The report that the program writes to its standard output.
+fn report_of(words: &[&str]) -> Value {
+    let output = Command::new(runner())
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the runner starts");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"))
+}
+
+/// E-30: descriptors, processes, groups, records, mounts, files, kernel objects and memory.
+#[test]
+fn after_very_many_runs_nothing_is_more_than_before() {
+    in_a_process_of_its_own(
+        "in_a_row::after_very_many_runs_nothing_is_more_than_before",
+        run_them,
+    );
+}
+
+fn run_them(place: &Place) {
+    const LANES: usize = 2;
+    adopt_orphans();
+    let runs = how_many([60, 10_000, 100_000]);
+    let ground = Ground::new(place, LANES);
+    // What is made once: the cache, the runtime directory, what the allocator keeps.
+    for kind in KINDS {
+        ground.run(kind, 0);
+    }
+    let before = Counted::look(place);
+    let (next, ends) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for lane in 0..LANES {
+            let (ground, next, ends) = (&ground, &next, &ends);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if runs <= number {
+                        break;
+                    }
+                    let outcome = ground.run(KINDS[number % KINDS.len()], lane);
+                    *ends.lock().expect("unbroken").entry(outcome).or_insert(0) += 1;
+                }
+            });
+        }
+    });
+    let after = before.difference(&Counted::look(place));
+    drop(ground);
+    let leaks = before.leaks(place);
+    let ends: BTreeMap<String, usize> = ends.into_inner().expect("unbroken");
+    let ends: Vec<String> = ends
+        .iter()
+        .map(|(end, count)| format!("{end}={count}"))
+        .collect();
+    println!(
+        "endurance: runs={runs} leaks={} {} {after} available_kib={}",
+        leaks.len(),
+        ends.join(" "),
+        kib("/proc/meminfo", "MemAvailable:")
+    );
+    assert_eq!(leaks, [""; 0]);
+}

@@ -1,0 +1,106 @@
+//! Every process of a run killed at each of its system calls.
+
+use crate::calls::points;
+use crate::crew::each;
+use crate::scene::{Scene, Stage};
+use crate::support::{skip, tier_includes};
+use crate::tracer::{Act, Point, Role};
+
+/// Kills `role` before each of its calls, and says what `look` finds wrong.
+fn kill_everywhere(role: Role, look: impl Fn(&Stage, &Point) -> Vec<String> + Sync) {
+    if !cfg!(target_arch = "x86_64") {
+        return skip("the tracer knows the registers of x86_64 only");
+    }
+    let stage = Stage::new(0);
+    let mut points = points(&stage.undisturbed().trace);
+    points.retain(|point| point.role == role);
+    let step = if tier_includes("long") { 1 } else { 12 };
+    let points: Vec<Point> = points.into_iter().step_by(step).collect();
+    let mut wrong = Vec::new();
+    for (point, found) in points
+        .iter()
+        .zip(each(&points, |point| look(&stage, point)))
+    {
+        match found {
+            Ok(found) => wrong.extend(found.iter().map(|one| format!("{point}: {one}"))),
+            Err(panic) => wrong.push(format!("{point}: {panic}")),
+        }
+    }
+    println!(
+        "faults: kills={} of {role:?}, wrong={}",
+        points.len(),
+        wrong.len()
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// E-05, D-20
+#[test]
+fn a_supervisor_that_is_killed_at_any_of_its_calls_takes_the_body_along_and_the_next_start_cleans_up()
+ {
+    kill_everywhere(Role::Supervisor, |stage, point| {
+        let scene = Scene::new();
+        // That nobody of the run lives is looked at there; the tracer ends when all have ended.
+        let played = scene.play(stage, Some((point, Act::Kill)));
+        let mut wrong = Vec::new();
+        if played.trace.hit && played.done.code != 137 {
+            wrong.push(format!(
+                "exit code {}: {}",
+                played.done.code, played.done.stderr
+            ));
+        }
+        wrong.extend(scene.torn());
+        let runs = scene.records();
+        scene.start_again();
+        scene.assert_nothing_left(&runs);
+        wrong.extend(scene.torn());
+        wrong
+    });
+}
+
+/// E-05
+#[test]
+fn a_run_whose_init_is_killed_at_any_of_its_calls_fails_with_a_word_and_leaves_nothing() {
+    kill_everywhere(Role::Init, killed_inside);
+}
+
+/// E-05
+#[test]
+fn a_run_whose_body_is_killed_before_its_exec_fails_with_a_word_and_leaves_nothing() {
+    kill_everywhere(Role::Body, killed_inside);
+}
+
+fn killed_inside(stage: &Stage, point: &Point) -> Vec<String> {
+    let scene = Scene::new();
+    let played = scene.play(stage, Some((point, Act::Kill)));
+    let done = &played.done;
+    let mut wrong = Vec::new();
+    if !played.trace.hit {
+        return wrong;
+    }
+    println!(
+        "{point}: {} {}: {}",
+        done.outcome(),
+        done.code,
+        done.stderr.trim()
+    );
+    let said = done
+        .stderr
+        .lines()
+        .any(|line| line.starts_with("runner: failed: "));
+    if (done.outcome(), done.code) != ("failed", 125) || !said {
+        let (outcome, code, said) = (done.outcome(), done.code, &done.stderr);
+        wrong.push(format!("{outcome} with exit code {code}: {said}"));
+    }
+    wrong.extend(scene.torn());
+    scene.assert_nothing_left(&[done.report["run_id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()]);
+    wrong
+}

@@ -1,0 +1,210 @@
+//! Hosts that have run out: of disk, of inodes, of descriptors, of processes, of address space; and
+//! hosts that are read-only where something is to be written.
+
+use std::process::Command;
+
+use crate::crew::each;
+use crate::scene::{Played, Scene, Stage};
+use crate::support::{is_root, runner, skip, tier_includes};
+
+/// What is wrong with a run for which there was too little of something: it is as ever, or it says
+/// what was missing, and nothing is torn or left.
+fn wrongs(stage: &Stage, usual: &Played, before: &[String]) -> (String, Vec<String>) {
+    let scene = Scene::new();
+    let done = scene.done(stage, before);
+    let mut wrong = Vec::new();
+    match done.outcome() {
+        "exited" if done.code == 0 => {
+            if done.stdout != usual.done.stdout {
+                wrong.push(format!("the body said {:?}", done.text()));
+            }
+            wrong.extend(scene.unsaid(&done.report));
+        }
+        "failed" | "refused" | "no report" if done.code == 125 => {
+            let errors = ["runner: failed: ", "runner: refused: "];
+            let lines = done.stderr.lines();
+            let lines = lines.filter(|line| errors.iter().any(|error| line.starts_with(error)));
+            if lines.count() != 1 {
+                wrong.push(format!(
+                    "not one line that says what failed: {}",
+                    done.stderr
+                ));
+            }
+            if !done.stdout.is_empty() && done.stdout != usual.done.stdout {
+                wrong.push(format!("the body said {:?}", done.text()));
+            }
+        }
+        other => wrong.push(format!("{other}, exit code {}: {}", done.code, done.stderr)),
+    }
+    if done.stderr.contains("panicked") {
+        wrong.push(format!("a panic: {}", done.stderr));
+    }
+    wrong.extend(scene.torn());
+    let runs = scene.records();
+    scene.start_again();
+    scene.assert_nothing_left(&runs);
+    (
+        format!("{} {}: {}", done.outcome(), done.code, done.stderr.trim()),
+        wrong,
+    )
+}
+
+/// Runs behind each of `limits`, which end with the words to be run.
+fn under(limits: &[Vec<String>]) {
+    let stage = Stage::new(0);
+    let usual = stage.undisturbed();
+    let said = each(limits, |limit| wrongs(&stage, &usual, limit));
+    let mut wrong = Vec::new();
+    for (limit, said) in limits.iter().zip(said) {
+        let limit = limit.join(" ");
+        match said {
+            Ok((said, found)) => {
+                println!("{limit}: {said}");
+                wrong.extend(found.iter().map(|one| format!("{limit}: {one}")));
+            }
+            Err(panic) => wrong.push(format!("{limit}: {panic}")),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// prlimit(1) with one limit.
+fn limited(resource: &str, most: usize) -> Vec<String> {
+    vec!["prlimit".to_owned(), format!("--{resource}={most}")]
+}
+
+/// E-10
+#[test]
+fn a_run_with_few_descriptors_is_as_ever_or_says_that_they_are_too_few() {
+    let step = if tier_includes("long") { 1 } else { 7 };
+    let limits: Vec<_> = (3..=64)
+        .step_by(step)
+        .map(|most| limited("nofile", most))
+        .collect();
+    under(&limits);
+}
+
+/// E-10
+#[test]
+fn a_run_with_little_address_space_is_as_ever_or_says_that_it_is_too_little() {
+    const MIB: usize = 1 << 20;
+    // With less than itself it is no program that could say anything.
+    let starts = |most: &usize| {
+        let words = limited("as", most * MIB);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(runner()).arg("--version");
+        command.output().expect("started").status.success()
+    };
+    let least = (2..200).find(starts).expect("it starts with 200 MiB");
+    let step = if tier_includes("long") { 1 } else { 8 };
+    let limits: Vec<_> = (least..least + 32)
+        .step_by(step)
+        .map(|most| limited("as", most * MIB))
+        .collect();
+    under(&limits);
+}
+
+/// E-10: for root it is no limit, and for an ordinary user one over all that he runs.
+#[test]
+fn a_run_with_few_processes_is_as_ever_or_says_that_they_are_too_few() {
+    let limits = [0, 1, 2, 3, 8, 64].map(|most| limited("nproc", most));
+    under(&limits);
+}
+
+/// Something that the runner writes to: its name on the ground, where a run is told of it.
+const PLACES: [(&str, &str); 4] = [
+    ("work", ""),
+    ("cache", "RUNNER_OPT_CACHE_DIRECTORY"),
+    ("runtime", "RUNNER_OPT_RUNTIME_DIRECTORY"),
+    ("temporary", "TMPDIR"),
+];
+/// What is wrong with the file system that lies there, and how it is made so, in the place itself.
+const DEFECTS: [(&str, &str, &str); 3] = [
+    (
+        "full disk",
+        "size=64k",
+        "cat /dev/zero > filler 2> /dev/null",
+    ),
+    (
+        "no inodes",
+        "nr_inodes=8",
+        "i=0; while touch filler-$i; do i=$((i+1)); done 2> /dev/null",
+    ),
+    ("read-only", "size=64k", "mount -o remount,bind,ro ."),
+];
+
+/// E-10, D-21
+#[test]
+fn a_disk_that_takes_nothing_is_named_and_costs_no_file() {
+    let unshare: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };
+    let probe = Command::new("unshare")
+        .args(unshare)
+        .args(["mount", "-t", "tmpfs", "none", "/mnt"])
+        .output();
+    if !probe.is_ok_and(|done| done.status.success()) {
+        return skip("this user cannot mount a tmpfs in a namespace of its own");
+    }
+    let stage = Stage::new(64 << 10);
+    let usual = stage.undisturbed();
+    let cases: Vec<(usize, usize)> = (0..PLACES.len())
+        .flat_map(|place| (0..DEFECTS.len()).map(move |defect| (place, defect)))
+        .collect();
+    let said = each(&cases, |(place, defect)| {
+        on_defect(&stage, &usual, unshare, *place, *defect)
+    });
+    let mut wrong = Vec::new();
+    for ((place, defect), said) in cases.iter().zip(said) {
+        let name = format!("{}, {}", PLACES[*place].0, DEFECTS[*defect].0);
+        match said {
+            Ok((said, found)) => {
+                println!("{name}: {said}");
+                wrong.extend(found.iter().map(|one| format!("{name}: {one}")));
+            }
+            Err(panic) => wrong.push(format!("{name}: {panic}")),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+fn on_defect(
+    stage: &Stage,
+    usual: &Played,
+    unshare: &[&str],
+    place: usize,
+    defect: usize,
+) -> (String, Vec<String>) {
+    let (name, variable) = PLACES[place];
+    let (_, options, make) = DEFECTS[defect];
+    // Under the mount there is what was there before; what the run left on top is looked at in the
+    // namespace, by its code: 90 and above.
+    let script = format!(
+        "set -e; cd \"$FAULTS_GROUND\"; mkdir -p -m 711 {name}; \
+         mount -t tmpfs -o {options},mode=711 none {name}; cd {name}; \
+         if [ {name} = work ]; then echo new > in.txt; echo old > old.txt; fi; \
+         if [ {name} = cache ]; then chmod 700 .; fi; \
+         {{ {make}; }} || :; cd ..; \
+         if [ {name} = temporary ]; then export RUNNER_OPT_KEEP=true; fi; \
+         [ -z \"{variable}\" ] || export {variable}=\"$PWD/{name}\"; \
+         code=0; \"$@\" || code=$?; \
+         if [ {name} = work ]; then \
+           [ \"$(cat work/old.txt)\" = old ] || code=90; \
+           for file in work/.runner-*.tmp; do [ ! -e \"$file\" ] || code=91; done; \
+         fi; \
+         cp -a work/. result; \
+         exit $code"
+    );
+    let mut before: Vec<String> = vec!["unshare".into()];
+    before.extend(unshare.iter().map(|word| (*word).to_owned()));
+    before.extend(["sh", "-c", &script, "sh"].map(str::to_owned));
+    wrongs(stage, usual, &before)
+}

@@ -1,0 +1,302 @@
+//! What `packaging` has for hosts: units that systemd finds nothing wrong with and calls little
+//! exposed, a starter that refuses what is not clear, and a profile for AppArmor. That they work is
+//! tested in a guest with a systemd (`tests/guest/units`).
+
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test that cannot read the tree has nothing to say; what is left out is printed"
+)]
+
+#[path = "support/skips.rs"]
+mod skips;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use skips::skip;
+
+const STARTER: &str = "/usr/lib/runner/runner-instance";
+const PROGRAM: &str = "/usr/bin/runner";
+
+fn tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(tree(path)).expect("a file of the tree")
+}
+
+/// The units as they are installed, but that the starter is where the tree has it.
+fn units(as_user: bool) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let starter = tree("packaging/systemd/runner-instance");
+    let starter = starter.to_str().expect("a plain path");
+    let service = text("packaging/systemd/runner@.service");
+    assert!(service.contains(STARTER), "the service starts {STARTER}");
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    };
+    write("runner@.service", &service.replace(STARTER, starter));
+    write("runner.slice", &text("packaging/systemd/runner.slice"));
+    if as_user {
+        let user = text("packaging/systemd/ordinary-user.conf");
+        write("runner@.service.d/ordinary-user.conf", &user);
+    }
+    directory
+}
+
+/// `systemd-analyze` on those units; `None` where this host has none, and that was said.
+fn analyze(words: &[&str], directory: &Path) -> Option<Output> {
+    let output = Command::new("systemd-analyze")
+        .args(words)
+        .current_dir(directory)
+        .env("SYSTEMD_PAGER", "")
+        .output();
+    if output.is_err() {
+        skip("there is no systemd-analyze (package systemd)");
+    }
+    output.ok()
+}
+
+fn said(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units() {
+    for as_user in [false, true] {
+        let units = units(as_user);
+        let words = ["verify", "--man=no", "./runner@.service", "./runner.slice"];
+        let Some(output) = analyze(&words, units.path()) else {
+            return;
+        };
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(said(&output), "", "as a user: {as_user}");
+    }
+}
+
+#[test]
+fn the_service_is_called_exposed_by_4_9_at_most() {
+    for as_user in [false, true] {
+        let units = units(as_user);
+        let words = [
+            "security",
+            "--offline=true",
+            "--threshold=49",
+            "./runner@.service",
+        ];
+        let Some(output) = analyze(&words, units.path()) else {
+            return;
+        };
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains("Overall exposure level"));
+    }
+}
+
+/// Each of these was seen to stop runs.
+#[test]
+fn the_service_has_no_hardening_that_a_sandbox_cannot_be_made_under() {
+    let forbidden = [
+        "RestrictNamespaces",
+        "ProtectControlGroups",
+        "ProtectKernelTunables",
+        "ProtectKernelLogs",
+        "ProtectHostname",
+        "ProcSubset",
+        "MemoryDenyWriteExecute",
+        "RestrictSUIDSGID",
+        "DynamicUser",
+    ];
+    for unit in ["runner@.service", "ordinary-user.conf"] {
+        let text = text(&format!("packaging/systemd/{unit}"));
+        let set: BTreeSet<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_once('=').map(|(name, _value)| name))
+            .collect();
+        assert!(set.contains("CapabilityBoundingSet"), "{unit}: {set:?}");
+        for name in forbidden {
+            assert!(!set.contains(name), "{unit} has {name}");
+        }
+    }
+}
+
+/// A host of its own for the starter: its directories, and a program that says how it was called.
+struct Host(tempfile::TempDir);
+
+impl Host {
+    fn new() -> Self {
+        let host = Self(tempfile::tempdir().expect("a directory"));
+        fs::create_dir_all(host.path("etc/one")).expect("made");
+        fs::create_dir_all(host.path("state")).expect("made");
+        let shows = "#!/bin/sh\nprintf '<%s>' \"$@\"\n\
+                     echo \" ${RUNNER_OPT_MANIFEST-no manifest} ${RUNNER_OPT_INPUTS-no inputs}\"\n";
+        host.program("runner", shows);
+        let starter = text("packaging/systemd/runner-instance")
+            .replace("/etc/runner/", &format!("{}/", host.shown("etc")))
+            .replace(PROGRAM, &host.shown("runner"));
+        host.program("starter", &starter);
+        host
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("written");
+        let runs = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.path(name), runs).expect("set");
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("etc/one").join(name), text).expect("written");
+    }
+
+    /// Exit code, and what was said with this host's directory as `@`.
+    fn start(&self) -> (Option<i32>, String) {
+        // Through the shell: a file that was just written may be open in another test's child.
+        let output = Command::new("sh")
+            .arg(self.path("starter"))
+            .arg("one")
+            .env("STATE_DIRECTORY", self.path("state"))
+            .output()
+            .expect("sh starts");
+        let said = said(&output).replace(&self.0.path().display().to_string(), "@");
+        (output.status.code(), said)
+    }
+}
+
+#[test]
+fn the_starter_hands_over_what_lies_in_the_directory_and_nothing_else() {
+    let host = Host::new();
+    host.write("bundle.tar.gz", "");
+    let (code, said) = host.start();
+    let plain = "<exec><--json=@/state/report.json><@/etc/one/bundle.tar.gz><-->";
+    assert_eq!(
+        (code, said),
+        (Some(0), format!("{plain} no manifest no inputs\n"))
+    );
+
+    host.write("manifest.yaml", "run: x\n");
+    host.write("inputs.json", "{}");
+    host.write("arguments", "two words\n$(id) *\n--json=/etc/passwd");
+    let (code, said) = host.start();
+    let all = format!(
+        "{plain}<two words><$(id) *><--json=/etc/passwd> @/etc/one/manifest.yaml @@/etc/one/inputs.json\n"
+    );
+    assert_eq!((code, said), (Some(0), all));
+}
+
+#[test]
+fn the_starter_refuses_an_instance_without_a_bundle_and_one_with_two() {
+    let host = Host::new();
+    let none = "@/etc/one: there is neither bundle.tar.gz nor bundle/\n";
+    assert_eq!(host.start(), (Some(125), none.to_owned()));
+    fs::create_dir(host.path("etc/one/bundle")).expect("made");
+    assert_eq!(host.start().0, Some(0));
+    host.write("bundle.tar.gz", "");
+    let two = "@/etc/one: there are both bundle/ and bundle.tar.gz\n";
+    assert_eq!(host.start(), (Some(125), two.to_owned()));
+}
+
+#[test]
+fn the_starter_takes_a_link_that_points_nowhere_for_the_word_of_the_host() {
+    let dangling = |host: &Host, name: &str| {
+        symlink("/nonexistent", host.path("etc/one").join(name)).expect("linked");
+    };
+    let plain = "<exec><--json=@/state/report.json><@/etc/one/bundle.tar.gz><-->";
+    // What is handed over is not there, and runner refuses it.
+    for (name, handed) in [
+        ("manifest.yaml", " @/etc/one/manifest.yaml no inputs\n"),
+        ("inputs.json", " no manifest @@/etc/one/inputs.json\n"),
+    ] {
+        let host = Host::new();
+        host.write("bundle.tar.gz", "");
+        dangling(&host, name);
+        assert_eq!(host.start(), (Some(0), format!("{plain}{handed}")));
+    }
+    for (name, told) in [
+        ("bundle", "there are both bundle/ and bundle.tar.gz"),
+        ("arguments", "arguments cannot be read"),
+    ] {
+        let host = Host::new();
+        host.write("bundle.tar.gz", "");
+        dangling(&host, name);
+        let told = format!("@/etc/one: {told}\n");
+        assert_eq!(host.start(), (Some(125), told), "{name}");
+    }
+}
+
+#[test]
+fn the_starter_refuses_arguments_that_cannot_be_read() {
+    let host = Host::new();
+    host.write("bundle.tar.gz", "");
+    fs::create_dir(host.path("etc/one/arguments")).expect("made");
+    let told = "@/etc/one: arguments cannot be read\n";
+    assert_eq!(host.start(), (Some(125), told.to_owned()));
+    fs::remove_dir(host.path("etc/one/arguments")).expect("removed");
+    if rustix::process::geteuid().is_root() {
+        println!("root reads a file that nobody may read");
+        return;
+    }
+    host.write("arguments", "word");
+    let closed = fs::Permissions::from_mode(0o000);
+    fs::set_permissions(host.path("etc/one/arguments"), closed).expect("set");
+    assert_eq!(host.start(), (Some(125), told.to_owned()));
+}
+
+#[test]
+fn the_starter_keeps_the_report_of_the_run_before() {
+    let host = Host::new();
+    host.write("bundle.tar.gz", "");
+    fs::write(host.path("state/report.json"), "last").expect("written");
+    assert_eq!(host.start().0, Some(0));
+    let kept = fs::read_to_string(host.path("state/report.previous.json")).expect("kept");
+    assert_eq!(kept, "last");
+    assert!(!host.path("state/report.json").exists());
+}
+
+/// Where AppArmor is old, its parser does not know the rule, and its kernel restricts nothing. This is
+/// no skip: Debian 12 has AppArmor 3.0, and nothing that could be installed there would parse it.
+#[test]
+fn the_profile_for_apparmor_gives_user_namespaces_to_this_program_alone() {
+    let profile = text("packaging/apparmor/runner");
+    let rules: Vec<&str> = profile
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            "abi <abi/4.0>,",
+            "include <tunables/global>",
+            "profile runner /usr/{,local/}bin/runner flags=(unconfined) {",
+            "userns,",
+            "include if exists <local/runner>",
+            "}",
+        ]
+    );
+    if !Path::new("/etc/apparmor.d/abi/4.0").exists() {
+        println!("this host has no AppArmor 4.0 to parse it");
+        return;
+    }
+    let output = Command::new("apparmor_parser")
+        .args(["--skip-kernel-load", "--skip-cache"])
+        .arg(tree("packaging/apparmor/runner"))
+        .output()
+        .expect("apparmor_parser starts");
+    assert!(output.status.success(), "{}", said(&output));
+}

@@ -1,0 +1,61 @@
+//! What the program is as a file: nothing of it lies where an attacker would know.
+
+#![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
+
+#[path = "support/source.rs"]
+mod source;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use source::source_path;
+
+fn check(program: &Path) -> Output {
+    Command::new(source_path("scripts/check-release"))
+        .arg(program)
+        .output()
+        .expect("the script runs")
+}
+
+#[test]
+fn the_program_is_static_position_independent_and_read_only_after_its_start() {
+    let done = check(Path::new(env!("CARGO_BIN_EXE_runner")));
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn a_program_at_fixed_addresses_with_libraries_and_an_executable_stack_is_called_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (source, program) = (
+        directory.path().join("weak.c"),
+        directory.path().join("weak"),
+    );
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    let built = Command::new("cc")
+        .args([
+            "-no-pie",
+            "-Wl,-z,norelro",
+            "-Wl,-z,lazy",
+            "-z",
+            "execstack",
+            "-o",
+        ])
+        .args([&program, &source])
+        .output()
+        .expect("cc runs");
+    assert!(built.status.success(), "{built:?}");
+    let done = check(&program);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let told = String::from_utf8_lossy(&done.stderr);
+    for words in [
+        "lies at fixed addresses",
+        "is not marked as position-independent",
+        "wants a dynamic loader",
+        "wants libraries",
+        "nothing that becomes read-only",
+        "binds late",
+        "has an executable stack",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}

@@ -3,8 +3,9 @@
 //! It starts at C's `main` and not at Rust's, which first reads /proc/self/maps, makes a signal
 //! stack and installs handlers, at a price of some 20 system calls and ten page faults. What of that
 //! matters is done by name: [`dispatch::main`] opens what is closed of the descriptors 0 to 2 and
-//! ignores SIGPIPE, and a panic ends with the same code. A stack that overflows ends the process by
-//! SIGSEGV, at the gap that the kernel keeps below it, and without a word.
+//! ignores SIGPIPE, and a panic ends with the same code. Room for a stack as large as was ever needed is
+//! made sure of; one that overflows all the same ends the process by SIGSEGV, at the gap that the
+//! kernel keeps below it, and without a word.
 
 #![no_main]
 #![expect(

@@ -491,21 +491,9 @@ fn the_seventh_sees_descriptors_and_memory() {
 
 /// `sh -c TEXT sh RUNNER WORDS…`, whose end is taken for the runner's.
 fn under_a_shell<'a>(ground: &'a Ground, text: &str) -> Case<'a> {
-    let mut case = ground.command(&["run", "--", "/bin/true"]);
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", text, "sh"]);
-    shell
-        .arg(case.command.get_program())
-        .args(case.command.get_args());
-    for (name, value) in case.command.get_envs() {
-        shell.env(name, value.unwrap_or_default());
-    }
-    shell
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    case.command = shell;
-    case.with_patience(SHORT)
+    let case = ground.command(&["run", "--", "/bin/true"]);
+    case.through("/bin/sh", &["-c", text, "sh"])
+        .with_patience(SHORT)
 }
 
 #[test]
@@ -595,19 +583,8 @@ int main(int count, char **words) {
 "#;
     let ground = Ground::new();
     let big = support::bodies::c_body("runner", text);
-    let mut case = ground.command(&["run", "--", "/bin/true"]);
-    let mut outer = Command::new(big);
-    outer
-        .arg(case.command.get_program())
-        .args(case.command.get_args());
-    for (name, value) in case.command.get_envs() {
-        outer.env(name, value.unwrap_or_default());
-    }
-    outer
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    case.command = outer;
+    let case = ground.command(&["run", "--", "/bin/true"]);
+    let case = case.through::<&str>(big, &[]);
     assert_red(case.with_patience(SHORT).start(), "I10", "80 MiB");
 }
 

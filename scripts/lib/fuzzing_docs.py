@@ -9,7 +9,9 @@ import json
 import pathlib
 import sys
 
-DOCS = pathlib.Path(__file__).resolve().parent.parent.parent / "docs"
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+TARGETS = {path.stem for path in (ROOT / "fuzz" / "src" / "bin").glob("*.rs")}
 RECORD = DOCS / "fuzzing.json"
 
 HEAD = """# Fuzzing
@@ -40,13 +42,16 @@ def main():
 
 
 def table(record):
-    lines = [
-        row(f"`{target}`", entry["inputs"], entry["seconds"], entry["edges"], entry["last_run"])
-        for target, entry in sorted(record.items())
-    ]
+    lines = [line(target, record.get(target)) for target in sorted(TARGETS | record.keys())]
     inputs = sum(entry["inputs"] for entry in record.values())
     seconds = sum(entry["seconds"] for entry in record.values())
     return "".join(lines) + row("**all**", inputs, seconds, "", "")
+
+
+def line(target, entry):
+    if entry is None:
+        return f"| `{target}` | – | – | – | never recorded |\n"
+    return row(f"`{target}`", entry["inputs"], entry["seconds"], entry["edges"], entry["last_run"])
 
 
 def row(name, inputs, seconds, edges, day):

@@ -22,6 +22,7 @@ use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
 use crate::kernel::file::CallError;
 use crate::kernel::signal::own_dispositions;
+use crate::kernel::stack;
 use crate::kernel::stdio::open_missing;
 use crate::resident::launcher::Orders;
 use crate::run::hearing::Hearing;
@@ -70,11 +71,17 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
         let failed = |errno| CallError::new("sigaction", "SIGCHLD and SIGPIPE", errno);
         own_dispositions().map_err(failed)
     });
-    if let Err(error) = prepared {
-        // To standard error, if it is there: what is not open stays closed, and takes nothing.
+    // To standard error, if it is there: what is not open stays closed, and takes nothing.
+    let failed = |error: &dyn std::error::Error| {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
         printer.line(Tone::Error, &format!("failed: {error} (host_failed)"));
-        return FAILED;
+        FAILED
+    };
+    if let Err(error) = prepared {
+        return failed(&error);
+    }
+    if let Err(error) = stack::reserve() {
+        return failed(&error);
     }
     if plain::asks_for_version(words) {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());

@@ -5,12 +5,18 @@
 //! What is given back is used again only where it was the last; the rest is held until the process
 //! ends, and is `REGION_BYTES` at most. Programs that run longer fill the region once and then
 //! live with the C library's allocator.
+//!
+//! Where there is no memory the process ends here, with a line and the exit code of a host that failed.
+//! Rust's own end is SIGABRT and a line of another kind; nothing in between can be relied upon,
+//! because most of what allocates has no way to say that it could not.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::process::exit_now;
 
 /// Address space of the region; a page costs memory once it is written.
 const REGION_BYTES: usize = 1 << 20;
@@ -20,6 +26,11 @@ const BLOCK_BYTES_MAX: usize = 64 << 10;
 const ZEROED_BYTES_MAX: usize = 4 << 10;
 /// Alignment of the region.
 const PAGE_BYTES: usize = 4 << 10;
+/// What is said where there is no memory: nothing can be formatted then.
+const NO_MEMORY: &[u8] = b"runner: failed: no memory is left for the supervisor: give it more \
+    (ulimit -v, ulimit -d, the memory of its cgroup) (host_failed)\n";
+/// The exit code of a host that failed.
+const FAILED: i32 = 125;
 
 /// The allocator; one static of it is the program's.
 #[derive(Debug)]
@@ -106,6 +117,22 @@ impl Heap {
     }
 }
 
+/// The block; where there is none, the end.
+fn given(block: *mut u8) -> *mut u8 {
+    if block.is_null() {
+        out_of_memory();
+    }
+    block
+}
+
+#[cold]
+fn out_of_memory() -> ! {
+    match rustix::io::write(rustix::stdio::stderr(), NO_MEMORY) {
+        // Where standard error takes nothing the code has to be enough.
+        Ok(_) | Err(_) => exit_now(FAILED),
+    }
+}
+
 // SAFETY: a block of the region is what one successful exchange of `used` has put behind the end,
 // so no two overlap; it is aligned, because the region is aligned to pages and `from` to the
 // layout. The end moves back over the last block only when its owner gives it back. Every other
@@ -114,7 +141,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.take(layout).unwrap_or_else(|| {
             // SAFETY: the caller's contract is the same.
-            unsafe { System.alloc(layout) }
+            given(unsafe { System.alloc(layout) })
         })
     }
 
@@ -122,7 +149,7 @@ unsafe impl GlobalAlloc for Heap {
         let small = (layout.size() <= ZEROED_BYTES_MAX).then_some(layout);
         let Some(block) = small.and_then(|layout| self.take(layout)) else {
             // SAFETY: the caller's contract is the same.
-            return unsafe { System.alloc_zeroed(layout) };
+            return given(unsafe { System.alloc_zeroed(layout) });
         };
         // SAFETY: the block was just taken, and is as large as the layout says.
         unsafe { block.write_bytes(0, layout.size()) };
@@ -142,7 +169,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let Some(from) = self.place(block) else {
             // SAFETY: not of the region, so `System` gave it, with this layout.
-            return unsafe { System.realloc(block, layout, new_size) };
+            return given(unsafe { System.realloc(block, layout, new_size) });
         };
         let fits = new_size <= BLOCK_BYTES_MAX && self.resize_last(from, layout.size(), new_size);
         if fits || new_size <= layout.size() {

@@ -28,6 +28,7 @@ pub mod route;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+pub mod stack;
 pub mod start;
 pub mod stdio;
 pub mod terminal;

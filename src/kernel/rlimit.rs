@@ -12,6 +12,10 @@ pub mod resource {
     pub const FILE_SIZE: u32 = libc::RLIMIT_FSIZE;
     /// Data, heap and private writable mappings of a process, bytes.
     pub const DATA: u32 = libc::RLIMIT_DATA;
+    /// Stack of the main thread, bytes.
+    pub const STACK: u32 = libc::RLIMIT_STACK;
+    /// All mappings of a process, bytes.
+    pub const ADDRESS_SPACE: u32 = libc::RLIMIT_AS;
     /// Core file, bytes.
     pub const CORE: u32 = libc::RLIMIT_CORE;
     /// Open descriptors.
@@ -55,6 +59,22 @@ pub fn raise(resource: u32) -> Result<(), Errno> {
             rlim_max,
         },
     )
+}
+
+/// The soft limit; `u64::MAX` where there is none.
+///
+/// # Errors
+/// The errno of prlimit(2).
+pub fn soft(resource: u32) -> Result<u64, Errno> {
+    Ok(present(resource)?.rlim_cur)
+}
+
+/// Whether there is a soft limit at all.
+///
+/// # Errors
+/// The errno of prlimit(2).
+pub fn is_limited(resource: u32) -> Result<bool, Errno> {
+    Ok(soft(resource)? != libc::RLIM64_INFINITY)
 }
 
 fn present(resource: u32) -> Result<libc::rlimit64, Errno> {

@@ -142,6 +142,15 @@ impl SandboxError {
                  architecture"
                     .to_owned(),
             ),
+            // execve(2): 128 KiB each, a quarter of the stack limit all together.
+            Self::ProgramNotExecutable {
+                errno: Errno::TOOBIG,
+                ..
+            } => Some(
+                "an argument or a variable is longer than 128 KiB, or all of them together are more \
+                 than this host takes: give what is large as an input file"
+                    .to_owned(),
+            ),
             Self::ProgramNotExecutable { .. } => {
                 Some("check its mode (chmod +x) and that its interpreter is visible".to_owned())
             }

@@ -71,7 +71,7 @@ on_both_captures! {
     /// A host without IPv6.
     fn a_host_without_ipv6_enforces_the_list_for_ipv4(setting) {
         let case = setting.case(&["--allow-net", "api.openai.com"], BODY);
-        let case = case.through(&without_sockets(), &NO_IPV6);
+        let case = case.through(without_sockets(), &NO_IPV6);
         let seen = Seen::of(case.done());
         seen.done.assert_exited(0);
         assert_eq!(seen.done.report["egress"]["capture"], setting.capture.word());
@@ -123,7 +123,7 @@ fn a_root_alone_in_its_namespace_enforces_the_list_as_an_ordinary_user() {
 fn without_nf_tables_listeners_enforce_the_same_list() {
     Setting::with(Capture::AnyIp, |setting| {
         for capture in [&[][..], &["--egress-capture", "auto"]] {
-            let case = case_with(setting, capture).through(&without_sockets(), &NO_NETFILTER);
+            let case = case_with(setting, capture).through(without_sockets(), &NO_NETFILTER);
             let seen = Seen::of(case.done());
             seen.done.assert_exited(0);
             assert_eq!(seen.done.report["egress"]["capture"], "anyip");
@@ -141,7 +141,7 @@ fn rules_are_had_where_the_kernel_has_them_and_forcing_them_elsewhere_is_refused
         assert_eq!(seen.done.report["egress"]["capture"], "tproxy");
         seen.assert_said(SAID);
         let forced = case_with(setting, &["--egress-capture", "tproxy"]);
-        let done = forced.through(&without_sockets(), &NO_NETFILTER).done();
+        let done = forced.through(without_sockets(), &NO_NETFILTER).done();
         assert!(["refused", "failed"].contains(&done.outcome()), "{done:#?}");
         assert_eq!(done.text(), "");
         let hint = done.report["error"]["hint"].to_string();

@@ -220,7 +220,7 @@ on_both_captures! {
         let flags = ["run", "--egress-capture", capture, "--timeout=60s", "--allow-net", &name, "--"];
         let all = [&flags[..], &[PYTHON, "-c", &program]].concat();
         let case = setting.ground.command(&all);
-        let case = case.through("/usr/bin/strace".as_ref(), &words).inside(setting.outside);
+        let case = case.through("/usr/bin/strace", &words).inside(setting.outside);
         let done = case.done();
         assert_eq!((done.outcome(), done.code), ("failed", 125), "{done:#?}");
         let (before, _) = setting.heard();

@@ -267,7 +267,7 @@ with socket.create_server(('127.0.0.1', 8080)) as listener:
     connection.close()";
         let running = setting
             .case(&["--publish", &publish, "--allow-net", "api.openai.com"], script)
-            .through("/usr/bin/prlimit".as_ref(), &["--nofile=1024:1024"])
+            .through("/usr/bin/prlimit", &["--nofile=1024:1024"])
             .start();
         let said = call(setting, &format!("print(echo({host_port}, b'back'))"));
         assert_eq!(said, "b'back'");
@@ -283,7 +283,7 @@ with socket.create_server(('127.0.0.1', 8080)) as listener:
             .case(&["--publish", &publish, "--allow-net", "api.openai.com"], &format!("{SERVER}
 serve(socket.AF_INET, '127.0.0.1', 8080)
 stopped.wait(100)"))
-            .through("/usr/bin/prlimit".as_ref(), &["--nofile=64:64"])
+            .through("/usr/bin/prlimit", &["--nofile=64:64"])
             .start();
         let said = call(setting, &format!("
 print(echo({host_port}, b'before'))

@@ -1,7 +1,6 @@
 //! Hostile C bodies: each prints one line per attempt, `name ok` or `name ERRNO`, and ends with 0.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::support::bodies::c_body;
 use super::support::{Case, Done, Ground};
@@ -110,27 +109,6 @@ pub fn assert_all_refused(done: &Done, least: usize, refusals: &[&str]) {
         let answer = line.rsplit(' ').next().expect("a word");
         assert!(refusals.contains(&answer), "{line}\nin\n{text}");
     }
-}
-
-/// Puts `program arguments… RUNNER …` in the place of the case's command.
-pub fn through<'a>(mut case: Case<'a>, program: &str, words: &[&str]) -> Case<'a> {
-    let mut outer = Command::new(program);
-    outer
-        .args(words)
-        .arg(case.command.get_program())
-        .args(case.command.get_args());
-    for (name, value) in case.command.get_envs() {
-        match value {
-            Some(value) => outer.env(name, value),
-            None => outer.env_remove(name),
-        };
-    }
-    outer
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    case.command = outer;
-    case
 }
 
 /// Runs `sh -c TEXT` to its end, which must be 0, and gives its lines.

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::attempts::{assert_all_refused, assert_lines, attempt, case, program, through};
+use super::attempts::{assert_all_refused, assert_lines, attempt, case, program};
 use super::support::bodies::{compile, copy_program};
 use super::support::{Ground, runner};
 
@@ -40,7 +40,7 @@ fn descriptors_that_the_caller_left_open_do_not_reach_the_body() {
         canary.display()
     );
     let started = case(&ground, &[], &program("list-descriptors", LIST), &[]);
-    let done = through(started, "bash", &["-c", &open_fifty, "bash"]).done();
+    let done = started.through("bash", &["-c", &open_fifty, "bash"]).done();
     done.assert_exited(0);
     assert_lines(&done, ONLY_THE_THREE);
 }

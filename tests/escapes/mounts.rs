@@ -1,6 +1,6 @@
 //! Mounts: making, changing or removing one, leaving the root, and what propagates.
 
-use super::attempts::{assert_lines, attempt, attempt_with, through};
+use super::attempts::{assert_lines, attempt, attempt_with};
 use super::support::{Ground, is_root};
 
 /// B-07 (CVE-2021-41133, CVE-2022-0185).
@@ -195,7 +195,9 @@ fn with_shared_mount(flags: &[&str], host: &str, body: &str) -> String {
     let runtime = ground.path("runtime");
     let runtime = runtime.to_str().expect("a plain path");
     // I10 would watch the shell.
-    let done = through(ground.command(&line), "unshare", &words)
+    let done = ground
+        .command(&line)
+        .through("unshare", &words)
         .env("RUNNER_OPT_RUNTIME_DIRECTORY", runtime)
         .without("I10")
         .done();

@@ -1,6 +1,6 @@
 //! Objects of the kernel that the caller has: keys, System V objects, message queues.
 
-use super::attempts::{assert_lines, case, program, through};
+use super::attempts::{assert_lines, case, program};
 use super::support::{Ground, random};
 
 /// Makes one of each kind, runs the rest of its words, and takes away what it made. The key lies in a
@@ -66,7 +66,8 @@ fn keys_queues_and_shared_memory_of_the_caller_are_not_reached() {
     let keep = program("keep-objects", KEEP);
     let looking = case(&ground, &[], &program("look-for-objects", LOOK), &[&key]);
     // I10 would watch the keeper.
-    let done = through(looking, keep.to_str().expect("a plain path"), &[&key])
+    let done = looking
+        .through(keep.to_str().expect("a plain path"), &[&key])
         .without("I10")
         .done();
     done.assert_exited(0);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::attempts::{case, program, through};
+use super::attempts::{case, program};
 use super::support::{Done, Ground, skip};
 
 /// Starts its arguments on a new terminal, as leader of its session, in a mode without echo and
@@ -95,7 +95,8 @@ fn on_a_terminal(
     };
     let started = case(ground, flags, program, words);
     // I10 would measure the harness.
-    let done = through(started, python, &["-c", HARNESS, steps])
+    let done = started
+        .through(python, &["-c", HARNESS, steps])
         .without("I10")
         .done();
     Some(done)

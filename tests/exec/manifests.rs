@@ -244,6 +244,8 @@ fn a_command_that_is_too_long_for_the_kernel_is_told_as_such() {
     let done = ground.command(&words).done();
     done.assert_error("failed", "program_not_executable")
         .assert_message("Argument list too long");
+    let hint = done.report["error"]["hint"].as_str().expect("a hint");
+    assert!(hint.contains("as an input file"), "{hint}");
     assert_eq!(done.code, 126, "{done:#?}");
 }
 

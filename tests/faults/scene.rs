@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::runtime::{Runtime, behind};
+use crate::runtime::Runtime;
 use crate::support::bodies::compile;
 use crate::support::bundles::pack;
 use crate::support::invariants::{eventually, groups_of};
@@ -150,7 +150,7 @@ impl Scene {
             .without("I8")
             .without("I10");
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
-        behind(&mut case, &before);
+        case.behind(&before);
         case.done()
     }
 

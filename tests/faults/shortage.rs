@@ -89,24 +89,40 @@ fn a_run_with_few_descriptors_is_as_ever_or_says_that_they_are_too_few() {
     under(&limits);
 }
 
-/// E-10
-#[test]
-fn a_run_with_little_address_space_is_as_ever_or_says_that_it_is_too_little() {
-    const MIB: usize = 1 << 20;
+/// Limits on `resource` from the least with which the program says its version.
+fn from_the_least(resource: &str, step_bytes: usize, count: usize) -> Vec<Vec<String>> {
     // With less than itself it is no program that could say anything.
     let starts = |most: &usize| {
-        let words = limited("as", most * MIB);
+        let words = limited(resource, *most);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg(runner()).arg("--version");
         command.output().expect("started").status.success()
     };
-    let least = (2..200).find(starts).expect("it starts with 200 MiB");
+    let mut sizes = (0..200 << 20).step_by(step_bytes);
+    let least = sizes.find(starts).expect("it starts with 200 MiB");
     let step = if tier_includes("long") { 1 } else { 8 };
-    let limits: Vec<_> = (least..least + 32)
+    (0..count)
         .step_by(step)
-        .map(|most| limited("as", most * MIB))
-        .collect();
-    under(&limits);
+        .map(|number| limited(resource, least + number * step_bytes))
+        .collect()
+}
+
+/// E-10
+#[test]
+fn a_run_with_little_address_space_is_as_ever_or_says_that_it_is_too_little() {
+    under(&from_the_least("as", 512 << 10, 64));
+}
+
+/// E-10: what is missing is missing in the middle of anything.
+#[test]
+fn a_run_with_little_data_is_as_ever_or_says_that_it_is_too_little() {
+    under(&from_the_least("data", 8 << 10, 64));
+}
+
+/// E-10
+#[test]
+fn a_run_with_a_small_stack_is_as_ever_or_says_that_it_is_too_small() {
+    under(&[64, 256, 1023, 1024, 2048].map(|kib| limited("stack", kib << 10)));
 }
 
 /// E-10: for root it is no limit, and for an ordinary user one over all that he runs.

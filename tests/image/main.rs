@@ -21,8 +21,8 @@ mod layout;
 mod life;
 mod pool;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use support::{Case, Done, Ground, is_root};
 
@@ -82,25 +82,13 @@ impl Stored {
 
 /// Root's runs read no configuration but the host's: they are shown another one, in a mount
 /// namespace of their own.
-fn in_place_of_etc_runner<'case>(mut case: Case<'case>, config: &Path) -> Case<'case> {
+fn in_place_of_etc_runner<'case>(case: Case<'case>, config: &Path) -> Case<'case> {
     const SHOW: &str = r#"
 mkdir -p "$1/upper" "$1/work" && cp -r "$1/runner" "$1/upper/" &&
 mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" /etc || exit 99
 shift
 exec "$@"
 "#;
-    let mut outer = Command::new("unshare");
-    outer.args(["--mount", "sh", "-c", SHOW, "sh"]).arg(config);
-    outer
-        .arg(case.command.get_program())
-        .args(case.command.get_args());
-    for (name, value) in case.command.get_envs() {
-        outer.env(name, value.unwrap_or_default());
-    }
-    outer
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    case.command = outer;
-    case
+    let words = ["--mount", "sh", "-c", SHOW, "sh"].map(OsStr::new);
+    case.through("unshare", &[&words[..], &[config.as_os_str()]].concat())
 }

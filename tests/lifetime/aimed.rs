@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::runtime::{Runtime, behind};
+use crate::runtime::Runtime;
 use crate::support::invariants::{groups_of, living};
 use crate::support::{Case, Done, Ground, has_cgroup, skip};
 
@@ -36,10 +36,7 @@ fn traced(case: &mut Case<'_>, log: &Path) {
     let log = log.to_str().expect("plain");
     let calls =
         "trace=execve,kill,tkill,tgkill,rt_sigqueueinfo,rt_tgsigqueueinfo,pidfd_send_signal";
-    behind(
-        case,
-        &["strace", "-f", "-o", log, "-e", calls, "-e", "signal=none"],
-    );
+    case.behind(&["strace", "-f", "-o", log, "-e", calls, "-e", "signal=none"]);
 }
 
 /// Asserts that a trace has no signal of the supervisor's to a number; gives how many it sent to a
@@ -126,7 +123,7 @@ fn with_busy_groups(ground: &Ground, runtime: &Runtime, which: &str) -> Done {
         .case(ground, &[], &["/bin/true"])
         .without("I4")
         .without("I5");
-    behind(&mut case, &["strace", "-o", "/dev/null", "-e", &inject]);
+    case.behind(&["strace", "-o", "/dev/null", "-e", &inject]);
     case.done()
 }
 

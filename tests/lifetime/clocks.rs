@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use crate::runtime::{Runtime, behind};
+use crate::runtime::Runtime;
 use crate::support::bodies::c_body;
 use crate::support::invariants::living;
 use crate::support::{Done, Ground, tier_includes};
@@ -41,7 +41,7 @@ fn a_wall_clock_that_jumps_changes_no_time_limit() {
     let run = |flags: &[&str], body: &[&str]| {
         let words_of_run: Vec<&str> = [&["run"], flags, &["--"], body].concat();
         let mut case = ground.command(&words_of_run);
-        behind(&mut case, &words);
+        case.behind(&words);
         let done = case.done();
         assert!(0 < looks(&file), "the wall clock was never looked at");
         done
@@ -71,7 +71,7 @@ fn with_broken_look(ground: &Ground, runtime: &Runtime, number: u32) -> (Done, u
     let body = ["/bin/sh", "-c", "echo up; sleep 0.2"];
     let case = runtime.case(ground, &["--cpu-time=60s"], &body);
     let mut case = case.without("I4").without("I5").without("I8");
-    behind(&mut case, &[text(&clock), text(&file), "fail", &number]);
+    case.behind(&[text(&clock), text(&file), "fail", &number]);
     let done = case.done();
     (done, looks(&file))
 }

@@ -1,6 +1,6 @@
 //! A host that has run out of something, or lacks something: one clear line, and nothing left.
 
-use crate::runtime::{Runtime, behind};
+use crate::runtime::Runtime;
 use crate::support::bodies::c_body;
 use crate::support::{Case, Done, Ground, is_root, runner};
 
@@ -26,7 +26,7 @@ fn a_caller_at_its_limit_of_descriptors_is_told_so() {
     for limit in [4, 5, 6, 8, 10, 12, 16] {
         let runtime = Runtime::new();
         let mut case = runtime.case(&ground, &[], &["/bin/true"]).without("I8");
-        behind(&mut case, &["prlimit", &format!("--nofile={limit}")]);
+        case.behind(&["prlimit", &format!("--nofile={limit}")]);
         let done = case.done();
         if done.code == 0 {
             assert_eq!(done.outcome(), "exited", "{done:#?}");
@@ -55,7 +55,7 @@ fn a_caller_at_its_limit_of_processes_is_told_so() {
         return;
     }
     let mut case = runtime.case(&ground, &[], &["/bin/true"]);
-    behind(&mut case, &["prlimit", "--nproc=1"]);
+    case.behind(&["prlimit", "--nproc=1"]);
     let done = case.done();
     assert_clear(&done, "rocess");
     runtime.assert_nothing_left(&[]);
@@ -66,10 +66,7 @@ fn elsewhere(runtime: &Runtime, ground: &Ground, script: &str) -> Done {
     let mut case = runtime.case(ground, &[], &["/bin/true"]);
     let script = format!("set -e; {script}; exec \"$@\"");
     let flags = if is_root() { "-m" } else { "-Urm" };
-    behind(
-        &mut case,
-        &["unshare", flags, "/bin/sh", "-c", &script, "sh"],
-    );
+    case.behind(&["unshare", flags, "/bin/sh", "-c", &script, "sh"]);
     case.done()
 }
 
@@ -131,10 +128,7 @@ fn a_host_without_user_namespaces_is_told_which_setting_it_is() {
     let ground = Ground::new();
     let mut case = ground.command(&["run", "--", "/bin/true"]);
     let script = "echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"";
-    behind(
-        &mut case,
-        &["unshare", "-Ur", "/bin/sh", "-c", script, "sh"],
-    );
+    case.behind(&["unshare", "-Ur", "/bin/sh", "-c", script, "sh"]);
     let runtime = Runtime::new();
     case.command
         .env("RUNNER_OPT_RUNTIME_DIRECTORY", &runtime.path);
@@ -179,7 +173,7 @@ pub fn without(call: libc::c_long, errno: i32, flags: &[&str]) -> Done {
 pub fn behind_filter(case: &mut Case<'_>, call: libc::c_long, errno: i32) {
     let program = c_body("without", WITHOUT);
     let (call, errno) = (call.to_string(), errno.to_string());
-    behind(case, &[program.to_str().expect("plain"), &call, &errno]);
+    case.behind(&[program.to_str().expect("plain"), &call, &errno]);
 }
 
 /// E-11

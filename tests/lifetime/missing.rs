@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::host::{assert_clear, without};
-use crate::runtime::{Runtime, behind};
+use crate::runtime::Runtime;
 use crate::support::{Case, Done, Ground, is_root, needs_root, skip, tier_includes};
 
 /// Calls that no body runs without, and what is told.
@@ -131,7 +131,7 @@ fn answered(inject: &str, flags: &[&str]) -> Option<Done> {
     let words = [&["run"], flags, &["--", "/bin/echo", "ran"]].concat();
     let mut case = ground.command(&words);
     let inject = format!("inject={inject}:when=1");
-    behind(&mut case, &["strace", "-o", "/dev/null", "-e", &inject]);
+    case.behind(&["strace", "-o", "/dev/null", "-e", &inject]);
     Some(case.done())
 }
 
@@ -178,7 +178,7 @@ fn elsewhere(case: &mut Case<'_>, namespaces: &str, script: &str) {
         &script,
         "sh",
     ];
-    behind(case, &words);
+    case.behind(&words);
 }
 
 const SAY: [&str; 2] = ["/bin/echo", "ran"];

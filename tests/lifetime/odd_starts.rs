@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-use crate::runtime::{Runtime, behind};
+use crate::runtime::Runtime;
 use crate::support::bodies::c_body;
 use crate::support::invariants::living;
 use crate::support::{Ground, is_root};
@@ -25,16 +25,16 @@ fn ignored_and_blocked_signals_of_the_caller_change_nothing() {
     let program = c_body("strange-signals", SIGNALS);
     let program = program.to_str().expect("plain");
     let mut case = ground.command(&["run", "--", "/bin/sh", "-c", "(exit 3); echo $?; exit 4"]);
-    behind(&mut case, &[program]);
+    case.behind(&[program]);
     let done = case.done();
     done.assert_exited(4);
     assert_eq!(done.text(), "3\n");
     // Time limits and cancelling work too.
     let mut case = ground.command(&["run", "--timeout=200ms", "--", "/bin/sleep", "600"]);
-    behind(&mut case, &[program]);
+    case.behind(&[program]);
     case.done().assert_outcome("timed_out", 124);
     let mut case = ground.command(&["run", "--", "/bin/sleep", "600"]);
-    behind(&mut case, &[program]);
+    case.behind(&[program]);
     let mut running = case.start();
     running.until("the body", || !living(ground.marker()).is_empty());
     running.signal(rustix::process::Signal::TERM);
@@ -52,7 +52,7 @@ fn the_body_starts_with_no_signal_blocked_or_ignored() {
     assert_eq!(done.text(), none);
     let program = c_body("strange-signals", SIGNALS);
     let mut case = ground.command(&body);
-    behind(&mut case, &[program.to_str().expect("plain")]);
+    case.behind(&[program.to_str().expect("plain")]);
     let done = case.done();
     done.assert_exited(0);
     assert_eq!(done.text(), none);
@@ -139,10 +139,7 @@ fn the_file_mode_mask_of_the_caller_changes_nothing() {
                 std::fs::write(path, "").expect("written");
             }
         }
-        behind(
-            &mut case,
-            &["/bin/sh", "-c", &format!("umask {mask}; exec \"$@\""), "sh"],
-        );
+        case.behind(&["/bin/sh", "-c", &format!("umask {mask}; exec \"$@\""), "sh"]);
         let done = case.done();
         done.assert_exited(0);
         assert_eq!(done.text(), "0022\n644\n", "umask {mask}");
@@ -163,7 +160,7 @@ fn a_working_directory_that_is_gone_or_closed_changes_nothing() {
         gone.display()
     );
     let mut case = ground.command(&["run", "--", "/bin/pwd"]);
-    behind(&mut case, &["/bin/sh", "-c", &script, "sh"]);
+    case.behind(&["/bin/sh", "-c", &script, "sh"]);
     let done = case.done();
     done.assert_exited(0);
     assert_eq!(done.text(), "/home/runner\n");
@@ -226,15 +223,12 @@ fn an_empty_argument_vector_is_wrong_usage_and_no_crash() {
 fn descriptors_that_the_caller_leaves_open_do_not_reach_the_body() {
     let ground = Ground::new();
     let mut case = ground.command(&["run", "--", "/bin/ls", "/proc/self/fd"]);
-    behind(
-        &mut case,
-        &[
-            "/bin/bash",
-            "-c",
-            "exec 5</etc/passwd 9</ 17>/dev/null 200</; exec \"$@\"",
-            "sh",
-        ],
-    );
+    case.behind(&[
+        "/bin/bash",
+        "-c",
+        "exec 5</etc/passwd 9</ 17>/dev/null 200</; exec \"$@\"",
+        "sh",
+    ]);
     let done = case.done();
     done.assert_exited(0);
     // 3 is the directory that ls itself reads.

@@ -70,22 +70,3 @@ impl Drop for Runtime {
         }
     }
 }
-
-/// Puts a program with arguments in front of the runner: `setpriv …`, `sh -c …`.
-pub fn behind(case: &mut Case<'_>, words: &[&str]) {
-    let old = &case.command;
-    let mut new = std::process::Command::new(words[0]);
-    new.args(&words[1..])
-        .arg(old.get_program())
-        .args(old.get_args());
-    for (name, value) in old.get_envs() {
-        match value {
-            Some(value) => new.env(name, value),
-            None => new.env_remove(name),
-        };
-    }
-    new.stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    case.command = new;
-}

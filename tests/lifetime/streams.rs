@@ -3,7 +3,6 @@
 use std::io::Read as _;
 use std::process::Stdio;
 
-use crate::runtime::behind;
 use crate::support::Ground;
 
 /// E-08
@@ -127,19 +126,13 @@ fn closed_standard_descriptors_become_nothing_and_hit_nobody() {
             "-c",
             "echo out; echo err >&2; cat; exit 6",
         ]);
-        behind(
-            &mut case,
-            &["/bin/sh", "-c", &format!("exec \"$@\" {closed}"), "sh"],
-        );
+        case.behind(&["/bin/sh", "-c", &format!("exec \"$@\" {closed}"), "sh"]);
         // Valid against its schema: nothing else was written into the report.
         case.done().assert_exited(6);
     }
     let file = ground.write("data", "precious");
     let mut case = ground.command(&["run", "-i", "--", "/bin/sh", "-c", "cat; echo out"]);
-    behind(
-        &mut case,
-        &["/bin/sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"],
-    );
+    case.behind(&["/bin/sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"]);
     case.done().assert_exited(0);
     assert_eq!(std::fs::read_to_string(file).expect("read"), "precious");
 }

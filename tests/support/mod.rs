@@ -25,7 +25,7 @@ mod skips;
 
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -236,6 +236,48 @@ impl<'ground> Case<'ground> {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
+    }
+
+    /// Puts a program in front of the runner, which gets the runner and its arguments after `words`:
+    /// `setpriv …`, `sh -c …`.
+    pub fn through<Word: AsRef<OsStr>>(
+        mut self,
+        program: impl AsRef<OsStr>,
+        words: &[Word],
+    ) -> Self {
+        let mut front = Command::new(program);
+        front.args(words);
+        self.put_behind(front);
+        self
+    }
+
+    /// The same where the first word is the program.
+    pub fn behind<Word: AsRef<OsStr>>(&mut self, words: &[Word]) {
+        let mut front = Command::new(&words[0]);
+        front.args(&words[1..]);
+        self.put_behind(front);
+    }
+
+    fn put_behind(&mut self, mut front: Command) {
+        front
+            .arg(self.command.get_program())
+            .args(self.command.get_args());
+        self.replace(front);
+    }
+
+    /// Another command, with the variables of the one that was.
+    pub fn replace(&mut self, mut command: Command) {
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        self.command = command;
     }
 
     /// Leaves one invariant (`I1` … `I10`) out, for a case that is about breaking it on purpose,

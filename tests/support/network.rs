@@ -227,29 +227,6 @@ impl Log {
 }
 
 impl Case<'_> {
-    /// Has a program start the runner: it gets the runner and its arguments after `words`.
-    pub fn through(mut self, program: &Path, words: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        command
-            .args(words)
-            .arg(self.command.get_program())
-            .args(self.command.get_args());
-        self.replace(command);
-        self
-    }
-
-    /// Another command with the variables of the one that was.
-    fn replace(&mut self, mut command: Command) {
-        for (name, value) in self.command.get_envs() {
-            command.env(name, value.unwrap_or_default());
-        }
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        self.command = command;
-    }
-
     /// Runs it where that outside is the outside.
     pub fn inside(self, outside: &Outside) -> Self {
         self.inside_as(outside, Who::Caller)

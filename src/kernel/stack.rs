@@ -1,0 +1,70 @@
+//! Room for the main thread's stack, which the kernel only makes when it is written to, and which it
+//! refuses with SIGSEGV.
+
+use std::hint::black_box;
+use std::ptr::null_mut;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::rlimit::{is_limited, resource, soft};
+
+/// What the program is sure of from its start on: several times what was ever seen in use.
+pub const STACK_BYTES: usize = 1 << 20;
+
+/// Why the stack may not become as large as [`STACK_BYTES`].
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum StackError {
+    /// The limit on the stack itself.
+    #[error(
+        "the limit on the stack is {limit_bytes} bytes, less than {STACK_BYTES}; raise it (ulimit -s, LimitSTACK=)"
+    )]
+    Limit {
+        /// The soft limit.
+        limit_bytes: u64,
+    },
+    /// The limit on the address space.
+    #[error(
+        "the limit on address space leaves no {STACK_BYTES} bytes for the stack; raise it (ulimit -v, LimitAS=)"
+    )]
+    AddressSpace(#[source] Errno),
+    /// The limits cannot be known.
+    #[error("cannot read the limits of this process")]
+    Unknown(#[source] Errno),
+}
+
+/// Makes sure that the stack can become [`STACK_BYTES`] large. Without limits it costs two system
+/// calls; under a limit on the address space so much of the stack is made at once, so that nothing else
+/// takes it.
+///
+/// # Errors
+/// Which limit is too low.
+pub fn reserve() -> Result<(), StackError> {
+    let limit_bytes = soft(resource::STACK).map_err(StackError::Unknown)?;
+    if limit_bytes < STACK_BYTES as u64 {
+        return Err(StackError::Limit { limit_bytes });
+    }
+    if !is_limited(resource::ADDRESS_SPACE).map_err(StackError::Unknown)? {
+        return Ok(());
+    }
+    // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
+    let mapped = unsafe {
+        mmap_anonymous(
+            null_mut(),
+            STACK_BYTES,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE,
+        )
+    };
+    let mapped = mapped.map_err(StackError::AddressSpace)?;
+    // SAFETY: mapped above, and known to nobody else.
+    unsafe { munmap(mapped, STACK_BYTES) }.map_err(StackError::AddressSpace)?;
+    grow();
+    Ok(())
+}
+
+/// Writes to as much of the stack. What the kernel has made it does not take back.
+#[inline(never)]
+fn grow() {
+    black_box(&mut [1_u8; STACK_BYTES]);
+}

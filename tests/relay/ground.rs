@@ -88,6 +88,19 @@ fn shell(commands: &str) {
     );
 }
 
+/// The kernel makes an address of IPv6 usable in the background, also one without DAD.
+fn wait_for_local(address: &str) {
+    let start = Instant::now();
+    loop {
+        let mut routes = Command::new("ip");
+        routes.args(["-6", "route", "show", "table", "local", address]);
+        if !routes.output().expect("ip is there").stdout.is_empty() {
+            return;
+        }
+        assert!(start.elapsed() < HANG_AFTER, "{address} is nobody's");
+    }
+}
+
 /// Runs this very test again where it may make networks. `false`: that has been done.
 pub(crate) fn enter(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
@@ -180,7 +193,10 @@ impl Ground {
                  for a in 93.184.216.34 93.184.216.35 10.1.2.3 169.254.169.254; do \
                  ip addr add $a/32 dev lo; done; ip -6 addr add 2606:2800::34/128 dev lo nodad",
             );
+            wait_for_local("2606:2800::34");
+            wait_for_local("2a00::2");
         });
+        wait_for_local("2a00::1");
         let outside = Outside::start(outside);
         let (relay, answers_asks) = Self::start_relay(&body, plan);
         Self {

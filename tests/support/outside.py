@@ -38,6 +38,16 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True, stdin=subprocess.DEVNULL)
 
 
+def wait_for_local(address):
+    """The kernel makes an address of IPv6 usable in the background, also one without DAD."""
+    words = ["ip", "-6", "route", "show", "table", "local", address]
+    for _ in range(3000):
+        if subprocess.run(words, check=True, capture_output=True).stdout:
+            return
+        time.sleep(0.01)
+    sys.exit(f"{address} never became an address of this host")
+
+
 def start(target, *arguments):
     threading.Thread(target=target, args=arguments, daemon=True).start()
 
@@ -384,6 +394,7 @@ def serve():
     ip("address", "add", PEER_V4 + "/30", "dev", "out0")
     ip("address", "add", PEER_V6 + "/64", "dev", "out0", "nodad")
     ip("link", "set", "out0", "up")
+    wait_for_local(PEER_V6)
     # Every address is ours, but for the link to the host.
     ip("route", "add", "local", "default", "dev", "lo", "table", "main")
     ip("-6", "route", "add", "local", "default", "dev", "lo", "table", "main")
@@ -427,6 +438,8 @@ def hold():
     ip("address", "add", "93.184.217.1/32", "dev", "lo")
     ip("address", "add", "2606:2800:221::1/128", "dev", "lo", "nodad", "preferred_lft", "0")
     ip("link", "set", "in0", "up")
+    wait_for_local(HOST_V6)
+    wait_for_local("2606:2800:221::1")
     server.stdin.write("linked\n")
     server.stdin.flush()
     assert server.stdout.readline() == "serves\n"

@@ -358,9 +358,10 @@ fn folded(path: &RelPath) -> String {
 }
 
 impl UnpackLimits {
-    /// What the tree may hold: the entries, and 160 bytes of names for each on average.
+    /// What the tree may hold: the entries, and 120 bytes of names for each on average.
     pub(crate) fn tree(&self) -> TreeLimits {
-        const NAME_BYTES_EACH: u64 = 160;
+        // With more the supervisor itself would need more than 64 MiB for the longest lists of names.
+        const NAME_BYTES_EACH: u64 = 120;
         const NAME_BYTES_LEAST: u64 = 1024 * 1024;
         TreeLimits {
             entries: self.entries,

@@ -24,7 +24,7 @@ pub struct UnpackLimits {
     /// Bytes of all files, also of those that a later entry replaces or that are left out.
     pub unpacked_bytes: u64,
     /// Files, links and directories, also those directories that only a path implies. Names
-    /// may take 160 bytes and headers 4 KiB for each on average.
+    /// may take 120 bytes and headers 4 KiB for each on average.
     pub entries: u64,
 }
 

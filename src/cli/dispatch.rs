@@ -29,7 +29,7 @@ use crate::run::hearing::Hearing;
 use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
 use crate::spec::outcome::Outcome;
 use crate::spec::plan_report::PlanReport;
-use crate::spec::report::{ErrorReport, Report, WarningReport};
+use crate::spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use crate::spec::request::{Caller, Request};
 use crate::spec::ulid::ulid;
 
@@ -74,7 +74,8 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
     // To standard error, if it is there: what is not open stays closed, and takes nothing.
     let failed = |error: &dyn std::error::Error| {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
-        printer.line(Tone::Error, &format!("failed: {error} (host_failed)"));
+        let problem = with_causes(error);
+        printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
         FAILED
     };
     if let Err(error) = prepared {

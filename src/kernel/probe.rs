@@ -41,7 +41,8 @@ pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
     }
 }
 
-/// Calls of the kernel without which no body is confined.
+/// Calls of the kernel without which no body is confined, but for [`Self::Openat2`]: where that is
+/// missing, paths are walked name by name, and only a run with an image is not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// fsopen(2), Linux 5.2: mounts made before they are attached.

@@ -10,14 +10,17 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use super::rlimit::{is_limited, resource, soft};
 
 /// What the program is sure of from its start on: several times what was ever seen in use.
-pub const STACK_BYTES: usize = 1 << 20;
+const STACK_BYTES: usize = 1 << 20;
+/// The least limit on the stack: arguments and environment, which the kernel counts too, take a quarter
+/// of it at most.
+const LIMIT_BYTES_MIN: u64 = 2 << 20;
 
-/// Why the stack may not become as large as [`STACK_BYTES`].
+/// Why the stack may not become as large as it may have to.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StackError {
     /// The limit on the stack itself.
     #[error(
-        "the limit on the stack is {limit_bytes} bytes, less than {STACK_BYTES}; raise it (ulimit -s, LimitSTACK=)"
+        "the limit on the stack is {limit_bytes} bytes, less than {LIMIT_BYTES_MIN}; raise it (ulimit -s, LimitSTACK=)"
     )]
     Limit {
         /// The soft limit.
@@ -33,15 +36,15 @@ pub enum StackError {
     Unknown(#[source] Errno),
 }
 
-/// Makes sure that the stack can become [`STACK_BYTES`] large. Without limits it costs two system
-/// calls; under a limit on the address space so much of the stack is made at once, so that nothing else
-/// takes it.
+/// Makes sure that the stack can become 1 MiB large. Without limits it costs two system calls; under a
+/// limit on the address space so much of the stack is made at once, so that nothing else takes it. A
+/// host that commits no more memory than it has (vm.overcommit_memory=2) may still refuse it later.
 ///
 /// # Errors
 /// Which limit is too low.
 pub fn reserve() -> Result<(), StackError> {
     let limit_bytes = soft(resource::STACK).map_err(StackError::Unknown)?;
-    if limit_bytes < STACK_BYTES as u64 {
+    if limit_bytes < LIMIT_BYTES_MIN {
         return Err(StackError::Limit { limit_bytes });
     }
     if !is_limited(resource::ADDRESS_SPACE).map_err(StackError::Unknown)? {

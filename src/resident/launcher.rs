@@ -64,7 +64,7 @@ pub(super) struct Greeting {
 wire_struct!(Greeting { version, caller });
 
 /// Only the same version writes and reads the same bytes.
-pub(super) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), " resident 1");
+pub(super) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), " resident 2");
 
 /// Serves until the caller is gone: standard input is the socket to it, standard output takes one
 /// greeting. The exit code.

@@ -110,12 +110,12 @@ struct StoreWords {
 }
 
 const BUNDLES: StoreWords = StoreWords {
-    act: "find out where the cache of unpacked bundles lies, which no mount may hold",
+    act: "find out where the cache of unpacked bundles (cache.bundles.directory) lies, which no mount may hold",
     problem: "holds the cache of unpacked bundles, which the body could then change",
     hint: "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)",
 };
 const ARTIFACTS: StoreWords = StoreWords {
-    act: "find out where the store of images and workspace sources lies, which no mount may hold",
+    act: "find out where the store of images and workspace sources (oci.directory) lies, which no mount may hold",
     problem: "holds the store of images and workspace sources, which the body could then change",
     hint: "mount it read-only, or keep them elsewhere (oci.directory)",
 };

@@ -107,8 +107,21 @@ impl SandboxError {
             Self::Clone { errno } => {
                 matches!(*errno, Errno::NOSPC | Errno::PERM | Errno::ACCESS)
             }
-            Self::Supervisor { errno, .. } | Self::Child { errno, .. } => {
-                matches!(*errno, Errno::PERM | Errno::ACCESS)
+            Self::Supervisor { errno, .. } => matches!(*errno, Errno::PERM | Errno::ACCESS),
+            // What comes later meets paths of the caller's, which forbid for reasons of their own.
+            Self::Child { step, errno, .. } => {
+                let first = matches!(
+                    step,
+                    ChildStep::Namespaces
+                        | ChildStep::Loopback
+                        | ChildStep::HostName
+                        | ChildStep::PrivateMounts
+                        | ChildStep::WriteIds
+                        | ChildStep::BecomeBody
+                        | ChildStep::WritableSpace
+                        | ChildStep::AttachRoot
+                );
+                first && matches!(*errno, Errno::PERM | Errno::ACCESS)
             }
             _ => false,
         }
@@ -123,7 +136,7 @@ impl SandboxError {
             } => Some("raise the limit: sysctl -w user.max_user_namespaces=10000".to_owned()),
             Self::Clone { errno: Errno::PERM } => Some(
                 "allow user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), or \
-                 sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
+                 load the profile packaging/apparmor/runner (Ubuntu); runner doctor says which"
                     .to_owned(),
             ),
             Self::Clone {

@@ -1,5 +1,5 @@
-//! Faults: every system call of a run refused once, every process of a run killed at each of its
-//! system calls, and hosts that have run out of something.
+//! Faults: system calls of a run refused, processes of a run killed before a system call of theirs, and
+//! hosts that have run out of something. In the default tier a sample of the calls, in the long one each.
 
 #![allow(
     clippy::expect_used,

@@ -49,8 +49,8 @@ fn wrongs(stage: &Stage, usual: &Played, before: &[String]) -> (String, Vec<Stri
     )
 }
 
-/// Runs behind each of `limits`, which end with the words to be run.
-fn under(limits: &[Vec<String>]) {
+/// Runs behind each of `limits`, which end with the words to be run. They are told by this name.
+fn under(name: &str, limits: &[Vec<String>]) {
     let stage = Stage::new(0);
     let usual = stage.undisturbed();
     let said = each(limits, |limit| wrongs(&stage, &usual, limit));
@@ -65,6 +65,12 @@ fn under(limits: &[Vec<String>]) {
             Err(panic) => wrong.push(format!("{limit}: {panic}")),
         }
     }
+    assert_none_wrong(name, limits.len(), &wrong);
+}
+
+#[track_caller]
+fn assert_none_wrong(name: &str, count: usize, wrong: &[String]) {
+    println!("faults: {name}={count} wrong={}", wrong.len());
     assert!(
         wrong.is_empty(),
         "{} wrong:\n{}",
@@ -86,7 +92,7 @@ fn a_run_with_few_descriptors_is_as_ever_or_says_that_they_are_too_few() {
         .step_by(step)
         .map(|most| limited("nofile", most))
         .collect();
-    under(&limits);
+    under("few_descriptors", &limits);
 }
 
 /// Limits on `resource` from the least with which the program says its version.
@@ -110,26 +116,33 @@ fn from_the_least(resource: &str, step_bytes: usize, count: usize) -> Vec<Vec<St
 /// E-10
 #[test]
 fn a_run_with_little_address_space_is_as_ever_or_says_that_it_is_too_little() {
-    under(&from_the_least("as", 512 << 10, 64));
+    under("little_address_space", &from_the_least("as", 512 << 10, 64));
 }
 
 /// E-10: what is missing is missing in the middle of anything.
 #[test]
 fn a_run_with_little_data_is_as_ever_or_says_that_it_is_too_little() {
-    under(&from_the_least("data", 8 << 10, 64));
+    under("little_data", &from_the_least("data", 8 << 10, 64));
 }
 
-/// E-10
+/// E-10: with a limit on address space so much of the stack is made at the start.
 #[test]
 fn a_run_with_a_small_stack_is_as_ever_or_says_that_it_is_too_small() {
-    under(&[64, 256, 1023, 1024, 2048].map(|kib| limited("stack", kib << 10)));
+    let sizes = [64, 256, 1024, 1536, 2047, 2048, 8192].map(|kib| kib << 10);
+    let alone = sizes.map(|most| limited("stack", most));
+    let both = sizes.map(|most| {
+        let mut words = limited("stack", most);
+        words.push(format!("--as={}", 512 << 20));
+        words
+    });
+    under("small_stack", &[alone, both].concat());
 }
 
 /// E-10: for root it is no limit, and for an ordinary user one over all that he runs.
 #[test]
 fn a_run_with_few_processes_is_as_ever_or_says_that_they_are_too_few() {
     let limits = [0, 1, 2, 3, 8, 64].map(|most| limited("nproc", most));
-    under(&limits);
+    under("few_processes", &limits);
 }
 
 /// Something that the runner writes to: its name on the ground, where a run is told of it.
@@ -184,12 +197,7 @@ fn a_disk_that_takes_nothing_is_named_and_costs_no_file() {
             Err(panic) => wrong.push(format!("{name}: {panic}")),
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert_none_wrong("bad_disk", cases.len(), &wrong);
 }
 
 fn on_defect(

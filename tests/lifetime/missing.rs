@@ -98,10 +98,7 @@ fn a_kernel_without_a_call_that_confines_is_told_and_nothing_runs() {
 fn a_refused_user_namespace_is_told_with_the_setting_to_change() {
     for (errno, setting) in [
         (libc::EPERM, "kernel.unprivileged_userns_clone=1"),
-        (
-            libc::EPERM,
-            "kernel.apparmor_restrict_unprivileged_userns=0",
-        ),
+        (libc::EPERM, "packaging/apparmor/runner"),
         (libc::ENOSPC, "user.max_user_namespaces="),
     ] {
         let done = without(libc::SYS_clone3, errno, &[]);

@@ -1,9 +1,11 @@
 //! What a host can enforce: from facts to a diagnosis.
 #![forbid(unsafe_code)]
 
+mod images;
 mod network;
 pub mod user_namespaces;
 
+use crate::plan::doctor::images::{OPENAT2, images, overlayfs};
 pub use crate::plan::doctor::network::NetworkFacts;
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use crate::plan::limits::Coverage;
@@ -243,16 +245,24 @@ fn namespaces(facts: &Facts) -> Vec<Item> {
 
 fn calls(facts: &Facts) -> Vec<Item> {
     let of_call = |(name, since, there): &(&'static str, &'static str, bool)| {
+        let (needed_for, lost) = match *name {
+            OPENAT2 => (Need::Convenience, "no run with an image is started"),
+            _ => (Need::Running, "no body can be run"),
+        };
         let effect = match there {
             true => format!("{name}(2) is there"),
-            false => format!("{name}(2) is missing or hidden: no body can be run"),
+            false => format!("{name}(2) is missing or hidden: {lost}"),
         };
         with_mend(
-            item(name, *there, Need::Running, effect),
-            &format!("install Linux {since} or later, or lift the filter that hides {name}(2)"),
+            item(name, *there, needed_for, effect),
+            &call_mend(name, since),
         )
     };
     facts.calls.iter().map(of_call).collect()
+}
+
+fn call_mend(name: &str, since: &str) -> String {
+    format!("install Linux {since} or later, or lift the filter that hides {name}(2)")
 }
 
 fn seccomp(facts: &Facts) -> Item {
@@ -468,56 +478,6 @@ fn bundle_cache(facts: &Facts) -> Item {
     }
 }
 
-fn overlayfs(facts: &Facts) -> Item {
-    match &facts.overlayfs {
-        Ok(()) => item(
-            "overlayfs",
-            true,
-            Need::Convenience,
-            "a kept bundle lies below what its body changes",
-        ),
-        Err(errno) => with_mend(
-            item(
-                "overlayfs",
-                false,
-                Need::Convenience,
-                format!("each body gets a copy of a kept bundle ({errno})"),
-            ),
-            "modprobe overlay # and Linux 6.6 or later",
-        ),
-    }
-}
-
-fn images(facts: &Facts) -> Item {
-    const MEND: &str = "modprobe overlay # and Linux 6.6 or later";
-    match (&facts.overlayfs, &facts.read_only_overlayfs) {
-        (Ok(()), _) => item(
-            "images",
-            true,
-            Need::Convenience,
-            "a body may have the root of an image, and write it for its own run",
-        ),
-        (Err(errno), Ok(())) => with_mend(
-            item(
-                "images",
-                false,
-                Need::Convenience,
-                format!("a body may have the root of an image, and cannot write it ({errno})"),
-            ),
-            MEND,
-        ),
-        (Err(_), Err(errno)) => with_mend(
-            item(
-                "images",
-                false,
-                Need::Convenience,
-                format!("no run with an image is started ({errno})"),
-            ),
-            MEND,
-        ),
-    }
-}
-
 fn programs(facts: &Facts) -> Vec<Item> {
     let of_program = |(name, found): &(&'static str, Option<String>)| {
         let effect = match found {
@@ -551,7 +511,7 @@ mod tests {
             sandbox: Ok(()),
             namespaces: NamespaceKind::ALL.map(|kind| (kind, Ok(()))).into(),
             user_namespaces: UserNamespaceSettings::default(),
-            calls: vec![("openat2", "5.6", true)],
+            calls: vec![("fsopen", "5.2", true), (OPENAT2, "5.6", true)],
             seccomp_filter: true,
             no_new_privs: true,
             landlock_abi: Ok(7),
@@ -601,7 +561,7 @@ mod tests {
             ("time_namespace", Verdict::Degraded, |f| {
                 f.namespaces[7].1 = Err("EINVAL".to_owned());
             }),
-            ("openat2", Verdict::CannotRun, |f| f.calls[0].2 = false),
+            ("fsopen", Verdict::CannotRun, |f| f.calls[0].2 = false),
             ("seccomp", Verdict::CannotRun, |f| f.seccomp_filter = false),
             ("no_new_privs", Verdict::CannotRun, |f| {
                 f.no_new_privs = false
@@ -686,6 +646,24 @@ mod tests {
         let node = diagnosis.items.iter().find(|item| item.id == "node");
         assert_eq!(node.map(|node| node.state), Some(EnforcementState::Absent));
         assert_eq!(diagnosis.verdict, Verdict::Full);
+    }
+
+    /// Without openat2(2) bodies run as ever, since paths are then walked name by name; only what is
+    /// mounted into the root of an image is not.
+    #[test]
+    fn a_hidden_openat2_costs_images_and_degrades_nothing() {
+        let mut facts = full();
+        facts.calls[1].2 = false;
+        let diagnosis = diagnose(&facts);
+        assert_eq!(diagnosis.verdict, Verdict::Full);
+        for id in [OPENAT2, "images"] {
+            let item = diagnosis.items.iter().find(|item| item.id == id);
+            let item = item.expect("the item");
+            assert_eq!(item.state, EnforcementState::Absent, "{item:?}");
+            assert!(item.effect.contains("no run with an image"), "{item:?}");
+            let mend = item.mend.as_deref().unwrap_or_default();
+            assert!(mend.contains("lift the filter"), "{item:?}");
+        }
     }
 
     #[test]

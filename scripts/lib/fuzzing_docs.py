@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Adds one run of one fuzz target to docs/fuzzing.json and writes docs/fuzzing.md anew.
+"""What was fuzzed, as docs/fuzzing.json keeps it.
 
-    scripts/lib/fuzzing_docs.py TARGET INPUTS SECONDS EDGES
+    fuzzing_docs.py add TARGET INPUTS SECONDS EDGES    adds a run and writes docs/fuzzing.md anew
+    fuzzing_docs.py render                             prints docs/fuzzing.md
+    fuzzing_docs.py sum                                prints what all runs add up to
 """
 
 import datetime
@@ -29,9 +31,21 @@ A parser that holds for so many inputs is not a parser without faults.
 """
 
 
-def main():
-    target, inputs, seconds, edges = sys.argv[1], *map(int, sys.argv[2:5])
+def main(words):
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    if len(words) == 5 and words[0] == "add":
+        add(record, words[1], *map(int, words[2:]))
+    elif words == ["render"]:
+        sys.stdout.write(HEAD + table(record))
+    elif words == ["sum"]:
+        inputs, seconds = sums(record)
+        targets = f"{len(TARGETS & record.keys())} of {len(TARGETS)} targets"
+        print(f"fuzzing: {inputs:,} inputs executed, {seconds / 3600:.1f} hours, {targets}")
+    else:
+        sys.exit(__doc__)
+
+
+def add(record, target, inputs, seconds, edges):
     entry = record.setdefault(target, {"inputs": 0, "seconds": 0})
     entry["inputs"] += inputs
     entry["seconds"] += seconds
@@ -41,11 +55,13 @@ def main():
     (DOCS / "fuzzing.md").write_text(HEAD + table(record))
 
 
+def sums(record):
+    return tuple(sum(entry[what] for entry in record.values()) for what in ("inputs", "seconds"))
+
+
 def table(record):
     lines = [line(target, record.get(target)) for target in sorted(TARGETS | record.keys())]
-    inputs = sum(entry["inputs"] for entry in record.values())
-    seconds = sum(entry["seconds"] for entry in record.values())
-    return "".join(lines) + row("**all**", inputs, seconds, "", "")
+    return "".join(lines) + row("**all**", *sums(record), "", "")
 
 
 def line(target, entry):
@@ -59,4 +75,4 @@ def row(name, inputs, seconds, edges, day):
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

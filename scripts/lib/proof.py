@@ -85,17 +85,6 @@ def storms(log):
     return "; ".join(found) or None
 
 
-def fuzzing(log):
-    """What docs/fuzzing.json adds up to: inputs and hours of runs that were written down."""
-    try:
-        targets = json.loads(log)
-        inputs = sum(one["inputs"] for one in targets.values())
-        seconds = sum(one["seconds"] for one in targets.values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return f"{inputs:,} inputs executed, {seconds / 3600:.1f} hours, {len(targets)} targets"
-
-
 class Row:
     def __init__(self, name, what, tier, command, take):
         self.name, self.what, self.tier, self.command, self.take = name, what, tier, command, take
@@ -114,7 +103,7 @@ ROWS = [
         "cases",
         "attacks and faults of [the catalogue](docs/threats.md)",
         "whole",
-        "scripts/test",
+        "scripts/test --long",
         of_whole("threats"),
     ),
     Row(
@@ -154,7 +143,7 @@ ROWS = [
     ),
     Row("archives", "hostile archives", "full", tests("archives"), last("archives")),
     Row("matrix", "hostile bodies beside [other tools](docs/matrix.md)", "full", tests("matrix", tier="long"), last("matrix")),
-    Row("fuzzing", "fuzzing of the parsers", "quick", "cat docs/fuzzing.json", fuzzing),
+    Row("fuzzing", "fuzzing of the parsers, all runs of `scripts/fuzz --write-docs`", "quick", "scripts/lib/fuzzing_docs.py sum", last("fuzzing")),
     Row(
         "leaks",
         "left behind after many runs and kills",
@@ -163,6 +152,13 @@ ROWS = [
         each("endurance"),
     ),
     Row("faults", "faults injected into set-up and sync", "full", tests("faults", tier="long"), each("faults")),
+    Row(
+        "reproducible",
+        "two release builds in different places",
+        "full",
+        "scripts/check-release --twice",
+        last("check-release"),
+    ),
     Row(
         "peak",
         "the supervisor's own memory under exhaustion, at most",

@@ -17,6 +17,7 @@ use crate::sandbox::steps::ChildStep;
 const FAILED: u32 = 4;
 const ENDED: u32 = 5;
 const CONNECTED: u32 = 7;
+const LOST: u32 = 9;
 /// More of them would not fit into the socket at once.
 const MESSAGES_MAX: usize = 8;
 
@@ -140,8 +141,14 @@ fn check_awaited(link: BorrowedFd<'_>, kind: u32, said: &Said<'_>) {
                 && ChildStep::from_number(number).map(|(step, _)| step) == Some(*step)
                 && is_stated(*found, errno)
         }
+        (Err(SandboxError::Lost { act, errno: found }), Some((LOST, [number, _, errno]))) => {
+            kind != LOST
+                && ChildStep::from_number(number).map(|(_, act)| act) == Some(*act)
+                && is_stated(*found, errno)
+        }
         (Err(SandboxError::ChildGone { .. }), Some((stated, [number, ..]))) => {
-            stated != kind && (stated != FAILED || ChildStep::from_number(number).is_none())
+            let names_a_step = [FAILED, LOST].contains(&stated);
+            stated != kind && !(names_a_step && ChildStep::from_number(number).is_some())
         }
         (Err(SandboxError::ChildGone { .. }), None) => said.bytes.is_empty(),
         (Err(SandboxError::Supervisor { errno, .. }), None) => *errno == Errno::BADMSG,

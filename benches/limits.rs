@@ -10,6 +10,8 @@
     reason = "a measurement that cannot be taken ends here"
 )]
 
+#[path = "limits/archives.rs"]
+mod archives;
 mod support;
 
 use std::fmt::Write as _;
@@ -22,54 +24,110 @@ use support::{Ground, Options, Report, Table, Usage};
 const HOSTILE: &str = include_str!("limits/hostile.c");
 const PEAK: &str = include_str!("limits/peak.c");
 
+const BOMB: &str = "fork bomb up to 512 processes";
+const STORM: &str = "200 chains, each process forks its successor";
+
 /// Kind of body, limit in ms, what it is.
 const DEADLINES: [(&str, u64, &str); 4] = [
     ("idle", 40, "waits, deaf to SIGTERM"),
     ("spin", 40, "computes"),
-    ("bomb", 300, "fork bomb up to 512 processes"),
-    ("storm", 300, "200 chains, each process forks its successor"),
+    ("bomb", 300, BOMB),
+    ("storm", 300, STORM),
 ];
 
-/// Kind of body, flags of the runner's, what it is.
-const HOSTILES: [(&str, &[&str], &str); 14] = [
-    ("nothing", &[], "nothing"),
-    ("output", &[], "400 MB of output, passed through"),
-    ("single", &[], "100,000 lines of one byte"),
-    (
+/// Something that takes as much as it may of something, and what the supervisor's memory is then.
+struct Hostile {
+    kind: &'static str,
+    flags: &'static [&'static str],
+    /// Exit codes that show that it was what it is called; none: what it ends with is its own affair.
+    ends: &'static [i32],
+    name: &'static str,
+}
+
+const fn hostile(
+    kind: &'static str,
+    flags: &'static [&'static str],
+    name: &'static str,
+) -> Hostile {
+    let ends = &[];
+    Hostile {
+        kind,
+        flags,
+        ends,
+        name,
+    }
+}
+
+impl Hostile {
+    const fn ends(mut self, ends: &'static [i32]) -> Self {
+        self.ends = ends;
+        self
+    }
+}
+
+/// Run to their limit of time, which ends those that nothing else ends.
+const STORMY: &[&str] = &["--pids=512", "--timeout=300ms", "--grace=0s"];
+/// Room for the files, and for what the kernel keeps of each.
+const ROOMY: &[&str] = &["--memory=512m", "--disk=128m"];
+
+/// Bodies of [`HOSTILE`].
+const HOSTILES: [Hostile; 20] = [
+    hostile("nothing", &[], "nothing"),
+    hostile("bomb", STORMY, BOMB).ends(&[124]),
+    hostile("storm", STORMY, STORM).ends(&[124]),
+    hostile("threads", STORMY, "thread bomb up to 512 threads").ends(&[124]),
+    // Without groups a body is told that it may have no more, and not ended.
+    hostile("memory", &["--memory=256m"], "memory up to its limit").ends(&[137, 3]),
+    hostile("disk", ROOMY, "disk filled to its limit").ends(&[0]),
+    hostile("inodes", ROOMY, "inodes used up, 65,536").ends(&[0]),
+    hostile("output", &[], "400 MB of output, passed through"),
+    hostile("single", &[], "100,000 lines of one byte"),
+    hostile(
         "controls",
         &["--json"],
         "130 MB of control characters, captured",
     ),
-    (
+    hostile(
         "bytes",
         &["--json"],
         "400 MB of bytes that are no text, captured",
     ),
-    (
+    hostile(
         "descriptors",
         &[],
         "as many descriptors as it may, sockets full",
     ),
-    (
+    hostile(
         "events",
         &["--report-denials"],
         "20,000 denied connections, datagrams, names",
     ),
-    (
+    hostile(
         "connections",
         &["--report-denials"],
         "4,000 connections that say half of something",
     ),
-    ("numbers", &[], "output document: a list of numbers"),
-    ("lists", &[], "output document: lists of one number"),
-    ("objects", &[], "output document: objects of one number"),
-    ("text", &[], "output document: 16 MiB of text"),
-    (
+    hostile("numbers", &[], "output document: a list of numbers").ends(&[0]),
+    hostile("lists", &[], "output document: lists of one number").ends(&[0]),
+    hostile("objects", &[], "output document: objects of one number").ends(&[0]),
+    hostile("text", &[], "output document: 16 MiB of text").ends(&[0]),
+    hostile(
         "all",
         &["--json"],
         "output document of text, both streams captured",
     ),
-    ("names", &[], "40,000 long names, 2,000 levels"),
+    hostile("names", &[], "40,000 long names, 2,000 levels"),
+];
+
+/// Archives of [`archives`], for `runner exec`: too much is refused, as much as is allowed is run.
+const ARCHIVES: [Hostile; 2] = [
+    hostile("bomb.tar.gz", &[], "archive: gzip bomb, refused at 1 GiB").ends(&[125]),
+    hostile(
+        "entries.tar.gz",
+        &[],
+        "archive: 100,000 entries with long names",
+    )
+    .ends(&[0]),
 ];
 
 fn main() {
@@ -117,15 +175,13 @@ fn measure(options: &Options) -> Report {
     report.tables.extend([overshoot, emptied]);
 
     let rounds = if options.quick { 1 } else { 3 };
-    let names: Vec<&str> = HOSTILES.iter().map(|(.., name)| *name).collect();
+    let everybody: Vec<&Hostile> = HOSTILES.iter().chain(&ARCHIVES).collect();
+    let names: Vec<&str> = everybody.iter().map(|one| one.name).collect();
     let memory = Table::new("peak of the supervisor's memory", "MiB", &[]).measure(
         &names,
         rounds,
         0,
-        |place| {
-            let (kind, flags, _) = HOSTILES[place];
-            bodies.peak_mib(kind, flags)
-        },
+        |place| bodies.peak_mib(everybody[place], HOSTILES.len() <= place),
     );
     let most = memory.rows.iter().map(|row| row.percentile(100));
     report.mark("own memory under a hostile body", most.fold(0.0, f64::max));
@@ -141,9 +197,14 @@ struct Bodies<'ground> {
 
 impl<'ground> Bodies<'ground> {
     fn new(ground: &'ground Ground) -> Self {
+        archives::plant(ground.path("bomb.tar.gz"), ground.path("entries.tar.gz"));
         Self {
             ground,
-            hostile: ground.compile("hostile", HOSTILE, &["-static", "-Wno-unused-result"]),
+            hostile: ground.compile(
+                "hostile",
+                HOSTILE,
+                &["-static", "-pthread", "-Wno-unused-result"],
+            ),
             peak: ground.compile("peak", PEAK, &["-static"]),
         }
     }
@@ -190,13 +251,40 @@ impl<'ground> Bodies<'ground> {
         report["cgroup_backend"].as_str().unwrap().to_owned()
     }
 
-    fn peak_mib(&self, kind: &str, flags: &[&str]) -> f64 {
+    /// An archive is unpacked into a cache of its own, so that each time is the first. The runner
+    /// makes it: one that others may look into is not used.
+    fn exec(&self, program: &mut Command, archive: &str, flags: &[&str]) -> Option<i32> {
+        let cache = self.ground.path("cache");
+        program
+            .args(["exec", "--quiet"])
+            .args(flags)
+            .arg(self.ground.path(archive))
+            .env("RUNNER_OPT_CACHE_DIRECTORY", &cache)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let code = program.status().unwrap().code();
+        std::fs::remove_dir_all(cache).unwrap();
+        code
+    }
+
+    fn peak_mib(&self, hostile: &Hostile, is_archive: bool) -> f64 {
         let told = self.ground.path("peak.txt");
         let mut program = Command::new(&self.peak);
         program.arg(&told).arg(support::runner());
-        // What the body ends with is its own affair; a limit may end it.
-        let code = self.run(&mut program, kind, flags);
-        assert!(code.is_some(), "{kind}");
+        let (kind, flags) = (hostile.kind, hostile.flags);
+        let code = if is_archive {
+            self.exec(&mut program, kind, flags)
+        } else {
+            self.run(&mut program, kind, flags)
+        };
+        let name = hostile.name;
+        let is_expected = |code| hostile.ends.is_empty() || hostile.ends.contains(&code);
+        assert!(
+            code.is_some_and(is_expected),
+            "{name}: ended with {code:?} and not with one of {:?}",
+            hostile.ends
+        );
         let kib: f64 = std::fs::read_to_string(&told)
             .unwrap()
             .trim()

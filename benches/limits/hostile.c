@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,50 @@ static void storm(void) {
         for (;;) if (0 < fork()) _exit(0);
     }
     idle();
+}
+
+static void *wait_for_ever(void *nothing) {
+    pause();
+    return nothing;
+}
+
+/* Threads until it may have no more; then it waits for its end. */
+static void threads(void) {
+    pthread_t thread;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 65536);
+    while (!pthread_create(&thread, &small, wait_for_ever, NULL)) continue;
+    idle();
+}
+
+/* Memory until it is ended. Where it is told so instead, it says so. */
+static void memory(void) {
+    for (;;) {
+        char *more = malloc(1 << 20);
+        if (!more) exit(3);
+        memset(more, 1, 1 << 20);
+        __asm__ volatile("" :: "r"(more) : "memory");
+    }
+}
+
+/* Bytes until the disk is full, and as many names as there may be: each good only if it was that. */
+static void disk(void) {
+    int file = open("/scratch/fill", O_WRONLY | O_CREAT, 0600);
+    memset(block, 1, sizeof block);
+    while (0 < write(file, block, sizeof block)) continue;
+    exit(errno == ENOSPC ? 0 : 1);
+}
+
+static void inodes(void) {
+    char name[64];
+    for (long at = 0; at < 1000000; at++) {
+        snprintf(name, sizeof name, "/scratch/%ld", at);
+        int made = open(name, O_WRONLY | O_CREAT, 0600);
+        if (made < 0) exit(errno == ENOSPC ? 0 : 1);
+        close(made);
+    }
+    exit(1);
 }
 
 static void output(void) {
@@ -139,6 +184,10 @@ int main(int argc, char **words) {
     KIND("spin", spin())
     KIND("bomb", bomb())
     KIND("storm", storm())
+    KIND("threads", threads())
+    KIND("memory", memory())
+    KIND("disk", disk())
+    KIND("inodes", inodes())
     KIND("output", output())
     KIND("controls", controls())
     KIND("bytes", bytes())
@@ -146,9 +195,9 @@ int main(int argc, char **words) {
     KIND("descriptors", descriptors())
     KIND("events", events())
     KIND("connections", connections())
-    KIND("numbers", document("[1", ",1", "]", 600000))
-    KIND("objects", document("[0", ",{\"a\":1}", "]", 53000))
-    KIND("lists", document("[0", ",[0]", "]", 114000))
+    KIND("numbers", document("[1", ",1", "]", 590000))
+    KIND("objects", document("[0", ",{\"a\":1}", "]", 51000))
+    KIND("lists", document("[0", ",[0]", "]", 110000))
     KIND("text", document("\"", "0123456789abcdef", "\"", (1 << 20) - 1))
     KIND("all", document("\"", "0123456789abcdef", "\"", 390000); bytes())
     KIND("names", names())

@@ -1,10 +1,11 @@
 //! What is tried, and how it is judged. The bodies are in hostile.c, by the same names.
 
 /// One way out.
+#[derive(Clone, Copy)]
 pub struct Case {
     /// The word that hostile.c knows.
     pub name: &'static str,
-    /// Rows of docs/threats.md that it belongs to.
+    /// Rows of docs/threats.md that it belongs to; a dash where it belongs to none.
     pub rows: &'static str,
     /// What is tried.
     pub what: &'static str,
@@ -14,8 +15,18 @@ pub struct Case {
     pub wants: Option<&'static str>,
     pub judge: Judge,
     pub limit: Option<Limit>,
+    /// Let through by default, though another tool holds it.
+    pub allowed_on_purpose: Option<OnPurpose>,
     /// Whether it takes the processors too long for every day.
     pub is_long: bool,
+}
+
+/// Why something is allowed by default that another tool refuses, and how it is refused here.
+#[derive(Clone, Copy)]
+pub struct OnPurpose {
+    pub reason: &'static str,
+    /// Flags of `runner run` that hold it, for whoever does not need it.
+    pub held_with: &'static [&'static str],
 }
 
 /// Who decides.
@@ -60,6 +71,7 @@ const fn case(name: &'static str, rows: &'static str, what: &'static str) -> Cas
         wants: None,
         judge: Judge::Line,
         limit: None,
+        allowed_on_purpose: None,
         is_long: false,
     }
 }
@@ -82,6 +94,11 @@ impl Case {
 
     const fn in_the_long_tier(mut self) -> Self {
         self.is_long = true;
+        self
+    }
+
+    const fn allowed_on_purpose(mut self, how: OnPurpose) -> Self {
+        self.allowed_on_purpose = Some(how);
         self
     }
 
@@ -210,6 +227,17 @@ pub const CASES: &[Case] = &[
     case("perf", "B-29", "open a performance counter").where_the_host_has("counters for users"),
     case("userfaultfd", "B-29", "make a userfaultfd").where_the_host_has("userfaultfd"),
     case("io-uring", "B-30", "set up an io_uring").where_the_host_has("io_uring"),
+    case(
+        "asynchronous-io",
+        "–",
+        "set up asynchronous input and output by io_setup",
+    )
+    .where_the_host_has("asynchronous input and output")
+    .allowed_on_purpose(OnPurpose {
+        reason: "databases and programs that test disks use it, and all that the kernel does for it \
+                 is to read, write, sync and poll files that are open already",
+        held_with: &["--syscalls=strict"],
+    }),
     case("fanotify", "B-59", "watch files with fanotify").where_the_host_has("fanotify for users"),
     case("add-key", "B-15", "make a key"),
     case("host-key", "B-15", "read a key of the caller's"),

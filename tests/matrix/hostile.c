@@ -790,6 +790,10 @@ static void kernel(const char *name)
         char room[256] = {0};
         call(syscall(SYS_io_uring_setup, 4, room));
     }
+    IS("asynchronous-io") {
+        unsigned long context = 0;
+        call(syscall(SYS_io_setup, 1, &context));
+    }
     IS("fanotify") call(syscall(SYS_fanotify_init, 0x200, 0));
     IS("add-key") call(syscall(SYS_add_key, "user", "matrix", "x", 1, KEY_SPEC_PROCESS_KEYRING));
     IS("host-key") key_of_host();

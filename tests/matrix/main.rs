@@ -67,10 +67,15 @@ fn hostile() -> PathBuf {
     support::bodies::c_body("hostile", include_str!("hostile.c"))
 }
 
-/// Runs one body under one tool.
+/// Runs one body under one tool, as it is commonly started.
 fn judge(case: &Case, tool: Tool, scene: &mut Scene) -> Verdict {
+    judge_with(case, tool, scene, &[])
+}
+
+/// The same, with more flags of the runner's.
+fn judge_with(case: &Case, tool: Tool, scene: &mut Scene, more: &[&str]) -> Verdict {
     let told = scene.path("told");
-    let mut command = tool.command(case, scene);
+    let mut command = tool.command(case, scene, more);
     let file = File::create(&told).expect("made");
     command
         .stdin(Stdio::null())
@@ -264,6 +269,29 @@ fn a_body_that_another_tool_stops_is_stopped_here_too() {
     let faults = page.faults();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     page.compare_or_write(is_long);
+}
+
+/// A reason that names flags is worth what the flags are.
+#[test]
+fn what_is_allowed_on_purpose_is_held_with_the_flags_that_the_reason_names() {
+    let mut scene = Scene::new(&hostile());
+    for case in CASES {
+        let Some(how) = case.allowed_on_purpose else {
+            continue;
+        };
+        if !matches!(judge(case, Tool::Bare, &mut scene), Verdict::Through(_)) {
+            let wants = case.wants.expect("its body gets through on every host");
+            support::skip(&format!("{}: this host has no {wants}", case.name));
+            continue;
+        }
+        let verdict = judge_with(case, Tool::Runner, &mut scene, how.held_with);
+        assert!(
+            matches!(verdict, Verdict::Held(_)),
+            "{} with {:?}: {verdict:?}",
+            case.name,
+            how.held_with
+        );
+    }
 }
 
 /// Another start, which removes what the killed one left.

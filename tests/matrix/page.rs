@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::cases::{CASES, Case};
+use crate::cases::{CASES, Case, OnPurpose};
 use crate::source::source_path;
 use crate::tools::Tool;
 use crate::{Column, Verdict, support};
 
 const PATH: &str = "docs/matrix.md";
+/// Beside what is let through for a reason that stands below the table.
+const MARK: &str = "†";
 
 pub struct Page<'found> {
     pub columns: &'found [Column],
@@ -42,17 +44,10 @@ impl Page<'_> {
             }
         }
         for (place, case) in self.telling() {
-            let Verdict::Through(what) = &self.runner().verdicts[place] else {
-                continue;
-            };
-            for other in self.others() {
-                if let Verdict::Held(why) = &other.verdicts[place] {
-                    let (name, tool) = (case.name, other.tool.name());
-                    faults.push(format!(
-                        "{name}: {tool} holds it ({why}), runner not: {what}"
-                    ));
-                }
-            }
+            let ours = &self.runner().verdicts[place];
+            let of_others = self.others();
+            let theirs = of_others.map(|other| (other.tool, &other.verdicts[place]));
+            faults.extend(held_by_others_only(case, ours, theirs));
         }
         faults
     }
@@ -68,7 +63,33 @@ impl Page<'_> {
         };
         let counts: Vec<String> = self.columns.iter().map(of).collect();
         let who = if support::is_root() { "root" } else { "a user" };
-        format!("matrix: of {cases} bodies as {who}, {}", counts.join(", "))
+        let on_purpose = self.on_purpose().count();
+        format!(
+            "matrix: of {cases} bodies as {who}, {}; allowed by runner on purpose: {on_purpose}",
+            counts.join(", ")
+        )
+    }
+
+    /// Cases that the runner lets through for a reason.
+    fn on_purpose(&self) -> impl Iterator<Item = (&'static Case, OnPurpose)> {
+        let through = self
+            .telling()
+            .filter(|(place, _)| matches!(self.runner().verdicts[*place], Verdict::Through(_)));
+        through.filter_map(|(_, case)| Some((case, case.allowed_on_purpose?)))
+    }
+
+    /// What stands below the table: the reasons.
+    fn reasons(&self) -> String {
+        self.on_purpose()
+            .map(|(case, how)| {
+                let flags = how.held_with.join(" ");
+                let OnPurpose { reason, .. } = how;
+                format!(
+                    "\n{MARK} {}: allowed on purpose, since {reason}. `{flags}` holds it.\n",
+                    case.what
+                )
+            })
+            .collect()
     }
 
     fn table(&self) -> String {
@@ -83,9 +104,9 @@ impl Page<'_> {
             write!(text, "| {} | {} |", case.what, case.rows).expect("written");
             for column in self.columns {
                 let cell = if self.shown[place] {
-                    cell(&column.verdicts[place])
+                    cell(case, column.tool, &column.verdicts[place])
                 } else {
-                    not_shown(case)
+                    not_shown(case).to_owned()
                 };
                 write!(text, " {cell} |").expect("written");
             }
@@ -129,13 +150,13 @@ impl Page<'_> {
                 is_whole,
                 "the table is of all tools: RUNNER_TESTS_TIER=long"
             );
-            let new = format!("\n{}\n{}\n", self.table(), self.tools());
+            let new = format!("\n{}{}\n{}\n", self.table(), self.reasons(), self.tools());
             let text = [before, &marks[0], &new, &marks[1], after].concat();
             std::fs::write(path, text).expect("written");
             return;
         }
         for (place, case) in self.telling() {
-            let now = cell(&self.runner().verdicts[place]);
+            let now = cell(case, Tool::Runner, &self.runner().verdicts[place]);
             let row = format!("| {} | {} | ", case.what, case.rows);
             let kept = old.lines().find_map(|line| line.strip_prefix(&row));
             let kept = kept.unwrap_or_else(|| panic!("{PATH} has no row `{}`", case.what));
@@ -150,11 +171,31 @@ impl Page<'_> {
     }
 }
 
-fn cell(verdict: &Verdict) -> &'static str {
+/// The rule: what another tool holds and the runner does not is a fault, unless the case says why
+/// it is allowed.
+fn held_by_others_only<'verdict>(
+    case: &Case,
+    ours: &Verdict,
+    theirs: impl Iterator<Item = (Tool, &'verdict Verdict)>,
+) -> Vec<String> {
+    let (Verdict::Through(what), None) = (ours, case.allowed_on_purpose) else {
+        return Vec::new();
+    };
+    let held = theirs.filter_map(|(tool, verdict)| match verdict {
+        Verdict::Held(why) => Some((tool.name(), why)),
+        _ => None,
+    });
+    held.map(|(tool, why)| format!("{}: {tool} holds it ({why}), runner not: {what}", case.name))
+        .collect()
+}
+
+fn cell(case: &Case, tool: Tool, verdict: &Verdict) -> String {
+    let is_on_purpose = tool == Tool::Runner && case.allowed_on_purpose.is_some();
     match verdict {
-        Verdict::Held(_) => "held",
-        Verdict::Through(_) => "**through**",
-        Verdict::NotTried | Verdict::NotStarted(_) => "?",
+        Verdict::Held(_) => "held".to_owned(),
+        Verdict::Through(_) if is_on_purpose => format!("**through** {MARK}"),
+        Verdict::Through(_) => "**through**".to_owned(),
+        Verdict::NotTried | Verdict::NotStarted(_) => "?".to_owned(),
     }
 }
 
@@ -165,4 +206,60 @@ fn not_shown(case: &Case) -> &'static str {
     } else {
         "–"
     }
+}
+
+#[test]
+fn what_another_tool_holds_and_the_runner_does_not_is_a_fault_unless_a_reason_is_given() {
+    let through = Verdict::Through("it answered 0".to_owned());
+    let held = Verdict::Held("EPERM".to_owned());
+    let with_reason = CASES
+        .iter()
+        .find(|case| case.allowed_on_purpose.is_some())
+        .expect("a case with a reason");
+    let without = Case {
+        allowed_on_purpose: None,
+        ..*with_reason
+    };
+    let faults = |case: &Case, ours: &Verdict, theirs: &Verdict| {
+        let theirs = [(Tool::Bwrap, &through), (Tool::Firejail, theirs)];
+        held_by_others_only(case, ours, theirs.into_iter())
+    };
+    assert_eq!(faults(with_reason, &through, &held), [""; 0]);
+    let found = faults(&without, &through, &held);
+    let said = format!(
+        "{}: firejail holds it (EPERM), runner not: it answered 0",
+        without.name
+    );
+    assert_eq!(found, [said]);
+    assert_eq!(faults(&without, &held, &held), [""; 0]);
+    assert_eq!(faults(&without, &through, &through), [""; 0]);
+}
+
+/// Beside the rule itself: a whole table in which the runner holds nothing and another tool all.
+#[test]
+fn of_a_whole_table_only_the_cases_with_a_reason_are_no_faults() {
+    let column = |tool, verdict: Verdict| Column {
+        tool,
+        verdicts: vec![verdict; CASES.len()],
+    };
+    let columns = [
+        column(Tool::Runner, Verdict::Through(String::new())),
+        column(Tool::Firejail, Verdict::Held(String::new())),
+    ];
+    let page = Page {
+        columns: &columns,
+        absent: &[],
+        shown: &[true; CASES.len()],
+    };
+    let faults = page.faults();
+    for case in CASES {
+        let is_fault = faults
+            .iter()
+            .any(|fault| fault.starts_with(&format!("{}: ", case.name)));
+        assert_eq!(is_fault, case.allowed_on_purpose.is_none(), "{}", case.name);
+    }
+    // The mark and the reason go together.
+    let marked = page.table().matches(MARK).count();
+    assert_eq!(page.reasons().matches(MARK).count(), marked);
+    assert!(0 < marked);
 }

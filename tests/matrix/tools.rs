@@ -191,8 +191,9 @@ impl Tool {
         format!("`{} {}`{bundle}", self.name(), words.join(" "))
     }
 
-    /// The command that starts the case's body; it lies on the scene's ground.
-    pub fn command(self, case: &Case, scene: &Scene) -> Command {
+    /// The command that starts the case's body; it lies on the scene's ground. `more` are flags of
+    /// the runner's beyond the common start.
+    pub fn command(self, case: &Case, scene: &Scene, more: &[&str]) -> Command {
         let body = scene.path("hostile");
         let body_words = [vec![case.name.to_owned()], scene.words()].concat();
         let limits = case
@@ -207,7 +208,7 @@ impl Tool {
                     // Without it standard input is empty.
                     command.arg("-i");
                 }
-                command.args(limits).arg("--").arg(&body)
+                command.args(limits).args(more).arg("--").arg(&body)
             }
             Self::Bwrap => command
                 .args(BWRAP)

@@ -31,23 +31,25 @@ pub enum StackError {
         "the limit on address space leaves no {STACK_BYTES} bytes for the stack; raise it (ulimit -v, LimitAS=)"
     )]
     AddressSpace(#[source] Errno),
-    /// The limits cannot be known.
-    #[error("cannot read the limits of this process")]
-    Unknown(#[source] Errno),
 }
 
 /// Makes sure that the stack can become 1 MiB large. Without limits it costs two system calls; under a
 /// limit on the address space so much of the stack is made at once, so that nothing else takes it. A
-/// host that commits no more memory than it has (vm.overcommit_memory=2) may still refuse it later.
+/// host that commits no more memory than it has (vm.overcommit_memory=2) may still refuse it later. Where
+/// limits cannot be read nothing is done: a run, which has to set some, fails for that itself.
 ///
 /// # Errors
 /// Which limit is too low.
 pub fn reserve() -> Result<(), StackError> {
-    let limit_bytes = soft(resource::STACK).map_err(StackError::Unknown)?;
+    let (Ok(limit_bytes), Ok(space_is_limited)) =
+        (soft(resource::STACK), is_limited(resource::ADDRESS_SPACE))
+    else {
+        return Ok(());
+    };
     if limit_bytes < LIMIT_BYTES_MIN {
         return Err(StackError::Limit { limit_bytes });
     }
-    if !is_limited(resource::ADDRESS_SPACE).map_err(StackError::Unknown)? {
+    if !space_is_limited {
         return Ok(());
     }
     // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.

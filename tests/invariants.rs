@@ -22,13 +22,24 @@ use serde_json::json;
 use support::invariants::{Held, watch_memory};
 use support::{Case, Done, Ground, Running, has_cgroup, is_root, needs_root, random, skip};
 
-/// What is broken here stays broken: nobody has to wait for it.
-const SHORT: Duration = Duration::from_millis(30);
+/// For what is waited for and stays broken: nobody has to wait for it as long as for what the kernel
+/// is still about to free.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A run that does nothing, waited for, and not yet checked.
 fn ended<'a>(ground: &'a Ground, flags: &[&str]) -> Running<'a> {
     let line = [&["run"], flags, &["--", "/bin/true"]].concat();
-    let mut running = ground.command(&line).with_patience(SHORT).start();
+    ended_of(ground.command(&line))
+}
+
+/// The same, before one of the invariants is broken for which a check waits (I2, I5, I6).
+fn ended_and_then_broken(ground: &Ground) -> Running<'_> {
+    let case = ground.command(&["run", "--", "/bin/true"]);
+    ended_of(case.with_patience(SHORT))
+}
+
+fn ended_of(case: Case<'_>) -> Running<'_> {
+    let mut running = case.start();
     running.child.wait().expect("waited");
     running
 }
@@ -202,7 +213,7 @@ impl Drop for Sleeper {
 fn the_second_sees_a_body_and_a_supervisor_that_live() {
     for name in ["RUNNER_TEST_MARKER", "RUNNER_OPT_ENV"] {
         let ground = Ground::new();
-        let running = ended(&ground, &[]);
+        let running = ended_and_then_broken(&ground);
         let value = match name {
             "RUNNER_OPT_ENV" => format!("RUNNER_TEST_MARKER={}", ground.marker()),
             _ => ground.marker().to_owned(),
@@ -235,7 +246,7 @@ fn the_second_sees_a_process_by_its_cgroup_and_the_fifth_the_cgroup() {
     };
     for with_process in [true, false] {
         let ground = Ground::new();
-        let running = ended(&ground, &[]);
+        let running = ended_and_then_broken(&ground);
         let report = running.report();
         let run_id = report["run_id"].as_str().expect("a run");
         let group = Group(place.join(format!("left-{run_id}")));
@@ -303,8 +314,7 @@ fn the_fourth_sees_a_scratch_root() {
     let mut case = ground.command(&["run", "--", "/bin/true"]);
     case.command
         .env("RUNNER_OPT_RUNTIME_DIRECTORY", runtime_text);
-    let mut running = case.with_patience(SHORT).start();
-    running.child.wait().expect("waited");
+    let running = ended_of(case);
     let run_id = running.report()["run_id"]
         .as_str()
         .expect("a run")
@@ -336,7 +346,7 @@ fn the_sixth_sees_objects_of_system_v() {
         ("-q", ["-Q", ""]),
     ] {
         let ground = Ground::new();
-        let running = ended(&ground, &[]);
+        let running = ended_and_then_broken(&ground);
         let words = words.iter().filter(|word| !word.is_empty());
         let made = Command::new("ipcmk").args(words).output().expect("runs");
         let told = String::from_utf8(made.stdout).expect("text");
@@ -365,7 +375,7 @@ int main(int count, char **words) {
     let program = program.to_str().expect("a plain path");
     let name = format!("/left-{}", random());
     let ground = Ground::new();
-    let running = ended(&ground, &[]);
+    let running = ended_and_then_broken(&ground);
     must(program, &[&name]);
     let (_, breaches) = running.finish();
     must(program, &["unlink", &name]);
@@ -382,7 +392,7 @@ fn the_sixth_sees_an_abstract_socket_that_is_the_run_s_or_nobody_s() {
         return in_namespaces_of_its_own(test, &["--net"]);
     }
     let ground = Ground::new();
-    let running = ended(&ground, &[]);
+    let running = ended_and_then_broken(&ground);
     let bind = |name: &str| {
         let address = SocketAddr::from_abstract_name(name).expect("a name");
         UnixListener::bind_addr(&address).expect("bound")
@@ -394,7 +404,7 @@ fn the_sixth_sees_an_abstract_socket_that_is_the_run_s_or_nobody_s() {
     let running = ended(&ground, &[]);
     let of_others = bind(&format!("of-others-{}", random()));
     assert_green(running, "a socket of somebody else's");
-    let running = ended(&ground, &[]);
+    let running = ended_and_then_broken(&ground);
     let (here, there) = UnixStream::pair().expect("a pair");
     let nobodys = bind(&format!("nobodys-{}", random()));
     send_descriptor(&here, nobodys);
@@ -420,7 +430,7 @@ fn the_sixth_sees_rules_and_devices_of_the_host_s_network() {
         return in_namespaces_of_its_own(test, &["--net"]);
     }
     let ground = Ground::new();
-    let running = ended(&ground, &[]);
+    let running = ended_and_then_broken(&ground);
     must(
         "ip",
         &[
@@ -432,7 +442,7 @@ fn the_sixth_sees_rules_and_devices_of_the_host_s_network() {
     if !has_rules.is_ok_and(|output| output.status.success()) {
         return skip("nft does not work here (package nftables)");
     }
-    let running = ended(&ground, &[]);
+    let running = ended_and_then_broken(&ground);
     must("nft", &["add", "table", "inet", "left"]);
     assert_red(running, "I6", "a table");
 }
@@ -493,7 +503,6 @@ fn the_seventh_sees_descriptors_and_memory() {
 fn under_a_shell<'a>(ground: &'a Ground, text: &str) -> Case<'a> {
     let case = ground.command(&["run", "--", "/bin/true"]);
     case.through("/bin/sh", &["-c", text, "sh"])
-        .with_patience(SHORT)
 }
 
 #[test]
@@ -535,7 +544,7 @@ fn the_ninth_sees_the_secret_wherever_it_is_shown() {
     ] {
         let flags = ["run", "-e", &variable, "--rw", workspace];
         let line = [&flags[..], &["--", "/bin/sh", "-c", body]].concat();
-        let running = ground.command(&line).with_patience(SHORT).start();
+        let running = ground.command(&line).start();
         let (_, breaches) = running.finish();
         let seen =
             breaches.len() == 1 && breaches[0].starts_with("I9: ") && breaches[0].contains(place);
@@ -561,7 +570,7 @@ fn the_ninth_sees_the_secret_wherever_it_is_shown() {
 fn the_ninth_sees_the_secret_in_a_command_line() {
     let ground = Ground::new();
     let body = ["run", "--", "/bin/sh", "-c", "sleep 0.4", ground.canary()];
-    let running = ground.command(&body).with_patience(SHORT).start();
+    let running = ground.command(&body).start();
     assert_red(running, "I9", "an argument");
 }
 
@@ -585,7 +594,7 @@ int main(int count, char **words) {
     let big = support::bodies::c_body("runner", text);
     let case = ground.command(&["run", "--", "/bin/true"]);
     let case = case.through::<&str>(big, &[]);
-    assert_red(case.with_patience(SHORT).start(), "I10", "80 MiB");
+    assert_red(case.start(), "I10", "80 MiB");
 }
 
 #[test]
@@ -595,6 +604,6 @@ fn the_tenth_sees_a_run_that_does_not_end() {
         .arg("100")
         .spawn()
         .expect("started");
-    let peak_kib = watch_memory(&mut child, SHORT);
+    let peak_kib = watch_memory(&mut child, Duration::from_millis(30));
     panic!("it ended by itself at {peak_kib} KiB");
 }

@@ -421,6 +421,26 @@ mod tests {
         }
     }
 
+    /// E-01: the second line, should the death signal not come. In a process of its own, which ends.
+    #[test]
+    fn init_ends_when_the_supervisor_s_end_of_the_link_is_gone() {
+        const NAME: &str =
+            "sandbox::init::tests::init_ends_when_the_supervisor_s_end_of_the_link_is_gone";
+        if std::env::var_os("RUNNER_TESTS_INSIDE").is_some() {
+            let (supervisor, init) = link::pair().expect("a pair");
+            drop(supervisor);
+            let stayed = obey(1, init.as_fd());
+            panic!("init is still there: {stayed:?}");
+        }
+        let program = std::env::current_exe().expect("our own path");
+        let output = std::process::Command::new(program)
+            .args(["--exact", NAME, "--nocapture"])
+            .env("RUNNER_TESTS_INSIDE", "1")
+            .output()
+            .expect("started");
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+    }
+
     #[test]
     fn init_connects_to_a_port_of_its_own_loopback_and_hands_the_socket_over() {
         for (address, is_v6) in [("127.0.0.1:0", false), ("[::1]:0", true)] {

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use runner::kernel::credentials::HostIds;
@@ -415,9 +415,17 @@ fn the_umask_of_the_caller_changes_no_mode() {
 
 /// Runs the child under strace with `expressions`; gives the trace, or nothing without strace.
 fn traced(ground: &Ground, expressions: &[&str]) -> Option<String> {
+    traced_at(ground, &[], expressions)
+}
+
+/// The same for calls on these files only, where there are any.
+fn traced_at(ground: &Ground, files: &[PathBuf], expressions: &[&str]) -> Option<String> {
     let log = ground.path("trace");
     let mut words: Vec<&OsStr> = ["strace", "-f", "-y", "-o"].map(OsStr::new).to_vec();
     words.push(log.as_os_str());
+    for file in files {
+        words.extend([OsStr::new("-P"), file.as_os_str()]);
+    }
     for expression in expressions {
         words.extend([OsStr::new("-e"), OsStr::new(expression)]);
     }
@@ -512,15 +520,32 @@ fn a_disk_that_fails_at_fsync_or_rename_leaves_the_old_file() {
 #[test]
 fn interrupted_calls_are_made_again() {
     let ground = child_ground();
-    // Counted in each thread; the first of a process are the dynamic loader's, who knows no EINTR.
-    let expressions = [
-        "inject=fsync:error=EINTR:when=1+2",
-        "inject=flock:error=EINTR:when=1",
-        "inject=read:error=EINTR:when=5+2",
-        "inject=write:error=EINTR:when=5+2",
+    // Only those on the files of the sync: the dynamic loader reads too, and knows no EINTR.
+    let files = [
+        "scratch/key".to_owned(),
+        "scratch/key2".to_owned(),
+        "workspace".to_owned(),
+        "workspace/new".to_owned(),
+        format!("workspace/new/.runner-{RUN_ID}-0.tmp"),
+        format!("workspace/.runner-{RUN_ID}-1.tmp"),
     ];
-    if traced(&ground, &expressions).is_none() {
+    let calls = ["fsync", "flock", "read", "write"];
+    // Every other call: the one that is made again goes through.
+    let expressions = calls.map(|call| format!("inject={call}:error=EINTR:when=1+2"));
+    let Some(trace) = traced_at(
+        &ground,
+        &files.map(|file| ground.path(file)),
+        &expressions.each_ref().map(String::as_str),
+    ) else {
         return;
+    };
+    for call in calls {
+        let interrupted =
+            |line: &&str| line.contains(&format!("{call}(")) && line.contains("(INJECTED)");
+        assert!(
+            trace.lines().any(|line| interrupted(&line)),
+            "no {call}: {trace}"
+        );
     }
     let synced = ("synced".to_owned(), String::new());
     assert_eq!(child_reports(&ground), [synced.clone(), synced]);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::runtime::Runtime;
 use crate::support::invariants::{groups_of, living};
-use crate::support::{Case, Done, Ground, has_cgroup, skip};
+use crate::support::{Case, Done, Ground, has_cgroup, needs_root, skip};
 
 /// Whether strace is here and may trace.
 fn has_strace() -> bool {
@@ -135,8 +135,7 @@ fn groups_that_are_in_use_for_a_moment_are_removed_and_others_are_told_and_remov
     }
     let (ground, runtime) = (Ground::new(), Runtime::new());
     if !has_cgroup() {
-        println!("without groups there is none to remove");
-        return;
+        return needs_root("without groups there is none to remove");
     }
     let run_of = |done: &Done| done.report["run_id"].as_str().expect("an id").to_owned();
     let done = with_busy_groups(&ground, &runtime, "1..9");

@@ -109,15 +109,23 @@ fn a_runtime_directory_without_a_byte_left_is_told() {
     assert_clear(&done, "runtime directory");
 }
 
-/// E-10, E-22: nothing of the run is a file on the host, so that /tmp may be read-only and full.
+/// E-10, E-22: nothing of the run is a file on the host, so that /tmp may be read-only.
 #[test]
 fn a_read_only_temporary_directory_does_not_matter() {
     let ground = Ground::new();
     let runtime = Runtime::new();
     std::fs::create_dir(&runtime.path).expect("made");
     let at = runtime.path.display();
+    let temporary = std::env::temp_dir();
+    // Two things below it can be written: the ground, for the report, and the runtime directory,
+    // which is a file system of its own.
     let script = format!(
-        "mount -t tmpfs -o mode=711 none {at}; export TMPDIR=/proc; mount --bind -o ro /usr /mnt"
+        "for d in /tmp {temporary}; do mount --bind $d $d; done; \
+         mount --bind {ground} {ground}; mount -t tmpfs -o mode=711 none {at}; \
+         for d in /tmp {temporary}; do mount -o remount,bind,ro $d; \
+         if touch $d/written 2>/dev/null; then exit 97; fi; done",
+        temporary = temporary.display(),
+        ground = ground.path("").display(),
     );
     elsewhere(&runtime, &ground, &script).assert_exited(0);
 }
@@ -211,6 +219,7 @@ fn without_the_first_line_of_defence_nothing_runs() {
             ("failed", 125),
             "{call}: {done:#?}"
         );
+        assert_eq!(done.text(), "", "{call}: the body ran");
         assert!(
             done.stderr.starts_with("runner: failed: "),
             "{}",

@@ -66,13 +66,8 @@ fn a_slow_reader_gets_everything() {
 #[test]
 fn a_reader_that_never_reads_does_not_hold_the_run_beyond_its_limit() {
     let ground = Ground::new();
-    let flags = [
-        "run",
-        "--timeout=500ms",
-        "--grace=100ms",
-        "--",
-        "/usr/bin/yes",
-    ];
+    // Long enough for the pipe to be full by then.
+    let flags = ["run", "--timeout=3s", "--grace=100ms", "--", "/usr/bin/yes"];
     let mut running = ground.command(&flags).start();
     let unread = running.child.stdout.take();
     let done = running.done();
@@ -88,7 +83,7 @@ fn a_full_standard_error_does_not_hold_the_runner_for_ever() {
     let ground = Ground::new();
     let flags = [
         "run",
-        "--timeout=500ms",
+        "--timeout=3s",
         "--grace=100ms",
         "--",
         "/bin/sh",

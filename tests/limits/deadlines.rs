@@ -1,8 +1,11 @@
 //! What a body can do against its own end: nothing.
 
+use std::path::{Path, PathBuf};
+
 use crate::back_end::one_at_a_time;
 use crate::support::bodies::c_body;
-use crate::support::{Done, Ground, is_root};
+use crate::support::invariants::living;
+use crate::support::{Done, Ground, is_root, needs_root, skip};
 
 fn run(flags: &[&str], name: &str, text: &str) -> Done {
     let program = c_body(name, text);
@@ -28,7 +31,7 @@ fn a_body_that_ignores_every_signal_is_killed_after_the_grace() {
 #[test]
 fn a_body_that_ends_within_the_grace_ends_as_it_likes_and_is_timed_out_all_the_same() {
     let script = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done";
-    let flags = ["--timeout=700ms", "--grace=60s"];
+    let flags = ["--timeout=5s", "--grace=60s"];
     let done = Ground::new().run(&flags, &["/bin/sh", "-c", script]);
     done.assert_outcome("timed_out", 124);
     assert_eq!(done.text(), "up\nsaved\n");
@@ -39,7 +42,7 @@ fn a_body_that_ends_within_the_grace_ends_as_it_likes_and_is_timed_out_all_the_s
 #[test]
 fn the_stop_signal_is_the_one_that_was_asked_for() {
     let script = "trap 'echo usr1; exit 0' USR1; echo up; while :; do sleep 0.05; done";
-    let flags = ["--timeout=700ms", "--grace=60s", "--stop-signal=USR1"];
+    let flags = ["--timeout=5s", "--grace=60s", "--stop-signal=USR1"];
     let done = Ground::new().run(&flags, &["/bin/sh", "-c", script]);
     done.assert_outcome("timed_out", 124);
     assert_eq!(done.text(), "up\nusr1\n");
@@ -85,15 +88,38 @@ fn a_body_that_lets_itself_be_traced_ends_at_the_deadline() {
     done.assert_outcome("timed_out", 124);
 }
 
+/// A frozen group, thawed with the value: nobody else would.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn new(group: &Path) -> Self {
+        let state = group.join("freezer.state");
+        std::fs::write(&state, "FROZEN").expect("frozen");
+        Self(state)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::write(&self.0, "THAWED") {
+            println!("{}: {error}", self.0.display());
+        }
+    }
+}
+
 /// C-22: frozen by somebody else, it cannot be killed. Version 1's freezer does that.
 #[test]
 fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
-    let freezer = std::path::Path::new("/sys/fs/cgroup/freezer");
+    let freezer = Path::new("/sys/fs/cgroup/freezer");
     let parent = std::env::var("RUNNER_OPT_CGROUP_PARENT").unwrap_or_default();
-    if !is_root() || parent.is_empty() || !freezer.join("tasks").exists() {
-        // Neither a skip nor a lack: an ordinary user cannot freeze anything.
-        println!("only root can freeze with version 1");
-        return;
+    if !is_root() {
+        return needs_root("only root can freeze with version 1");
+    }
+    if parent.is_empty() {
+        return skip("no cgroup in which to freeze: RUNNER_OPT_CGROUP_PARENT names none");
+    }
+    if !freezer.join("tasks").exists() {
+        return skip("no freezer of version 1, and what version 2 freezes can be killed");
     }
     let group = freezer
         .join(parent.trim_start_matches('/'))
@@ -102,7 +128,7 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
     let ground = Ground::new();
     let flags = [
         "run",
-        "--timeout=1500ms",
+        "--timeout=10s",
         "--grace=0s",
         "--",
         "/bin/sh",
@@ -124,17 +150,18 @@ fn a_tree_that_will_not_die_is_reported_and_not_waited_for() {
             .map(str::to_owned)
             .collect::<Vec<String>>()
     };
-    running.until("init and the body", || {
-        children(&pid.to_string())
-            .iter()
-            .any(|init| !children(init).is_empty())
-    });
+    running.until("the body", || !living(ground.marker()).is_empty());
     let init = children(&pid.to_string()).remove(0);
+    // Until the body was executed its wait for that is no such sleep; the next one is when it has
+    // told the supervisor that the body runs.
+    running.until("init waits for what comes", || {
+        let stat = std::fs::read_to_string(format!("/proc/{init}/stat")).unwrap_or_default();
+        stat.contains(") S ")
+    });
     std::fs::write(group.join("cgroup.procs"), &init).expect("moved");
-    std::fs::write(group.join("freezer.state"), "FROZEN").expect("frozen");
+    let frozen = Frozen::new(&group);
     let done = running.done();
-    // Before anything is asserted: nobody else would thaw it.
-    std::fs::write(group.join("freezer.state"), "THAWED").expect("thawed");
+    drop(frozen);
     crate::support::invariants::eventually("the killed tree is gone", || {
         crate::support::invariants::living(ground.marker()).is_empty()
     });

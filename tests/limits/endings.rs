@@ -71,7 +71,7 @@ fn cpu_time_counts_for_the_whole_tree() {
     done.assert_outcome("cpu_exhausted", 124);
 }
 
-/// C-23: an upper bound on what was used, whatever else the machine does.
+/// C-23: an upper bound on what was used: how much there was to be had, other programs decide.
 #[test]
 fn a_share_of_the_processors_is_not_exceeded() {
     let _turn = one_at_a_time();

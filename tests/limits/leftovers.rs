@@ -84,23 +84,34 @@ print(1500)'";
 #[test]
 fn files_and_directories_that_nobody_may_enter_are_cleaned_up_and_kept() {
     let ground = Ground::new();
-    let script = "cd /scratch; mkdir -p a/b c s; echo x >a/b/f; echo y >c/g; echo z >s/h; chmod 1777 s; \
-        chmod 4755 s/h; chmod 000 a/b/f a/b a; chmod 0555 c; chmod 000 c/g; chattr +i c/g 2>/dev/null; \
+    // Made immutable while it may still be opened: refused for that, and not for its mode.
+    let script = "cd /scratch; mkdir -p a/b c s; echo x >a/b/f; echo y >c/g; echo z >s/h; \
+        chattr +i c/g 2>/dev/null && echo IMMUTABLE || echo refused $?; chmod 1777 s; \
+        chmod 4755 s/h; chmod 000 a/b/f a/b a; chmod 0555 c; chmod 000 c/g; \
         chmod 000 /scratch; exit 0";
-    ground.run(&[], &["/bin/sh", "-c", script]).assert_exited(0);
+    // 1 is its own error; 127 would be that there is no such program.
+    let said = "refused 1\n";
+    let done = ground.run(&[], &["/bin/sh", "-c", script]);
+    assert_eq!(done.assert_exited(0).text(), said, "{done:#?}");
     let (done, _) = kept(&ground, &[], script);
-    done.assert_exited(0);
+    assert_eq!(done.assert_exited(0).text(), said, "{done:#?}");
 }
 
 /// C-32
 #[test]
 fn what_is_open_running_locked_or_stood_in_is_cleaned_up() {
-    let script = "cd /scratch; cp /bin/sleep ./s; ./s 600 & \
-        (exec 9>lock; flock 9; mkdir in; cd in; rmdir ../in; exec setsid sleep 600) & \
-        python3 -c 'import mmap,os,time\nf=open(\"/tmp/m\",\"w+b\");f.truncate(4096);m=mmap.mmap(f.fileno(),4096);time.sleep(600)' & \
-        sleep 0.5; mount -o loop s /tmp 2>/dev/null; exit 0";
-    let done = Ground::new().run(&[], &["/bin/sh", "-c", script]);
+    // The first process ends only when everything else has said that it is in place.
+    let script = "cd /scratch; mkdir ready; cp /bin/sleep ./s; ./s 600 & \
+        until [ \"$(readlink /proc/$!/exe)\" = /scratch/s ]; do sleep 0.05; done; echo running; \
+        (exec 9>lock; flock 9 && mkdir in && cd in && rmdir ../in && echo x >../ready/lock; \
+            exec setsid sleep 600) & \
+        python3 -c 'import fcntl,mmap,time\nf=open(\"/tmp/m\",\"w+b\")\nf.truncate(4096)\nm=mmap.mmap(f.fileno(),4096)\nl=open(\"/tmp/l\",\"w+b\")\nfcntl.fcntl(l,fcntl.F_SETLEASE,fcntl.F_WRLCK)\nopen(\"/scratch/ready/map\",\"w\").close()\ntime.sleep(600)' & \
+        for part in lock map; do until [ -e ready/$part ]; do sleep 0.05; done; echo $part; done; \
+        flock -n lock true || echo locked; \
+        mount -o loop s /tmp 2>/dev/null || mount -t tmpfs none /tmp 2>/dev/null || echo refused; exit 0";
+    let done = Ground::new().run(&["--timeout=60s"], &["/bin/sh", "-c", script]);
     done.assert_exited(0);
+    assert_eq!(done.text(), "running\nlock\nmap\nlocked\nrefused\n");
 }
 
 /// C-33: the canary tree is the first invariant.

@@ -209,6 +209,35 @@ mod tests {
         assert_eq!(noted, [Some(5), None, Some(6), None]);
     }
 
+    /// F-12: of a plan, in which the body's environment is, no byte stays; what is beside it does.
+    #[test]
+    fn an_overwritten_plan_is_nothing_but_zeros() {
+        let mut arena = Arena::new(1 << 16).expect("mapped");
+        arena.publish(Slot::Launch, 7_u64).expect("fits");
+        arena.note(MOMENTS_MAX - 1, 6);
+        arena.c_string(b"TOKEN=canary").expect("fits");
+        arena.slice(&[u64::MAX; 3]).expect("fits");
+        arena.c_string(b"last").expect("fits");
+        let plan = PLAN_AT..arena.used_bytes.get();
+        let seen = |arena: &Arena| -> Vec<u8> {
+            let bytes = plan.clone().map(|place| {
+                // SAFETY: within the mapping: the plan ends where the last piece of it does.
+                let byte = unsafe { arena.base.add(place) };
+                // SAFETY: the kernel made the whole mapping zeros, so that padding is one as well.
+                unsafe { byte.read_volatile() }
+            });
+            bytes.collect()
+        };
+        let before = seen(&arena);
+        assert!(before.windows(12).any(|window| window == b"TOKEN=canary"));
+        assert!(before.ends_with(b"last\0"), "{before:?}");
+        arena.overwrite_plan();
+        assert_eq!(seen(&arena), vec![0; plan.len()]);
+        assert_eq!(arena.noted(MOMENTS_MAX - 1), Some(6));
+        // SAFETY: the very type that was published.
+        assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
+    }
+
     #[test]
     fn a_full_arena_is_an_error_and_a_nul_is_refused() {
         let arena = Arena::new(8192).expect("mapped");

@@ -120,8 +120,8 @@ say('alive', len(alive))
 say('denied', total - len(alive))
 for connection in connections:
     connection.close()
-# They end one after the other.
-for _ in range(100):
+# They end one after the other: a guard against a hang, no claim of how fast.
+for _ in range(600):
     time.sleep(0.1)
     if (last := dial({name:?}, 9000)) != 'reset':
         break

@@ -8,7 +8,10 @@ def proxied(text, host='127.0.0.1', more=b'', patience=30):
     '''The first line of the answer, and what comes after its head.'''
     try:
         with socket.create_connection((host, 3), patience) as connection:
-            connection.sendall(text.replace('NAME', name).encode('latin-1') if isinstance(text, str) else text)
+            try:
+                connection.sendall(text.replace('NAME', name).encode('latin-1') if isinstance(text, str) else text)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # Who is refused early may have been told so by then.
             answer = b''
             while b'\r\n\r\n' not in answer:
                 piece = connection.recv(65536)
@@ -106,28 +109,40 @@ say('loopback', connect('localhost:7777'), connect('127.0.0.1:7777'), connect('[
 
     /// H-03: what two readers could read as two names is neither.
     fn a_proxied_name_in_a_doubtful_form_is_refused_and_never_resolved(setting) {
-        let (_, seen) = run(setting, 121, &[9000], r"
+        let (name, seen) = run(setting, 121, &[9000], r"
 forms = (
     'evil.example\0.NAME', 'NAME\0.evil.example', 'NAME%00.evil.example', 'NAME .evil.example', 'NAME\t', 'NAME\r',
     'NAME\r\nX: y', 'evil.example/NAME', 'evil.example@NAME', 'NAME@evil.example', 'a' * 1000 + '.NAME', '', '[NAME]', 'NAME:9000',
 )
+tried = 0
 for form in forms:
-    for to in (form + ':9000',):
-        answer = proxied(f'CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n', more=b'who\n')
-        if answer not in ('400', '403', 'reset'):
-            say('http', repr(form), answer)
+    to, tried = form + ':9000', tried + 1
+    answer = proxied(f'CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n', more=b'who\n')
+    if answer != '400':
+        say('http', repr(form), answer)
 for port in ('', '0', '09000', '9000x', '65536', '0x2328', '-1', '9000 ', '74536'):
     answer = proxied(f'CONNECT NAME:{port} HTTP/1.1\r\nHost: NAME:{port}\r\n\r\n', more=b'who\n')
-    if answer not in ('400', '403', 'reset'):
+    tried += 1
+    if answer != '400':
         say('port', repr(port), answer)
 for form in (b'evil.example\0.NAME', b'NAME\0.evil.example', b'NAME\0', b'NAME ', b'', b'NAME\r\n', b'a' * 255, b'127.1', b'0x7f000001', b'[::1]'):
     answer = socks_name(form.replace(b'NAME', name.encode()), 9000)
-    if not (answer.startswith('code ') or answer in ('reset', 'closed')):
+    tried += 1
+    if answer != 'code 2':
         say('socks', form, answer)
+say('tried', tried)
 say('a good one', connect(name + ':9000'), socks_name(name, 9000), socks_name(name.upper(), 9000))");
-        seen.assert_said(&"a good one: 200 ADDRESS 9000 ADDRESS 9000 ADDRESS 9000".replace("ADDRESS", &setting.public(121)));
+        seen.assert_said(&"tried: 33
+            a good one: 200 ADDRESS 9000 ADDRESS 9000 ADDRESS 9000".replace("ADDRESS", &setting.public(121)));
         let log = setting.outside.log();
         assert_eq!(log.packets_to(&setting.public(121)), ["tcp 9000"; 3]);
+        // Asked is for the good one only, and for nothing with the other half of a doubtful one.
+        let asked: Vec<&str> = log
+            .of_kind("question")
+            .filter_map(|event| event["name"].as_str())
+            .filter(|asked| asked.contains(&setting.unique) || asked.contains("evil.example"))
+            .collect();
+        assert!(!asked.is_empty() && asked.iter().all(|asked| *asked == name), "{asked:?}");
     }
 
     /// Case 42: SOCKS5 with names, and nothing else of it.
@@ -201,7 +216,9 @@ request('https', 'GET https://NAME/m HTTP/1.1\r\nHost: NAME' + end)
 request('no target', 'GET /n HTTP/1.1\r\nHost: NAME' + end)
 request('its own', 'GET http://127.0.0.1:3/ HTTP/1.1\r\nHost: 127.0.0.1:3' + end)
 request('a newline', 'GET http://NAME/o HTTP/1.1\nHost: NAME\n\n' + end)
-request('endless', 'GET http://NAME/p HTTP/1.1\r\nHost: NAME\r\n' + 'X: y\r\n' * 4000)
+request('endless', 'GET http://NAME/p HTTP/1.1\r\nHost: NAME\r\n' + 'X: y\r\n' * 700_000)
+request('endless line', 'CONNECT NAME:80' + '0' * (4 << 20))
+request('endless field', 'GET http://NAME/p HTTP/1.1\r\nHost: NAME\r\nX: ' + 'y' * (4 << 20))
 request('nothing', '\0\0\0\0')");
         let log = setting.outside.log();
         let served: Vec<String> = log
@@ -232,13 +249,14 @@ request('nothing', '\0\0\0\0')");
             }
             let expected: &[&str] = match label {
                 "chunks" => &["501"],
+                "endless" | "endless line" | "endless field" => &["431"],
                 "another port" | "its own" => &["403"],
                 "another host" | "another target" => &["400", "403"],
-                _ => &["400", "403", "431", "501", "reset", "closed", ""],
+                _ => &["400", "403", "501", "reset", "closed", ""],
             };
             assert!(expected.contains(&answer), "{line}");
         }
-        assert_eq!(seen.said.len(), 20);
+        assert_eq!(seen.said.len(), 22);
         let more = log.of_kind("more").find(|event| event["to"] == *setting.public(123));
         assert_eq!(more, None);
         assert!(seen.denials.contains(&format!("tcp port-not-allowed {name}:9000 x1")), "{seen:#?}");

@@ -72,7 +72,7 @@ say('both', down == (count, digest(count)), both.makefile().read().split() == [s
         assert!(received.is_some_and(|got| 2 * count < got && got < 2 * count + 400), "{host}");
     }
 
-    /// Case 37: half of a connection may end before the other.
+    /// H-12: half of a connection may end before the other (case 37).
     fn half_of_a_connection_ends_without_the_other(setting) {
         let name = format!("v4-93-184-216-91.{}.zone.example", setting.unique);
         let seen = setting.run(&[&format!("{name}:9000")], &script(&name, "

@@ -112,8 +112,14 @@ fn a_granted_secret_is_in_no_command_line() {
         ])
         .start();
     let marker = ground.marker().to_owned();
-    running.until("the body runs", || {
-        super::support::invariants::living(&marker).len() > 1
+    // What it prints is through by then.
+    running.until("the body sleeps", || {
+        super::support::invariants::living(&marker)
+            .iter()
+            .any(|pid| {
+                std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .is_ok_and(|name| name == "sleep\n")
+            })
     });
     let mut seen = 0;
     for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
@@ -125,7 +131,10 @@ fn a_granted_secret_is_in_no_command_line() {
     }
     running.signal(rustix::process::Signal::TERM);
     // I9 has looked through what the body could print.
-    running.done().assert_outcome("cancelled", 143);
+    let done = running.done();
+    done.assert_outcome("cancelled", 143);
+    let lines = done.text();
+    assert!(lines.contains("cat /proc/1/environ"), "{done:#?}");
     assert!(1 < seen);
 }
 

@@ -173,7 +173,8 @@ int main(void) {
     assert_all_refused(&done, 13, &["EROFS", "EACCES", "EBUSY", "EXDEV", "EPERM"]);
 }
 
-/// B-17, B-52 (CVE-2025-31133, CVE-2025-52565): links in the bundle with the names of places of ours.
+/// B-17, B-52 (CVE-2025-31133, CVE-2025-52565): files and links in the bundle with the names of places
+/// of ours.
 #[test]
 fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
     let ground = Ground::new();
@@ -195,15 +196,57 @@ fn a_bundle_with_the_runner_s_own_names_changes_nothing_of_them() {
         }
     }
     std::os::unix::fs::symlink("etc/passwd", folder.join("passwd")).expect("linked");
-    let bundle = super::support::bundles::pack(&folder);
-    let look = "cat /etc/passwd; test -c /dev/null && echo device; cat /proc/keys; \
-        test -e /etc/ld.so.preload || echo no preload; ls /tmp /scratch";
+    assert_only_its_own(&ground, &folder);
+}
+
+/// Runs the folder as a bundle: what the runner put there is there, and what the body writes to its
+/// places is not in the bundle's.
+#[track_caller]
+fn assert_only_its_own(ground: &Ground, folder: &std::path::Path) {
+    let bundle = super::support::bundles::pack(folder);
+    let look = "head -1 /etc/passwd; echo written >/dev/null; \
+        stat -c '%F %t %T' /dev/null /dev/zero /dev/full; stat -c %F /dev /dev/pts; cat /proc/keys; \
+        test -e /etc/ld.so.preload || echo no preload; ls /tmp /scratch; \
+        grep -c 'from the bundle' /bundle/etc/passwd; grep -rl written /bundle; true";
     let run = serde_json::json!({ "shell": look }).to_string();
     let done = ground.exec(&["--run", &run], &bundle);
     done.assert_exited(0);
-    assert!(done.text().starts_with("runner:x:1000:"), "{done:#?}");
-    assert!(!done.text().contains("from the bundle"), "{done:#?}");
-    assert!(done.text().contains("device\nno preload\n"), "{done:#?}");
+    let expected = "runner:x:1000:1000:runner:/home/runner:/bin/sh
+character special file 1 3
+character special file 1 5
+character special file 1 7
+directory
+directory
+no preload
+/scratch:
+
+/tmp:
+1
+";
+    assert_eq!(done.text(), expected, "{folder:?}: {done:#?}");
+}
+
+/// B-17 (CVE-2025-31133, CVE-2025-52565): links in the place of the directory of devices, of a device
+/// that files are masked with, and of the terminals.
+#[test]
+fn a_link_in_the_bundle_with_the_name_of_a_device_leads_no_mount_anywhere() {
+    let ground = Ground::new();
+    for (name, target) in [
+        ("dev", "etc"),
+        ("dev/null", "../etc/passwd"),
+        ("dev/pts", "../etc"),
+        ("dev/pts/0", "../../etc/passwd"),
+    ] {
+        let folder = ground.path(&name.replace('/', "-"));
+        std::fs::create_dir_all(folder.join("etc")).expect("made");
+        for file in ["null", "keys", "passwd", "0"] {
+            std::fs::write(folder.join("etc").join(file), "from the bundle").expect("written");
+        }
+        let link = folder.join(name);
+        std::fs::create_dir_all(link.parent().expect("a parent")).expect("made");
+        std::os::unix::fs::symlink(target, link).expect("linked");
+        assert_only_its_own(&ground, &folder);
+    }
 }
 
 /// B-43: nothing of the host's or another run's.

@@ -71,7 +71,7 @@ fn a_damaged_archive_is_refused_wherever_it_breaks() {
     }
 }
 
-/// entries with the names of what the runner itself writes are the bundle's own files below
+/// A-58, B-17: entries with the names of what the runner itself writes are the bundle's own files below
 /// /bundle, or are refused; what the runner writes is as it should be.
 #[test]
 fn entries_with_the_names_of_the_runner_s_own_files_stay_below_the_bundle() {

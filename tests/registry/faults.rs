@@ -240,6 +240,7 @@ fn what_would_be_the_same_again_is_not_tried_again() {
     }
 }
 
+/// of the manifest.
 #[test]
 fn a_manifest_with_another_digest_than_the_one_asked_for_is_refused() {
     let service = Scripted::start(|_, _| manifest_reply());

@@ -95,6 +95,7 @@ fn a_tag_is_refused_before_anybody_is_asked_and_its_digest_is_told_where_it_is_a
     assert_eq!(done.report["workspace_sources"][0]["digest"], next.digest());
 }
 
+/// of the layer.
 #[test]
 fn bytes_that_are_others_than_their_digest_says_are_never_seen_by_a_body() {
     let Some((registry, artifact, reference)) = pushed("a\n") else {

@@ -313,6 +313,7 @@ mod tests {
         );
     }
 
+    /// H-12: what is told of each.
     #[test]
     fn connect_names_a_host_an_address_or_nothing() {
         let tunnel = wish(b"CONNECT a.com:443 HTTP/1.1\r\n\r\nhello");

@@ -210,6 +210,66 @@ fn look_everywhere(running: &mut Running<'_>, ground: &Ground, value: &str, also
     assert!(0 < looked_at, "no record was found");
 }
 
+/// Files beneath `path` that hold `value`.
+fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![path.to_owned()];
+    while let Some(path) = pending.pop() {
+        let Ok(metadata) = path.symlink_metadata() else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            pending.extend(entries.map(|entry| entry.path()));
+        } else if metadata.is_file() {
+            let bytes = std::fs::read(&path).expect("readable");
+            let mut windows = bytes.windows(value.len());
+            if windows.any(|window| window == value.as_bytes()) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// F-05: a value is never a file: not in what the body sees, and not in what a killed runner leaves.
+#[test]
+fn a_killed_runner_leaves_no_file_with_a_value() {
+    let ground = Ground::new();
+    let look = "printenv API_KEY | grep -rlsF -f - /bundle /work /tmp /run /etc /home /dev/shm\n\
+        echo looked; exec sleep 600";
+    let bundle = bundle(&ground, MANIFEST, look);
+    let policy = policy(&ground, "");
+    // Everything that the runner writes lies beneath the ground.
+    let mut case = ground.command(&["exec", "--grant=secrets", &policy, &bundle]);
+    for (variable, name) in [
+        ("RUNNER_OPT_RUNTIME_DIRECTORY", "runtime"),
+        ("RUNNER_OPT_CACHE_DIRECTORY", "cache"),
+        ("TMPDIR", "temporary"),
+    ] {
+        let place = ground.path(name);
+        std::fs::create_dir(&place).expect("made");
+        let mode = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(&place, mode).expect("set");
+        case = case.env(variable, &text_of(&place));
+    }
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(ground.path("cache"), private).expect("set");
+    let mut running = case.without("I4").without("I5").without("I8").start();
+    let marker = ground.marker().to_owned();
+    running.until("the body has looked", || {
+        invariants::living(&marker).iter().any(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+        })
+    });
+    let only = [ground.path("vault/prod/key")];
+    assert_eq!(files_with(ground.canary(), &ground.path("")), only);
+    running.signal(rustix::process::Signal::KILL);
+    let done = running.done();
+    assert_eq!((done.code, done.text().as_str()), (137, "looked\n"));
+    assert_eq!(files_with(ground.canary(), &ground.path("")), only);
+}
+
 /// F-03: whole, in pieces, of several lines, in bytes that are no text.
 #[test]
 fn what_the_body_prints_of_a_value_is_masked_however_it_is_written() {
@@ -222,6 +282,12 @@ fn what_the_body_prints_of_a_value_is_masked_however_it_is_written() {
     assert_eq!(report["stderr"]["text"], "<***>\n\u{fffd}***");
     // Base64 of the bytes after masking.
     assert_eq!(report["stderr"]["text_base64"], "PCoqKj4K/yoqKg==");
+    // What the body has transformed is another text.
+    let body = "printf %s \"$API_KEY\" | base64 --wrap=0 | tr -d =; printf %s \"$API_KEY\" | rev";
+    let report = printed(&ground, &[], body);
+    let said = report["stdout"]["text"].as_str().expect("text");
+    let mirrored: String = ground.canary().chars().rev().collect();
+    assert!(said.ends_with(&mirrored) && !said.contains('*'), "{said}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(longest.bytes().len(), VALUE_BYTES_MAX);
     }
 
-    /// F-05: whatever lies there, it is judged before a byte of it is read.
+    /// Whatever lies there, it is judged before a byte of it is read.
     #[test]
     fn what_is_no_private_regular_file_is_refused_and_nothing_is_waited_for() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::bundles::{bundled, pack};
 use crate::support::packages::{esbuild, node_program, pytest, succeed, tool, wheels};
-use crate::support::{Done, Ground, random, runner};
+use crate::support::{Done, Ground, needs_root, random, runner};
 
 /// What the reports of two runs of one program say alike.
 const ALIKE: [&str; 12] = [
@@ -249,8 +249,7 @@ const CRATE: [(&str, &str); 5] = [
 fn cargo_builds_tests_and_runs_a_crate_of_a_bundle() {
     let ground = Ground::new();
     let Ok(sysroot) = succeed(Command::new("rustc").args(["--print", "sysroot"])) else {
-        println!("this user has no cargo: the run as root has one");
-        return;
+        return needs_root("cargo belongs to root here");
     };
     let sysroot = sysroot.trim();
     let manifest = "name: counted

@@ -251,23 +251,3 @@ def test_children(capfd):
         assert!(done.text().contains(said), "{done:#?}");
     }
 }
-
-#[test]
-fn systemd_runs_the_runner_as_a_command_of_a_unit() {
-    if !Path::new("/run/systemd/system").exists() || !crate::support::is_root() {
-        println!("belongs to the guest: no systemd of root's runs here");
-        return;
-    }
-    let ground = Ground::new();
-    let mut command = tool("systemd-run");
-    command.args(["--quiet", "--wait", "--pipe", "--collect"]);
-    command.arg(runner());
-    command.args(["run", "--", "sh", "-c", "echo in a unit; exit 3"]);
-    // The unit has an environment of its own: no report, no marker.
-    let done = ground.harness(command).without("I8").done();
-    assert_eq!(
-        (done.code, done.text().as_str()),
-        (3, "in a unit\n"),
-        "{done:#?}"
-    );
-}

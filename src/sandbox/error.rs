@@ -120,6 +120,7 @@ impl SandboxError {
                         | ChildStep::BecomeBody
                         | ChildStep::WritableSpace
                         | ChildStep::AttachRoot
+                        | ChildStep::BaseView
                 );
                 first && matches!(*errno, Errno::PERM | Errno::ACCESS)
             }

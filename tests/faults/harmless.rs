@@ -25,6 +25,18 @@ const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
         "/proc/self/exe",
         "a program beside which nothing is kept",
     ),
+    (
+        SUPERVISOR,
+        "prlimit64",
+        "resource=3",
+        "whether the stack can grow: it is taken for one that can",
+    ),
+    (
+        SUPERVISOR,
+        "prlimit64",
+        "resource=9",
+        "whether something limits the stack's growth: it is taken for nothing",
+    ),
     (SUPERVISOR, "getcwd", "-", "no relative path was given"),
     (
         SUPERVISOR,

@@ -111,6 +111,9 @@ static void describe(struct process *process, struct user_regs_struct *regs) {
     case SYS_fcntl: case SYS_ioctl:
         snprintf(detail, size, "%#llx", regs->rsi);
         return;
+    case SYS_prlimit64:
+        snprintf(detail, size, "resource=%lld", regs->rsi);
+        return;
     case SYS_getrandom:
         snprintf(detail, size, "flags=%lld", regs->rdx);
         return;

@@ -230,7 +230,6 @@ fn grown(layers: &[Vec<Entry>]) -> (Stack, Tree) {
                 layer.own.insert(one.to_owned(), Node::Directory);
                 above = one.rsplit_once('/').map(|(parent, _)| parent);
             }
-            break;
         }
         model = merge(&model, &layer);
     }

@@ -241,20 +241,23 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     let bundle = bundle(&ground, MANIFEST, look);
     let policy = policy(&ground, "");
     // Everything that the runner writes lies beneath the ground.
-    let mut case = ground.command(&["exec", "--grant=secrets", &policy, &bundle]);
-    for (variable, name) in [
-        ("RUNNER_OPT_RUNTIME_DIRECTORY", "runtime"),
-        ("RUNNER_OPT_CACHE_DIRECTORY", "cache"),
-        ("TMPDIR", "temporary"),
-    ] {
-        let place = ground.path(name);
-        std::fs::create_dir(&place).expect("made");
-        let mode = std::fs::Permissions::from_mode(0o711);
-        std::fs::set_permissions(&place, mode).expect("set");
-        case = case.env(variable, &text_of(&place));
+    let places = [
+        ("RUNNER_OPT_RUNTIME_DIRECTORY", "runtime", 0o711),
+        ("RUNNER_OPT_CACHE_DIRECTORY", "cache", 0o700),
+        ("TMPDIR", "temporary", 0o711),
+    ];
+    for (_, name, mode) in places {
+        std::fs::create_dir(ground.path(name)).expect("made");
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(ground.path(name), mode).expect("set");
     }
-    let private = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(ground.path("cache"), private).expect("set");
+    let there = |words: &[&str]| {
+        let case = ground.command(words);
+        places.iter().fold(case, |case, (variable, name, _)| {
+            case.env(variable, &text_of(&ground.path(name)))
+        })
+    };
+    let case = there(&["exec", "--grant=secrets", &policy, &bundle]);
     let mut running = case.without("I4").without("I5").without("I8").start();
     let marker = ground.marker().to_owned();
     running.until("the body has looked", || {
@@ -268,6 +271,11 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     let done = running.done();
     assert_eq!((done.code, done.text().as_str()), (137, "looked\n"));
     assert_eq!(files_with(ground.canary(), &ground.path("")), only);
+    // The next start there takes away the killed one's groups.
+    let next = there(&["run", "--", "/bin/true"]).done();
+    next.assert_exited(0);
+    let warned = &next.report["warnings"][0]["code"];
+    assert_eq!(warned, "leftover_removed", "{next:#?}");
 }
 
 /// F-03: whole, in pieces, of several lines, in bytes that are no text.

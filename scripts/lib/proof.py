@@ -103,7 +103,7 @@ ROWS = [
         "cases",
         "attacks and faults of [the catalogue](docs/threats.md)",
         "whole",
-        "scripts/test --long",
+        "scripts/test",
         of_whole("threats"),
     ),
     Row(

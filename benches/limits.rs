@@ -65,8 +65,16 @@ impl Hostile {
     }
 }
 
+/// What ended processes still hold of the kernel's memory came to the 256 MiB of the default before the
+/// limit of time.
+const ROOM_FOR_THE_ENDED: &str = "--memory=1g";
 /// Run to their limit of time, which ends those that nothing else ends.
-const STORMY: &[&str] = &["--pids=512", "--timeout=300ms", "--grace=0s"];
+const STORMY: &[&str] = &[
+    "--pids=512",
+    ROOM_FOR_THE_ENDED,
+    "--timeout=300ms",
+    "--grace=0s",
+];
 /// Room for the files, and for what the kernel keeps of each.
 const ROOMY: &[&str] = &["--memory=512m", "--disk=128m"];
 
@@ -227,7 +235,13 @@ impl<'ground> Bodies<'ground> {
         let report = self.ground.path("report.json");
         let timeout = format!("--timeout={limit_ms}ms");
         let json = format!("--json={}", report.display());
-        let flags = [&timeout, "--grace=0s", "--pids=512", &json];
+        let flags = [
+            &timeout,
+            "--grace=0s",
+            "--pids=512",
+            ROOM_FOR_THE_ENDED,
+            &json,
+        ];
         let code = self.run(&mut Command::new(support::runner()), kind, &flags);
         assert_eq!(code, Some(124), "{kind}");
         serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap()

@@ -158,18 +158,9 @@ fn a_value_lies_in_no_process_but_the_body_and_in_no_record() {
 }
 
 fn look_everywhere(running: &mut Running<'_>, ground: &Ground, value: &str, also_runner: bool) {
-    let holds = |path: &str| {
-        std::fs::read(path).is_ok_and(|bytes| {
-            let mut windows = bytes.windows(value.len());
-            windows.any(|window| window == value.as_bytes())
-        })
-    };
+    let holds = |path: &str| std::fs::read(path).is_ok_and(|bytes| contains(&bytes, value));
     let marker = ground.marker().to_owned();
-    running.until("the body sleeps", || {
-        invariants::living(&marker).iter().any(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
-        })
-    });
+    running.until_body_is("sleep");
     let runner = running.pid().to_string();
     let owner = std::fs::metadata(format!("/proc/{runner}/environ")).expect("there");
     assert_eq!(owner.uid(), 0, "a core of the runner could be dumped");
@@ -196,24 +187,21 @@ fn look_everywhere(running: &mut Running<'_>, ground: &Ground, value: &str, also
         bodies += usize::from(is_body);
     }
     assert_eq!(bodies, 1, "the body has it");
-    let mut looked_at = 0;
-    let mut pending = invariants::record_directories();
-    while let Some(path) = pending.pop() {
-        if path.is_dir() {
-            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
-            pending.extend(entries.map(|entry| entry.path()));
-        } else if path.is_file() {
-            looked_at += 1;
-            assert!(!holds(&text_of(&path)), "{}", path.display());
-        }
+    let records = files_below(invariants::record_directories());
+    assert!(!records.is_empty(), "no record was found");
+    for path in records {
+        assert!(!holds(&text_of(&path)), "{}", path.display());
     }
-    assert!(0 < looked_at, "no record was found");
 }
 
-/// Files beneath `path` that hold `value`.
-fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut pending = vec![path.to_owned()];
+fn contains(bytes: &[u8], value: &str) -> bool {
+    let mut windows = bytes.windows(value.len());
+    windows.any(|window| window == value.as_bytes())
+}
+
+/// Regular files at `pending` and beneath.
+fn files_below(mut pending: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     while let Some(path) = pending.pop() {
         let Ok(metadata) = path.symlink_metadata() else {
             continue;
@@ -222,14 +210,17 @@ fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
             let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
             pending.extend(entries.map(|entry| entry.path()));
         } else if metadata.is_file() {
-            let bytes = std::fs::read(&path).expect("readable");
-            let mut windows = bytes.windows(value.len());
-            if windows.any(|window| window == value.as_bytes()) {
-                found.push(path);
-            }
+            files.push(path);
         }
     }
-    found
+    files
+}
+
+/// Files beneath `path` that hold `value`.
+fn files_with(value: &str, path: &Path) -> Vec<PathBuf> {
+    let mut files = files_below(vec![path.to_owned()]);
+    files.retain(|path| contains(&std::fs::read(path).expect("readable"), value));
+    files
 }
 
 /// F-05: a value is never a file: not in what the body sees, and not in what a killed runner leaves.
@@ -259,12 +250,8 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     };
     let case = there(&["exec", "--grant=secrets", &policy, &bundle]);
     let mut running = case.without("I4").without("I5").without("I8").start();
-    let marker = ground.marker().to_owned();
-    running.until("the body has looked", || {
-        invariants::living(&marker).iter().any(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
-        })
-    });
+    // It has looked.
+    running.until_body_is("sleep");
     let only = [ground.path("vault/prod/key")];
     assert_eq!(files_with(ground.canary(), &ground.path("")), only);
     running.signal(rustix::process::Signal::KILL);

@@ -69,14 +69,6 @@ pub fn soft(resource: u32) -> Result<u64, Errno> {
     Ok(present(resource)?.rlim_cur)
 }
 
-/// Whether there is a soft limit at all.
-///
-/// # Errors
-/// The errno of prlimit(2).
-pub fn is_limited(resource: u32) -> Result<bool, Errno> {
-    Ok(soft(resource)? != libc::RLIM64_INFINITY)
-}
-
 fn present(resource: u32) -> Result<libc::rlimit64, Errno> {
     let mut present = libc::rlimit64 {
         rlim_cur: 0,

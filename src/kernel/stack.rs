@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::rlimit::{is_limited, resource, soft};
+use super::rlimit::{resource, soft};
 
 /// What the program is sure of from its start on: several times what was ever seen in use.
 const STACK_BYTES: usize = 1 << 20;
@@ -41,15 +41,14 @@ pub enum StackError {
 /// # Errors
 /// Which limit is too low.
 pub fn reserve() -> Result<(), StackError> {
-    let (Ok(limit_bytes), Ok(space_is_limited)) =
-        (soft(resource::STACK), is_limited(resource::ADDRESS_SPACE))
+    let (Ok(limit_bytes), Ok(space_bytes)) = (soft(resource::STACK), soft(resource::ADDRESS_SPACE))
     else {
         return Ok(());
     };
     if limit_bytes < LIMIT_BYTES_MIN {
         return Err(StackError::Limit { limit_bytes });
     }
-    if !space_is_limited {
+    if space_bytes == u64::MAX {
         return Ok(());
     }
     // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.

@@ -111,16 +111,8 @@ fn a_granted_secret_is_in_no_command_line() {
             "cat /proc/*/cmdline; cat /proc/1/environ; sleep 60",
         ])
         .start();
-    let marker = ground.marker().to_owned();
     // What it prints is through by then.
-    running.until("the body sleeps", || {
-        super::support::invariants::living(&marker)
-            .iter()
-            .any(|pid| {
-                std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                    .is_ok_and(|name| name == "sleep\n")
-            })
-    });
+    running.until_body_is("sleep");
     let mut seen = 0;
     for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
         if let Ok(line) = std::fs::read(entry.path().join("cmdline")) {

@@ -54,22 +54,25 @@ fn under(name: &str, limits: &[Vec<String>]) {
     let stage = Stage::new(0);
     let usual = stage.undisturbed();
     let said = each(limits, |limit| wrongs(&stage, &usual, limit));
-    let mut wrong = Vec::new();
-    for (limit, said) in limits.iter().zip(said) {
-        let limit = limit.join(" ");
-        match said {
-            Ok((said, found)) => {
-                println!("{limit}: {said}");
-                wrong.extend(found.iter().map(|one| format!("{limit}: {one}")));
-            }
-            Err(panic) => wrong.push(format!("{limit}: {panic}")),
-        }
-    }
-    assert_none_wrong(name, limits.len(), &wrong);
+    assert_none_wrong(name, limits.iter().map(|limit| limit.join(" ")).zip(said));
 }
 
+/// What is said of a run, and what is wrong with it; the words of a panic.
+type Said = Result<(String, Vec<String>), String>;
+
 #[track_caller]
-fn assert_none_wrong(name: &str, count: usize, wrong: &[String]) {
+fn assert_none_wrong(name: &str, all: impl Iterator<Item = (String, Said)>) {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (one, said) in all {
+        count += 1;
+        match said {
+            Ok((said, found)) => {
+                println!("{one}: {said}");
+                wrong.extend(found.iter().map(|found| format!("{one}: {found}")));
+            }
+            Err(panic) => wrong.push(format!("{one}: {panic}")),
+        }
+    }
     println!("faults: {name}={count} wrong={}", wrong.len());
     assert!(
         wrong.is_empty(),
@@ -186,18 +189,10 @@ fn a_disk_that_takes_nothing_is_named_and_costs_no_file() {
     let said = each(&cases, |(place, defect)| {
         on_defect(&stage, &usual, unshare, *place, *defect)
     });
-    let mut wrong = Vec::new();
-    for ((place, defect), said) in cases.iter().zip(said) {
-        let name = format!("{}, {}", PLACES[*place].0, DEFECTS[*defect].0);
-        match said {
-            Ok((said, found)) => {
-                println!("{name}: {said}");
-                wrong.extend(found.iter().map(|one| format!("{name}: {one}")));
-            }
-            Err(panic) => wrong.push(format!("{name}: {panic}")),
-        }
-    }
-    assert_none_wrong("bad_disk", cases.len(), &wrong);
+    let names = cases
+        .iter()
+        .map(|(place, defect)| format!("{}, {}", PLACES[*place].0, DEFECTS[*defect].0));
+    assert_none_wrong("bad_disk", names.zip(said));
 }
 
 fn on_defect(

@@ -325,6 +325,17 @@ impl Running<'_> {
         rustix::process::kill_process(pid, signal).expect("sent");
     }
 
+    /// Waits until a process of the body's has this name in comm(5).
+    pub fn until_body_is(&mut self, name: &str) {
+        let marker = self.case.ground.marker().to_owned();
+        let name = format!("{name}\n");
+        self.until("the body's program", || {
+            let comm = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            let named = |pid: &i32| comm(pid).is_ok_and(|comm| comm == name);
+            invariants::living(&marker).iter().any(named)
+        });
+    }
+
     /// Waits until `ready` says so about the ground, or the hang guard.
     pub fn until(&mut self, what: &str, ready: impl Fn() -> bool) {
         let started = Instant::now();

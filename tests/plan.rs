@@ -703,7 +703,7 @@ fn the_files_that_decided_the_host_policy_are_named() {
     let ground = Ground::new();
     let policy = ground.write("work/policy.yaml", "maxima: {memory: 1g}\ngrants: [env]\n");
     let policy = policy.to_str().expect("plain");
-    let told = planned(&ground, &["--policy", policy, "-m", "2g", "--", "true"]);
+    let told = planned(&ground, &["--policy", policy, "-m", "512m", "--", "true"]);
     let values = told.plan["host_policy"].as_array().expect("a list");
     let found = values
         .iter()
@@ -712,8 +712,11 @@ fn the_files_that_decided_the_host_policy_are_named() {
     assert_eq!(found["value"], (1_u64 << 30).to_string());
     assert_eq!(found["decided_by"][0], policy);
     let memory = &told.plan["limits"][0];
-    assert_eq!(memory["decided_by"], "host-policy");
+    assert_eq!(memory["decided_by"], "flag");
     assert_eq!(memory["speakers"][0]["by"], "flag");
+    assert_eq!(memory["speakers"][2]["by"], "host-policy");
+    let refused = planned(&ground, &["--policy", policy, "-m", "2g", "--", "true"]);
+    assert_eq!(refused.verdict(), "would_be_refused");
     assert_eq!(told.plan["grants"][0]["granted_by"], "host-policy");
 }
 

@@ -347,8 +347,8 @@ pub struct LimitFlags {
     /// CPU time of the whole tree
     #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_CPU_TIME", hide_env_values = true, value_parser = parse_time)]
     pub cpu_time: Option<Duration>,
-    /// Wall time [default: 10m]
-    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_TIMEOUT", hide_env_values = true, value_parser = parse_time)]
+    /// Wall time, such as 90s, 1h30m or 1d, or none [default: 10m; none with -t]
+    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_TIMEOUT", hide_env_values = true, value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
     /// Between the stop signal and SIGKILL; may be 0s
     #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_GRACE", hide_env_values = true, value_parser = parse_duration)]
@@ -578,6 +578,14 @@ pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
         return Err("0 would leave no time; leave the flag out for the default".to_owned());
     }
     Ok(duration)
+}
+
+/// As [`parse_time`], or `none`, which is [`Duration::MAX`].
+pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match text {
+        "none" => Ok(Duration::MAX),
+        text => parse_time(text),
+    }
 }
 
 /// Most processors that a share may name; more is a slip.

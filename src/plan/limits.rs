@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use crate::spec::host_policy::Maxima;
+use crate::plan::grants::Origin;
+use crate::spec::host_policy::{Maxima, Maximum};
 use crate::spec::manifest::StatedLimit;
-use crate::spec::plan_report::{DEFAULT, HOST_POLICY, Speaker};
-use crate::spec::report::{Enforcement, EnforcementState, LimitReport};
+use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
+use crate::spec::report::{Enforcement, EnforcementState, LimitReport, WarningReport};
 use crate::spec::request::{LimitOptions, LimitsMode};
+use crate::spec::units::amount;
 
 /// Memory where nobody states it (AIP-17 recommends it).
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
@@ -38,8 +40,8 @@ pub struct Limits {
     pub cpu_millis: Option<u64>,
     /// CPU time of the whole tree.
     pub cpu_time: Option<Duration>,
-    /// Wall time.
-    pub wall_time: Duration,
+    /// Wall time; `None`: none.
+    pub wall_time: Option<Duration>,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
     /// Processes and threads at once.
@@ -54,6 +56,8 @@ pub struct Limits {
     pub reports: Vec<LimitReport>,
     /// Who said what about each, in the order of `reports`.
     pub speakers: Vec<Vec<Speaker>>,
+    /// Limits that are lower than somebody stated.
+    pub warnings: Vec<WarningReport>,
 }
 
 /// Why a limit is refused.
@@ -68,6 +72,20 @@ pub enum LimitError {
         value: u64,
         /// What it takes.
         least: u64,
+    },
+    /// The caller states more than the host's configuration allows.
+    #[error("{stated} asks for {value}, and {place} allows at most {maximum}")]
+    AboveMaximum {
+        /// Name of the limit, unit last.
+        name: &'static str,
+        /// The flag, or the key of the caller's manifest.
+        stated: String,
+        /// As people write it.
+        value: String,
+        /// What is allowed.
+        maximum: String,
+        /// `FILE:LINE` of the configuration.
+        place: String,
     },
     /// This host cannot hold it, or only weakly.
     #[error("this host cannot hold the limit {axis}: {reason}")]
@@ -85,6 +103,7 @@ impl LimitError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::TooSmall { .. } => "limit_too_small",
+            Self::AboveMaximum { .. } => "limit_above_maximum",
             Self::Unenforceable { .. } => "limit_unenforceable",
         }
     }
@@ -94,6 +113,14 @@ impl LimitError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::TooSmall { .. } => None,
+            Self::AboveMaximum { name, place, .. } => Some(format!(
+                "state less, or raise maxima.{} in {place}",
+                match *name {
+                    "memory_bytes" => "memory",
+                    "wall_time_ms" => "timeout",
+                    other => other,
+                }
+            )),
             Self::Unenforceable { .. } => Some(
                 "see `runner doctor`; --limits=best-effort runs without what cannot be held"
                     .to_owned(),
@@ -102,54 +129,67 @@ impl LimitError {
     }
 }
 
-/// A value and whose word it is.
-struct Stated {
-    value: u64,
-    source: String,
+/// What of a run decides its limits besides those that somebody states.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunFacts {
+    /// The manifest has a `sandbox` block, whose default wall time is shorter (AIP-36).
+    pub has_sandbox_block: bool,
+    /// A person sits at the terminal (`-t`): no wall time unless somebody states one.
+    pub has_terminal: bool,
+    /// The streams are kept for the report.
+    pub captured: bool,
 }
 
-/// Merges what flags and manifest state: the strictest wins, the host policy's maxima above all.
+/// Merges what flags and manifest state: the strictest wins. Host policy bounds it, see [`Maxima`]:
+/// what the caller states is never lowered to a bound but refused, what a bundle's own manifest
+/// asks is lowered with a warning.
 ///
 /// # Errors
-/// [`LimitError::TooSmall`].
+/// [`LimitError::TooSmall`], [`LimitError::AboveMaximum`].
 pub fn merge(
     flags: &LimitOptions,
     manifest: &[StatedLimit],
-    has_sandbox_block: bool,
+    origin: Origin,
     maxima: &Maxima,
-    captured: bool,
+    facts: RunFacts,
 ) -> Result<Limits, LimitError> {
     let mut merger = Merger {
         manifest,
+        origin,
         reports: Vec::with_capacity(9),
         speakers: Vec::with_capacity(9),
+        warnings: Vec::new(),
     };
-    let of_host = |value| Some((value, HOST_POLICY));
     let memory_bytes = merger.merge(
         "memory_bytes",
         flags.memory_bytes,
         Some(MEMORY_BYTES_DEFAULT),
-        of_host(maxima.memory_bytes),
-    );
-    let wall_default = if has_sandbox_block {
-        WALL_TIME_SANDBOX_DEFAULT
-    } else {
-        WALL_TIME_DEFAULT
+        Some(Bound::of(&maxima.memory_bytes, |bytes| *bytes)),
+    )?;
+    let wall_default = match facts {
+        RunFacts {
+            has_terminal: true, ..
+        } => None,
+        RunFacts {
+            has_sandbox_block: true,
+            ..
+        } => Some(WALL_TIME_SANDBOX_DEFAULT),
+        _ => Some(WALL_TIME_DEFAULT),
     };
     let wall_time_ms = merger.merge(
         "wall_time_ms",
-        flags.wall_time.map(milliseconds),
-        Some(milliseconds(wall_default)),
-        of_host(milliseconds(maxima.wall_time)),
-    );
-    let cpu_time_ms = merger.merge("cpu_time_ms", flags.cpu_time.map(milliseconds), None, None);
-    let cpu_millis = merger.merge("cpu_millis", flags.cpus.and_then(thousandths), None, None);
+        flags.wall_time.map(wall_time_ms),
+        wall_default.map(milliseconds),
+        Some(Bound::of(&maxima.wall_time, |time| milliseconds(*time))),
+    )?;
+    let cpu_time_ms = merger.merge("cpu_time_ms", flags.cpu_time.map(milliseconds), None, None)?;
+    let cpu_millis = merger.merge("cpu_millis", flags.cpus.and_then(thousandths), None, None)?;
     let processes = merger.merge(
         "processes",
         flags.processes,
         Some(PROCESSES_DEFAULT),
-        of_host(maxima.processes),
-    );
+        Some(Bound::of(&maxima.processes, |count| *count)),
+    )?;
     let memory_bytes = memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT);
     let for_files = memory_bytes
         .checked_sub(MEMORY_NOT_FOR_FILES_BYTES)
@@ -159,11 +199,14 @@ pub fn merge(
         "disk_bytes",
         flags.disk_bytes,
         Some(for_files),
-        Some((for_files, MEMORY)),
-    );
-    let disk_inodes = merger.merge("disk_inodes", flags.disk_inodes, Some(DISK_INODES), None);
-    let output_default = captured.then_some(CAPTURE_BYTES_DEFAULT);
-    let output_bytes = merger.merge("output_bytes", flags.output_bytes, output_default, None);
+        Some(Bound {
+            value: for_files,
+            by: BoundBy::Memory,
+        }),
+    )?;
+    let disk_inodes = merger.merge("disk_inodes", flags.disk_inodes, Some(DISK_INODES), None)?;
+    let output_default = facts.captured.then_some(CAPTURE_BYTES_DEFAULT);
+    let output_bytes = merger.merge("output_bytes", flags.output_bytes, output_default, None)?;
     let grace = flags.grace.unwrap_or(GRACE_DEFAULT);
     for (name, value, least) in [
         ("memory_bytes", Some(memory_bytes), MEMORY_BYTES_MIN),
@@ -178,7 +221,7 @@ pub fn merge(
         memory_bytes,
         cpu_millis,
         cpu_time: cpu_time_ms.map(Duration::from_millis),
-        wall_time: wall_time_ms.map_or(wall_default, Duration::from_millis),
+        wall_time: wall_time_ms.map(Duration::from_millis),
         grace,
         processes: processes.unwrap_or(PROCESSES_DEFAULT),
         disk_bytes: disk_bytes.unwrap_or(for_files),
@@ -186,13 +229,72 @@ pub fn merge(
         output_bytes,
         reports: merger.reports,
         speakers: merger.speakers,
+        warnings: merger.warnings,
     })
+}
+
+/// What `--timeout none` states, in milliseconds.
+const UNLIMITED: u64 = u64::MAX;
+
+/// The flag's value: [`Duration::MAX`] is `none`.
+fn wall_time_ms(stated: Duration) -> u64 {
+    match stated {
+        Duration::MAX => UNLIMITED,
+        stated => milliseconds(stated),
+    }
+}
+
+/// An upper bound of one limit.
+struct Bound {
+    value: u64,
+    by: BoundBy,
+}
+
+/// Who sets a bound.
+enum BoundBy {
+    /// The memory limit: files are memory.
+    Memory,
+    /// This program, for a bundle's own manifest only.
+    BuiltIn,
+    /// The configuration, at `FILE:LINE`.
+    Configuration(String),
+}
+
+impl Bound {
+    fn of<T>(maximum: &Maximum<T>, value: impl Fn(&T) -> u64) -> Self {
+        Self {
+            value: value(&maximum.value),
+            by: match &maximum.stated_at {
+                Some(place) => BoundBy::Configuration(place.clone()),
+                None => BoundBy::BuiltIn,
+            },
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.by {
+            BoundBy::Memory => MEMORY,
+            BoundBy::BuiltIn => BUILT_IN_MAXIMUM,
+            BoundBy::Configuration(_) => HOST_POLICY,
+        }
+    }
+}
+
+/// A value and who states it.
+#[derive(Clone)]
+struct Stated {
+    value: u64,
+    source: String,
+    /// The caller: a flag, or a manifest that the caller gave.
+    by_caller: bool,
 }
 
 struct Merger<'manifest> {
     manifest: &'manifest [StatedLimit],
+    origin: Origin,
     reports: Vec<LimitReport>,
     speakers: Vec<Vec<Speaker>>,
+    warnings: Vec<WarningReport>,
 }
 
 impl Merger<'_> {
@@ -201,53 +303,165 @@ impl Merger<'_> {
         name: &'static str,
         flag: Option<u64>,
         default: Option<u64>,
-        maximum: Option<(u64, &str)>,
-    ) -> Option<u64> {
-        let of_flag = flag.map(|value| Stated {
-            value,
-            source: "flag".to_owned(),
+        bound: Option<Bound>,
+    ) -> Result<Option<u64>, LimitError> {
+        let stated = self.stated(name, flag);
+        let bound = bound.filter(|bound| match bound.by {
+            BoundBy::BuiltIn => stated.iter().any(|one| !one.by_caller),
+            BoundBy::Memory | BoundBy::Configuration(_) => true,
         });
-        let of_manifest = self.manifest.iter().filter(|limit| limit.name == name);
-        let stated: Vec<Stated> = of_flag
-            .into_iter()
-            .chain(of_manifest.map(|limit| Stated {
-                value: limit.value,
-                source: limit.source.clone(),
-            }))
-            .collect();
-        let speaker = |by: &str, value| Speaker {
-            by: by.to_owned(),
-            value,
-        };
-        let of_maximum = maximum.map(|(value, by)| speaker(by, value));
-        let of_nobody = default.map(|value| speaker(DEFAULT, value));
-        let said = stated.iter().map(|one| speaker(&one.source, one.value));
         self.speakers
-            .push(said.chain(of_nobody).chain(of_maximum).collect());
-        let stated = stated.into_iter().min_by_key(|stated| stated.value);
-        let requested = stated.as_ref().map(|stated| stated.value);
-        let winner = stated.or_else(|| {
+            .push(speakers(&stated, default, bound.as_ref()));
+        let stated_min = stated.iter().min_by_key(|stated| stated.value).cloned();
+        let winner = stated_min.clone().or_else(|| {
             default.map(|value| Stated {
                 value,
                 source: DEFAULT.to_owned(),
+                by_caller: false,
             })
         });
-        let winner = match (winner, maximum) {
-            (Some(winner), Some((maximum, by))) if maximum < winner.value => Some(Stated {
-                value: maximum,
-                source: by.to_owned(),
-            }),
-            (winner, _) => winner,
+        let winner = match (winner, &bound) {
+            (winner, Some(bound)) => bounded(name, &stated, winner, bound)?,
+            (winner, None) => winner,
         };
-        let effective = winner.as_ref().map(|winner| winner.value);
+        if let Some(winner) = &winner {
+            let wanted = stated
+                .iter()
+                .filter(|one| one.source == FLAG)
+                .chain(&stated_min)
+                .find(|wanted| winner.value < wanted.value);
+            if let Some(wanted) = wanted {
+                self.warnings.push(lowered(name, wanted, winner));
+            }
+        }
+        let limited = |value: u64| (value != UNLIMITED).then_some(value);
+        let effective = winner.as_ref().and_then(|winner| limited(winner.value));
         self.reports.push(LimitReport {
             name,
-            requested,
+            requested: stated_min.and_then(|stated| limited(stated.value)),
             effective,
             enforced_by: "none",
             source: winner.map_or_else(|| DEFAULT.to_owned(), |winner| winner.source),
         });
-        effective
+        Ok(effective)
+    }
+
+    /// What the flag and the manifest state of this limit.
+    fn stated(&self, name: &str, flag: Option<u64>) -> Vec<Stated> {
+        let of_flag = flag.map(|value| Stated {
+            value,
+            source: FLAG.to_owned(),
+            by_caller: true,
+        });
+        let of_manifest = self.manifest.iter().filter(|limit| limit.name == name);
+        of_flag
+            .into_iter()
+            .chain(of_manifest.map(|limit| Stated {
+                value: limit.value,
+                source: limit.source.clone(),
+                by_caller: self.origin == Origin::Caller,
+            }))
+            .collect()
+    }
+}
+
+/// Everybody who says something of a limit, the bound last.
+fn speakers(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> Vec<Speaker> {
+    let speaker = |by: &str, value| Speaker {
+        by: by.to_owned(),
+        value,
+    };
+    stated
+        .iter()
+        .map(|one| speaker(&one.source, one.value))
+        .chain(default.map(|value| speaker(DEFAULT, value)))
+        .chain(bound.map(|bound| speaker(bound.name(), bound.value)))
+        .collect()
+}
+
+/// What holds of `winner` under `bound`.
+fn bounded(
+    name: &'static str,
+    stated: &[Stated],
+    winner: Option<Stated>,
+    bound: &Bound,
+) -> Result<Option<Stated>, LimitError> {
+    if let BoundBy::Configuration(place) = &bound.by {
+        let beyond = stated
+            .iter()
+            .find(|one| one.by_caller && bound.value < one.value);
+        if let Some(beyond) = beyond {
+            return Err(LimitError::AboveMaximum {
+                name,
+                stated: who_states(name, beyond),
+                value: amount_or_none(name, beyond.value),
+                maximum: amount(name, bound.value),
+                place: place.clone(),
+            });
+        }
+    }
+    let of_bound = Stated {
+        value: bound.value,
+        source: bound.name().to_owned(),
+        by_caller: false,
+    };
+    Ok(match (winner, &bound.by) {
+        (Some(winner), BoundBy::BuiltIn) if winner.by_caller => Some(winner),
+        (Some(winner), _) if bound.value < winner.value => Some(of_bound),
+        (None, BoundBy::Configuration(_)) => Some(of_bound),
+        (winner, _) => winner,
+    })
+}
+
+/// The flag, or the key of the manifest.
+fn who_states(name: &str, stated: &Stated) -> String {
+    match stated.source.as_str() {
+        FLAG => flag_of(name).to_owned(),
+        key => format!("`{key}`"),
+    }
+}
+
+fn amount_or_none(name: &str, value: u64) -> String {
+    match value {
+        UNLIMITED => "none".to_owned(),
+        value => amount(name, value),
+    }
+}
+
+fn lowered(name: &'static str, wanted: &Stated, winner: &Stated) -> WarningReport {
+    let because = match winner.source.as_str() {
+        MEMORY => "files count as memory: raise --memory".to_owned(),
+        BUILT_IN_MAXIMUM => format!(
+            "a bundle's manifest gets no more by itself: state {}",
+            flag_of(name)
+        ),
+        HOST_POLICY => "the host's configuration allows no more".to_owned(),
+        FLAG => flag_of(name).to_owned(),
+        key => format!("`{key}` of the manifest is stricter"),
+    };
+    WarningReport::new(
+        "limit_lowered",
+        format!(
+            "{} asks for {}, and {} holds: {because}",
+            who_states(name, wanted),
+            amount_or_none(name, wanted.value),
+            amount(name, winner.value),
+        ),
+    )
+}
+
+/// The flag that states a limit.
+#[must_use]
+pub fn flag_of(limit: &str) -> &'static str {
+    match limit {
+        "memory_bytes" => "--memory",
+        "wall_time_ms" => "--timeout",
+        "cpu_time_ms" => "--cpu-time",
+        "cpu_millis" => "--cpus",
+        "processes" => "--pids",
+        "disk_bytes" => "--disk",
+        "output_bytes" => "--max-output",
+        _ => "the flag",
     }
 }
 
@@ -353,13 +567,10 @@ pub fn weaker_than_stated<'plan>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::host_policy::{AtLine, HostPolicy, Statement};
 
     fn maxima() -> Maxima {
-        Maxima {
-            memory_bytes: 4 << 30,
-            wall_time: Duration::from_secs(3600),
-            processes: 4096,
-        }
+        HostPolicy::default().maxima
     }
 
     fn stated(name: &'static str, value: u64) -> StatedLimit {
@@ -371,7 +582,14 @@ mod tests {
     }
 
     fn merged(flags: &LimitOptions, manifest: &[StatedLimit]) -> Limits {
-        merge(flags, manifest, false, &maxima(), false).expect("merged")
+        merge(
+            flags,
+            manifest,
+            Origin::Bundle,
+            &maxima(),
+            RunFacts::default(),
+        )
+        .expect("merged")
     }
 
     fn source<'limits>(limits: &'limits Limits, name: &str) -> &'limits str {
@@ -398,25 +616,153 @@ mod tests {
         );
         let limits = merged(&LimitOptions::default(), &[]);
         assert_eq!(limits.memory_bytes, MEMORY_BYTES_DEFAULT);
-        let flags = LimitOptions {
-            memory_bytes: Some(64 << 30),
+    }
+
+    fn memory(bytes: u64) -> LimitOptions {
+        LimitOptions {
+            memory_bytes: Some(bytes),
+            ..LimitOptions::default()
+        }
+    }
+
+    #[test]
+    fn built_in_maxima_bind_what_a_bundle_asks_and_no_flag() {
+        let asked = [stated("memory_bytes", 64 << 30)];
+        for (flags, manifest, origin, holds, by, warnings) in [
+            (
+                memory(64 << 30),
+                &[][..],
+                Origin::Bundle,
+                64 << 30,
+                "flag",
+                0,
+            ),
+            (
+                LimitOptions::default(),
+                &asked,
+                Origin::Bundle,
+                4 << 30,
+                "built-in-maximum",
+                1,
+            ),
+            (
+                LimitOptions::default(),
+                &asked,
+                Origin::Caller,
+                64 << 30,
+                "runner.limits.memory_bytes",
+                0,
+            ),
+            // The caller's flag is an answer to what the bundle asks.
+            (memory(8 << 30), &asked, Origin::Bundle, 8 << 30, "flag", 0),
+        ] {
+            let limits =
+                merge(&flags, manifest, origin, &maxima(), RunFacts::default()).expect("merged");
+            assert_eq!(
+                (
+                    limits.memory_bytes,
+                    source(&limits, "memory_bytes"),
+                    limits.warnings.len()
+                ),
+                (holds, by, warnings)
+            );
+        }
+    }
+
+    #[test]
+    fn a_maximum_of_the_configuration_refuses_a_flag_beyond_it_and_says_where() {
+        let file = Statement {
+            origin: "/etc/runner/config.yaml".to_owned(),
+            memory_bytes: Some(AtLine {
+                value: 1 << 30,
+                line: 7,
+            }),
+            wall_time: Some(AtLine {
+                value: Duration::from_secs(60),
+                line: 8,
+            }),
+            ..Statement::default()
+        };
+        let maxima = crate::spec::host_policy::merge(&[file]).0.maxima;
+        let merge = |flags: &LimitOptions, manifest: &[StatedLimit], origin| {
+            merge(flags, manifest, origin, &maxima, RunFacts::default())
+        };
+        let error = merge(&memory(8 << 30), &[], Origin::Bundle).expect_err("refused");
+        assert_eq!(error.code(), "limit_above_maximum");
+        assert_eq!(
+            error.to_string(),
+            "--memory asks for 8GiB, and /etc/runner/config.yaml:7 allows at most 1GiB"
+        );
+        let unlimited = LimitOptions {
+            wall_time: Some(Duration::MAX),
             ..LimitOptions::default()
         };
-        let limits = merged(&flags, &[]);
+        let error = merge(&unlimited, &[], Origin::Bundle).expect_err("refused");
         assert_eq!(
-            (limits.memory_bytes, source(&limits, "memory_bytes")),
-            (4 << 30, "host-policy")
+            error.to_string(),
+            "--timeout asks for none, and /etc/runner/config.yaml:8 allows at most 1min"
         );
+        let asked = [stated("memory_bytes", 2 << 30)];
+        assert!(merge(&LimitOptions::default(), &asked, Origin::Caller).is_err());
+        let limits = merge(&LimitOptions::default(), &asked, Origin::Bundle).expect("merged");
+        assert_eq!(limits.memory_bytes, 1 << 30);
+        assert_eq!(limits.warnings[0].code, "limit_lowered");
+        // A default is nobody's wish.
+        let limits = merge(&LimitOptions::default(), &[], Origin::Bundle).expect("merged");
+        assert_eq!(limits.wall_time, Some(Duration::from_secs(60)));
+        assert_eq!(source(&limits, "wall_time_ms"), HOST_POLICY);
+        assert!(limits.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_flag_that_the_manifest_lowers_is_told() {
+        let limits = merged(&memory(512 << 20), &[stated("memory_bytes", 128 << 20)]);
+        assert_eq!(
+            limits.warnings[0].message,
+            "--memory asks for 512MiB, and 128MiB holds: `runner.limits.memory_bytes` of the manifest is stricter"
+        );
+        let limits = merged(&memory(64 << 20), &[stated("memory_bytes", 128 << 20)]);
+        assert!(limits.warnings.is_empty());
+    }
+
+    #[test]
+    fn no_wall_time_where_none_was_asked_or_a_person_sits_there() {
+        let unlimited = LimitOptions {
+            wall_time: Some(Duration::MAX),
+            ..LimitOptions::default()
+        };
+        let limits = merged(&unlimited, &[]);
+        assert_eq!(
+            (limits.wall_time, source(&limits, "wall_time_ms")),
+            (None, "flag")
+        );
+        let limits = merged(&unlimited, &[stated("wall_time_ms", 5_000)]);
+        assert_eq!(limits.wall_time, Some(Duration::from_secs(5)));
+        assert_eq!(limits.warnings[0].code, "limit_lowered");
+        let terminal = RunFacts {
+            has_terminal: true,
+            ..RunFacts::default()
+        };
+        let flags = LimitOptions::default();
+        let limits = merge(&flags, &[], Origin::Caller, &maxima(), terminal).expect("merged");
+        assert_eq!(limits.wall_time, None);
+        let asked = [stated("wall_time_ms", 5_000)];
+        let limits = merge(&flags, &asked, Origin::Caller, &maxima(), terminal).expect("merged");
+        assert_eq!(limits.wall_time, Some(Duration::from_secs(5)));
     }
 
     #[test]
     fn a_sandbox_block_makes_the_default_wall_time_shorter() {
         let flags = LimitOptions::default();
-        let limits = merge(&flags, &[], true, &maxima(), false).expect("merged");
-        assert_eq!(limits.wall_time, WALL_TIME_SANDBOX_DEFAULT);
-        let told = [stated("wall_time_ms", 120_000)];
-        let limits = merge(&flags, &told, true, &maxima(), false).expect("merged");
-        assert_eq!(limits.wall_time, Duration::from_secs(120));
+        let facts = RunFacts {
+            has_sandbox_block: true,
+            ..RunFacts::default()
+        };
+        let limits = merge(&flags, &[], Origin::Bundle, &maxima(), facts).expect("merged");
+        assert_eq!(limits.wall_time, Some(WALL_TIME_SANDBOX_DEFAULT));
+        let asked = [stated("wall_time_ms", 120_000)];
+        let limits = merge(&flags, &asked, Origin::Bundle, &maxima(), facts).expect("merged");
+        assert_eq!(limits.wall_time, Some(Duration::from_secs(120)));
     }
 
     #[test]
@@ -425,7 +771,12 @@ mod tests {
             disk_bytes: Some(1 << 40),
             ..LimitOptions::default()
         };
-        assert_eq!(merged(&flags, &[]).disk_bytes, 224 << 20);
+        let limits = merged(&flags, &[]);
+        assert_eq!(limits.disk_bytes, 224 << 20);
+        assert_eq!(
+            limits.warnings[0].message,
+            "--disk asks for 1024GiB, and 224MiB holds: files count as memory: raise --memory"
+        );
         let flags = LimitOptions {
             memory_bytes: Some(16 << 20),
             ..LimitOptions::default()
@@ -439,12 +790,12 @@ mod tests {
             memory_bytes: Some(1),
             ..LimitOptions::default()
         };
-        assert!(merge(&flags, &[], false, &maxima(), false).is_err());
+        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), RunFacts::default()).is_err());
         let flags = LimitOptions {
             wall_time: Some(Duration::ZERO),
             ..LimitOptions::default()
         };
-        assert!(merge(&flags, &[], false, &maxima(), false).is_err());
+        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), RunFacts::default()).is_err());
     }
 
     #[test]

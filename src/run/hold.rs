@@ -10,7 +10,7 @@ use crate::plan::limits::Coverage;
 use crate::plan::view;
 use crate::run::error::RunError;
 use crate::run::host;
-use crate::sandbox::cgroups::{self, AxisCoverage, Backend, RunCgroup};
+use crate::sandbox::cgroups::{self, AxisCoverage, Backend, HostCgroups, RunCgroup};
 use crate::sandbox::prepare::BasePlan;
 use crate::sandbox::registry::{
     Entry, Leftover, Registry, RegistryError, RunRecord, UidClaim, default_directory,
@@ -18,7 +18,7 @@ use crate::sandbox::registry::{
 use crate::scratch::{Journal, TemporaryName, remove_temporary};
 use crate::spec::host::HostSupport;
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::RelPath;
+use crate::spec::path::{RelPath, escape};
 use crate::spec::report::{Report, WarningReport, with_causes};
 use crate::spec::request::{Caller, Request};
 
@@ -198,8 +198,34 @@ impl Site {
         Ok(Self {
             host,
             registry,
-            backend: cgroups::choose(named, &facts),
+            backend: choose_backend(named, &facts)?,
         })
+    }
+}
+
+/// The back end beneath the group that was stated, or beneath our own where none was.
+///
+/// # Errors
+/// [`RunError::Argument`] where a group was stated and no run can get one below it: limits that
+/// were expected of it would not hold.
+pub(super) fn choose_backend(
+    named: Option<&str>,
+    facts: &HostCgroups,
+) -> Result<Backend, RunError> {
+    let backend = cgroups::choose(named, facts);
+    match (named, &backend) {
+        (Some(named), Backend::None { reason }) => Err(RunError::Argument {
+            code: "cgroup_parent_unusable",
+            what: "cgroup parent",
+            object: escape(named.as_bytes()),
+            problem: format!("cannot be used: {reason}"),
+            hint: Some(
+                "make the group, hand it over with chown, or leave out \
+                 RUNNER_OPT_CGROUP_PARENT and cgroup_parent"
+                    .to_owned(),
+            ),
+        }),
+        _ => Ok(backend),
     }
 }
 

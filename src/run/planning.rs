@@ -6,7 +6,7 @@ use crate::kernel::rlimit::resource;
 use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::filter::{Arch, Variant, built_in_program};
-use crate::plan::limits::{self, Coverage, Limits};
+use crate::plan::limits::{self, Coverage, Limits, RunFacts};
 use crate::plan::ruleset::{self, Ruleset};
 use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::chosen::{Chosen, OnRefusal};
@@ -252,10 +252,15 @@ pub(super) fn settle_limits(
     let mut merged = limits::merge(
         &request.limits,
         &chosen.manifest.limits,
-        chosen.manifest.sandbox.is_some(),
+        chosen.origin,
         &policy.maxima,
-        request.streams.capture,
+        RunFacts {
+            has_sandbox_block: chosen.manifest.sandbox.is_some(),
+            has_terminal: request.streams.terminal,
+            captured: request.streams.capture,
+        },
     )?;
+    report.warnings.extend(merged.warnings.iter().cloned());
     report.enforcement = enforcement(host, time_namespace);
     if request.strict {
         for error in missing_lines(&report.enforcement) {

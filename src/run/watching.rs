@@ -43,7 +43,7 @@ impl Run<'_> {
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
         };
         let limits = WatchLimits {
-            wall_time: Some(ready.limits.wall_time),
+            wall_time: ready.limits.wall_time,
             grace: ready.limits.grace,
             cpu_time: ready.limits.cpu_time,
             memory_bytes,

@@ -59,15 +59,34 @@ pub struct HostPolicy {
     pub syscalls: SyscallPolicyName,
 }
 
-/// Upper bounds for what a bundle's own manifest may ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Upper bounds. A built-in one binds only what a bundle's own manifest asks; one that a
+/// configuration file states binds the caller's flags too.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maxima {
     /// Memory of the whole tree.
-    pub memory_bytes: u64,
+    pub memory_bytes: Maximum<u64>,
     /// Wall time.
-    pub wall_time: Duration,
+    pub wall_time: Maximum<Duration>,
     /// Processes and threads at once.
-    pub processes: u64,
+    pub processes: Maximum<u64>,
+}
+
+/// One upper bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maximum<T> {
+    /// The bound itself.
+    pub value: T,
+    /// `FILE:LINE` of the configuration that states it; `None`: built in.
+    pub stated_at: Option<String>,
+}
+
+/// A value of a configuration file and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtLine<T> {
+    /// The value.
+    pub value: T,
+    /// Counted from 1.
+    pub line: u64,
 }
 
 /// A range of uids of the host, both ends included.
@@ -102,11 +121,11 @@ pub struct Statement {
     /// Where it was read, for messages.
     pub origin: String,
     /// `maxima.memory`.
-    pub memory_bytes: Option<u64>,
+    pub memory_bytes: Option<AtLine<u64>>,
     /// `maxima.timeout`.
-    pub wall_time: Option<Duration>,
+    pub wall_time: Option<AtLine<Duration>>,
     /// `maxima.processes`.
-    pub processes: Option<u64>,
+    pub processes: Option<AtLine<u64>>,
     /// `grants`.
     pub grants: Grants,
     /// `deny_grants`.
@@ -260,13 +279,13 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     let elsewhere = sources(statements, &mut forbidden);
     let policy = HostPolicy {
         maxima: Maxima {
-            memory_bytes: smallest(statements, |file| file.memory_bytes, 4 << 30),
-            wall_time: smallest(
+            memory_bytes: maximum(statements, |file| file.memory_bytes, 4 << 30),
+            wall_time: maximum(
                 statements,
                 |file| file.wall_time,
                 Duration::from_secs(3_600),
             ),
-            processes: smallest(statements, |file| file.processes, 4_096),
+            processes: maximum(statements, |file| file.processes, 4_096),
         },
         // A later file may deny what an earlier one granted: that tightens.
         grants: minus(grants, deny_grants),
@@ -324,6 +343,28 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
         syscalls: strictest(statements),
     };
     (policy, forbidden)
+}
+
+/// The smallest bound that a file states and where it does, else the built-in one.
+fn maximum<T: Ord + Copy>(
+    statements: &[Statement],
+    key: impl Fn(&Statement) -> Option<AtLine<T>>,
+    built_in: T,
+) -> Maximum<T> {
+    let stated = statements
+        .iter()
+        .filter_map(|file| key(file).map(|stated| (stated, &file.origin)))
+        .min_by_key(|(stated, _)| stated.value);
+    match stated {
+        Some((AtLine { value, line }, origin)) => Maximum {
+            value,
+            stated_at: Some(format!("{origin}:{line}")),
+        },
+        None => Maximum {
+            value: built_in,
+            stated_at: None,
+        },
+    }
 }
 
 fn strictest(statements: &[Statement]) -> SyscallPolicyName {
@@ -498,9 +539,10 @@ mod tests {
     #[test]
     fn without_any_file_the_documented_defaults_hold() {
         let policy = HostPolicy::default();
-        assert_eq!(policy.maxima.memory_bytes, 4_294_967_296);
-        assert_eq!(policy.maxima.wall_time, Duration::from_secs(3_600));
-        assert_eq!(policy.maxima.processes, 4_096);
+        assert_eq!(policy.maxima.memory_bytes.value, 4_294_967_296);
+        assert_eq!(policy.maxima.memory_bytes.stated_at, None);
+        assert_eq!(policy.maxima.wall_time.value, Duration::from_secs(3_600));
+        assert_eq!(policy.maxima.processes.value, 4_096);
         assert_eq!(policy.grants, Grants::default());
         assert_eq!(policy.uid_range.first, 1_879_048_192);
         assert_eq!(policy.unpack.entries, 100_000);
@@ -517,9 +559,20 @@ mod tests {
         ] {
             let files: Vec<Statement> = stated
                 .iter()
-                .map(|bytes| stating("a file", |file| file.memory_bytes = Some(*bytes)))
+                .map(|bytes| {
+                    stating("a file", |file| {
+                        file.memory_bytes = Some(AtLine {
+                            value: *bytes,
+                            line: 1,
+                        })
+                    })
+                })
                 .collect();
-            assert_eq!(merge(&files).0.maxima.memory_bytes, effective, "{stated:?}");
+            assert_eq!(
+                merge(&files).0.maxima.memory_bytes.value,
+                effective,
+                "{stated:?}"
+            );
         }
     }
 

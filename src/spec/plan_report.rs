@@ -23,6 +23,10 @@ pub const FIXED: &str = "fixed";
 pub const DEFAULT: &str = "default";
 /// The word for what the host policy decides.
 pub const HOST_POLICY: &str = "host-policy";
+/// A maximum of this program's own, for what a bundle's own manifest asks.
+pub const BUILT_IN_MAXIMUM: &str = "built-in-maximum";
+/// A flag of the caller, or its variable.
+pub const FLAG: &str = "flag";
 
 /// What a run would be.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -448,7 +452,7 @@ pub struct PlannedLimit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Speaker {
-    /// `default`, `flag`, the key, or `host-policy`, whose word is a maximum.
+    /// `default`, `flag`, the key, or `host-policy` and `built-in-maximum`, which are maxima.
     pub by: String,
     /// What was said.
     pub value: u64,

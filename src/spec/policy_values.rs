@@ -65,12 +65,18 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     });
     let egress = policy.egress.allow.as_ref();
     let mut values = vec![
-        ("maxima.memory", policy.maxima.memory_bytes.to_string()),
+        (
+            "maxima.memory",
+            policy.maxima.memory_bytes.value.to_string(),
+        ),
         (
             "maxima.timeout",
-            format!("{}ms", policy.maxima.wall_time.as_millis()),
+            format!("{}ms", policy.maxima.wall_time.value.as_millis()),
         ),
-        ("maxima.processes", policy.maxima.processes.to_string()),
+        (
+            "maxima.processes",
+            policy.maxima.processes.value.to_string(),
+        ),
         ("grants", list(names(policy.grants).map(str::to_owned))),
         (
             "deny_grants",
@@ -267,10 +273,11 @@ fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::host_policy::grants_named;
+    use crate::spec::host_policy::{AtLine, grants_named};
 
     #[test]
     fn a_value_names_the_file_that_made_it_what_it_is() {
+        let at_line = |value| Some(AtLine { value, line: 1 });
         let stating = |origin: &str, memory_bytes, grant: &str| Statement {
             origin: origin.to_owned(),
             memory_bytes,
@@ -278,9 +285,9 @@ mod tests {
             ..Statement::default()
         };
         let values = policy_values(&[
-            stating("host", Some(2 << 30), "env"),
-            stating("user", Some(8 << 30), "env"),
-            stating("flag", Some(1 << 30), "egress"),
+            stating("host", at_line(2 << 30), "env"),
+            stating("user", at_line(8 << 30), "env"),
+            stating("flag", at_line(1 << 30), "egress"),
         ]);
         let found = |key: &str| {
             let value = values.iter().find(|value| value.key == key).expect(key);

@@ -104,7 +104,7 @@ pub struct LimitOptions {
     pub cpus: Option<f64>,
     /// `--cpu-time`.
     pub cpu_time: Option<Duration>,
-    /// `--timeout`.
+    /// `--timeout`; [`Duration::MAX`] is `none`.
     pub wall_time: Option<Duration>,
     /// `--grace`.
     pub grace: Option<Duration>,

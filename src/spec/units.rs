@@ -22,7 +22,7 @@ pub enum UnitError {
 }
 
 const SIZE: &str = "a size such as 512k, 64m or 1g (powers of 1024)";
-const DURATION: &str = "a duration such as 300ms, 2s, 5m or 1h";
+const DURATION: &str = "a duration such as 300ms, 2s, 5m, 1h30m or 1d";
 
 /// Reads `512`, `512k`, `64m`, `1g`, `1t`: bytes, units are powers of 1024, either case.
 ///
@@ -46,26 +46,47 @@ pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
         })
 }
 
-/// Reads `300ms`, `2s`, `5m`, `1h`.
+/// Reads `300ms`, `2s`, `5m`, `1h`, `1d`, and several of them, the largest unit first: `1h30m`.
 ///
 /// # Errors
-/// [`UnitError`] when the unit is missing, the text is something else, or it overflows.
+/// [`UnitError`] when a unit is missing or not smaller than the one before, the text is something
+/// else, or it overflows.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let (digits, unit) = split(text, DURATION)?;
-    let factor_ms: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(malformed(text, DURATION)),
+    let too_large = || UnitError::TooLarge {
+        found: text.to_owned(),
     };
-    digits
-        .checked_mul(factor_ms)
-        .filter(|total_ms| *total_ms <= i64::MAX as u64 / 1_000_000)
-        .map(Duration::from_millis)
-        .ok_or_else(|| UnitError::TooLarge {
-            found: text.to_owned(),
-        })
+    let mut total_ms: u64 = 0;
+    let mut last_factor_ms = u64::MAX;
+    let mut rest = text;
+    while !rest.is_empty() || last_factor_ms == u64::MAX {
+        let (number, after) = split(rest, DURATION).map_err(|error| match error {
+            UnitError::Malformed { .. } => malformed(text, DURATION),
+            UnitError::TooLarge { .. } => too_large(),
+        })?;
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, others) = after.split_at(unit_end);
+        let factor_ms: u64 = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return Err(malformed(text, DURATION)),
+        };
+        if factor_ms >= last_factor_ms {
+            return Err(malformed(text, DURATION));
+        }
+        total_ms = number
+            .checked_mul(factor_ms)
+            .and_then(|part_ms| total_ms.checked_add(part_ms))
+            .filter(|total_ms| *total_ms <= i64::MAX as u64 / 1_000_000)
+            .ok_or_else(too_large)?;
+        last_factor_ms = factor_ms;
+        rest = others;
+    }
+    Ok(Duration::from_millis(total_ms))
 }
 
 fn split<'text>(text: &'text str, expected: &'static str) -> Result<(u64, &'text str), UnitError> {
@@ -86,6 +107,44 @@ fn malformed(text: &str, expected: &'static str) -> UnitError {
     UnitError::Malformed {
         found: text.to_owned(),
         expected,
+    }
+}
+
+/// A value as people write it; the unit is what `name` ends in: `memory_bytes`, `wall_time_ms`,
+/// `cpu_millis`, else a count.
+#[must_use]
+pub fn amount(name: &str, value: u64) -> String {
+    match name.rsplit('_').next() {
+        Some("bytes") => bytes(value),
+        Some("ms") => milliseconds(value),
+        Some("millis") => format!("{}.{:03}", value / 1_000, value % 1_000),
+        _ => value.to_string(),
+    }
+}
+
+/// `64MiB`, the largest unit of which it is a whole number.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units
+        .into_iter()
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+    match whole {
+        Some((name, unit)) => format!("{}{name}", value / unit),
+        None => format!("{value} bytes"),
+    }
+}
+
+/// `90s`, the largest unit of which it is a whole number.
+#[must_use]
+pub fn milliseconds(value: u64) -> String {
+    let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
+    let whole = units
+        .into_iter()
+        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
+    match whole {
+        Some((name, unit)) => format!("{}{name}", value / unit),
+        None => format!("{value}ms"),
     }
 }
 
@@ -127,7 +186,21 @@ mod tests {
     fn durations_need_a_unit() {
         assert_eq!(parse_duration("300ms"), Ok(Duration::from_millis(300)));
         assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
-        for text in ["5", "", "5x", "-5s", "1.5s", "99999999999999999h"] {
+        for (text, seconds) in [("1h30m", 5_400), ("1d", 86_400), ("1d1s", 86_401)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in [
+            "5",
+            "",
+            "5x",
+            "-5s",
+            "1.5s",
+            "99999999999999999h",
+            "30m1h",
+            "1h1h",
+            "1h30",
+            "106751d9999999999h",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -40,3 +40,77 @@ fn a_body_that_ends_well_is_not_spoken_about() {
     done.assert_exited(0);
     assert_eq!(without_weaker(&done.stderr), "");
 }
+
+/// What the report says of one limit: requested, effective, whose word it is.
+fn limit(report: &serde_json::Value, name: &str) -> serde_json::Value {
+    let limits = report["limits"].as_array().expect("limits");
+    let found = limits.iter().find(|limit| limit["name"] == name);
+    found.expect("the limit").clone()
+}
+
+#[test]
+fn a_flag_beyond_the_built_in_maxima_holds_as_it_was_stated() {
+    let ground = Ground::new();
+    let done = ground.run(
+        &["--timeout=48h", "--memory=8g", "--pids=5000"],
+        &["/bin/true"],
+    );
+    done.assert_exited(0);
+    for (name, value) in [
+        ("wall_time_ms", 48 * 3_600_000_u64),
+        ("memory_bytes", 8 << 30),
+        ("processes", 5_000),
+    ] {
+        assert_eq!(limit(&done.report, name)["effective"], value, "{name}");
+        assert_eq!(limit(&done.report, name)["source"], "flag", "{name}");
+    }
+    let done = ground.run(&["--timeout=none"], &["/bin/true"]);
+    done.assert_exited(0);
+    let wall_time = limit(&done.report, "wall_time_ms");
+    assert!(wall_time["effective"].is_null(), "{wall_time}");
+}
+
+#[test]
+fn a_flag_beyond_a_maximum_of_the_configuration_is_refused_with_file_and_line() {
+    let ground = Ground::new();
+    let policy = ground.write("policy.yaml", "maxima:\n  memory: 64m\n  timeout: 10s\n");
+    let policy = format!("--policy={}", policy.display());
+    for (flag, line, maximum) in [
+        ("--memory=65m", 2, "64MiB"),
+        ("--timeout=1d", 3, "10s"),
+        ("--timeout=none", 3, "10s"),
+    ] {
+        let done = ground.run(&[&policy, flag], &["/bin/true"]);
+        assert_eq!(done.code, 125, "{}", done.stderr);
+        assert_eq!(done.report["error"]["code"], "limit_above_maximum");
+        let place = format!("policy.yaml:{line} allows at most {maximum}");
+        assert!(done.stderr.contains(&place), "{}", done.stderr);
+    }
+    let done = ground.run(&[&policy, "--memory=64m", "--timeout=10s"], &["/bin/true"]);
+    done.assert_exited(0);
+}
+
+#[test]
+fn a_limit_that_ends_up_lower_than_the_flag_is_told_on_the_terminal() {
+    let done = Ground::new().run(&["--memory=64m", "--disk=1g"], &["/bin/true"]);
+    done.assert_exited(0);
+    assert!(
+        done.stderr
+            .contains("--disk asks for 1GiB, and 32MiB holds: files count as memory"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn a_stated_cgroup_parent_that_cannot_be_used_is_refused() {
+    let ground = Ground::new();
+    let mut case = ground.command(&["run", "--", "/bin/true"]);
+    case = case.env(
+        "RUNNER_OPT_CGROUP_PARENT",
+        "/runner-tests/there-is-no-such-group",
+    );
+    let done = case.done();
+    assert_eq!(done.code, 125, "{}", done.stderr);
+    assert_eq!(done.report["error"]["code"], "cgroup_parent_unusable");
+}

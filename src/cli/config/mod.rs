@@ -5,7 +5,7 @@
 //! key is optional:
 //!
 //! ```yaml
-//! maxima: { memory: 4g, timeout: 1h, processes: 4096 } # for a bundle's own manifest
+//! maxima: { memory: 4g, timeout: 1h, processes: 4096 } # binds flags and manifests; built in are these, for a bundle's own manifest only
 //! grants: [secrets]          # egress secrets env mounts sources outputs policy, or all
 //! deny_grants: [egress]      # what no later file and no flag may grant
 //! uid_range: { first: 1879048192, last: 1879113727 } # uids of bodies where root runs them
@@ -308,7 +308,7 @@ mod tests {
 
     use super::*;
     use crate::spec::egress::EgressRule;
-    use crate::spec::host_policy::{UidRange, grants_named};
+    use crate::spec::host_policy::{AtLine, UidRange, grants_named};
     use crate::spec::image::ImageTemplate;
     use crate::spec::oci_policy::OciStatement;
     use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
@@ -316,6 +316,10 @@ mod tests {
     use crate::spec::runner_block::Language;
     use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
     use crate::spec::syscall_policy::SyscallPolicyName;
+
+    fn at_line<T>(value: T) -> Option<AtLine<T>> {
+        Some(AtLine { value, line: 1 })
+    }
 
     fn refused(text: &str) -> String {
         let error = parse("f", text.as_bytes()).map(drop).expect_err(text);
@@ -374,9 +378,9 @@ mod tests {
         let statement = parse("f", EVERY_KEY.as_bytes()).expect("well formed");
         let expected = Statement {
             origin: "f".to_owned(),
-            memory_bytes: Some(2 << 30),
-            wall_time: Some(Duration::from_secs(300)),
-            processes: Some(100),
+            memory_bytes: at_line(2 << 30),
+            wall_time: at_line(Duration::from_secs(300)),
+            processes: at_line(100),
             grants: grants_named("secrets").expect("a name"),
             deny_grants: grants_named("all").expect("a name"),
             uid_range: Some(UidRange {
@@ -586,7 +590,7 @@ mod tests {
             ..Surroundings::default()
         };
         let (policy, forbidden) = load(&surroundings, Some(&flag)).expect("readable");
-        assert_eq!(policy.maxima.memory_bytes, 1 << 30);
+        assert_eq!(policy.maxima.memory_bytes.value, 1 << 30);
         assert!(policy.grants.env && !policy.grants.egress);
         assert_eq!(forbidden[0].grant, "egress");
         assert!(forbidden[0].forbidden_by.ends_with("runner/config.yaml"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_saphyr::Spanned;
 
 use crate::cli::config::elsewhere::{
     Slug, WrittenCache, WrittenEgress, WrittenGitHub, WrittenOci, WrittenSecrets,
@@ -11,7 +12,7 @@ use crate::cli::config::elsewhere::{
 use crate::cli::config::preparation::WrittenPreparation;
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
 use crate::kernel::credentials::OVERFLOW_UID;
-use crate::spec::host_policy::{Statement, UidRange, grants_named, union};
+use crate::spec::host_policy::{AtLine, Statement, UidRange, grants_named, union};
 use crate::spec::image::ImageTemplate;
 use crate::spec::request::Grants;
 use crate::spec::syscall_policy::SyscallPolicyName;
@@ -48,11 +49,11 @@ pub(super) struct Written {
 #[serde(deny_unknown_fields, default)]
 struct WrittenMaxima {
     #[serde(deserialize_with = "stated")]
-    memory: Option<Size>,
+    memory: Option<Spanned<Size>>,
     #[serde(deserialize_with = "stated")]
-    timeout: Option<Time>,
+    timeout: Option<Spanned<Time>>,
     #[serde(deserialize_with = "stated")]
-    processes: Option<Count>,
+    processes: Option<Spanned<Count>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -127,9 +128,9 @@ impl Written {
     pub(super) fn statement(self, file: &str) -> Statement {
         Statement {
             origin: file.to_owned(),
-            memory_bytes: self.maxima.memory.map(|size| size.0),
-            wall_time: self.maxima.timeout.map(|time| time.0),
-            processes: self.maxima.processes.map(|count| count.0),
+            memory_bytes: self.maxima.memory.map(|at| at_line(&at, at.value.0)),
+            wall_time: self.maxima.timeout.map(|at| at_line(&at, at.value.0)),
+            processes: self.maxima.processes.map(|at| at_line(&at, at.value.0)),
             grants: sum(&self.grants),
             deny_grants: sum(&self.deny_grants),
             uid_range: self.uid_range.map(|uids| uids.0),
@@ -166,6 +167,13 @@ impl Written {
             preparation: self.preparation.statement(),
             syscalls: self.syscalls,
         }
+    }
+}
+
+fn at_line<T, V>(written: &Spanned<T>, value: V) -> AtLine<V> {
+    AtLine {
+        value,
+        line: written.referenced.line(),
     }
 }
 

@@ -5,10 +5,11 @@ mod reach;
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
 use crate::spec::image_report::{ImageFound, ImageReport, RootKind};
 use crate::spec::plan_report::{
-    DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry, PlannedLimit, PlannedPath,
-    PlannedProgram, PlannedSource, PlannedStdin, Speaker,
+    BUILT_IN_MAXIMUM, DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry,
+    PlannedLimit, PlannedPath, PlannedProgram, PlannedSource, PlannedStdin, Speaker,
 };
 use crate::spec::report::{EnforcementState, RunForm};
+use crate::spec::units::{amount, bytes};
 
 /// Where values begin.
 const LABEL_COLUMNS: usize = 14;
@@ -448,7 +449,7 @@ fn described_source(source: &PlannedSource) -> String {
 fn spoken(name: &str, Speaker { by, value }: &Speaker) -> String {
     let value = amount(name, *value);
     match by.as_str() {
-        HOST_POLICY => format!("at most {value} by {HOST_POLICY}"),
+        HOST_POLICY | BUILT_IN_MAXIMUM => format!("at most {value} by {by}"),
         by => format!("{value} by {by}"),
     }
 }
@@ -473,36 +474,5 @@ fn short(name: &str) -> &str {
         "output_bytes" => "output",
         "grace_ms" => "grace",
         other => other,
-    }
-}
-
-fn amount(name: &str, value: u64) -> String {
-    match name.rsplit('_').next() {
-        Some("bytes") => bytes(value),
-        Some("ms") => milliseconds(value),
-        Some("millis") => format!("{}.{:03}", value / 1_000, value % 1_000),
-        _ => value.to_string(),
-    }
-}
-
-fn bytes(value: u64) -> String {
-    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let whole = units
-        .into_iter()
-        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
-    match whole {
-        Some((name, unit)) => format!("{}{name}", value / unit),
-        None => format!("{value} bytes"),
-    }
-}
-
-fn milliseconds(value: u64) -> String {
-    let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
-    let whole = units
-        .into_iter()
-        .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
-    match whole {
-        Some((name, unit)) => format!("{}{name}", value / unit),
-        None => format!("{value}ms"),
     }
 }

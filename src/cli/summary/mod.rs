@@ -6,6 +6,7 @@ mod profile;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::signal::signal_name;
 use crate::spec::outcome::Outcome;
+use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use crate::spec::report::{EnforcementState, LimitReport, Report, StreamReport};
 
 /// Prints what the report has to say to a person.
@@ -44,7 +45,11 @@ fn ending(report: &Report) -> Vec<(Tone, String)> {
     let limited = |what: &str, limit: &str, flag: &str| {
         vec![(
             Tone::Error,
-            format!("{what}{}; {flag} sets it", held(report, limit)),
+            format!(
+                "{what}{}; {}",
+                held(report, limit),
+                who_sets(report, limit, flag)
+            ),
         )]
     };
     match report.outcome {
@@ -106,6 +111,16 @@ fn held(report: &Report, name: &str) -> String {
             format!(" ({effective} {unit}, from {source})")
         }
         _ => String::new(),
+    }
+}
+
+/// What to change for another limit: the flag, unless something else holds it down.
+fn who_sets(report: &Report, name: &str, flag: &str) -> String {
+    let limit = report.limits.iter().find(|limit| limit.name == name);
+    match limit.map(|limit| limit.source.as_str()) {
+        None | Some(DEFAULT | FLAG | BUILT_IN_MAXIMUM) => format!("{flag} sets it"),
+        Some(HOST_POLICY) => "`maxima` of the host's configuration allow no more".to_owned(),
+        Some(key) => format!("`{key}` of the manifest sets it, and {flag} can only lower it"),
     }
 }
 

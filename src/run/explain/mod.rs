@@ -81,7 +81,7 @@ impl HostFacts {
                 missing: Vec::new(),
                 in_delegated_scope: true,
             }),
-            None => cgroups::choose(named, &facts),
+            None => hold::choose_backend(named, &facts)?,
         };
         Ok(Self {
             host: host::look()?,

@@ -15,7 +15,7 @@ use crate::run::preparation::harvest::Harvest;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::{Run, contract, host};
 use crate::sandbox::launch::Launched;
-use crate::spec::host_policy::{HostPolicy, Maxima};
+use crate::spec::host_policy::{HostPolicy, Maxima, Maximum};
 use crate::spec::network::NetworkOptions;
 use crate::spec::oci::reference::Place;
 use crate::spec::outcome::Outcome;
@@ -191,6 +191,14 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     request
 }
 
+/// A bound of this program's own: nested runs state their limits themselves.
+fn built_in<T>(value: T) -> Maximum<T> {
+    Maximum {
+        value,
+        stated_at: None,
+    }
+}
+
 /// The host policy with the network and the limits of preparations.
 fn policy(outer: &HostPolicy) -> HostPolicy {
     let limits = outer.preparation.limits;
@@ -201,9 +209,9 @@ fn policy(outer: &HostPolicy) -> HostPolicy {
             refuse_ech: outer.egress.refuse_ech,
         },
         maxima: Maxima {
-            memory_bytes: limits.memory_bytes,
-            wall_time: limits.wall_time,
-            ..outer.maxima
+            memory_bytes: built_in(limits.memory_bytes),
+            wall_time: built_in(limits.wall_time),
+            ..outer.maxima.clone()
         },
         ..outer.clone()
     }

@@ -342,7 +342,8 @@ fn sound(document: &str) -> Vec<table::Row> {
 
 #[test]
 fn a_table_that_cannot_be_read_as_it_is_meant_is_an_error() {
-    assert_eq!(sound(&document("", "")).len(), 273);
+    let in_all: u32 = comments::SECTIONS.iter().map(|(_, count)| count).sum();
+    assert_eq!(sound(&document("", "")).len(), in_all as usize);
     let absent = "| A-02 | P long | `a \\| b` | not applicable: because so | – |\n";
     let rows = sound(&document("A-02", absent));
     let mut absent = rows.iter().filter(|row| !row.is_applicable());
@@ -384,8 +385,8 @@ fn a_table_that_cannot_be_read_as_it_is_meant_is_an_error() {
             "line 5: A-02: not applicable, and no reason",
         ),
         (
-            "| A-02 | U | any | R | – |\n| A-61 | U | any | R | – |\n",
-            "A-61 is one too many: section A has 60",
+            "| A-02 | U | any | R | – |\n| A-99 | U | any | R | – |\n",
+            "A-99 is one too many: section A has 60",
         ),
     ] {
         let (_, errors) = table::rows(&document("A-02", line));

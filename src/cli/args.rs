@@ -356,6 +356,9 @@ pub struct LimitFlags {
     /// Processes and threads at once [default: 512]
     #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_PIDS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub pids: Option<u64>,
+    /// Open descriptors of each process [default: 1024]
+    #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_NOFILE", hide_env_values = true, value_parser = clap::value_parser!(u64).range(16..))]
+    pub nofile: Option<u64>,
     /// Bytes in the writable directories
     #[arg(long, value_name = "SIZE", env = "RUNNER_OPT_DISK", hide_env_values = true, value_parser = parse_size)]
     pub disk: Option<u64>,

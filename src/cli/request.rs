@@ -482,6 +482,7 @@ fn limits(flags: &LimitFlags) -> LimitOptions {
         wall_time: flags.timeout,
         grace: flags.grace,
         processes: flags.pids,
+        open_files: flags.nofile,
         disk_bytes: flags.disk,
         disk_inodes: None,
         output_bytes: flags.max_output,

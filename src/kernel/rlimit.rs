@@ -69,6 +69,14 @@ pub fn soft(resource: u32) -> Result<u64, Errno> {
     Ok(present(resource)?.rlim_cur)
 }
 
+/// The hard limit; `u64::MAX` where there is none.
+///
+/// # Errors
+/// The errno of prlimit(2).
+pub fn hard(resource: u32) -> Result<u64, Errno> {
+    Ok(present(resource)?.rlim_max)
+}
+
 fn present(resource: u32) -> Result<libc::rlimit64, Errno> {
     let mut present = libc::rlimit64 {
         rlim_cur: 0,

@@ -180,8 +180,11 @@ pub enum RunError {
         errno: rustix::io::Errno,
     },
     /// Init ended without a reason that we know.
-    #[error("the sandbox's init ended unexpectedly")]
-    InitDied,
+    #[error("process 1 of the sandbox, which is the runner's own, ended unexpectedly: {how}")]
+    InitDied {
+        /// By which signal, or with which code.
+        how: String,
+    },
     /// What was killed does not end.
     #[error("processes of the run did not end after SIGKILL")]
     Unkillable,
@@ -269,7 +272,7 @@ impl RunError {
             | Self::Cgroup(_)
             | Self::Registry(_)
             | Self::Host { .. }
-            | Self::InitDied
+            | Self::InitDied { .. }
             | Self::Unkillable
             | Self::Output { .. } => Outcome::Failed,
             Self::Cancelled { .. } => Outcome::Cancelled,
@@ -308,7 +311,7 @@ impl RunError {
             Self::Cgroup(_) => "cgroup_failed".to_owned(),
             Self::Registry(_) => "runtime_directory_unusable".to_owned(),
             Self::Host { .. } => "host_failed".to_owned(),
-            Self::InitDied => "init_died".to_owned(),
+            Self::InitDied { .. } => "init_died".to_owned(),
             Self::Unkillable => "unkillable".to_owned(),
             Self::Cancelled { .. } => "cancelled".to_owned(),
         }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::kernel::rlimit::resource;
+use crate::kernel::rlimit::{self, resource};
 use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::filter::{Arch, Variant, built_in_program};
@@ -22,8 +22,6 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::report::{Enforcement, EnforcementState, Report, WarningReport};
 use crate::spec::request::{LimitsMode, Request, Subject, ViewEntry};
 
-/// Descriptors that the body may have open.
-const OPEN_FILES: u64 = 16_384;
 /// Memory that it may lock.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
 /// The largest page of any processor that this runs on.
@@ -185,7 +183,7 @@ fn resource_limits(held: &Held, limits: &Limits, file_bytes: Option<u64>) -> Vec
     let mut list = vec![
         // One byte and not none: with none a `|handler` as core_pattern is still started.
         limit(resource::CORE, 1),
-        limit(resource::OPEN_FILES, OPEN_FILES),
+        limit(resource::OPEN_FILES, limits.open_files),
         limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
     ];
@@ -258,6 +256,8 @@ pub(super) fn settle_limits(
             has_sandbox_block: chosen.manifest.sandbox.is_some(),
             has_terminal: request.streams.terminal,
             captured: request.streams.capture,
+            open_files_hard: rlimit::hard(resource::OPEN_FILES)
+                .map_err(RunError::host("read the limit of open descriptors"))?,
         },
     )?;
     report.warnings.extend(merged.warnings.iter().cloned());

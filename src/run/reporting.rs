@@ -109,7 +109,21 @@ pub(super) fn conclude(
         report.outcome = Outcome::Failed;
         report.error = Some(RunError::Unkillable.report());
     } else if report.outcome == Outcome::Failed {
-        report.error = Some(RunError::InitDied.report());
+        let how = how_init_ended(observed.init_status);
+        report.error = Some(RunError::InitDied { how }.report());
+    }
+}
+
+fn how_init_ended(raw_status: Option<i32>) -> String {
+    let Some(raw_status) = raw_status else {
+        return "its wait status is not known".to_owned();
+    };
+    match exit_of(raw_status) {
+        Exit {
+            signal: Some(signal),
+            ..
+        } => format!("signal {signal}"),
+        Exit { code, .. } => format!("exit code {}", code.unwrap_or(0)),
     }
 }
 

@@ -61,6 +61,11 @@ pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> 
     process::exit_now(if told.is_ok() { 1 } else { 2 })
 }
 
+/// inotify instances of one run (`user.max_inotify_instances`, namespaces(7)).
+const INOTIFY_INSTANCES: &[u8] = b"16";
+/// inotify watches of one run.
+const INOTIFY_WATCHES: &[u8] = b"16384";
+
 fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     move |errno| StepError {
         step,
@@ -139,6 +144,18 @@ fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
     // What is under way between processes counts against the uid, so another run of the same user,
     // whose body is limited to less, could else keep this one from handing anything over.
     rlimit::raise(rlimit::resource::OPEN_FILES).map_err(at(ChildStep::OpenFiles))?;
+    // What a body takes counts against the caller too, all the way up the user namespaces, and the
+    // host's own limit is often 128 for a whole uid: a share of it leaves some for everybody else.
+    for (path, most) in [
+        (c"/proc/sys/user/max_inotify_instances", INOTIFY_INSTANCES),
+        (c"/proc/sys/user/max_inotify_watches", INOTIFY_WATCHES),
+    ] {
+        match namespace::write_file(path, most) {
+            // A kernel without inotify has nothing to limit.
+            Ok(()) | Err(Errno::NOENT) => (),
+            Err(errno) => return Err(at(ChildStep::KernelObjects)(errno)),
+        }
+    }
     // Where the whole host runs out of memory, the body goes before the supervisor that could say
     // so. Raising it is everybody's right (proc_pid_oom_score_adj(5)).
     namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;

@@ -189,6 +189,11 @@ impl SandboxError {
                 step: ChildStep::BaseView,
                 errno: Errno::PERM,
                 ..
+            }
+            | Self::Child {
+                step: ChildStep::KernelObjects,
+                errno: Errno::ROFS,
+                ..
             } => Some(
                 "a proc with masked parts (a container's) cannot be mounted anew: run outside, or \
                  with an unmasked /proc"

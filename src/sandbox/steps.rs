@@ -33,6 +33,7 @@ macro_rules! child_steps {
 child_steps! {
     DeathSignal: "set the death signal",
     OpenFiles: "raise the limit of open descriptors",
+    KernelObjects: "limit the inotify instances and watches of its user namespace",
     OomScore: "offer itself to a host that is out of memory",
     Namespaces: "leave the host's network, ipc and uts namespaces",
     Loopback: "bring the loopback device up",

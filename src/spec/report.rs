@@ -179,7 +179,7 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LimitReport {
-    /// With its unit last: `memory_bytes`, `wall_time_ms`, `cpu_time_ms`, `cpu_millis`, `processes`, `disk_bytes`, `disk_inodes`, `output_bytes`.
+    /// With its unit last: `memory_bytes`, `wall_time_ms`, `cpu_time_ms`, `cpu_millis`, `processes`, `open_files`, `disk_bytes`, `disk_inodes`, `output_bytes`.
     pub name: &'static str,
     /// What was asked; `None` where nobody asked.
     pub requested: Option<u64>,

@@ -110,6 +110,8 @@ pub struct LimitOptions {
     pub grace: Option<Duration>,
     /// `--pids`.
     pub processes: Option<u64>,
+    /// `--nofile`, of each process.
+    pub open_files: Option<u64>,
     /// `--disk`.
     pub disk_bytes: Option<u64>,
     /// Inodes in the writable space; no flag states them, preparation runs do.

@@ -75,6 +75,8 @@ pub struct Streams {
 pub struct Observed {
     /// The wait status of the body's first process; `None` where init could not tell.
     pub raw_status: Option<i32>,
+    /// The wait status of init, once it was reaped.
+    pub init_status: Option<i32>,
     /// Why the body was ended, if the supervisor ended it.
     pub reason: Option<Reason>,
     /// From the start of the watch to the end of the tree.
@@ -142,6 +144,7 @@ pub fn watch(
         init_gone: false,
         observed: Observed {
             raw_status: None,
+            init_status: None,
             reason: None,
             wall_time: Duration::ZERO,
             waited_cpu_us: None,
@@ -301,6 +304,7 @@ impl Watch<'_> {
             self.hear(now)?;
         }
         let ended = self.launched.child.reap()?;
+        self.observed.init_status = Some(ended.raw_status);
         self.observed.waited_cpu_us = Some((ended.user_time_us, ended.system_time_us));
         self.observed.wall_time = now.duration_since(self.started);
         self.init_gone = true;

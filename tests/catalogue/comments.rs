@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('A', 60),
-    ('B', 60),
-    ('C', 37),
+    ('B', 61),
+    ('C', 38),
     ('D', 28),
     ('E', 30),
     ('F', 15),

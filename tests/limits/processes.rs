@@ -1,5 +1,8 @@
 //! Processes, threads, descriptors, timers: how many, and that none outlives the run.
 
+use std::io::Read as _;
+use std::process::Stdio;
+
 use crate::back_end::{assert_state, has_groups, one_at_a_time, usage};
 use crate::support::bodies::c_body;
 use crate::support::{Done, Ground};
@@ -181,12 +184,60 @@ fn descriptors_end_at_their_limit_which_cannot_be_raised() {
             int refused = setrlimit(RLIMIT_NOFILE, &raised) < 0 && errno == EPERM;
             int count = 0;
             while (open(\"/dev/null\", O_RDONLY) >= 0) count++;
-            printf(\"%d %d %d\\n\", refused, errno == EMFILE, count <= 16384);
+            printf(\"%d %d %d\\n\", refused, errno == EMFILE, count <= 1024);
             return 0;
         }";
     let done = run(&[], "descriptors", text);
     done.assert_exited(0);
     assert_eq!(done.text(), "1 1 1\n");
+}
+
+#[test]
+fn open_descriptors_are_as_many_as_the_flag_states() {
+    let ground = Ground::new();
+    let script = "ulimit -Sn; ulimit -Hn";
+    for (flags, wanted) in [(&[][..], 1024), (&["--nofile=2048"], 2048)] {
+        let done = ground.run(flags, &["/bin/sh", "-c", script]);
+        done.assert_exited(0);
+        assert_eq!(done.text(), format!("{wanted}\n{wanted}\n"));
+    }
+    let mut case = ground.command(&["run", "--nofile=5000", "--", "/bin/true"]);
+    case.behind(&["prlimit", "--nofile=4096:4096"]);
+    let done = case.done();
+    assert_eq!(done.code, 125, "{}", done.stderr);
+    assert_eq!(done.report["error"]["code"], "limit_unenforceable");
+    assert!(done.stderr.contains("is 4096"), "{}", done.stderr);
+}
+
+/// C-38: what a body takes of them is taken from its caller, uid 0 for runs of root.
+#[test]
+fn a_body_leaves_its_caller_inotify_instances() {
+    let _turn = one_at_a_time();
+    let text = "#include <stdio.h>
+        #include <sys/inotify.h>
+        #include <unistd.h>
+        int main(void) {
+            int count = 0;
+            while (count < 1000 && inotify_init() >= 0) count++;
+            printf(\"%d\\n\", count);
+            fflush(stdout);
+            char go;
+            return read(0, &go, 1) < 0;
+        }";
+    let ground = Ground::new();
+    let program = c_body("inotify-instances", text);
+    let program = program.to_str().expect("plain");
+    let mut case = ground.command(&["run", "-i", "--ro", program, "--", program]);
+    case.command.stdin(Stdio::piped());
+    let mut running = case.start();
+    let mut line = [0; 3];
+    let stdout = running.child.stdout.as_mut().expect("a pipe");
+    stdout.read_exact(&mut line).expect("the body's line");
+    assert_eq!(&line, b"16\n");
+    let own = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC);
+    assert!(own.is_ok(), "the caller has none left: {own:?}");
+    drop(running.child.stdin.take());
+    running.done().assert_exited(0);
 }
 
 /// C-35, C-09: timers, queued signals, epoll, inotify instances and watches, System V objects, keys.

@@ -470,6 +470,7 @@ fn short(name: &str) -> &str {
         "cpu_time_ms" => "CPU time",
         "cpu_millis" => "processors",
         "disk_bytes" => "disk",
+        "open_files" => "descriptors",
         "disk_inodes" => "inodes",
         "output_bytes" => "output",
         "grace_ms" => "grace",

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::plan::filter::{Case, Condition, Decision, Reporting, Rule};
 
 /// How many of them are the default policy's; the others are the strict one's alone.
-pub(super) const DEFAULT_RULES: usize = 50;
+pub(super) const DEFAULT_RULES: usize = 53;
 
 #[rustfmt::skip]
 pub(super) static RULES: &[Rule] = &[
@@ -232,6 +232,41 @@ pub(super) static RULES: &[Rule] = &[
             Case { when: Cow::Borrowed(&[
                 Condition { argument: 2, mask: 0x400000, one_of: Cow::Borrowed(&[0x400000]) },
                 Condition { argument: 3, mask: 0xc00, one_of: Cow::Borrowed(&[0x400, 0x800, 0xc00]) },
+            ]), then: Decision::NotPermitted },
+        ]), action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("init-limits"),
+        reason: Cow::Borrowed("the limits, processors and scheduling of the sandbox's init are not the body's to change"),
+        report: Some(Reporting::Yes), cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x1]) },
+            ]), then: Decision::NotPermitted },
+        ]), action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("init-priority"),
+        reason: Cow::Borrowed("as init-limits; by user id the call reaches init too"),
+        report: Some(Reporting::Yes), cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x0, 0x1]) },
+                Condition { argument: 1, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x1]) },
+            ]), then: Decision::NotPermitted },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x2]) },
+            ]), then: Decision::NotPermitted },
+        ]), action: Decision::Allow,
+    },
+    Rule {
+        id: Cow::Borrowed("init-io-priority"),
+        reason: Cow::Borrowed("as init-priority"),
+        report: Some(Reporting::Yes), cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x1, 0x2]) },
+                Condition { argument: 1, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x1]) },
+            ]), then: Decision::NotPermitted },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x3]) },
             ]), then: Decision::NotPermitted },
         ]), action: Decision::Allow,
     },

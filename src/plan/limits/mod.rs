@@ -1,4 +1,7 @@
 //! The limits: who stated what, what holds, and whether this host can hold it.
+#![forbid(unsafe_code)]
+
+mod coverage;
 
 use std::time::Duration;
 
@@ -6,9 +9,11 @@ use crate::plan::grants::Origin;
 use crate::spec::host_policy::{Maxima, Maximum};
 use crate::spec::manifest::StatedLimit;
 use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
-use crate::spec::report::{Enforcement, EnforcementState, LimitReport, WarningReport};
-use crate::spec::request::{LimitOptions, LimitsMode};
+use crate::spec::report::{LimitReport, WarningReport};
+use crate::spec::request::LimitOptions;
 use crate::spec::units::amount;
+
+pub use coverage::{Coverage, axis_of, settle, weaker_than_stated};
 
 /// Memory where nobody states it (AIP-17 recommends it).
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
@@ -18,6 +23,8 @@ pub const WALL_TIME_DEFAULT: Duration = Duration::from_secs(600);
 pub const WALL_TIME_SANDBOX_DEFAULT: Duration = Duration::from_secs(30);
 /// Processes and threads where nobody states them.
 pub const PROCESSES_DEFAULT: u64 = 512;
+/// Open descriptors of each process where nobody states them.
+pub const OPEN_FILES_DEFAULT: u64 = 1024;
 /// Between the stop signal and SIGKILL where nobody states it.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 /// Output of each stream that is captured where nobody states it.
@@ -46,6 +53,8 @@ pub struct Limits {
     pub grace: Duration,
     /// Processes and threads at once.
     pub processes: u64,
+    /// Open descriptors of each process.
+    pub open_files: u64,
     /// Bytes that the body may write into the writable space.
     pub disk_bytes: u64,
     /// Inodes that it may make there.
@@ -74,14 +83,12 @@ pub enum LimitError {
         least: u64,
     },
     /// The caller states more than the host's configuration allows.
-    #[error("{stated} asks for {value}, and {place} allows at most {maximum}")]
+    #[error("{asked}, and {place} allows at most {maximum}")]
     AboveMaximum {
         /// Name of the limit, unit last.
         name: &'static str,
-        /// The flag, or the key of the caller's manifest.
-        stated: String,
-        /// As people write it.
-        value: String,
+        /// The flag, or the key of the caller's manifest, and its value as people write it.
+        asked: String,
         /// What is allowed.
         maximum: String,
         /// `FILE:LINE` of the configuration.
@@ -130,7 +137,7 @@ impl LimitError {
 }
 
 /// What of a run decides its limits besides those that somebody states.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunFacts {
     /// The manifest has a `sandbox` block, whose default wall time is shorter (AIP-36).
     pub has_sandbox_block: bool,
@@ -138,6 +145,9 @@ pub struct RunFacts {
     pub has_terminal: bool,
     /// The streams are kept for the report.
     pub captured: bool,
+    /// The hard limit of open descriptors of this process (getrlimit(2)), which nobody here may
+    /// raise.
+    pub open_files_hard: u64,
 }
 
 /// Merges what flags and manifest state: the strictest wins. Host policy bounds it, see [`Maxima`]:
@@ -190,6 +200,23 @@ pub fn merge(
         Some(PROCESSES_DEFAULT),
         Some(Bound::of(&maxima.processes, |count| *count)),
     )?;
+    if let Some(stated) = flags.open_files
+        && facts.open_files_hard < stated
+    {
+        return Err(LimitError::Unenforceable {
+            axis: "open_files".to_owned(),
+            reason: format!(
+                "the hard limit of open descriptors here is {} (`ulimit -Hn`)",
+                facts.open_files_hard
+            ),
+        });
+    }
+    let open_files = merger.merge(
+        "open_files",
+        flags.open_files,
+        Some(OPEN_FILES_DEFAULT.min(facts.open_files_hard)),
+        None,
+    )?;
     let memory_bytes = memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT);
     let for_files = memory_bytes
         .checked_sub(MEMORY_NOT_FOR_FILES_BYTES)
@@ -224,6 +251,7 @@ pub fn merge(
         wall_time: wall_time_ms.map(Duration::from_millis),
         grace,
         processes: processes.unwrap_or(PROCESSES_DEFAULT),
+        open_files: open_files.unwrap_or(OPEN_FILES_DEFAULT),
         disk_bytes: disk_bytes.unwrap_or(for_files),
         disk_inodes: disk_inodes.unwrap_or(DISK_INODES),
         output_bytes,
@@ -393,8 +421,11 @@ fn bounded(
         if let Some(beyond) = beyond {
             return Err(LimitError::AboveMaximum {
                 name,
-                stated: who_states(name, beyond),
-                value: amount_or_none(name, beyond.value),
+                asked: format!(
+                    "{} asks for {}",
+                    who_states(name, beyond),
+                    amount_or_none(name, beyond.value)
+                ),
                 maximum: amount(name, bound.value),
                 place: place.clone(),
             });
@@ -459,6 +490,7 @@ pub fn flag_of(limit: &str) -> &'static str {
         "cpu_time_ms" => "--cpu-time",
         "cpu_millis" => "--cpus",
         "processes" => "--pids",
+        "open_files" => "--nofile",
         "disk_bytes" => "--disk",
         "output_bytes" => "--max-output",
         _ => "the flag",
@@ -476,98 +508,17 @@ fn thousandths(cpus: f64) -> Option<u64> {
     format!("{scaled:.0}").parse().ok()
 }
 
-/// How an axis of the host's coverage is called in the limits.
-#[must_use]
-pub fn axis_of(limit: &str) -> Option<&'static str> {
-    match limit {
-        "memory_bytes" => Some("memory"),
-        "processes" => Some("processes"),
-        "cpu_millis" => Some("cpu_share"),
-        "cpu_time_ms" => Some("cpu_time"),
-        _ => None,
-    }
-}
-
-/// How strongly one axis holds on this host, and through what.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Coverage {
-    /// `memory`, `processes`, `cpu_share`, `cpu_time`.
-    pub axis: &'static str,
-    /// How strongly.
-    pub state: EnforcementState,
-    /// Through what.
-    pub enforced_by: &'static str,
-    /// Why not fully.
-    pub reason: Option<String>,
-}
-
-/// Names the mechanism of each limit and refuses what this host cannot hold, as `mode` says: a
-/// stated limit that is absent, with `Require` one that is weaker too, with `BestEffort` none.
-///
-/// # Errors
-/// [`LimitError::Unenforceable`].
-pub fn settle(
-    limits: &mut Limits,
-    coverage: &[Coverage],
-    mode: LimitsMode,
-) -> Result<Vec<Enforcement>, LimitError> {
-    let mut enforcement = Vec::with_capacity(limits.reports.len());
-    for report in &mut limits.reports {
-        if report.effective.is_none() {
-            continue;
-        }
-        let Some(axis) = axis_of(report.name) else {
-            report.enforced_by = match report.name {
-                "disk_bytes" | "disk_inodes" => "tmpfs",
-                _ => "supervisor",
-            };
-            continue;
-        };
-        let covered = coverage.iter().find(|covered| covered.axis == axis);
-        let state = covered.map_or(EnforcementState::Absent, |covered| covered.state);
-        let reason = covered.and_then(|covered| covered.reason.clone());
-        report.enforced_by = covered.map_or("none", |covered| covered.enforced_by);
-        let refused = match (mode, state) {
-            (LimitsMode::BestEffort, _) | (_, EnforcementState::Enforced) => false,
-            (LimitsMode::Require, _) => true,
-            (LimitsMode::Stated, EnforcementState::Weaker) => false,
-            (LimitsMode::Stated, EnforcementState::Absent) => report.requested.is_some(),
-        };
-        if refused {
-            return Err(LimitError::Unenforceable {
-                axis: axis.to_owned(),
-                reason: reason.unwrap_or_else(|| "nothing here can".to_owned()),
-            });
-        }
-        enforcement.push(Enforcement {
-            axis: axis.to_owned(),
-            state,
-            reason,
-        });
-    }
-    Ok(enforcement)
-}
-
-/// Limits that somebody stated and that do not hold fully, with the axis that says why.
-pub fn weaker_than_stated<'plan>(
-    limits: &'plan Limits,
-    enforcement: &'plan [Enforcement],
-) -> impl Iterator<Item = (&'static str, &'plan Enforcement)> {
-    limits
-        .reports
-        .iter()
-        .filter(|report| report.requested.is_some())
-        .filter_map(|report| {
-            let axis = axis_of(report.name)?;
-            let found = enforcement.iter().find(|one| one.axis == axis)?;
-            (found.state != EnforcementState::Enforced).then_some((report.name, found))
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spec::host_policy::{AtLine, HostPolicy, Statement};
+
+    const PLAIN: RunFacts = RunFacts {
+        has_sandbox_block: false,
+        has_terminal: false,
+        captured: false,
+        open_files_hard: 4096,
+    };
 
     fn maxima() -> Maxima {
         HostPolicy::default().maxima
@@ -581,15 +532,8 @@ mod tests {
         }
     }
 
-    fn merged(flags: &LimitOptions, manifest: &[StatedLimit]) -> Limits {
-        merge(
-            flags,
-            manifest,
-            Origin::Bundle,
-            &maxima(),
-            RunFacts::default(),
-        )
-        .expect("merged")
+    pub(super) fn merged(flags: &LimitOptions, manifest: &[StatedLimit]) -> Limits {
+        merge(flags, manifest, Origin::Bundle, &maxima(), PLAIN).expect("merged")
     }
 
     fn source<'limits>(limits: &'limits Limits, name: &str) -> &'limits str {
@@ -656,8 +600,7 @@ mod tests {
             // The caller's flag is an answer to what the bundle asks.
             (memory(8 << 30), &asked, Origin::Bundle, 8 << 30, "flag", 0),
         ] {
-            let limits =
-                merge(&flags, manifest, origin, &maxima(), RunFacts::default()).expect("merged");
+            let limits = merge(&flags, manifest, origin, &maxima(), PLAIN).expect("merged");
             assert_eq!(
                 (
                     limits.memory_bytes,
@@ -685,7 +628,7 @@ mod tests {
         };
         let maxima = crate::spec::host_policy::merge(&[file]).0.maxima;
         let merge = |flags: &LimitOptions, manifest: &[StatedLimit], origin| {
-            merge(flags, manifest, origin, &maxima, RunFacts::default())
+            merge(flags, manifest, origin, &maxima, PLAIN)
         };
         let error = merge(&memory(8 << 30), &[], Origin::Bundle).expect_err("refused");
         assert_eq!(error.code(), "limit_above_maximum");
@@ -741,7 +684,7 @@ mod tests {
         assert_eq!(limits.warnings[0].code, "limit_lowered");
         let terminal = RunFacts {
             has_terminal: true,
-            ..RunFacts::default()
+            ..PLAIN
         };
         let flags = LimitOptions::default();
         let limits = merge(&flags, &[], Origin::Caller, &maxima(), terminal).expect("merged");
@@ -752,11 +695,28 @@ mod tests {
     }
 
     #[test]
+    fn open_descriptors_are_never_promised_beyond_the_hard_limit() {
+        let flags = LimitOptions::default();
+        let low = RunFacts {
+            open_files_hard: 512,
+            ..PLAIN
+        };
+        let limits = merge(&flags, &[], Origin::Caller, &maxima(), low).expect("merged");
+        assert_eq!(limits.open_files, 512);
+        let flags = LimitOptions {
+            open_files: Some(1024),
+            ..LimitOptions::default()
+        };
+        let refused = merge(&flags, &[], Origin::Caller, &maxima(), low).expect_err("refused");
+        assert!(refused.to_string().contains("512"), "{refused}");
+    }
+
+    #[test]
     fn a_sandbox_block_makes_the_default_wall_time_shorter() {
         let flags = LimitOptions::default();
         let facts = RunFacts {
             has_sandbox_block: true,
-            ..RunFacts::default()
+            ..PLAIN
         };
         let limits = merge(&flags, &[], Origin::Bundle, &maxima(), facts).expect("merged");
         assert_eq!(limits.wall_time, Some(WALL_TIME_SANDBOX_DEFAULT));
@@ -790,48 +750,11 @@ mod tests {
             memory_bytes: Some(1),
             ..LimitOptions::default()
         };
-        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), RunFacts::default()).is_err());
+        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), PLAIN).is_err());
         let flags = LimitOptions {
             wall_time: Some(Duration::ZERO),
             ..LimitOptions::default()
         };
-        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), RunFacts::default()).is_err());
-    }
-
-    #[test]
-    fn a_stated_limit_that_nothing_holds_is_refused_unless_best_effort() {
-        let flags = LimitOptions {
-            cpus: Some(1.5),
-            ..LimitOptions::default()
-        };
-        let mut limits = merged(&flags, &[]);
-        assert_eq!(limits.cpu_millis, Some(1500));
-        let weak = |axis| Coverage {
-            axis,
-            state: EnforcementState::Weaker,
-            enforced_by: "poll",
-            reason: Some("no cgroup".to_owned()),
-        };
-        let coverage = [weak("memory"), weak("processes")];
-        assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_err());
-        let enforcement = settle(&mut limits, &coverage, LimitsMode::BestEffort).expect("runs");
-        assert!(
-            enforcement
-                .iter()
-                .any(|axis| axis.state == EnforcementState::Absent)
-        );
-        let mut limits = merged(&LimitOptions::default(), &[]);
-        assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_ok());
-        assert!(settle(&mut limits, &coverage, LimitsMode::Require).is_err());
-        let flags = LimitOptions {
-            memory_bytes: Some(64 << 20),
-            ..LimitOptions::default()
-        };
-        let mut limits = merged(&flags, &[]);
-        let enforcement = settle(&mut limits, &coverage, LimitsMode::Stated).expect("runs");
-        let weaker: Vec<&str> = weaker_than_stated(&limits, &enforcement)
-            .map(|(name, _)| name)
-            .collect();
-        assert_eq!(weaker, ["memory_bytes"]);
+        assert!(merge(&flags, &[], Origin::Bundle, &maxima(), PLAIN).is_err());
     }
 }

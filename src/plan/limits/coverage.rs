@@ -1,0 +1,138 @@
+//! Which limits this host can hold, through what, and how strongly.
+
+use super::{LimitError, Limits};
+use crate::spec::report::{Enforcement, EnforcementState};
+use crate::spec::request::LimitsMode;
+
+/// How an axis of the host's coverage is called in the limits.
+#[must_use]
+pub fn axis_of(limit: &str) -> Option<&'static str> {
+    match limit {
+        "memory_bytes" => Some("memory"),
+        "processes" => Some("processes"),
+        "cpu_millis" => Some("cpu_share"),
+        "cpu_time_ms" => Some("cpu_time"),
+        _ => None,
+    }
+}
+
+/// How strongly one axis holds on this host, and through what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coverage {
+    /// `memory`, `processes`, `cpu_share`, `cpu_time`.
+    pub axis: &'static str,
+    /// How strongly.
+    pub state: EnforcementState,
+    /// Through what.
+    pub enforced_by: &'static str,
+    /// Why not fully.
+    pub reason: Option<String>,
+}
+
+/// Names the mechanism of each limit and refuses what this host cannot hold, as `mode` says: a
+/// stated limit that is absent, with `Require` one that is weaker too, with `BestEffort` none.
+///
+/// # Errors
+/// [`LimitError::Unenforceable`].
+pub fn settle(
+    limits: &mut Limits,
+    coverage: &[Coverage],
+    mode: LimitsMode,
+) -> Result<Vec<Enforcement>, LimitError> {
+    let mut enforcement = Vec::with_capacity(limits.reports.len());
+    for report in &mut limits.reports {
+        if report.effective.is_none() {
+            continue;
+        }
+        let Some(axis) = axis_of(report.name) else {
+            report.enforced_by = match report.name {
+                "disk_bytes" | "disk_inodes" => "tmpfs",
+                "open_files" => "rlimit",
+                _ => "supervisor",
+            };
+            continue;
+        };
+        let covered = coverage.iter().find(|covered| covered.axis == axis);
+        let state = covered.map_or(EnforcementState::Absent, |covered| covered.state);
+        let reason = covered.and_then(|covered| covered.reason.clone());
+        report.enforced_by = covered.map_or("none", |covered| covered.enforced_by);
+        let refused = match (mode, state) {
+            (LimitsMode::BestEffort, _) | (_, EnforcementState::Enforced) => false,
+            (LimitsMode::Require, _) => true,
+            (LimitsMode::Stated, EnforcementState::Weaker) => false,
+            (LimitsMode::Stated, EnforcementState::Absent) => report.requested.is_some(),
+        };
+        if refused {
+            return Err(LimitError::Unenforceable {
+                axis: axis.to_owned(),
+                reason: reason.unwrap_or_else(|| "nothing here can".to_owned()),
+            });
+        }
+        enforcement.push(Enforcement {
+            axis: axis.to_owned(),
+            state,
+            reason,
+        });
+    }
+    Ok(enforcement)
+}
+
+/// Limits that somebody stated and that do not hold fully, with the axis that says why.
+pub fn weaker_than_stated<'plan>(
+    limits: &'plan Limits,
+    enforcement: &'plan [Enforcement],
+) -> impl Iterator<Item = (&'static str, &'plan Enforcement)> {
+    limits
+        .reports
+        .iter()
+        .filter(|report| report.requested.is_some())
+        .filter_map(|report| {
+            let axis = axis_of(report.name)?;
+            let found = enforcement.iter().find(|one| one.axis == axis)?;
+            (found.state != EnforcementState::Enforced).then_some((report.name, found))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::merged;
+    use super::*;
+    use crate::spec::request::LimitOptions;
+
+    #[test]
+    fn a_stated_limit_that_nothing_holds_is_refused_unless_best_effort() {
+        let flags = LimitOptions {
+            cpus: Some(1.5),
+            ..LimitOptions::default()
+        };
+        let mut limits = merged(&flags, &[]);
+        assert_eq!(limits.cpu_millis, Some(1500));
+        let weak = |axis| Coverage {
+            axis,
+            state: EnforcementState::Weaker,
+            enforced_by: "poll",
+            reason: Some("no cgroup".to_owned()),
+        };
+        let coverage = [weak("memory"), weak("processes")];
+        assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_err());
+        let enforcement = settle(&mut limits, &coverage, LimitsMode::BestEffort).expect("runs");
+        assert!(
+            enforcement
+                .iter()
+                .any(|axis| axis.state == EnforcementState::Absent)
+        );
+        let mut limits = merged(&LimitOptions::default(), &[]);
+        assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_ok());
+        assert!(settle(&mut limits, &coverage, LimitsMode::Require).is_err());
+        let flags = LimitOptions {
+            memory_bytes: Some(64 << 20),
+            ..LimitOptions::default()
+        };
+        let mut limits = merged(&flags, &[]);
+        let enforcement = settle(&mut limits, &coverage, LimitsMode::Stated).expect("runs");
+        let weaker: Vec<&str> = weaker_than_stated(&limits, &enforcement)
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(weaker, ["memory_bytes"]);
+    }
+}

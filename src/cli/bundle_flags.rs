@@ -18,6 +18,9 @@ A manifest.yaml beside a folder `src` that holds main.sh:
 
 Without `code` the bundle is the manifest's own folder. `runner bundle . -o hello.tar.gz` makes it,
 `--list` shows what is in it, `runner check .` what is wrong, `runner schema manifest` each key.
+What .gitignore or .bundleignore name and what looks like credentials stays out of such a folder, with
+a warning; `!NAME` in .bundleignore takes it.
+
 What -o and --lock replace is an earlier bundle or lock file, never a file of another kind.
 
 Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";

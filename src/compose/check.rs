@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::WorkspaceFiles;
+use crate::compose::folders::folder_at;
 use crate::compose::github::RefShape;
 use crate::compose::manifests::{ManifestText, Registry, read_text_of};
 use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::resolve::{
     REFERENCE_DEPTH_MAX, ResolveRequest, folder_name, ignored, referenced_manifest, resolve,
 };
-use crate::compose::walk::folder_at;
 use crate::spec::check::{CheckError, CheckReport};
 use crate::spec::document::{Node, Value};
 use crate::spec::io::Contract;

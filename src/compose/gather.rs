@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::bundle::Tree;
+use crate::compose::bundle_sieve::BundleSieve;
 use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::{DirectoryFiles, FileIdentity, WorkspaceFiles};
 use crate::compose::gathering::Gathering;
@@ -11,7 +12,9 @@ use crate::compose::github::{FetchedTree, GitHub, ResolvedRef};
 use crate::compose::layer::{Layer, LayerForm};
 use crate::compose::origin::SourceOrigin;
 use crate::compose::overlay::{Overlay, RootIndex, SourceIndex};
+use crate::compose::sieve::Sieve;
 use crate::compose::walk::{Links, LocalSource, Walk, directory_target};
+use crate::compose::weight;
 use crate::kernel::file::CallError;
 use crate::spec::host_policy::UnpackCaps;
 use crate::spec::path::RelPath;
@@ -108,7 +111,8 @@ impl<'files> Gathered<'files> {
 /// Lists the files of all `layers` and lays them over each other; repositories are fetched.
 /// `manifest` is what `.runner/manifest.json` will hold.
 ///
-/// No byte of a file of the workspace is read.
+/// Of the files of the workspace only those that say what is left out are read, and those that may
+/// hold credentials.
 ///
 /// # Errors
 /// [`ComposeError::Source`], [`ComposeError::Link`], [`ComposeError::BundleSize`].
@@ -125,6 +129,14 @@ pub fn gather<'files>(
     let mut fetched = Vec::new();
     for (source, layer) in layers.iter().enumerate() {
         let refused = |problem| ComposeError::of_source(&layer.origin, problem);
+        let is_own_folder = matches!(layer.form, LayerForm::Folder { .. });
+        let sieve = match layer.form {
+            LayerForm::Folder { .. } | LayerForm::Local { .. } => {
+                Some(BundleSieve::new(files, is_own_folder).map_err(refused)?)
+            }
+            // What a repository holds was published by whoever wrote it.
+            LayerForm::Inline { .. } | LayerForm::GitHub { .. } => None,
+        };
         let mut walk = Walk {
             files,
             root: 0,
@@ -134,7 +146,7 @@ pub fn gather<'files>(
                 false => Links::Keep,
             },
             exclude: &options.exclude,
-            sieve: None,
+            sieve: sieve.as_ref().map(|sieve| sieve as &dyn Sieve),
             gathering: &mut gathering,
         };
         match &layer.form {
@@ -184,11 +196,17 @@ pub fn gather<'files>(
             }
         }
         .map_err(refused)?;
+        for warning in sieve.iter().flat_map(BundleSieve::told) {
+            gathering.warn(source, &warning.code, &warning.message);
+        }
     }
     if let Some(manifest) = manifest {
         gathering.add_manifest(manifest)?;
     }
     let tree = gathering.finish()?;
+    gathering
+        .warnings
+        .extend(weight::warnings(&gathering.overlay));
     Ok(Gathered {
         overlay: gathering.overlay,
         tree,

@@ -6,15 +6,19 @@
 //! archive is written.
 #![forbid(unsafe_code)]
 
+mod bundle_sieve;
 pub mod check;
+mod credentials;
 pub mod define_code;
 pub mod error;
 pub mod files;
+mod folders;
 mod follow;
 pub mod gather;
 mod gathering;
 pub mod github;
 pub mod hosting;
+mod ignored;
 pub mod layer;
 pub mod locate;
 pub mod locking;
@@ -28,6 +32,7 @@ mod sieve;
 pub mod source;
 pub mod source_problem;
 mod walk;
+mod weight;
 pub mod write;
 
 pub use check::check;

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::{FoundKind, WorkspaceFiles};
+use crate::compose::folders::{base_of, folder_at};
 use crate::compose::github::RefShape;
 use crate::compose::layer::{Layer, LayerForm};
 use crate::compose::manifests::{
     MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest,
 };
 use crate::compose::origin::{SourceKind, SourceOrigin};
-use crate::compose::walk::{base_of, folder_at};
 use crate::spec::code_block::{CodeSource, SourcePath};
 use crate::spec::document::{Node, Value};
 use crate::spec::manifest::{self, Kind, Level};

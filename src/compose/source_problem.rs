@@ -91,7 +91,7 @@ pub enum SourceProblem {
         /// Why.
         reason: String,
     },
-    /// A `.staxignore` that cannot be followed.
+    /// A `.staxignore`, `.bundleignore` or `.gitignore` that cannot be followed.
     #[error("`{path}`{}: {reason}", line_words(*.line))]
     IgnoreFile {
         /// Where.
@@ -101,6 +101,9 @@ pub enum SourceProblem {
         /// Why, escaped.
         reason: String,
     },
+    /// The list of credential files, which is part of this program.
+    #[error("the list of credential files: {0}")]
+    CredentialList(String),
     /// A link that is not kept.
     #[error("`{path}` {error}")]
     Link {
@@ -268,6 +271,7 @@ impl SourceProblem {
             Self::SpecialFile { .. } => "source_special_file",
             Self::Pattern { .. } => "source_pattern",
             Self::IgnoreFile { .. } => "source_ignore_file",
+            Self::CredentialList(_) => "credential_list",
             Self::Link { error, .. } => error.code(),
             Self::Follow { why, .. } => match why {
                 FollowProblem::Escapes => "symlink_escapes",
@@ -340,6 +344,7 @@ impl SourceProblem {
             | Self::Unreadable { .. }
             | Self::TooManySources { .. }
             | Self::TooManyFiles { .. }
+            | Self::CredentialList(_)
             | Self::Size { .. } => return None,
         };
         Some(text.to_owned())

@@ -12,7 +12,7 @@ use crate::compose::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::compose::pattern::{PathPattern, has_wildcard, split_base};
 use crate::compose::sieve::Sieve;
 use crate::kernel::file::CallError;
-use crate::spec::code_block::{SourcePath, SourceTarget};
+use crate::spec::code_block::SourceTarget;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::path::{RelPath, escape};
 
@@ -45,7 +45,6 @@ pub(crate) struct Walk<'walk> {
     pub(crate) source: SourceIndex,
     pub(crate) links: Links<'walk>,
     pub(crate) exclude: &'walk [FileIdentity],
-    /// `None`: what bundles hold.
     pub(crate) sieve: Option<&'walk dyn Sieve>,
     pub(crate) gathering: &'walk mut Gathering,
 }
@@ -131,6 +130,9 @@ impl Walk<'_> {
             let to = file_target(path, source.target)?;
             // A path that is followed ends at the file itself.
             let real = real.as_ref().unwrap_or(&from);
+            if let Some(sieve) = self.sieve {
+                sieve.is_named(real, &found)?;
+            }
             return self.leaf(real, &found, &to);
         }
         self.local_directory(source, real.as_ref())
@@ -302,7 +304,8 @@ impl Walk<'_> {
         course: &mut Course<'_>,
     ) -> Result<(), SourceProblem> {
         let to = join(course.prefix, relative)?;
-        if self.sieve.is_none() && self.gathering.leaves_out(&to) {
+        let is_of_a_bundle = self.sieve.is_none_or(Sieve::is_of_a_bundle);
+        if is_of_a_bundle && self.gathering.leaves_out(&to) {
             return Ok(());
         }
         let changed = || SourceProblem::Changed { path: from.clone() };
@@ -312,6 +315,10 @@ impl Walk<'_> {
             .look(from)
             .map_err(|error| self.unreadable(from, error))?
             .ok_or_else(changed)?;
+        // What is being written to is no file of the source that could be missed.
+        if self.exclude.contains(&found.stamp.identity) {
+            return Ok(());
+        }
         if let Some(sieve) = self.sieve
             && !sieve.takes(from, &found)?
         {
@@ -327,6 +334,12 @@ impl Walk<'_> {
             };
             if found.kind == FoundKind::Directory && course.visiting.contains(&path) {
                 return Err(self.loops(from));
+            }
+            // Another name makes nothing else of it.
+            if let (Some(sieve), Some(real)) = (self.sieve, &path)
+                && !sieve.takes(real, &found)?
+            {
+                return Ok(());
             }
         }
         if found.kind == FoundKind::Directory {
@@ -488,30 +501,6 @@ pub(crate) fn directory_target<'path>(
         SourceTarget::Same => path,
         SourceTarget::Top => None,
         SourceTarget::Path { path, .. } => Some(path),
-    }
-}
-
-/// The folder that the path of a source begins at, seen from the workspace (`None`: the workspace
-/// itself), where it is written in the folder `base`.
-pub(crate) fn base_of(
-    base: Option<&RelPath>,
-    path: &SourcePath,
-) -> Result<Option<RelPath>, SourceProblem> {
-    path.base(base).ok_or_else(|| SourceProblem::Outside {
-        path: path.to_string(),
-        folder: base.map_or_else(|| ".".to_owned(), RelPath::to_string),
-    })
-}
-
-/// The folder that the path of a source names; `None`: the workspace itself.
-pub(crate) fn folder_at(
-    base: Option<&RelPath>,
-    path: &SourcePath,
-) -> Result<Option<RelPath>, SourceProblem> {
-    let base = base_of(base, path)?;
-    match &path.below {
-        Some(below) => join(base.as_ref(), below).map(Some),
-        None => Ok(base),
     }
 }
 

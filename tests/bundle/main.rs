@@ -10,6 +10,7 @@ mod support;
 
 mod determinism;
 mod ground;
+mod left_out;
 mod links;
 mod locks;
 mod manifests;

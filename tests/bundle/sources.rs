@@ -330,7 +330,7 @@ fn directories_of_version_control_and_the_reserved_one_are_left_out() {
     ] {
         ground.file(name, "x");
     }
-    ground.file(".gitignore", "x");
+    ground.file(".gitignore", "nothing-here");
     ground.file("a/b/.runner/x", "only at the top");
     let archive = ground.archive(&["."]);
     let expected = [

@@ -1,8 +1,8 @@
 //! Why no source artifact is built.
 
 use crate::compose::error::{ComposeError, SizeLimit, SourceProblem};
+use crate::compose::sieve::{AllLeftOut, entries, told};
 use crate::compose::source::git::GitError;
-use crate::compose::source::sieve::AllLeftOut;
 use crate::kernel::file::CallError;
 use crate::spec::path::{RelPath, escape};
 
@@ -164,27 +164,6 @@ impl BuildError {
             Self::CredentialList(_) | Self::Json(_) => return None,
         };
         Some(text.to_owned())
-    }
-}
-
-/// `1 entry`, `2 entries`.
-pub(super) fn entries(count: u64) -> String {
-    match count {
-        1 => "1 entry".to_owned(),
-        count => format!("{count} entries"),
-    }
-}
-
-/// The first of them, and how many more there are.
-pub(super) fn told(left_out: &AllLeftOut, most: usize) -> String {
-    let told = left_out.told.iter().take(most);
-    let words: Vec<String> = told
-        .map(|entry| format!("`{}`, {}", entry.path, entry.what))
-        .collect();
-    let more = left_out.count - words.len() as u64;
-    match more {
-        0 => words.join("; "),
-        more => format!("{}; and {more} more", words.join("; ")),
     }
 }
 

@@ -11,7 +11,6 @@
 mod artifact;
 mod error;
 mod git;
-mod ignored;
 mod sieve;
 mod telling;
 
@@ -20,10 +19,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+pub use crate::compose::sieve::{AllLeftOut, LeftOut};
 pub use artifact::{ArtifactDocuments, created_text, documents};
 pub use error::BuildError;
 pub use git::GitError;
-pub use sieve::{AllLeftOut, LeftOut};
 
 use crate::compose::error::ComposeError;
 use crate::compose::files::{DirectoryFiles, FileIdentity, WorkspaceFiles as _};

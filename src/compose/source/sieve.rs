@@ -3,45 +3,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use crate::compose::credentials::CredentialRules;
 use crate::compose::error::SourceProblem;
 use crate::compose::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
-use crate::compose::sieve::Sieve;
-use crate::compose::source::ignored::{Ignored, Patterns, start_of};
-use crate::spec::credential_files::{self, LOOKED_AT_BYTES, Lines};
+use crate::compose::ignored::Ignored;
+use crate::compose::sieve::{AllLeftOut, Sieve};
 use crate::spec::path::RelPath;
 
 /// Left out wherever they lie, without a word: databases of version control and of stax.
 const NEVER: [&[u8]; 4] = [b".git", b".hg", b".svn", b".stax"];
-/// Most entries that are told one by one.
-const TOLD_MAX: usize = 100;
-
-/// Something that is left out although nobody asked for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Where.
-    pub path: RelPath,
-    /// What it is: `a symlink`, `credentials (dotenv)`.
-    pub what: String,
-}
-
-/// All that is left out although nobody asked for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AllLeftOut {
-    /// The first of them, in the order in which the directory was walked.
-    pub told: Vec<LeftOut>,
-    /// How many there are.
-    pub count: u64,
-}
-
-impl AllLeftOut {
-    fn add(&mut self, path: &RelPath, what: String) {
-        self.count += 1;
-        if self.told.len() < TOLD_MAX {
-            let path = path.clone();
-            self.told.push(LeftOut { path, what });
-        }
-    }
-}
 
 /// What a snapshot is narrowed to.
 #[derive(Debug, Clone, Default)]
@@ -61,14 +31,8 @@ pub(super) struct SnapshotSieve<'files> {
     files: &'files dyn WorkspaceFiles,
     ignored: Ignored<'files>,
     narrowed: Narrowed,
-    rules: Vec<CompiledRule>,
+    credentials: CredentialRules,
     left_out: RefCell<AllLeftOut>,
-}
-
-struct CompiledRule {
-    id: String,
-    patterns: Patterns,
-    lines: Option<Lines>,
 }
 
 impl<'files> SnapshotSieve<'files> {
@@ -77,20 +41,11 @@ impl<'files> SnapshotSieve<'files> {
         files: &'files dyn WorkspaceFiles,
         narrowed: Narrowed,
     ) -> Result<Self, String> {
-        let rules = credential_files::rules()?.into_iter().map(|rule| {
-            let patterns = Patterns::parse(&rule.paths.join("\n"))
-                .map_err(|(_, reason)| format!("{}: {reason}", rule.id))?;
-            Ok(CompiledRule {
-                id: rule.id,
-                patterns,
-                lines: rule.lines,
-            })
-        });
         Ok(Self {
             files,
-            ignored: Ignored::new(files),
+            ignored: Ignored::new(files, b".staxignore"),
             narrowed,
-            rules: rules.collect::<Result<_, String>>()?,
+            credentials: CredentialRules::new()?,
             left_out: RefCell::default(),
         })
     }
@@ -107,7 +62,7 @@ impl<'files> SnapshotSieve<'files> {
             || !self.is_in_sparse(path, is_directory)
             || (is_directory && self.narrowed.submodules.contains(path))
             || self.narrowed.exclude.contains(&found.stamp.identity)
-            || self.ignored.leaves_out(path, is_directory)
+            || self.ignored.say(path, is_directory) == Some(true)
     }
 
     fn is_in_sparse(&self, path: &RelPath, is_directory: bool) -> bool {
@@ -118,12 +73,12 @@ impl<'files> SnapshotSieve<'files> {
                 .any(|one| is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path)))
     }
 
-    /// The rule that calls this a file of credentials.
+    /// The name of the rule that calls this a file of credentials.
     fn credential_rule(
         &self,
         path: &RelPath,
         found: &Found,
-    ) -> Result<Option<&CompiledRule>, SourceProblem> {
+    ) -> Result<Option<&str>, SourceProblem> {
         let include = &self.narrowed.include;
         let is_directory = found.kind == FoundKind::Directory;
         let is_included = include.iter().any(|one| {
@@ -133,26 +88,7 @@ impl<'files> SnapshotSieve<'files> {
         if is_included {
             return Ok(None);
         }
-        let mut start = None;
-        for rule in &self.rules {
-            if rule.patterns.say(path.as_bytes(), is_directory) != Some(true) {
-                continue;
-            }
-            let Some(lines) = &rule.lines else {
-                return Ok(Some(rule));
-            };
-            if is_directory {
-                continue;
-            }
-            let start = match &start {
-                Some(start) => start,
-                None => start.insert(start_of(self.files, path, LOOKED_AT_BYTES as u64)?),
-            };
-            if lines.are_in(start) {
-                return Ok(Some(rule));
-            }
-        }
-        Ok(None)
+        self.credentials.find(self.files, path, is_directory)
     }
 }
 
@@ -169,7 +105,7 @@ impl Sieve for SnapshotSieve<'_> {
             FoundKind::Symlink | FoundKind::Special(_) => Some(found.kind.words().to_owned()),
             FoundKind::File { .. } | FoundKind::Directory => self
                 .credential_rule(path, found)?
-                .map(|rule| format!("credentials ({})", rule.id)),
+                .map(|rule| format!("credentials ({rule})")),
         };
         let Some(what) = what else {
             return Ok(true);

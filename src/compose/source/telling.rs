@@ -1,10 +1,9 @@
 //! What a person should know of a snapshot, as warnings.
 
 use crate::compose::gather::Gathered;
-use crate::compose::source::error::{entries, told};
+use crate::compose::sieve::{AllLeftOut, entries, told};
 use crate::compose::source::files_of;
 use crate::compose::source::git::GitFacts;
-use crate::compose::source::sieve::AllLeftOut;
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
 

@@ -1,10 +1,10 @@
-//! `.staxignore`: what the author of a source leaves out of its snapshots, in the syntax of
-//! `.gitignore`.
+//! `.staxignore`, `.bundleignore`, `.gitignore`: what the author of a tree leaves out of what is made
+//! of it, in the syntax of `.gitignore`.
 //!
 //! As with git, one may lie in any directory and speaks of what is below it; the one that is nearest
 //! to a file is asked first, the last of its patterns that matches decides, and nothing brings back
-//! what lies in a directory that is left out. The file itself stays in the snapshot: what is built of
-//! a snapshot again is the same.
+//! what lies in a directory that is left out. The file itself is taken: what is made of the result
+//! again is the same.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,15 +19,14 @@ use crate::compose::error::SourceProblem;
 use crate::compose::files::{FoundKind, WorkspaceFiles};
 use crate::spec::path::{RelPath, escape};
 
-/// What the files are called.
-const NAME: &[u8] = b".staxignore";
 /// Most bytes of one.
 const BYTES_MAX: u64 = 1 << 20;
 /// Most patterns in all of them.
 const PATTERNS_MAX: usize = 20_000;
 
-/// The `.staxignore` files on the way down.
-pub(super) struct Ignored<'files> {
+/// The files of one name on the way down.
+pub(crate) struct Ignored<'files> {
+    name: &'static [u8],
     files: &'files dyn WorkspaceFiles,
     /// By directory; the empty name is the top.
     found: RefCell<BTreeMap<Vec<u8>, Patterns>>,
@@ -35,8 +34,10 @@ pub(super) struct Ignored<'files> {
 }
 
 impl<'files> Ignored<'files> {
-    pub(super) fn new(files: &'files dyn WorkspaceFiles) -> Self {
+    /// Of the files that are called `name`.
+    pub(crate) fn new(files: &'files dyn WorkspaceFiles, name: &'static [u8]) -> Self {
         Self {
+            name,
             files,
             found: RefCell::default(),
             patterns: Cell::new(0),
@@ -44,8 +45,8 @@ impl<'files> Ignored<'files> {
     }
 
     /// Reads the one of this directory, where it has one.
-    pub(super) fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
-        let path = beneath(directory, NAME)?;
+    pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
+        let path = beneath(directory, self.name)?;
         let unreadable = |source| SourceProblem::Unreadable {
             path: path.to_string(),
             source,
@@ -84,11 +85,11 @@ impl<'files> Ignored<'files> {
         Ok(())
     }
 
-    /// Whether `path` is left out, where nothing above it is.
-    pub(super) fn leaves_out(&self, path: &RelPath, is_directory: bool) -> bool {
+    /// What they say of `path`, where nothing above it is left out: whether it is.
+    pub(crate) fn say(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
         let found = self.found.borrow();
         if found.is_empty() {
-            return false;
+            return None;
         }
         let bytes = path.as_bytes();
         let slashes = bytes.iter().enumerate().rev();
@@ -96,21 +97,19 @@ impl<'files> Ignored<'files> {
         let decided = above
             .filter_map(|at| found.get(&bytes[..at])?.say(&bytes[at + 1..], is_directory))
             .next();
-        decided
-            .or_else(|| found.get(&[][..])?.say(bytes, is_directory))
-            .unwrap_or(false)
+        decided.or_else(|| found.get(&[][..])?.say(bytes, is_directory))
     }
 }
 
 /// Patterns that were read together.
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     matcher: Gitignore,
     count: usize,
 }
 
 impl Patterns {
     /// Reads the lines of a `.gitignore`; else which line is to blame, and why.
-    pub(super) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
+    pub(crate) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
         let mut builder = GitignoreBuilder::new("");
         let mut count = 0;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -127,7 +126,7 @@ impl Patterns {
     }
 
     /// What they say of a path, which is relative to where they stand: whether it is left out.
-    pub(super) fn say(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+    pub(crate) fn say(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         match self
             .matcher
             .matched(Path::new(OsStr::from_bytes(path)), is_directory)
@@ -163,7 +162,7 @@ fn without_alternatives(line: &str) -> String {
 }
 
 /// The first bytes of a file, at most `most`.
-pub(super) fn start_of(
+pub(crate) fn start_of(
     files: &dyn WorkspaceFiles,
     path: &RelPath,
     most: u64,

@@ -20,6 +20,7 @@ pub mod environment;
 pub mod exit_code;
 pub mod found;
 pub mod gc;
+mod images;
 pub mod network;
 pub mod plain;
 pub mod plan;

@@ -5,23 +5,24 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::cli::args::{
-    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OciFlags,
-    OnOutputLimitArgument, Run, RunFlags,
+    BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
+    RunFlags,
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
+use crate::cli::images;
 use crate::cli::network::NetworkError;
 use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::syscalls::{self, LooserSyscalls};
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
-use crate::spec::oci::reference::{Place, ReferenceError};
+use crate::spec::oci::reference::ReferenceError;
 use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::request::{
     BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
-    OciOptions, OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
+    OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
 };
 use crate::spec::units::parse_size_bytes;
 
@@ -108,7 +109,7 @@ impl RequestError {
                     None => format!("known: {}, all", GRANT_NAMES.join(", ")),
                 }),
             ),
-            Self::Image(error) => ("usage", error.hint().map(str::to_owned)),
+            Self::Image(error) => ("usage", error.hint()),
             Self::Network(error) => ("usage", Some(error.hint())),
             Self::Variable { .. } => ("usage", Some("unset it, or use the flag".to_owned())),
             Self::NoWorkingDirectory { .. } => ("usage", Some("give an absolute path".to_owned())),
@@ -278,7 +279,7 @@ impl Making<'_> {
             strict: flags.policy.strict,
             syscalls: syscalls::read(flags.policy.syscalls, self.policy)?,
             grants,
-            oci: oci(flags.oci, self.surroundings)?,
+            oci: images::read(flags.oci, self.surroundings, self.policy)?,
             bundle: bundle(flags.bundle, self.surroundings)?,
             caller: self.surroundings.caller(self.policy),
         })
@@ -416,32 +417,6 @@ fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptio
     })
 }
 
-fn oci(flags: OciFlags, surroundings: &Surroundings) -> Result<OciOptions, RequestError> {
-    Ok(OciOptions {
-        image: flags
-            .image
-            .map(|given| image(&given, surroundings))
-            .transpose()?,
-        allow_tags: flags.allow_tags,
-        insecure: flags.insecure,
-    })
-}
-
-fn image(given: &OsStr, surroundings: &Surroundings) -> Result<Place, RequestError> {
-    let text = given.to_str().ok_or_else(|| RequestError::Flag {
-        flag: "image",
-        found: escape(given.as_bytes()),
-        expected: "a text",
-    })?;
-    Ok(match Place::parse(text)? {
-        Place::Layout { directory, which } => Place::Layout {
-            directory: absolute("image", &directory, surroundings)?,
-            which,
-        },
-        registry @ Place::Registry(_) => registry,
-    })
-}
-
 fn inputs(given: OsString) -> Result<InputsArgument, RequestError> {
     let malformed = |found: &OsStr| RequestError::Flag {
         flag: "inputs",
@@ -499,7 +474,7 @@ fn limits(flags: &LimitFlags) -> LimitOptions {
 }
 
 /// A path of the host, absolute; `..` stays for the kernel to resolve.
-fn absolute(
+pub(super) fn absolute(
     flag: &'static str,
     path: &Path,
     surroundings: &Surroundings,
@@ -545,6 +520,8 @@ mod tests {
     use crate::cli::args::{CommandLine, Verb};
     use crate::spec::egress::EgressRule;
     use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
+    use crate::spec::oci::reference::Place;
+    use crate::spec::request::OciOptions;
     use crate::spec::syscall_policy::SyscallPolicyName;
     use clap::Parser as _;
     use std::time::Duration;

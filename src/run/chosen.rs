@@ -248,7 +248,7 @@ fn runner_of(
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Ground, RunError> {
     let had = needs::picked(request, policy, manifest).and_then(|picked| {
-        let wanted = image::wanted(request, picked.as_ref())?;
+        let wanted = image::wanted(request, picked.as_ref(), policy)?;
         let image = wanted.map(|wanted| image::open(wanted, access, request, policy));
         Ok((picked, image.transpose()?))
     });
@@ -361,7 +361,7 @@ pub fn of_command(
 ) -> Result<Chosen, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
-    let image = match image::wanted(request, None)? {
+    let image = match image::wanted(request, None, policy)? {
         Some(wanted) => Some(image::open(wanted, access, request, policy)?),
         None => None,
     };

@@ -166,7 +166,7 @@ fn unreadable(error: &ReferenceError) -> ErrorReport {
     ErrorReport {
         code: error.code().to_owned(),
         message: with_causes(error),
-        hint: error.hint().map(str::to_owned),
+        hint: error.hint(),
     }
 }
 

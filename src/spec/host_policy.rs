@@ -683,6 +683,7 @@ mod tests {
                     entries: Some(if origin == "one" { 9 } else { 7 }),
                     ca_file: Some(origin.into()),
                     insecure: vec![format!("{origin}.test")],
+                    default_registry: Some(format!("{origin}.test")),
                     copy: origin == "one",
                     ..OciStatement::default()
                 };
@@ -703,6 +704,7 @@ mod tests {
         assert_eq!(policy.oci.directory, Some(two.clone()));
         assert_eq!(policy.oci.ca_file, Some(two));
         assert_eq!(policy.oci.insecure, ["one.test", "two.test"]);
+        assert_eq!(policy.oci.default_registry.as_deref(), Some("two.test"));
         assert_eq!(policy.oci.entries, 7);
         assert!(policy.oci.copy, "once stated it stays");
         assert_eq!(policy.oci.archive_bytes, 4 << 30);
@@ -725,6 +727,7 @@ mod tests {
         assert_eq!(policy.oci.directory, Some(PathBuf::from("two")));
         assert_eq!(policy.oci.ca_file, Some(one));
         assert_eq!(policy.oci.insecure, ["one.test"]);
+        assert_eq!(policy.oci.default_registry.as_deref(), Some("one.test"));
         let keys: Vec<&str> = forbidden.iter().map(|found| found.grant).collect();
         assert_eq!(
             keys,

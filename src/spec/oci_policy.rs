@@ -20,6 +20,8 @@ pub struct OciPolicy {
     pub ca_file: Option<PathBuf>,
     /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`, as references name them.
     pub insecure: Vec<String>,
+    /// Whose repositories short names of images are: `HOST` or `HOST:PORT`; `None`: there are none.
+    pub default_registry: Option<String>,
     /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
     pub copy: bool,
     /// Whether no body may write the root of its image.
@@ -36,6 +38,7 @@ impl Default for OciPolicy {
             entries: 1_000_000,
             ca_file: None,
             insecure: Vec::new(),
+            default_registry: None,
             copy: false,
             root_read_only: false,
         }
@@ -59,6 +62,8 @@ pub struct OciStatement {
     pub ca_file: Option<PathBuf>,
     /// `oci.insecure`.
     pub insecure: Vec<String>,
+    /// `oci.default_registry`.
+    pub default_registry: Option<String>,
     /// `oci.copy`; `false` says nothing.
     pub copy: bool,
     /// `oci.root_read_only`; `false` says nothing.
@@ -68,7 +73,7 @@ pub struct OciStatement {
 impl OciStatement {
     /// Whether it says whose word is believed: not for a file after one that denies `sources`.
     pub(super) fn states_trust(&self) -> bool {
-        self.ca_file.is_some() || !self.insecure.is_empty()
+        self.ca_file.is_some() || !self.insecure.is_empty() || self.default_registry.is_some()
     }
 }
 
@@ -80,9 +85,9 @@ impl OciPolicy {
     }
 
     /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. `copy` and `root_read_only` stay once they were stated. Certificates (the last) and
-    /// registries without TLS (all of them) are taken of the
-    /// files that `trusts` says may speak of them.
+    /// the last. `copy` and `root_read_only` stay once they were stated. Certificates and the
+    /// default registry (the last) and registries without TLS (all of them) are taken of the files
+    /// that `trusts` says may speak of them.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
         trusts: impl Fn(usize) -> bool,
@@ -109,6 +114,9 @@ impl OciPolicy {
             }
             if file.ca_file.is_some() {
                 merged.ca_file.clone_from(&file.ca_file);
+            }
+            if file.default_registry.is_some() {
+                merged.default_registry.clone_from(&file.default_registry);
             }
             for registry in &file.insecure {
                 if !merged.insecure.contains(registry) {

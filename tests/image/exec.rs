@@ -263,3 +263,32 @@ fn a_plan_makes_and_fetches_nothing_and_says_what_a_run_would_pull() {
     assert_eq!(plan["program"]["path"], "/bin/sh");
     assert_eq!(plan["program"]["host_path"], Value::Null);
 }
+
+#[test]
+fn a_short_name_is_refused_with_what_to_write_until_the_host_names_a_registry() {
+    let stored = Stored::new();
+    for (short, meant) in [
+        ("python:3.12", "library/python:3.12"),
+        ("team/name", "team/name"),
+    ] {
+        let image = format!("docker://{short}");
+        let words = ["run", "--image", &image, "--", "true"];
+        stored.policy("{}\n");
+        let done = stored.command(&words).done();
+        assert_eq!(done.code, 125, "{}", done.stderr);
+        let hint = done.report["error"]["hint"].as_str().expect("a hint");
+        assert!(
+            hint.contains(&format!("docker://REGISTRY/{meant},")),
+            "{hint}"
+        );
+        assert!(hint.contains("oci: {default_registry: REGISTRY}"), "{hint}");
+        // Followed: that registry is asked for it. Nobody listens there.
+        stored.policy("oci: {default_registry: '127.0.0.1:9', insecure: ['127.0.0.1:9']}\n");
+        let done = stored.command(&words).done();
+        let message = done.report["error"]["message"].as_str().expect("a message");
+        assert!(
+            message.contains(&format!("127.0.0.1:9/{meant}")),
+            "{message}"
+        );
+    }
+}

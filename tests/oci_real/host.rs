@@ -43,9 +43,14 @@ impl Host {
         std::fs::set_permissions(&self.store, private).expect("set");
     }
 
-    /// The policy, with these lines besides the authority of the registry.
+    /// The policy, with these lines besides the authority of the registry, which is the default one.
     pub(crate) fn allow(&mut self, lines: &str) {
-        let text = format!("oci: {{ca_file: {}}}\n{lines}", self.registry.authority());
+        let registry = self.registry.reference("");
+        let text = format!(
+            "oci: {{ca_file: {}, default_registry: '{}'}}\n{lines}",
+            self.registry.authority(),
+            registry.trim_end_matches('/')
+        );
         std::fs::write(&self.policy, text).expect("written");
     }
 

@@ -27,6 +27,31 @@ fn a_program_runs_on_an_image_that_skopeo_pushed() {
 }
 
 #[test]
+fn a_short_name_is_of_the_default_registry_as_docker_and_podman_have_it() {
+    let Some(image) = tiny() else { return };
+    let Some(host) = Host::new() else { return };
+    image.push(&host.registry, "library/tiny:1");
+    image.push(&host.registry, "team/tiny:1");
+    for (short, long) in [("tiny:1", "library/tiny:1"), ("team/tiny:1", "team/tiny:1")] {
+        let place = format!("docker://{short}");
+        let words = [
+            "run",
+            "--allow-tags",
+            "--image",
+            &place,
+            "--",
+            "sh",
+            "-c",
+            "echo $GREETING",
+        ];
+        let done = host.command(&words).done();
+        done.assert_exited(0);
+        assert_eq!(done.text(), "hello\n");
+        assert_eq!(done.report["image"]["place"], host.docker(long).as_str());
+    }
+}
+
+#[test]
 fn nothing_of_the_host_s_file_system_is_in_an_image() {
     let Some(image) = tiny() else { return };
     let Some(host) = Host::new() else { return };

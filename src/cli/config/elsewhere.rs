@@ -100,6 +100,8 @@ pub(super) struct WrittenOci {
     #[serde(deserialize_with = "stated")]
     ca_file: Option<AbsolutePath>,
     insecure: Vec<RegistryHost>,
+    #[serde(deserialize_with = "stated")]
+    default_registry: Option<RegistryHost>,
     copy: bool,
     root_read_only: bool,
 }
@@ -114,13 +116,14 @@ impl From<WrittenOci> for OciStatement {
             entries: written.entries.map(|count| count.0),
             ca_file: written.ca_file.map(Into::into),
             insecure: written.insecure.into_iter().map(|host| host.0).collect(),
+            default_registry: written.default_registry.map(|host| host.0),
             copy: written.copy,
             root_read_only: written.root_read_only,
         }
     }
 }
 
-/// An entry of `oci.insecure`.
+/// An entry of `oci.insecure`, and `oci.default_registry`.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct RegistryHost(String);

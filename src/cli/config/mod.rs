@@ -46,6 +46,7 @@
 //!   entries: 1000000
 //!   ca_file: /etc/runner/registry.pem # certificates that are trusted beside the host's
 //!   insecure: [registry.example.org:5000] # registries without TLS
+//!   default_registry: registry.example.org # of images with a short name: docker://python:3.12
 //!   copy: true               # give each body a copy, though an overlayfs could be laid out
 //!   root_read_only: true     # no body writes the root of its image
 //! require_pin: true          # refuse branches and tags where a commit can be named
@@ -361,7 +362,7 @@ mod tests {
               - { id: n, languages: [node], cost_tier: 0 }\n\
               cache: { directory: /c, size: 2g, bundles: { directory: /b, size: 1m, off: true, copy: true } }\n\
               github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
-              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'], copy: true, root_read_only: true }\n\
+              oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'], default_registry: 'D.test:5000', copy: true, root_read_only: true }\n\
               require_pin: true\n\
               preparation:\n\
               \x20 apt: { sources: ['deb http://d.example.org/ ./'], trusted_keys: /k.asc }\n\
@@ -445,6 +446,7 @@ mod tests {
                 entries: Some(8),
                 ca_file: Some("/o.pem".into()),
                 insecure: vec!["r.test:5000".to_owned(), "[::1]".to_owned()],
+                default_registry: Some("d.test:5000".to_owned()),
                 copy: true,
                 root_read_only: true,
             },

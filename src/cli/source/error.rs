@@ -53,7 +53,7 @@ impl SourceError {
         let text = match self {
             Self::Build(error) => return error.hint(),
             Self::Oci(error) => return error.hint(),
-            Self::Reference(error) => error.hint()?,
+            Self::Reference(error) => return error.hint(),
             Self::Path { .. } => "leave out `..` and the directory itself",
             Self::Epoch { .. } => "unset it, or give it what `git log -1 --format=%ct` prints",
             Self::TargetPinned { .. } => "what is sent has its own digest: leave it out",

@@ -73,6 +73,7 @@ pub struct OpenedImage {
 pub(super) fn wanted(
     request: &Request,
     picked: Option<&Picked>,
+    policy: &HostPolicy,
 ) -> Result<Option<Wanted>, RunError> {
     if let Some(place) = &request.oci.image {
         let place = place.clone();
@@ -95,12 +96,13 @@ pub(super) fn wanted(
             )),
         });
     };
-    let place = Place::parse(source).map_err(|error| RunError::Argument {
+    let registry = policy.oci.default_registry.as_deref();
+    let place = Place::parse_with(source, registry).map_err(|error| RunError::Argument {
         code: "image_source_invalid",
         what: "image",
         object: id,
         problem: format!("has a `source` in the host configuration that names no image: {error}"),
-        hint: error.hint().map(str::to_owned),
+        hint: error.hint(),
     })?;
     Ok(Some(Wanted {
         id: Some(picked.id.clone()),

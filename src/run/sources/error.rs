@@ -95,7 +95,7 @@ impl SourceError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match &self.problem {
-            SourceProblem::Reference(error) => error.hint().map(str::to_owned),
+            SourceProblem::Reference(error) => error.hint(),
             SourceProblem::Tag { by_host } => Some(match by_host {
                 true => "write its digest behind it, @sha256:…; this host takes no tags (require_pin)",
                 false => {

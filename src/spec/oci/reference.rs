@@ -1,7 +1,11 @@
 //! References: where an artifact or an image lies.
 //!
 //! `HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`, as the distribution specification has it (names and
-//! tags) and stricter: the host is always written, in lower case, and the one digest is SHA-256.
+//! tags) and stricter: the host is in lower case, and the one digest is SHA-256.
+//!
+//! A short name has no host. What stands before the first `/` is one where docker and podman take it
+//! for one: with a `.` or a `:` in it, or `localhost`. An image may have a short name where the host's
+//! configuration says which registry is meant; a source may not.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt;
@@ -87,7 +91,7 @@ pub enum ReferenceProblem {
     #[error("it is empty")]
     Empty,
     /// It starts with a repository.
-    #[error("it names no registry; there is no default one")]
+    #[error("it names no registry, and there is no default one")]
     NoRegistry,
     /// The part before the first `/` is no host.
     #[error("the registry is no lower-case host name or address, with or without `:PORT`")]
@@ -130,6 +134,9 @@ pub enum ReferenceProblem {
 }
 
 const REFERENCE: &str = "HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]";
+const DOCKER: &str = "docker://";
+/// Where the names of one word are, as docker and podman have it.
+const LIBRARY: &str = "library/";
 const PLACE: &str = "docker://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX] or oci:DIRECTORY[:NAME]";
 const FOUND_CHARACTERS_MAX: usize = 120;
 
@@ -154,18 +161,31 @@ impl ReferenceError {
 
     /// What to do about it, where something can be said.
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self.reason {
-            ReferenceProblem::NoRegistry => {
-                Some("write the registry before the repository: registry.example.org/team/name")
-            }
-            ReferenceProblem::Capital => Some("write the repository in lower case"),
-            ReferenceProblem::Digest => Some("a digest is written @sha256: and 64 digits"),
+    pub fn hint(&self) -> Option<String> {
+        let text = match self.reason {
+            ReferenceProblem::NoRegistry => return Some(self.hint_of_short_name()),
+            ReferenceProblem::Capital => "write the repository in lower case",
+            ReferenceProblem::Digest => "a digest is written @sha256: and 64 digits",
             ReferenceProblem::Transport => {
-                Some("write docker:// before a reference, or oci: before a directory")
+                "write docker:// before a reference, or oci: before a directory"
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    fn hint_of_short_name(&self) -> String {
+        let short = self.found.strip_prefix(DOCKER);
+        let Some(name) = short.filter(|name| !name.ends_with('…')) else {
+            return "write the registry before the repository: registry.example.org/team/name"
+                .to_owned();
+        };
+        let library = if name.contains('/') { "" } else { LIBRARY };
+        format!(
+            "docker and podman mean `{library}{name}` of the registry that they are set up with: \
+             write {DOCKER}REGISTRY/{library}{name}, or state `oci: {{default_registry: \
+             REGISTRY}}` in the host configuration, with the host of that registry for REGISTRY"
+        )
     }
 }
 
@@ -175,7 +195,7 @@ impl Reference {
     /// # Errors
     /// [`ReferenceError`]: the first rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        parts(text).map_err(refused(text, REFERENCE))
+        parts(text, None).map_err(refused(text, REFERENCE))
     }
 
     /// Which manifest is meant: by the digest, else by the tag, else by [`LATEST`].
@@ -214,9 +234,18 @@ impl Place {
     /// # Errors
     /// [`ReferenceError`]: the first rule that it breaks.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
+        Self::parse_with(text, None)
+    }
+
+    /// Reads a place, where short names are of the registry `default_registry`.
+    ///
+    /// # Errors
+    /// As [`Place::parse`].
+    pub fn parse_with(text: &str, default_registry: Option<&str>) -> Result<Self, ReferenceError> {
         let refused = refused(text, PLACE);
-        if let Some(reference) = text.strip_prefix("docker://") {
-            return parts(reference).map(Self::Registry).map_err(refused);
+        if let Some(reference) = text.strip_prefix(DOCKER) {
+            let reference = parts(reference, default_registry);
+            return reference.map(Self::Registry).map_err(refused);
         }
         match text.strip_prefix("oci:") {
             Some(layout) => in_layout(layout).map_err(refused),
@@ -264,7 +293,7 @@ impl fmt::Display for Place {
     }
 }
 
-fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
+fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, ReferenceProblem> {
     if text.is_empty() {
         return Err(ReferenceProblem::Empty);
     }
@@ -275,15 +304,14 @@ fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
         }
         None => (text, None),
     };
-    let Some((registry, path)) = named.split_once('/') else {
-        return Err(match is_registry_like(named) {
-            true => ReferenceProblem::NoRepository,
-            false => ReferenceProblem::NoRegistry,
-        });
+    let (registry, path, above) = match named.split_once('/') {
+        Some((registry, path)) if is_registry_like(registry) => (registry, path, ""),
+        slash => {
+            let registry = default_registry.ok_or(ReferenceProblem::NoRegistry)?;
+            let above = if slash.is_none() { LIBRARY } else { "" };
+            (registry, named, above)
+        }
     };
-    if !is_registry_like(registry) {
-        return Err(ReferenceProblem::NoRegistry);
-    }
     if host_and_port(registry).is_none() {
         return Err(ReferenceProblem::Registry);
     }
@@ -294,6 +322,7 @@ fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
     if let Some(problem) = repository_problem(repository) {
         return Err(problem);
     }
+    let repository = format!("{above}{repository}");
     if NAME_BYTES_MAX < registry.len() + 1 + repository.len() {
         return Err(ReferenceProblem::Long);
     }
@@ -302,7 +331,7 @@ fn parts(text: &str) -> Result<Reference, ReferenceProblem> {
     }
     Ok(Reference {
         registry: registry.to_owned(),
-        repository: repository.to_owned(),
+        repository,
         tag: tag.map(str::to_owned),
         digest,
     })
@@ -465,8 +494,9 @@ mod tests {
             ("name", ReferenceProblem::NoRegistry),
             ("team/name:tag", ReferenceProblem::NoRegistry),
             ("/name", ReferenceProblem::NoRegistry),
-            ("r.test", ReferenceProblem::NoRepository),
-            ("r.test:5000", ReferenceProblem::NoRepository),
+            // For docker and podman it is a host only where something stands behind it.
+            ("r.test", ReferenceProblem::NoRegistry),
+            ("python:3.12", ReferenceProblem::NoRegistry),
             ("r.test/", ReferenceProblem::NoRepository),
             ("r.test/:tag", ReferenceProblem::NoRepository),
             ("R.test/a", ReferenceProblem::Registry),
@@ -528,6 +558,60 @@ mod tests {
         let upper = format!("r.test/a@{}", HEX.to_uppercase());
         assert!(Reference::parse(&upper).is_err());
         assert!(Reference::parse(&format!("r.test/a@{HEX}@{HEX}")).is_err());
+    }
+
+    #[test]
+    fn a_short_name_means_what_docker_and_podman_take_it_to_mean() {
+        for (text, written) in [
+            ("python", "r.test:5000/library/python"),
+            ("python:3.12", "r.test:5000/library/python:3.12"),
+            ("team/name", "r.test:5000/team/name"),
+            ("team/name:1", "r.test:5000/team/name:1"),
+            ("a/b/c", "r.test:5000/a/b/c"),
+            ("library/python", "r.test:5000/library/python"),
+            // A host all the same: a dot, a port, `localhost`.
+            ("other.test/a", "other.test/a"),
+            ("other:5000/a", "other:5000/a"),
+            ("localhost/a", "localhost/a"),
+            // Without something behind it none.
+            ("other.test:5000", "r.test:5000/library/other.test:5000"),
+            ("localhost", "r.test:5000/library/localhost"),
+        ] {
+            for digest in ["", "@"] {
+                let pin = if digest.is_empty() { "" } else { HEX };
+                let text = format!("docker://{text}{digest}{pin}");
+                let place = Place::parse_with(&text, Some("r.test:5000")).expect(&text);
+                assert_eq!(
+                    place.to_string(),
+                    format!("docker://{written}{digest}{pin}")
+                );
+            }
+        }
+        for (text, problem) in [
+            ("docker://Python", ReferenceProblem::Capital),
+            ("docker:///python", ReferenceProblem::Repository),
+            ("docker://python:", ReferenceProblem::Tag),
+            ("docker://team/", ReferenceProblem::Repository),
+            ("docker://Host/a", ReferenceProblem::Registry),
+        ] {
+            let error = Place::parse_with(text, Some("r.test")).expect_err(text);
+            assert_eq!(error.reason, problem, "{text}");
+        }
+        for (text, hint) in [
+            (
+                "docker://python:3.12",
+                "docker://REGISTRY/library/python:3.12,",
+            ),
+            ("docker://team/name", "docker://REGISTRY/team/name,"),
+            ("docker://python", "oci: {default_registry: REGISTRY}"),
+        ] {
+            let error = Place::parse(text).expect_err(text);
+            assert_eq!(error.reason, ReferenceProblem::NoRegistry);
+            assert!(
+                error.hint().is_some_and(|told| told.contains(hint)),
+                "{text}"
+            );
+        }
     }
 
     proptest::proptest! {

@@ -154,7 +154,7 @@ fn make(
         github,
         [&output, &lock_file],
     )?;
-    warn(&gathered.warnings, printer);
+    tell_gathered(&gathered, printer);
     let drift = |digest| {
         let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
         if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
@@ -273,10 +273,9 @@ fn gathered<'files>(
         workspace: Some(&located.workspace),
         exclude,
     };
-    let manifest = resolution.manifest_bytes()?;
     Ok(gather(
         &resolution.layers,
-        Some(&manifest),
+        Some(&resolution.manifest),
         &located.files,
         github,
         &options,
@@ -381,6 +380,19 @@ fn warn(warnings: &[WarningReport], printer: &Printer) {
     for warning in warnings {
         let text = format!("warning: {} ({})", warning.message, warning.code);
         printer.line(Tone::Warning, &text);
+    }
+}
+
+fn tell_gathered(gathered: &Gathered<'_>, printer: &Printer) {
+    warn(&gathered.warnings, printer);
+    for commit in &gathered.commits {
+        let text = format!(
+            "{} {} is the commit {}",
+            escape(commit.repository.as_bytes()),
+            escape(commit.reference.as_bytes()),
+            commit.sha
+        );
+        printer.line(Tone::Detail, &text);
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn text(
         if bundle.list {
             let entries = in_order(gathered).map(|(path, placed)| entry(path, placed, gathered));
             map.insert("entries".to_owned(), entries.collect());
+            map.insert("sources".to_owned(), json!(gathered.commits));
         }
         let mut text = serde_json::to_string_pretty(&Value::Object(map))?;
         text.push('\n');

@@ -17,6 +17,7 @@ use crate::compose::walk::{Links, LocalSource, Walk, directory_target};
 use crate::compose::weight;
 use crate::kernel::file::CallError;
 use crate::spec::host_policy::UnpackCaps;
+use crate::spec::manifest::commits::{SourceCommit, with_commits};
 use crate::spec::path::RelPath;
 use crate::spec::report::WarningReport;
 
@@ -54,6 +55,8 @@ pub struct Gathered<'files> {
     pub origins: Vec<SourceOrigin>,
     /// What each source gives.
     pub given: Vec<Given>,
+    /// Which commits the references of what was fetched were.
+    pub commits: Vec<SourceCommit>,
     /// What was fetched.
     pub fetched: Vec<FetchedSource>,
     /// What a person should know.
@@ -88,6 +91,7 @@ impl<'files> Gathered<'files> {
             tree,
             origins: gathering.origins,
             given: gathering.given,
+            commits: Vec::new(),
             fetched: Vec::new(),
             warnings: gathering.warnings,
             archive_bytes_max,
@@ -109,7 +113,7 @@ impl<'files> Gathered<'files> {
 }
 
 /// Lists the files of all `layers` and lays them over each other; repositories are fetched.
-/// `manifest` is what `.runner/manifest.json` will hold.
+/// `manifest` is what `.runner/manifest.json` will hold, besides the commits of what was fetched.
 ///
 /// Of the files of the workspace only those that say what is left out are read, and those that may
 /// hold credentials.
@@ -118,7 +122,7 @@ impl<'files> Gathered<'files> {
 /// [`ComposeError::Source`], [`ComposeError::Link`], [`ComposeError::BundleSize`].
 pub fn gather<'files>(
     layers: &[Layer],
-    manifest: Option<&[u8]>,
+    manifest: Option<&serde_json::Value>,
     files: &'files dyn WorkspaceFiles,
     github: &dyn GitHub,
     options: &GatherOptions<'_>,
@@ -200,8 +204,10 @@ pub fn gather<'files>(
             gathering.warn(source, &warning.code, &warning.message);
         }
     }
+    let commits = commits(layers, &fetched);
     if let Some(manifest) = manifest {
-        gathering.add_manifest(manifest)?;
+        let manifest = with_commits(manifest.clone(), &commits);
+        gathering.add_manifest(format!("{manifest:#}\n").as_bytes())?;
     }
     let tree = gathering.finish()?;
     gathering
@@ -212,12 +218,30 @@ pub fn gather<'files>(
         tree,
         origins: gathering.origins,
         given: gathering.given,
+        commits,
         fetched,
         warnings: gathering.warnings,
         archive_bytes_max: options.caps.archive_bytes,
         workspace: files,
         repositories,
     })
+}
+
+/// What the references of fetched sources were.
+fn commits(layers: &[Layer], fetched: &[FetchedSource]) -> Vec<SourceCommit> {
+    let one = |fetched: &FetchedSource| match &layers.get(fetched.source)?.form {
+        LayerForm::GitHub {
+            repository,
+            reference,
+            ..
+        } => Some(SourceCommit {
+            repository: repository.clone(),
+            reference: reference.clone(),
+            sha: fetched.resolved.sha.clone(),
+        }),
+        _ => None,
+    };
+    fetched.iter().filter_map(one).collect()
 }
 
 fn fetch(

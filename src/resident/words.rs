@@ -9,6 +9,7 @@ use crate::spec::egress_report::{
 };
 use crate::spec::host_name::HostName;
 use crate::spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
+use crate::spec::manifest::SourceCommit;
 use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
 use crate::spec::oci::reference::{Place, Reference, Which};
 use crate::spec::outcome::Outcome;
@@ -302,7 +303,13 @@ wire_struct!(BundleReport {
     archive_digest,
     bytes,
     entries,
-    cache
+    cache,
+    sources
+});
+wire_struct!(SourceCommit {
+    repository,
+    reference,
+    sha
 });
 wire_struct!(BundleCacheReport {
     found,

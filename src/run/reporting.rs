@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
 use crate::run::Ready;
 use crate::run::chosen::Chosen;
@@ -40,6 +41,9 @@ impl Stopwatch {
 /// What was chosen to run.
 pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.warnings.extend(chosen.warnings.iter().cloned());
+    if let (Some(bundle), Origin::Bundle) = (&mut report.bundle, chosen.origin) {
+        bundle.sources.clone_from(&chosen.manifest.commits);
+    }
     report.run_form = chosen.form;
     report.syscall_policy = Some(chosen.syscalls);
     report.argv = shown(&chosen.argv);

@@ -124,6 +124,7 @@ impl Run<'_> {
             bytes: unpacked.bytes,
             entries: unpacked.entries,
             cache,
+            sources: Vec::new(),
         });
         report.warnings.extend(unpacked.warnings.iter().cloned());
         Ok(Some(bundle))

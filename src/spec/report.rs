@@ -9,6 +9,7 @@ pub use crate::spec::captured::StreamReport;
 use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
 use crate::spec::image_report::ImageReport;
+use crate::spec::manifest::SourceCommit;
 use crate::spec::outcome::Outcome;
 use crate::spec::preparation_report::PreparationReport;
 pub use crate::spec::runner_report::RunnerReport;
@@ -312,6 +313,8 @@ pub struct BundleReport {
     pub entries: u64,
     /// What the cache of bundles did.
     pub cache: BundleCacheReport,
+    /// Which commits its files are of: the bundle's own word.
+    pub sources: Vec<SourceCommit>,
 }
 
 /// What the cache of bundles did.

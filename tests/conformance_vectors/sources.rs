@@ -148,7 +148,6 @@ struct Bundled {
 fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
     let files = workspace.files();
     let resolution = workspace.resolution(vector, &files)?;
-    let manifest = resolution.manifest_bytes().expect("JSON");
     let root = workspace.root();
     let options = GatherOptions {
         caps: caps(vector.host.caps),
@@ -158,7 +157,7 @@ fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
     };
     let gathered = compose::gather(
         &resolution.layers,
-        Some(&manifest),
+        Some(&resolution.manifest),
         &files,
         &workspace.repositories,
         &options,

@@ -120,6 +120,24 @@ fn inflated(archive: &Path) -> Vec<u8> {
     bytes
 }
 
+fn manifest_in(archive: &Path) -> Value {
+    let mut command = Command::new("tar");
+    command
+        .arg("-xzOf")
+        .arg(archive)
+        .arg(".runner/manifest.json");
+    let output = command.output().expect("tar runs");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The report of a run of it.
+fn report_of(archive: &Path) -> Value {
+    let mut command = Command::new(runner());
+    command.args(["exec", "--json"]).arg(archive);
+    let output = command.output().expect("the program starts");
+    serde_json::from_slice(&output.stdout).expect("a report")
+}
+
 fn holds(bytes: &[u8], part: &str) -> bool {
     bytes
         .windows(part.len())
@@ -169,6 +187,17 @@ fn a_second_bundling_with_nothing_changed_fetches_no_source_and_gives_the_same_b
         assert_eq!(one, two);
         let lock: Value = serde_json::from_str(&one).expect("JSON");
         let sha = if reference == "main" { &second } else { &first };
+        let commits = json!([{"repository": "org/repo", "reference": reference, "sha": sha}]);
+        let list: Value =
+            serde_json::from_str(&workspace.done(&["--list", "--json"])).expect("JSON");
+        assert_eq!(list["sources"], commits);
+        let manifest = manifest_in(&workspace.path("one.tar.gz"));
+        assert_eq!(manifest["metadata"]["runner"]["sources"], commits);
+        let report = report_of(&workspace.path("one.tar.gz"));
+        assert_eq!(report["bundle"]["sources"], commits);
+        let told = workspace.bundle(&["--print-digest", "-v"]).stderr;
+        let line = format!("runner: org/repo {reference} is the commit {sha}\n");
+        assert!(told.contains(&line), "{told}");
         assert_eq!(lock["sources"][0]["sha"], json!(sha));
         assert!(lock["sources"][0]["archive_bytes"].as_u64() > Some(0));
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+pub mod commits;
 mod findings;
 mod inherit;
 pub(crate) mod legacy;
@@ -25,6 +26,7 @@ pub use blocks::{
     BlockDocument, BlockDocuments, BlockForm, BlockReference, ReferenceTarget, beside,
     block_references, block_references_of_sandbox, is_slug,
 };
+pub use commits::SourceCommit;
 pub use findings::ERRORS_MAX;
 pub use inherit::{Inherited, Level, inherit};
 pub use network::EgressRequest;
@@ -112,6 +114,8 @@ pub struct Manifest {
     pub io: IoBlocks,
     /// Source artifacts.
     pub workspace_sources: Vec<WorkspaceSource>,
+    /// Which commits its files are of, as `runner bundle` wrote it.
+    pub commits: Vec<SourceCommit>,
     /// What restricts who may run this.
     pub restrictions: Vec<Restriction>,
     /// What a person should know.

@@ -4,8 +4,8 @@ use crate::spec::document::{Node, excerpt};
 use crate::spec::io::{read_files, read_schema};
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{
-    Kind, Manifest, ManifestError, Problem, Restriction, StatedLimit, legacy, network, run,
-    secrets, together, workspace_sources,
+    Kind, Manifest, ManifestError, Problem, Restriction, StatedLimit, commits, legacy, network,
+    run, secrets, together, workspace_sources,
 };
 use crate::spec::run_form::Run;
 use crate::spec::runner_block::TIME_MS_MAX;
@@ -88,6 +88,7 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Manifest {
         manifest.kind = Kind::CodeWorkspace;
     }
     together::check(reader, root, &manifest);
+    manifest.commits = commits::read(root);
     manifest.warnings = std::mem::take(&mut reader.warnings);
     manifest.ignored = std::mem::take(&mut reader.ignored);
     manifest.refusals = std::mem::take(&mut reader.refusals);

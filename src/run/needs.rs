@@ -49,8 +49,8 @@ pub(super) fn picked(
 }
 
 /// The engine, the image, and what of the needs is not met: by the host and the bundle for
-/// `subprocess`, by the image and the bundle for `sandbox`. An image that is here is looked into;
-/// of one that is not, its template's word is taken.
+/// `subprocess`, by the image and the bundle for `sandbox`. What a template says that its image has
+/// is believed; for what else is asked, an image that is here is looked into.
 ///
 /// # Errors
 /// [`RunError`] where the image cannot be read.
@@ -66,7 +66,7 @@ pub(super) fn runner_report(
     let needs = needs_of(block, run.as_ref());
     let opened = image.and_then(|image| image.opened.as_ref());
     let mut unsatisfied = match (opened, picked) {
-        (Some(opened), _) => of_opened(&block.needs, opened)?,
+        (Some(opened), _) => of_opened(&block.needs, opened, picked)?,
         (None, Some(picked)) => of_image(&needs, picked),
         (None, None) if image.is_some() => Vec::new(),
         (None, None) => of_host(&block.needs, request, policy),
@@ -77,7 +77,7 @@ pub(super) fn runner_report(
             .iter()
             .filter_map(|need| npm_missing(need, bundle)),
     );
-    unsatisfied.extend(pip_missing(&needs.pip, bundle));
+    unsatisfied.extend(pip_missing(&needs.pip, bundle, opened)?);
     let engine = match image {
         // `--image` is the caller's word, whatever the manifest asks for.
         Some(_) => Engine::Sandbox,
@@ -153,8 +153,13 @@ fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
         .collect()
 }
 
-/// By what an image has, whatever its template says.
-fn of_opened(needs: &Needs, opened: &OpenedImage) -> Result<Vec<UnsatisfiedNeed>, RunError> {
+/// By what an image has, and the packages that its template says it has: those may be there under
+/// another name.
+fn of_opened(
+    needs: &Needs,
+    opened: &OpenedImage,
+    picked: Option<&Picked>,
+) -> Result<Vec<UnsatisfiedNeed>, RunError> {
     let mut list = Vec::new();
     for (language, programs) in runtimes(needs.language) {
         let mut found = false;
@@ -169,11 +174,13 @@ fn of_opened(needs: &Needs, opened: &OpenedImage) -> Result<Vec<UnsatisfiedNeed>
             ));
         }
     }
-    if needs.native.is_empty() {
+    let is_unsaid = |name: &&String| picked.is_none_or(|picked| picked.install.contains(name));
+    let unsaid: Vec<&String> = needs.native.iter().filter(is_unsaid).collect();
+    if unsaid.is_empty() {
         return Ok(list);
     }
     let packages = opened.packages()?;
-    for name in &needs.native {
+    for name in unsaid {
         if !packages.contains(name) && !opened.has_program(name)? {
             let reason = "not installed in the image, and no program of that name";
             list.push(missing("native", name, reason));
@@ -294,11 +301,15 @@ fn linked(link: &RelPath, target: &[u8]) -> Option<RelPath> {
     RelPath::parse(&parts.join(&b'/')).ok()
 }
 
-fn pip_missing(needs: &[String], bundle: &dyn BundleFiles) -> Vec<UnsatisfiedNeed> {
+fn pip_missing(
+    needs: &[String],
+    bundle: &dyn BundleFiles,
+    opened: Option<&OpenedImage>,
+) -> Result<Vec<UnsatisfiedNeed>, RunError> {
     if needs.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let present: Vec<(String, String)> = bundle
+    let mut present: Vec<(String, String)> = bundle
         .tree()
         .iter()
         .filter(|(_, entry)| matches!(entry, Entry::Directory))
@@ -308,31 +319,35 @@ fn pip_missing(needs: &[String], bundle: &dyn BundleFiles) -> Vec<UnsatisfiedNee
             Some((name, version.to_owned()))
         })
         .collect();
-    needs
-        .iter()
-        .filter_map(|need| {
-            let requirement = match pip::Requirement::parse(need) {
-                Ok(requirement) => requirement,
-                Err(error) => return Some(missing("pip", need, error.to_string())),
-            };
-            let mut versions = present
-                .iter()
-                .filter(|(name, _)| *name == requirement.name)
-                .map(|(_, version)| version.as_str())
-                .peekable();
-            let Some(first) = versions.peek().copied() else {
-                return Some(missing("pip", need, "no dist-info of it in the bundle"));
-            };
-            let satisfied = versions.any(|version| requirement.accepts(version));
-            (!satisfied).then(|| {
-                missing(
-                    "pip",
-                    need,
-                    format!("the bundle has {}", escape(first.as_bytes())),
-                )
-            })
+    let of_bundle = present.len();
+    if let Some(opened) = opened {
+        present.extend(opened.python_packages()?);
+    }
+    let missing = needs.iter().filter_map(|need| {
+        let requirement = match pip::Requirement::parse(need) {
+            Ok(requirement) => requirement,
+            Err(error) => return Some(missing("pip", need, error.to_string())),
+        };
+        let mut versions = present
+            .iter()
+            .enumerate()
+            .filter(|(_, (name, _))| *name == requirement.name)
+            .map(|(index, (_, version))| (index < of_bundle, version.as_str()))
+            .peekable();
+        let Some((is_of_bundle, first)) = versions.peek().copied() else {
+            return Some(missing("pip", need, "no dist-info of it in the bundle"));
+        };
+        let satisfied = versions.any(|(_, version)| requirement.accepts(version));
+        let place = if is_of_bundle { "bundle" } else { "image" };
+        (!satisfied).then(|| {
+            missing(
+                "pip",
+                need,
+                format!("the {place} has {}", escape(first.as_bytes())),
+            )
         })
-        .collect()
+    });
+    Ok(missing.collect())
 }
 
 #[cfg(test)]

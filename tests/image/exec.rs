@@ -292,3 +292,56 @@ fn a_short_name_is_refused_with_what_to_write_until_the_host_names_a_registry() 
         );
     }
 }
+
+#[test]
+fn what_a_template_or_an_image_has_is_not_missed() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let packages = "usr/local/lib/python3.12/site-packages";
+    let python = Entry::File(b"#!/bin/sh\n".to_vec(), 0o755);
+    let six = format!("{packages}/six-1.16.0.dist-info");
+    let with = vec![
+        ("usr/local/bin/python3".to_owned(), python),
+        (format!("{six}/METADATA"), file("Name: six\n")),
+    ];
+    let exec = |layers: &[layout::Layer], needs: &str| {
+        let image = image(&stored.ground, "image", layers, json!({}));
+        let native = templates(&image).replace("native: []", "native: [libnamed]");
+        stored.policy(&native);
+        let needs = format!("{{language: python, {needs}}}");
+        let manifest = format!(
+            "run: [sh, -c, echo ran]\nrunner: {{engine: sandbox, image: tiny, needs: {needs}}}\n"
+        );
+        stored.exec(&[], &[("manifest.yaml", &manifest)])
+    };
+    let both = [base, with];
+    for needs in ["native: [libnamed]", "pip: ['six>=1.16']", "pip: [Six]"] {
+        let done = exec(&both, needs);
+        done.assert_exited(0);
+        assert_eq!(done.text(), "ran\n", "{needs}");
+        assert_eq!(done.report["preparation"], json!([]));
+    }
+    let another = vec![(
+        "usr/local/lib/python3.11/site-packages/x".to_owned(),
+        file(""),
+    )];
+    let hidden = vec![(format!("{packages}/.wh.six-1.16.0.dist-info"), file(""))];
+    let link = vec![(
+        format!("{packages}/other-1.0.dist-info"),
+        layout::link("/etc"),
+    )];
+    for (over, needs) in [
+        (None, "native: [libother]"),
+        (None, "pip: ['six>=2']"),
+        (None, "pip: [other]"),
+        (Some(link), "pip: [other]"),
+        // Which of the two `python3` is cannot be seen.
+        (Some(another), "pip: [six]"),
+        (Some(hidden), "pip: [six]"),
+    ] {
+        let layers: Vec<_> = both.iter().cloned().chain(over).collect();
+        let done = exec(&layers, needs);
+        assert_eq!(done.code, 125, "{needs}: {}", done.stderr);
+        assert_eq!(done.text(), "", "{needs}");
+    }
+}

@@ -1,9 +1,10 @@
 //! What overlayfs would show of several layers, without mounting it: whiteouts, opaque directories
 //! and links are understood, and no path leaves the root, whoever made the layers.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::kernel::file::{CallError, Unread, read_regular};
@@ -61,7 +62,8 @@ enum Found {
 
 /// A place that a path leads to.
 enum Place {
-    Directory,
+    /// In each layer that adds to it; `None`: the root.
+    Directory(Option<Vec<OwnedFd>>),
     Other {
         parent: OwnedFd,
         name: Vec<u8>,
@@ -111,7 +113,7 @@ impl<'layers> Merged<'layers> {
     /// [`LookError`].
     pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookError> {
         Ok(match self.find(path)? {
-            Some(Place::Directory) => Some(Kind::Directory),
+            Some(Place::Directory(_)) => Some(Kind::Directory),
             Some(Place::Other { status, .. }) => {
                 let executable = status.st_mode & 0o111 != 0;
                 is_file(&status).then_some(Kind::File { executable })
@@ -151,6 +153,39 @@ impl<'layers> Merged<'layers> {
             Err(Unread::Stat(errno)) => Err(failed("fstat")(errno)),
             Err(Unread::Read(errno)) => Err(failed("read")(errno)),
         }
+    }
+
+    /// As [`Image::directories_in`](crate::oci::layers::Image::directories_in).
+    ///
+    /// # Errors
+    /// [`LookError`].
+    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookError> {
+        let failed = |errno| LookError::Call(CallError::new("getdents64", escape(path), errno));
+        let Some(Place::Directory(Some(layers))) = self.find(path)? else {
+            return Ok(Vec::new());
+        };
+        let mut names = BTreeSet::new();
+        for layer in &layers {
+            for entry in Dir::read_from(layer).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b"..") {
+                    continue;
+                }
+                names.insert(name.to_vec());
+                if most < names.len() {
+                    return Ok(Vec::new());
+                }
+            }
+        }
+        let mut directories = Vec::new();
+        for name in names {
+            // What a layer hides is in the list of the one below.
+            if matches!(step(&layers, &name), Ok(Some(Found::Directory(_)))) {
+                directories.push(name);
+            }
+        }
+        Ok(directories)
     }
 
     /// Where `path` leads, all links followed, as for a process whose root this is.
@@ -202,7 +237,7 @@ impl<'layers> Merged<'layers> {
                 }
             }
         }
-        Ok(Some(Place::Directory))
+        Ok(Some(Place::Directory(here.directories)))
     }
 }
 

@@ -67,6 +67,15 @@ impl Image {
         self.merged().read_file(path, bytes_max)
     }
 
+    /// The names of the directories in the directory `path`, no links; none where it has more than
+    /// `most` names, or is the root or no directory.
+    ///
+    /// # Errors
+    /// [`LookError`]: the layers cannot be looked at.
+    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookError> {
+        self.merged().directories_in(path, most)
+    }
+
     /// What lies at `path` in the image's root, links followed inside of it; `None`: nothing, or
     /// the links lead in a circle.
     ///

@@ -1,6 +1,7 @@
 //! The image that becomes a body's root: which one it is, and what is in it.
 
 mod having;
+mod python;
 mod root;
 
 use rustix::fs::{AtFlags, FileType};
@@ -242,14 +243,18 @@ impl OpenedImage {
     /// [`RunError`] where it cannot be read.
     pub fn has_program(&self, name: &str) -> Result<bool, RunError> {
         for directory in self.path().split(|byte| *byte == b':') {
-            let path = [directory, b"/", name.as_bytes()].concat();
-            let found = self.image.kind_of(&path);
-            let found = found.map_err(|error| self.unreadable(&error))?;
-            if found == Some(Kind::File { executable: true }) {
+            if self.has_program_in(directory, name)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn has_program_in(&self, directory: &[u8], name: &str) -> Result<bool, RunError> {
+        let path = [directory, b"/", name.as_bytes()].concat();
+        let found = self.image.kind_of(&path);
+        let found = found.map_err(|error| self.unreadable(&error))?;
+        Ok(found == Some(Kind::File { executable: true }))
     }
 
     /// The names of the Debian packages that are installed in it.

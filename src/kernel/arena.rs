@@ -18,6 +18,8 @@ pub struct Arena {
     base: NonNull<u8>,
     size_bytes: usize,
     used_bytes: Cell<usize>,
+    /// How far behind the other process's clock the monotonic clock of this process is.
+    behind_ns: Cell<u64>,
 }
 
 /// One of the values that are published, at its own place at the start of the mapping.
@@ -61,6 +63,7 @@ impl Arena {
             base,
             size_bytes,
             used_bytes: Cell::new(PLAN_AT),
+            behind_ns: Cell::new(0),
         })
     }
 
@@ -144,8 +147,16 @@ impl Arena {
     /// A number from [`MOMENTS_MAX`] on is left out.
     pub fn note(&self, number: usize, moment_ns: u64) {
         if let Some(place) = self.moment(number) {
-            place.store(moment_ns, Ordering::Relaxed);
+            place.store(
+                moment_ns.wrapping_add(self.behind_ns.get()),
+                Ordering::Relaxed,
+            );
         }
+    }
+
+    /// From now on the monotonic clock of this process, not of the other, is `behind_ns` behind.
+    pub fn set_clock_behind(&self, behind_ns: u64) {
+        self.behind_ns.set(behind_ns);
     }
 
     /// The moment that was noted last for `number`; `None` where there is none.

@@ -36,6 +36,30 @@ pub fn leave(kinds: u64) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_unshare, kinds) }).map(|_zero| ())
 }
 
+/// Sets the clocks of this process back: enters a time namespace of its own whose offsets
+/// (time_namespaces(7)) are `offsets`. Its children have the same clocks.
+///
+/// Entered and not only left to the children: a child that shares this process's memory (vfork(2))
+/// cannot be in another time namespace before Linux 6.3.
+///
+/// # Errors
+/// unshare(2): EINVAL without CONFIG_TIME_NS, ENOSPC at user.max_time_namespaces. The errno of
+/// writing `/proc/self/timens_offsets` or of setns(2).
+pub fn set_clocks(offsets: &[u8]) -> Result<(), Errno> {
+    leave(kind::TIME)?;
+    write_file(c"/proc/self/timens_offsets", offsets)?;
+    let fresh = rustix::fs::openat(
+        rustix::fs::CWD,
+        c"/proc/self/ns/time_for_children",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    rustix::thread::move_into_link_name_space(
+        std::os::fd::AsFd::as_fd(&fresh),
+        Some(rustix::thread::LinkNameSpaceType::Time),
+    )
+}
+
 /// Writes `text` into an existing file in one write(2). Allocates nothing.
 ///
 /// # Errors

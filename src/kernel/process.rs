@@ -334,7 +334,15 @@ pub fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     }
 }
 
-/// The monotonic clock, nanoseconds; the same in a time namespace that has no offset.
+/// How long the host has been up by the monotonic and by the boot clock, seconds rounded down.
+#[must_use]
+pub fn uptimes_s() -> [u64; 2] {
+    use rustix::time::{ClockId, clock_gettime};
+    [ClockId::Monotonic, ClockId::Boottime]
+        .map(|clock| u64::try_from(clock_gettime(clock).tv_sec).unwrap_or(0))
+}
+
+/// The monotonic clock of this process's time namespace, nanoseconds.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

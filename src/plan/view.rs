@@ -55,9 +55,21 @@ pub const BASE_CANDIDATES: [&str; 17] = [
     "/etc/java-25-openjdk",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Files of proc that every user may read and no body needs. What only root may read or write is
-/// closed by its mode: uid 0 has no name in the body's user namespace.
-const PROC_MASKS: [&str; 4] = ["keys", "key-users", "kallsyms", "config.gz"];
+/// Files of proc that every user may read and no body needs: the host's keys and kernel, and what of
+/// its disks, devices and other programs' locks tells one host, or what happens on it, from another.
+/// What only root may read or write is closed by its mode: uid 0 has no name in the body's user
+/// namespace.
+const PROC_MASKS: [&str; 9] = [
+    "keys",
+    "key-users",
+    "kallsyms",
+    "config.gz",
+    "partitions",
+    "diskstats",
+    "interrupts",
+    "locks",
+    "sys/kernel/random/boot_id",
+];
 /// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
 const PRESSURE: &str = "/proc/pressure";
 

@@ -114,6 +114,7 @@ impl Held {
             space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
             space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
             view: view::base(host),
+            own_clocks: host.time_namespace,
             terminal,
             send_proc: coverage(&group)
                 .iter()

@@ -200,18 +200,11 @@ impl Run<'_> {
             (_, group) => Seed::sow(group)?,
         };
         let preparing = begin(seed, &held.base, theirs, &held.claims())?;
-        let time_namespace = preparing.has_time_namespace();
         // A command is known already: it is settled while the child makes its namespaces.
         let early = match &given.archive {
             None => {
                 let manifest = given.manifest.take();
-                Some(self.settle(
-                    held,
-                    (None, manifest),
-                    time_namespace,
-                    signals.as_fd(),
-                    report,
-                )?)
+                Some(self.settle(held, (None, manifest), signals.as_fd(), report)?)
             }
             Some(_) => None,
         };
@@ -248,9 +241,8 @@ impl Run<'_> {
         let mut settlement = match early {
             Some(settlement) => settlement,
             None => {
-                let time_namespace = prepared.time_namespace;
                 let given = (bundle.as_ref(), manifest);
-                self.settle(held, given, time_namespace, signals.as_fd(), report)?
+                self.settle(held, given, signals.as_fd(), report)?
             }
         };
         // Nobody removes the kept tree while the body may still read it.
@@ -305,7 +297,6 @@ impl Run<'_> {
         &self,
         held: &mut Held,
         given: (Option<&Bundle>, Option<subject::Subject>),
-        time_namespace: bool,
         signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Settlement, RunError> {
@@ -315,7 +306,7 @@ impl Run<'_> {
         let limits = planning::settle_limits(
             self.request,
             self.policy,
-            (&held.host, time_namespace),
+            &held.host,
             &held.coverage(),
             &chosen,
             report,

@@ -241,7 +241,7 @@ pub(super) fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> 
 pub(super) fn settle_limits(
     request: &Request,
     policy: &HostPolicy,
-    (host, time_namespace): (&HostSupport, bool),
+    host: &HostSupport,
     coverage: &[Coverage],
     chosen: &Chosen,
     report: &mut Report,
@@ -261,7 +261,7 @@ pub(super) fn settle_limits(
         },
     )?;
     report.warnings.extend(merged.warnings.iter().cloned());
-    report.enforcement = enforcement(host, time_namespace);
+    report.enforcement = enforcement(host);
     if request.strict {
         for error in missing_lines(&report.enforcement) {
             refuse(error)?;
@@ -291,7 +291,7 @@ pub(super) fn settle_limits(
 }
 
 /// The confinement that every run has, and the second line where the host has it.
-fn enforcement(host: &HostSupport, time_namespace: bool) -> Vec<Enforcement> {
+fn enforcement(host: &HostSupport) -> Vec<Enforcement> {
     let enforced = |axis: &str| Enforcement {
         axis: axis.to_owned(),
         state: EnforcementState::Enforced,
@@ -311,7 +311,7 @@ fn enforcement(host: &HostSupport, time_namespace: bool) -> Vec<Enforcement> {
     ]
     .map(enforced)
     .into();
-    if time_namespace {
+    if host.time_namespace {
         list.push(enforced(TIME_NAMESPACE));
     } else {
         list.push(Enforcement {
@@ -389,7 +389,7 @@ mod tests {
             time_namespace,
             entries: Vec::new(),
         };
-        enforcement(&host, time_namespace)
+        enforcement(&host)
     }
 
     fn state(list: &[Enforcement], axis: &str) -> EnforcementState {

@@ -86,6 +86,11 @@ fn follow(
     if let Some(all) = processors {
         affinity::release(all).map_err(at(ChildStep::Processors))?;
     }
+    if let Some(clocks) = &base.clocks {
+        namespace::set_clocks(clocks.offsets).map_err(at(ChildStep::Clocks))?;
+        arena.set_clock_behind(clocks.monotonic_back_ns);
+        note(arena, ChildStep::Clocks);
+    }
     take_ids(base)?;
     note(arena, ChildStep::BecomeBody);
     let space = make_space(base)?;

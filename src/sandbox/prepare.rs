@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use crate::kernel::arena::{Arena, Slot};
 use crate::kernel::credentials::HostIds;
 use crate::kernel::link::{self, Message, Received};
-use crate::kernel::namespace;
+use crate::kernel::{namespace, process};
 use crate::plan::view::{INSIDE_ID, ViewStep};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::seed::{Child, Seed};
-use crate::sandbox::steps::{self, BaseSteps, ChildStep, OwnMaps, message};
+use crate::sandbox::steps::{self, BaseSteps, ChildStep, ClockSteps, OwnMaps, message};
 use crate::spec::path::escape;
 
 /// Who the body is on the host.
@@ -55,6 +55,9 @@ pub struct BasePlan {
     pub terminal: bool,
     /// Whether the supervisor has to watch the body's processes itself.
     pub send_proc: bool,
+    /// Whether the kernel has time namespaces: the monotonic and the boot clock begin with the run,
+    /// so the body does not learn how long the host has been up.
+    pub own_clocks: bool,
 }
 
 /// The body's ends of its standard streams.
@@ -74,7 +77,6 @@ pub struct Preparing {
     child: Child,
     link: OwnedFd,
     arena: Arena,
-    time_namespace: bool,
     cloned_ns: u64,
 }
 
@@ -90,8 +92,6 @@ pub struct Prepared {
     pub(super) ready: Option<(Message, Received)>,
     /// How many overlayfs it was asked for and has not answered.
     pub(super) overlays_asked: usize,
-    /// Whether it has a time namespace of its own.
-    pub time_namespace: bool,
 }
 
 impl Prepared {
@@ -124,7 +124,6 @@ pub fn begin(
         child,
         link,
         arena,
-        time_namespace,
         cloned_ns,
     } = seed;
     let maps = Maps::of(plan.identity);
@@ -152,18 +151,11 @@ pub fn begin(
         child,
         link,
         arena,
-        time_namespace,
         cloned_ns,
     })
 }
 
 impl Preparing {
-    /// Whether the child has a time namespace of its own.
-    #[must_use]
-    pub fn has_time_namespace(&self) -> bool {
-        self.time_namespace
-    }
-
     /// Waits until the writable space is there. `plan` is the one that it was begun with.
     ///
     /// # Errors
@@ -179,7 +171,6 @@ impl Preparing {
             child,
             link,
             arena,
-            time_namespace,
             cloned_ns,
         } = self;
         Ok(Prepared {
@@ -189,7 +180,6 @@ impl Preparing {
             arena,
             ready: None,
             overlays_asked: 0,
-            time_namespace,
             cloned_ns,
         })
     }
@@ -243,9 +233,14 @@ fn lay_out<'a>(
     } else {
         None
     };
+    let clocks = match plan.own_clocks {
+        true => Some(lay_out_clocks(arena)?),
+        false => None,
+    };
     Ok(BaseSteps {
         own_maps,
         inside_id: INSIDE_ID,
+        clocks,
         mount_point: arena.c_string(plan.mount_point.as_os_str().as_bytes())?,
         space_size: arena.c_string(plan.space_bytes.to_string().as_bytes())?,
         space_inodes: arena.c_string(plan.space_inodes.to_string().as_bytes())?,
@@ -253,6 +248,15 @@ fn lay_out<'a>(
         terminal: plan.terminal,
         send_proc: plan.send_proc,
         claims,
+    })
+}
+
+fn lay_out_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
+    let [monotonic, boot] = process::uptimes_s();
+    let text = format!("monotonic -{monotonic} 0\nboottime -{boot} 0\n");
+    Ok(ClockSteps {
+        offsets: arena.slice(text.as_bytes())?,
+        monotonic_back_ns: monotonic.saturating_mul(1_000_000_000),
     })
 }
 

@@ -102,7 +102,6 @@ pub struct Seed {
     pub(super) child: Child,
     pub(super) link: OwnedFd,
     pub(super) arena: Arena,
-    pub(super) time_namespace: bool,
     /// When it was cloned, by the monotonic clock.
     pub(super) cloned_ns: u64,
 }
@@ -127,23 +126,10 @@ impl Seed {
         let mut stack = vec![0_u8; STACK_BYTES];
         let processors = affinity::choice();
         let wanted = kind::USER | kind::MOUNT | kind::PID;
-        let mut clone = |namespaces| {
-            #[expect(unsafe_code, reason = "the one place where a child is cloned")]
-            // SAFETY: the caller has one thread only, as this function's contract says.
-            let forked = unsafe { process::fork_into(namespaces, into_cgroup) };
-            if matches!(forked, Ok(Forked::Child)) {
-                // The other end would keep the link open after the supervisor's death.
-                process::close_quietly(ours.as_raw_fd());
-                child::run(&arena, &theirs, processors.as_ref(), &mut stack);
-            }
-            forked
-        };
         let cloned_ns = process::monotonic_ns();
-        let (forked, time_namespace) = match clone(wanted | kind::TIME) {
-            // A kernel that has no time namespaces.
-            Err(Errno::INVAL) => (clone(wanted), false),
-            other => (other, true),
-        };
+        #[expect(unsafe_code, reason = "the one place where a child is cloned")]
+        // SAFETY: the caller has one thread only, as this function's contract says.
+        let forked = unsafe { process::fork_into(wanted, into_cgroup) };
         match forked {
             Ok(Forked::Parent { pid, pidfd }) => {
                 // Before the base plan is sent: the child gives itself all of them back after that.
@@ -158,18 +144,15 @@ impl Seed {
                     },
                     link: ours,
                     arena,
-                    time_namespace,
                     cloned_ns,
                 })
             }
-            Ok(Forked::Child) => Err(SandboxError::ChildGone { act: "run" }),
+            Ok(Forked::Child) => {
+                // The other end would keep the link open after the supervisor's death.
+                process::close_quietly(ours.as_raw_fd());
+                child::run(&arena, &theirs, processors.as_ref(), &mut stack)
+            }
             Err(errno) => Err(SandboxError::Clone { errno }),
         }
-    }
-
-    /// Whether the child has a time namespace of its own.
-    #[must_use]
-    pub fn has_time_namespace(&self) -> bool {
-        self.time_namespace
     }
 }

@@ -41,6 +41,7 @@ child_steps! {
     PrivateMounts: "make the mounts private",
     AwaitBase: "wait for the base plan",
     Processors: "take its processors",
+    Clocks: "set the clocks of its time namespace",
     WriteIds: "write the id maps",
     BecomeBody: "become the body's uid",
     WritableSpace: "make the writable space",
@@ -217,6 +218,8 @@ pub(super) struct BaseSteps<'a> {
     /// `None`: the supervisor writes the maps and says so.
     pub(super) own_maps: Option<OwnMaps<'a>>,
     pub(super) inside_id: u32,
+    /// `None`: the kernel has no time namespaces.
+    pub(super) clocks: Option<ClockSteps<'a>>,
     pub(super) mount_point: &'a CStr,
     pub(super) space_size: &'a CStr,
     pub(super) space_inodes: &'a CStr,
@@ -225,6 +228,15 @@ pub(super) struct BaseSteps<'a> {
     pub(super) send_proc: bool,
     /// How many descriptors init keeps open, so that what they claim outlives the supervisor.
     pub(super) claims: usize,
+}
+
+/// Clocks that begin with the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClockSteps<'a> {
+    /// As `/proc/self/timens_offsets` takes them.
+    pub(super) offsets: &'a [u8],
+    /// How far the monotonic clock is set back.
+    pub(super) monotonic_back_ns: u64,
 }
 
 /// The body's ends of the pipes, as descriptors that the child was handed.

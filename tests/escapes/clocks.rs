@@ -1,7 +1,7 @@
 //! Clocks and processors: what a body changes of them is its own.
 
 use super::attempts::{assert_lines, attempt};
-use super::support::Ground;
+use super::support::{Ground, skip};
 
 /// What the host's processes have of clocks and processors.
 fn of_the_host() -> (String, String, String) {
@@ -135,4 +135,40 @@ int main(void) {
     for _run in 0..2 {
         assert_lines(&attempt(&ground, "processors", text), &first);
     }
+}
+
+/// B-55: without offsets a time namespace hides nothing. What the processors have done since the
+/// start (`/proc/stat`, the second field of `/proc/uptime`) no namespace hides.
+#[test]
+fn the_body_s_clocks_begin_with_the_run() {
+    if !std::path::Path::new("/proc/self/ns/time").exists() {
+        skip("this kernel has no time namespaces");
+        return;
+    }
+    let text = r#"
+#include <sys/sysinfo.h>
+#include <time.h>
+int main(void) {
+    struct timespec monotonic, boot;
+    struct sysinfo info;
+    if (clock_gettime(CLOCK_MONOTONIC, &monotonic) || clock_gettime(CLOCK_BOOTTIME, &boot)) return 1;
+    if (sysinfo(&info)) return 2;
+    printf("%ld\n%ld\n%ld\n", monotonic.tv_sec, boot.tv_sec, info.uptime);
+    return 0;
+}
+"#;
+    let ground = Ground::new();
+    let started = std::time::Instant::now();
+    let done = attempt(&ground, "uptime", text);
+    let most = started.elapsed().as_secs() + 1;
+    let clocks: Vec<u64> = done
+        .text()
+        .lines()
+        .map(|line| line.parse().expect("a number"))
+        .collect();
+    assert_eq!(clocks.len(), 3, "{done:#?}");
+    assert!(
+        clocks.iter().all(|clock| *clock <= most),
+        "{clocks:?} {most}"
+    );
 }

@@ -115,8 +115,8 @@ fn state<'done>(done: &'done Done, axis: &str) -> &'done str {
         .unwrap_or("not there")
 }
 
-/// A run whose first call of one name strace answers, as `inject` says; `None`: it cannot trace here.
-fn answered(inject: &str, flags: &[&str]) -> Option<Done> {
+/// A run whose first call of one name, of `path` if it is one, strace answers, as `inject` says; `None`: it cannot trace here.
+fn answered(path: Option<&str>, inject: &str, flags: &[&str]) -> Option<Done> {
     let tried = Command::new("strace")
         .args(["-o/dev/null", "true"])
         .output();
@@ -128,19 +128,25 @@ fn answered(inject: &str, flags: &[&str]) -> Option<Done> {
     let words = [&["run"], flags, &["--", "/bin/echo", "ran"]].concat();
     let mut case = ground.command(&words);
     let inject = format!("inject={inject}:when=1");
-    case.behind(&["strace", "-o", "/dev/null", "-e", &inject]);
+    let of_path = path.map_or(vec![], |path| vec!["-P", path]);
+    case.behind(&[&["strace", "-o", "/dev/null", "-e", &inject], &of_path[..]].concat());
     Some(case.done())
 }
 
 /// Asserts that a run without a line of defence says so, and that `--strict` refuses it.
 #[track_caller]
-fn assert_told(inject: &str, (axis, expected): (&str, &str), code: &str) {
-    let Some(done) = answered(inject, &[]) else {
+fn assert_told(inject: &str, told: (&str, &str), code: &str) {
+    assert_told_of(None, inject, told, code);
+}
+
+#[track_caller]
+fn assert_told_of(path: Option<&str>, inject: &str, (axis, expected): (&str, &str), code: &str) {
+    let Some(done) = answered(path, inject, &[]) else {
         return;
     };
     done.assert_exited(0);
     assert_eq!(state(&done, axis), expected, "{done:#?}");
-    let Some(done) = answered(inject, &["--strict"]) else {
+    let Some(done) = answered(path, inject, &["--strict"]) else {
         return;
     };
     done.assert_error("refused", code);
@@ -155,11 +161,17 @@ fn an_older_landlock_is_weaker_and_strictly_refused() {
     assert_told(inject, ("landlock", "weaker"), "landlock_weaker");
 }
 
-/// A kernel without CONFIG_TIME_NS says EINVAL to the first clone, which asks for one.
+/// A kernel without CONFIG_TIME_NS has no such link.
 #[test]
 fn without_a_time_namespace_it_is_absent_and_strictly_refused() {
     let told = ("time_namespace", "absent");
-    assert_told("clone3:error=EINVAL", told, "time_namespace_absent");
+    let missing = "?lstat,?newfstatat:error=ENOENT";
+    assert_told_of(
+        Some("/proc/self/ns/time"),
+        missing,
+        told,
+        "time_namespace_absent",
+    );
 }
 
 /// Puts a case into namespaces of its own, where `script` may mount. With `p` in them its processes

@@ -130,7 +130,7 @@ impl NamespaceKind {
             Self::Ipc => "shared memory and message queues are the body's own",
             Self::Uts => "the host's name is hidden",
             Self::Cgroup => "the host's groups are hidden",
-            Self::Time => "the host's uptime is hidden",
+            Self::Time => "the body's monotonic and boot clocks begin with the run",
         }
     }
 }

@@ -268,7 +268,7 @@ impl Planner<'_> {
         let limits = planning::settle_limits(
             self.request,
             self.policy,
-            (&facts.host, facts.host.time_namespace),
+            &facts.host,
             &facts.coverage,
             &chosen,
             &mut report,

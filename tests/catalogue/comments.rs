@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('A', 60),
     ('B', 61),
-    ('C', 38),
+    ('C', 39),
     ('D', 28),
     ('E', 30),
     ('F', 15),

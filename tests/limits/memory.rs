@@ -501,3 +501,34 @@ fn weaker_limits_are_said_and_can_be_refused() {
     assert_eq!(state(&done, "cpu_share"), "absent");
     assert_eq!(state(&done, "memory"), "weaker");
 }
+
+/// C-39: bounded by descriptors and processes, and said to be no better held than that.
+#[test]
+fn what_no_group_is_charged_for_is_told() {
+    let _turn = one_at_a_time();
+    let text = "#include <errno.h>
+        #include <linux/rtnetlink.h>
+        #include <stdio.h>
+        #include <sys/socket.h>
+        int main(void) {
+            struct { struct nlmsghdr head; struct rtgenmsg body; } ask = {
+                {NLMSG_LENGTH(sizeof ask.body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP}, {0}};
+            int count = 0;
+            for (int fd; 0 <= (fd = socket(AF_NETLINK, SOCK_RAW, 0)); count++) {
+                for (int at = 0; at < 64; at++)
+                    if (send(fd, &ask, ask.head.nlmsg_len, MSG_DONTWAIT) < 0) break;
+            }
+            printf(\"%d %d\\n\", errno == EMFILE, count < 1024);
+            return 0;
+        }";
+    let done = run(&["--memory=64m"], "netlink-memory", text);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "1 1\n");
+    let axis = done.report["enforcement"]
+        .as_array()
+        .and_then(|axes| axes.iter().find(|axis| axis["axis"] == "kernel_memory"))
+        .expect("an axis");
+    assert_eq!(axis["state"], "weaker", "{axis}");
+    let reason = axis["reason"].as_str().expect("a reason");
+    assert!(reason.contains("netlink"), "{reason}");
+}

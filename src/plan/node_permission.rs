@@ -62,12 +62,12 @@ pub enum NodePermissionError {
         /// The program, escaped.
         path: String,
     },
-    /// Node does not say its version.
-    #[error("needs Node {WANTED}, and {path} --version {problem}")]
+    /// The version of Node is not known.
+    #[error("needs Node {WANTED}, and {path} {problem}")]
     NoVersion {
         /// The program, escaped.
         path: String,
-        /// What came instead.
+        /// Why.
         problem: String,
     },
     /// A version without a permission model.

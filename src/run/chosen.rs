@@ -297,8 +297,7 @@ pub fn of_bundle(
     let (runner, image, provided) =
         runner_of(request, policy, (&manifest, access), bundle, refuse)?;
     provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
-    let workspace = crate::run::workspace_of(request);
-    let versions = NodeVersions::outside(workspace.as_deref());
+    let versions = NodeVersions::default();
     let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let found = (&egress, image.as_ref());
     let resolved = match resolve_run(request, &manifest, bundle, &versions, found) {

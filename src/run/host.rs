@@ -126,7 +126,7 @@ pub fn random_bytes() -> Result<[u8; 10], RunError> {
 /// Which interpreters the body will find: on the fixed PATH, or on the caller's, from where a
 /// program is made visible. Only those are looked for that `run` may turn out to need.
 ///
-/// Node is asked for its version, with an empty environment, where TypeScript is to be run.
+/// The version of Node is looked for where TypeScript is to be run.
 #[must_use]
 pub fn interpreters(
     caller: &Caller,

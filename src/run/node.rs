@@ -1,265 +1,201 @@
-//! Which version a Node is: asked once, of a program that may take its time or say nothing.
+//! Which version a Node is: read from the files that come with it. It is never executed for that: what
+//! runs outside of the sandbox could be what a body has left there.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use crate::kernel::credentials::is_ours_or_roots;
-use crate::kernel::process;
 use crate::plan::run_form::NodeVersion;
 
-/// A program that has not answered by then has no version.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// `v22.18.0` and a line break; what is longer is no version.
-const ANSWER_BYTES_MAX: usize = 64;
+/// Beside the program's directory, in every release of Node and in what packages are made of it.
+const HEADER: &str = "include/node/node_version.h";
+/// It has 4 KiB.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
+/// What stands before the version in the addresses of a release's own archives, which the program
+/// itself names (`process.release.sourceUrl`).
+const RELEASE: &[u8] = b"/node-v";
+/// A program has some 100 MiB.
+const PROGRAM_BYTES_MAX: u64 = 512 << 20;
+const PART_BYTES: usize = 1 << 20;
+/// `/node-v22.18.0` and what ends it.
+const OVERLAP_BYTES: usize = 32;
 
-/// The versions that were asked for in one run.
-///
-/// The program is started on the host, with the caller's rights and before any confinement: only
-/// where nobody else can have put it there.
+/// The versions that were looked for in one run.
 #[derive(Debug, Default)]
 pub struct NodeVersions {
-    workspace: Option<PathBuf>,
     known: RefCell<BTreeMap<PathBuf, Result<NodeVersion, String>>>,
 }
 
 impl NodeVersions {
-    /// Of programs that do not lie in `workspace`, where bodies write.
-    #[must_use]
-    pub fn outside(workspace: Option<&Path>) -> Self {
-        Self {
-            workspace: workspace.map(Path::to_path_buf),
-            known: RefCell::default(),
-        }
-    }
-
-    /// The version of the program at `path`, which is started with `--version`, an empty
-    /// environment and `/` as its directory, the first time that it is asked for.
+    /// The version of the program at `path`, looked for the first time that it is asked for.
     ///
     /// # Errors
-    /// What came instead of a version, as the end of "`node --version` …".
+    /// Why it is not known, as the end of "`node` …".
     pub fn of(&self, path: &Path) -> Result<NodeVersion, String> {
         if let Some(known) = self.known.borrow().get(path) {
             return known.clone();
         }
-        let told = self.judged(path).and_then(|path| ask(&path));
+        let found = find(path);
         self.known
             .borrow_mut()
-            .insert(path.to_path_buf(), told.clone());
-        told
+            .insert(path.to_path_buf(), found.clone());
+        found
     }
 }
 
-impl NodeVersions {
-    /// Whether `real`, which has no links, lies in the workspace; what cannot be known is an error.
-    fn lies_in_workspace(&self, real: &Path) -> Result<bool, String> {
-        match self.workspace.as_deref().map(Path::canonicalize) {
-            None => Ok(false),
-            Some(Ok(workspace)) => Ok(real.starts_with(workspace)),
-            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Some(Err(error)) => Err(format!(
-                "is not asked: where the workspace lies is not known: {error}"
-            )),
-        }
+fn find(path: &Path) -> Result<NodeVersion, String> {
+    let unread = |error: std::io::Error| format!("cannot be read: {error}");
+    let real = path.canonicalize().map_err(unread)?;
+    let prefix = real.parent().and_then(Path::parent);
+    if let Some(version) = prefix.and_then(|prefix| of_header(&prefix.join(HEADER))) {
+        return Ok(version);
     }
+    of_program(&real).map_err(unread)?.ok_or_else(|| {
+        format!("does not say which version it is: neither it nor {HEADER} beside it names one")
+    })
+}
 
-    /// The file itself, where nobody but root and the caller can have put it there.
-    fn judged(&self, path: &Path) -> Result<PathBuf, String> {
-        let unseen = |error: std::io::Error| format!("cannot be started: {error}");
-        let real = path.canonicalize().map_err(unseen)?;
-        if self.lies_in_workspace(&real)? {
-            return Err("is not asked: it lies in the workspace, where bodies write".to_owned());
-        }
-        let found = real.metadata().map_err(unseen)?;
-        if !is_ours_or_roots(found.uid()) {
-            return Err("is not asked: it belongs to another user".to_owned());
-        }
-        let above = real.parent().map(Path::metadata).transpose();
-        let above = above.map_err(unseen)?.map_or(0, |above| above.mode());
-        let (for_all, sticky) = (0o002, 0o1000);
-        if found.mode() & for_all != 0 || above & (for_all | sticky) == for_all {
-            return Err("is not asked: others may change it".to_owned());
-        }
-        Ok(real)
+/// A file, and nothing that keeps its reader waiting.
+fn open(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::ErrorKind::InvalidInput.into()),
     }
 }
 
-fn ask(path: &Path) -> Result<NodeVersion, String> {
-    // A plan is made without what a run does first: descriptors that a caller leaked to us are
-    // not Node's.
-    process::close_on_exec_from(3)
-        .map_err(|errno| format!("descriptors cannot be kept from it: {errno}"))?;
-    let mut child = Command::new(path)
-        .arg("--version")
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("cannot be started: {error}"))?;
-    let answer = read_answer(&mut child);
-    // Whoever has answered is done, and whoever has not is not waited for.
-    let ended = child.kill().and_then(|()| child.wait());
-    let answer = answer?;
-    ended.map_err(|error| format!("cannot be ended: {error}"))?;
-    NodeVersion::parse(&String::from_utf8_lossy(&answer))
-        .ok_or_else(|| "prints no version of Node".to_owned())
+fn of_header(path: &Path) -> Option<NodeVersion> {
+    let mut text = String::new();
+    let file = open(path).ok()?;
+    file.take(HEADER_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let number = |name: &str| {
+        text.lines().find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let is_it = words.next() == Some("#define") && words.next() == Some(name);
+            is_it.then(|| words.next()?.parse().ok()).flatten()
+        })
+    };
+    Some(NodeVersion {
+        major: number("NODE_MAJOR_VERSION")?,
+        minor: number("NODE_MINOR_VERSION")?,
+    })
 }
 
-fn read_answer(child: &mut Child) -> Result<Vec<u8>, String> {
-    let started = Instant::now();
-    let mut pipe = child
-        .stdout
-        .take()
-        .ok_or_else(|| "has no standard output".to_owned())?;
-    let mut answer = Vec::new();
-    let mut part = [0; ANSWER_BYTES_MAX];
+/// The version in the program's own words.
+fn of_program(path: &Path) -> std::io::Result<Option<NodeVersion>> {
+    let mut file = open(path)?.take(PROGRAM_BYTES_MAX);
+    let mut part = vec![0; PART_BYTES];
+    let mut kept = 0;
     loop {
-        let left = DEADLINE.saturating_sub(started.elapsed());
-        let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
-        let mut polled = [PollFd::new(&pipe, PollFlags::IN)];
-        match poll(&mut polled, Some(&left)) {
-            Ok(0) => {
-                let seconds = DEADLINE.as_secs();
-                return Err(format!("has not answered within {seconds} s"));
-            }
-            Ok(_) => (),
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(format!("cannot be waited for: {errno}")),
+        let count = file.read(part.get_mut(kept..).unwrap_or_default())?;
+        let Some(filled) = part.get(..kept + count) else {
+            return Ok(None);
+        };
+        if let Some(version) = named_in(filled) {
+            return Ok(Some(version));
         }
-        match pipe.read(&mut part) {
-            Ok(0) => return Ok(answer),
-            Ok(count) => answer.extend_from_slice(&part[..count]),
-            Err(error) => return Err(format!("cannot be read: {error}")),
+        if count == 0 {
+            return Ok(None);
         }
-        if answer.contains(&b'\n') {
-            return Ok(answer);
-        }
-        if ANSWER_BYTES_MAX < answer.len() {
-            return Err("prints more than a version".to_owned());
-        }
+        // A word may lie across two parts.
+        let from = filled.len().saturating_sub(OVERLAP_BYTES);
+        kept = filled.len() - from;
+        part.copy_within(from..from + kept, 0);
     }
+}
+
+fn named_in(bytes: &[u8]) -> Option<NodeVersion> {
+    let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| at).find_map(|at| {
+        let rest = bytes.get(at..)?.strip_prefix(RELEASE)?;
+        let length = rest
+            .iter()
+            .position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+        let word = std::str::from_utf8(rest.get(..length)?).ok()?;
+        NodeVersion::parse(&format!("v{word}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
-    fn program(directory: &Path, text: &str) -> PathBuf {
-        let (written, path) = (directory.join("text"), directory.join("node"));
-        std::fs::write(&written, text).expect("written");
-        std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).expect("set");
-        // Copied by another process: a fork of another test would hold what this one has open for
-        // writing, and the kernel executes no such file.
-        let copied = Command::new("cp").args([&written, &path]).status();
-        assert!(copied.expect("cp runs").success());
-        path
+    const HEADER_TEXT: &str = "#ifndef SRC_NODE_VERSION_H_\n\n#define NODE_MAJOR_VERSION 22\n\
+         #define NODE_MINOR_VERSION 18\n#define NODE_PATCH_VERSION 0\n";
+
+    /// A prefix with `bin/node` of `program`, and the header if there is one.
+    fn prefix(program: &[u8], header: Option<&str>) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("bin/node");
+        std::fs::create_dir(directory.path().join("bin")).expect("made");
+        std::fs::write(&path, program).expect("written");
+        if let Some(text) = header {
+            let header = directory.path().join(HEADER);
+            std::fs::create_dir_all(header.parent().expect("above")).expect("made");
+            std::fs::write(header, text).expect("written");
+        }
+        (directory, path)
+    }
+
+    fn version(major: u32, minor: u32) -> Result<NodeVersion, String> {
+        Ok(NodeVersion { major, minor })
     }
 
     #[test]
-    fn a_program_that_is_asked_inherits_no_descriptor() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let leaked = std::fs::File::open("/dev/null").expect("there");
-        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).expect("set");
-        // The shell's own descriptor of the script is above 9.
-        let number = std::os::fd::AsRawFd::as_raw_fd(&leaked);
-        let text = format!("#!/bin/bash\n[ ! -e /proc/self/fd/{number} ] && echo v22.13.0\n");
-        let path = program(directory.path(), &text);
-        assert!(ask(&path).is_ok(), "{:?}", ask(&path));
-    }
-
-    #[test]
-    fn a_program_is_asked_once_and_with_an_empty_environment() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = program(
-            directory.path(),
-            "#!/bin/sh\n/usr/bin/env >> \"${0%/*}/asked\"\necho v22.18.1\n",
-        );
+    fn the_header_beside_the_program_says_the_version() {
+        let (_directory, path) = prefix(b"", Some(HEADER_TEXT));
         let versions = NodeVersions::default();
-        for _ in 0..3 {
-            let version = versions.of(&path).expect("a version");
-            assert_eq!((version.major, version.minor), (22, 18));
-        }
-        let asked = std::fs::read_to_string(directory.path().join("asked")).expect("read");
-        assert!(
-            !asked.contains("HOME=") && !asked.contains("PATH="),
-            "{asked}"
-        );
-        assert_eq!(asked.matches("PWD=").count(), 1, "{asked}");
+        assert_eq!(versions.of(&path), version(22, 18));
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(versions.of(&path), version(22, 18), "looked for once");
     }
 
     #[test]
-    fn a_program_that_a_body_or_others_may_have_put_there_is_not_started() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let text = "#!/bin/sh\n: > \"${0%/*}/started\"\necho v22.18.1\n";
-        let path = program(directory.path(), text);
-        let set = |path: &Path, mode| {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
-        };
-        let outside = NodeVersions::outside(Some(Path::new("/nonexistent")));
-        assert!(outside.of(&path).is_ok());
-        std::fs::remove_file(directory.path().join("started")).expect("started");
-        let refused = |workspace: Option<&Path>, part: &str| {
-            let told = NodeVersions::outside(workspace).of(&path);
-            let told = told.expect_err("not asked");
-            assert!(told.contains(part), "{told}");
-            assert!(!directory.path().join("started").exists(), "{told}");
-        };
-        refused(Some(directory.path()), "in the workspace");
-        let link = directory.path().with_extension("link");
-        std::os::unix::fs::symlink(directory.path(), &link).expect("linked");
-        refused(Some(&link), "in the workspace");
-        std::fs::remove_file(&link).expect("removed");
-        std::os::unix::fs::symlink(&link, &link).expect("linked");
-        refused(Some(&link), "is not known");
-        std::fs::remove_file(&link).expect("removed");
-        set(&path, 0o757);
-        refused(None, "others may change");
-        set(&path, 0o755);
-        set(directory.path(), 0o777);
-        refused(None, "others may change");
-        set(directory.path(), 0o755);
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&path, Some(40_199), None).expect("given away");
-            refused(None, "another user");
+    fn the_program_itself_names_its_release_wherever_it_does() {
+        let name = b"https://example.org/download/release/v24.1.0/node-v24.1.0.tar.gz\0";
+        for before in [0, 1, PART_BYTES - 60, PART_BYTES - 3, 2 * PART_BYTES - 40] {
+            let text = [&vec![b'x'; before][..], name].concat();
+            let (_directory, path) = prefix(&text, Some("no header"));
+            assert_eq!(
+                NodeVersions::default().of(&path),
+                version(24, 1),
+                "{before}"
+            );
         }
     }
 
     #[test]
-    fn what_prints_no_version_is_told_and_not_taken_for_one() {
+    fn what_names_no_version_is_told_and_never_started() {
         let directory = tempfile::tempdir().expect("a directory");
-        for text in [
-            "#!/bin/sh\necho hello\n",
-            "#!/bin/sh\nexit 3\n",
-            "#!/bin/sh\nwhile :; do printf xxxxxxxxxxxxxxxx; done\n",
-            "not a program",
+        let started = directory.path().join("started");
+        let text = format!("#!/bin/sh\n: >{}\necho v22.18.0\n", started.display());
+        for program in [
+            text.as_bytes(),
+            b"",
+            b"/node-v",
+            b"/node-v22",
+            b"/node-vx.y.z\0",
         ] {
-            let path = program(directory.path(), text);
-            assert!(NodeVersions::default().of(&path).is_err(), "{text}");
+            let (_prefix, path) = prefix(program, None);
+            assert!(NodeVersions::default().of(&path).is_err());
         }
-        assert!(
-            NodeVersions::default()
-                .of(Path::new("/nonexistent"))
-                .is_err()
-        );
+        assert!(!started.exists());
+        let nowhere = Path::new("/nonexistent");
+        assert!(NodeVersions::default().of(nowhere).is_err());
     }
 
     #[test]
-    fn a_program_that_answers_and_stays_is_not_waited_for() {
+    fn nothing_that_keeps_a_reader_waiting_is_read() {
         let directory = tempfile::tempdir().expect("a directory");
-        let path = program(
-            directory.path(),
-            "#!/bin/sh\necho v20.20.2\nexec sleep 1000\n",
-        );
-        let version = NodeVersions::default().of(&path).expect("a version");
-        assert_eq!(version.major, 20);
+        let fifo = directory.path().join("node");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("made");
+        assert!(NodeVersions::default().of(&fifo).is_err());
+        assert!(NodeVersions::default().of(directory.path()).is_err());
     }
 }

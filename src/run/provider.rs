@@ -95,7 +95,7 @@ impl Chosen {
                 code: "provider_unavailable",
                 what: "sandbox.provider:",
                 object: "`node-permission`".to_owned(),
-                problem: "asks the host's Node for its version, and an image has its own"
+                problem: "sets the options that the host's Node knows, and an image has its own"
                     .to_owned(),
                 hint: Some("use the provider `local`: the image is a sandbox".to_owned()),
             });
@@ -103,7 +103,7 @@ impl Chosen {
         let name = OsStr::new("node");
         let path = program::locate(name, &request.caller, &policy.interpreters)
             .ok_or(NodePermissionError::NoNode)?;
-        // What the bundle brings under the name `node` is not asked: this very file is executed.
+        // Not what the bundle brings under the name `node`: this very file is executed.
         let path = path.canonicalize().unwrap_or(path);
         let shown = escape(path.as_os_str().as_bytes());
         if program::is_script(&path) {

@@ -103,6 +103,40 @@ fn typescript_that_nothing_here_runs_is_refused_before_anything_is_fetched() {
     }
 }
 
+/// B-62: a program that a body left where the caller's `PATH` leads is not started on the host.
+#[test]
+fn no_program_is_executed_outside_to_learn_its_version() {
+    let ground = Ground::new();
+    let planted = ground.path("planted");
+    std::fs::create_dir(&planted).expect("made");
+    let marker = ground.path("executed");
+    for name in ["node", "tsx", "npx", "python3"] {
+        let path = planted.join(name);
+        let text = format!("#!/bin/sh\n: >{}\necho v24.0.0\n", marker.display());
+        std::fs::write(&path, text).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("set");
+    }
+    let provider = "run: main.ts\nsandbox: {provider: node-permission}\n";
+    for manifest in ["run: main.ts\n", provider, "run: main.py\n"] {
+        let files = [
+            ("manifest.yaml", manifest),
+            ("main.ts", "1\n"),
+            ("main.py", "1\n"),
+        ];
+        let bundle = ground.bundle(&files);
+        for verb in ["plan", "exec"] {
+            // A plan is no report of a run.
+            let case = ground.command(&[verb, bundle.to_str().expect("plain")]);
+            let mut case = case.without("I8");
+            case.command
+                .env("PATH", format!("{}:/usr/bin:/bin", planted.display()));
+            let done = case.done();
+            assert!(!marker.exists(), "{verb} {manifest}: {done:#?}");
+        }
+    }
+}
+
 #[test]
 fn an_array_is_executed_verbatim() {
     let ground = Ground::new();

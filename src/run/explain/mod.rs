@@ -2,8 +2,8 @@
 //!
 //! The stages are those of [`crate::run::execute`], in its order and through the same functions.
 //! Where a run ends with the first refusal, a plan notes it and goes on. Nothing is made on the
-//! host: no record, no cgroup, no uid, no mount, no file. The one child is `node --version`, where
-//! TypeScript is to be run. No value of a variable or a secret goes into the document.
+//! host: no record, no cgroup, no uid, no mount, no file, and no program is executed. No value of a
+//! variable or a secret goes into the document.
 
 mod inside;
 mod limits;

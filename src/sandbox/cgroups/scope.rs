@@ -16,7 +16,7 @@ pub fn delegated_scope_argv(
     program: &Path,
     arguments: &[OsString],
 ) -> Vec<OsString> {
-    let mut argv: Vec<OsString> = vec!["systemd-run".into()];
+    let mut argv: Vec<OsString> = vec!["/usr/bin/systemd-run".into()];
     if owner == ScopeOwner::User {
         argv.push("--user".into());
     }
@@ -38,7 +38,7 @@ mod tests {
             &["run".into(), "--".into(), "--uid=0".into()],
         );
         let expected = [
-            "systemd-run",
+            "/usr/bin/systemd-run",
             "--user",
             "--scope",
             "-q",

@@ -139,6 +139,7 @@ pub mod cli;
 pub mod compose;
 pub mod egress;
 pub mod http;
+pub mod judge;
 pub mod kernel;
 pub mod oci;
 pub mod plan;

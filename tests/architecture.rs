@@ -17,7 +17,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("bundle", &["spec", "kernel"]),
     ("cache", &["spec", "kernel", "bundle"]),
     ("http", &["spec", "kernel"]),
-    ("compose", &["spec", "plan", "kernel", "bundle", "http"]),
+    ("judge", &["spec", "kernel"]),
+    (
+        "compose",
+        &["spec", "plan", "kernel", "bundle", "http", "judge"],
+    ),
     ("secrets", &["spec", "kernel"]),
     (
         "oci",
@@ -38,6 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "spec",
             "plan",
             "kernel",
+            "judge",
             "bundle",
             "cache",
             "http",

@@ -13,7 +13,10 @@
 #[path = "schemas/agreement.rs"]
 mod agreement;
 
+use std::time::Duration;
+
 use proptest::prelude::*;
+use runner::judge::{Question, Refused, judge};
 use runner::spec::document::{self, Node, Value};
 use runner::spec::io::{Contract, FileMode, declare_fs_root, inject_fs_root, read_document};
 use runner::spec::manifest::{self, Format, Kind, Manifest, ManifestError, SecretReference};
@@ -1757,111 +1760,110 @@ fn the_same_text_is_read_the_same_way_twice() {
     assert_eq!(refused("kınd: x\n"), refused("kınd: x\n"));
 }
 
-/// G-24.
-#[test]
-fn a_hostile_schema_is_refused_or_bounded() {
-    let patterns: serde_json::Map<String, serde_json::Value> = (0..1_000)
-        .map(|n| (format!("p{n}"), json!({"pattern": format!("(a+)+{n}")})))
-        .collect();
-    let mut doubling = serde_json::Map::new();
-    doubling.insert("d0".to_owned(), json!({"type": "string"}));
-    for level in 1..25 {
-        let below = json!({"$ref": format!("#/$defs/d{}", level - 1)});
-        doubling.insert(format!("d{level}"), json!({"not": below, "if": below}));
+/// What judging `document` by `schema` in a process of its own comes to: a code, and words.
+fn judged(schema: &serde_json::Value, document: &serde_json::Value) -> (String, String) {
+    let question = Question {
+        block: "inputs",
+        schema,
+        document: Some(document),
+    };
+    match judge(&[question], Some(Duration::from_secs(3)), None) {
+        Ok(()) => ("accepted".to_owned(), String::new()),
+        Err(Refused::Schema { error, .. }) => (error.code().to_owned(), error.to_string()),
+        Err(Refused::Document(found)) => ("mismatch".to_owned(), format!("{found:?}")),
+        Err(other) => panic!("{other:?}"),
     }
-    let unevaluated = (0..30).fold(
-        json!({}),
-        |inner, _| json!({"unevaluatedProperties": false, "allOf": [inner]}),
-    );
-    let nested = (0..100).fold(json!({}), |inner, _| json!({"not": inner}));
-    for (schema, told) in [
-        (
-            json!({"$ref": "http://127.0.0.1/x"}),
-            "does not lead to a part",
-        ),
-        (
-            json!({"$ref": "file:///etc/passwd"}),
-            "does not lead to a part",
-        ),
-        (json!({"$ref": "other.json"}), "does not lead to a part"),
-        (json!({"$ref": "#/$defs/gone"}), "does not lead to a part"),
-        (
-            json!({"$dynamicRef": "https://x/y"}),
-            "does not lead to a part",
-        ),
-        (
-            json!({"$defs": {"a": {"$id": "http://x/"}}}),
-            "`$id` below the top",
-        ),
-        (
-            json!({"$schema": "http://json-schema.org/draft-07/schema#"}),
-            "2020-12",
-        ),
-        (json!({"properties": patterns}), "1000 patterns"),
-        (json!({"pattern": "(?=a)b"}), "regex"),
-        (json!({"pattern": "(a)\\1"}), "regex"),
-        (json!({"pattern": "((a{100}){100}){100}"}), "regex"),
-        (json!({"type": "strin"}), "at /type"),
-        (
-            json!({"$defs": doubling, "$ref": "#/$defs/d24"}),
-            "more than 100000 values",
-        ),
-        (unevaluated, "more than 100000 values"),
-        (
-            json!({"items": {"$ref": "#"}, "unevaluatedItems": false}),
-            "refers to itself",
-        ),
-        (nested, "nested deeper"),
-        (
-            json!({"description": "x".repeat(2 << 20)}),
-            "expected at most 1048576",
-        ),
-    ] {
-        let error = Contract::compile(&schema).expect_err(told);
-        assert!(error.to_string().contains(told), "{told}: {error}");
-        assert_eq!(error.code(), "schema_invalid");
-    }
-    let linear = Contract::compile(&json!({"pattern": "^(a+)+$"})).expect("a contract");
-    assert!(linear.validate(&json!("a".repeat(200_000) + "b")).is_err());
-    let unique = Contract::compile(&json!({"uniqueItems": true})).expect("a contract");
-    assert_eq!(
-        unique.validate(&json!((0..100_000).collect::<Vec<_>>())),
-        Ok(())
-    );
-    let looped = Contract::compile(&json!({"$ref": "#"})).expect("a contract");
-    assert_eq!(looped.validate(&json!(1)), Ok(()));
 }
 
 /// G-24.
 #[test]
-fn a_recursive_schema_is_judged_without_multiplying() {
-    let deep = |levels: usize, last: serde_json::Value| {
-        (0..levels).fold(last, |inner, _| json!({"x": inner}))
+fn a_hostile_schema_is_refused_or_given_up_and_the_judge_goes_on() {
+    let patterns = |count: usize, text: fn(usize) -> String| -> serde_json::Value {
+        let patterns: serde_json::Map<String, serde_json::Value> = (0..count)
+            .map(|n| (format!("p{n}"), json!({"pattern": text(n)})))
+            .collect();
+        json!({"properties": patterns})
     };
-    for keyword in ["allOf", "anyOf", "oneOf"] {
-        let part = json!({"$ref": "#"});
-        let schema = json!({"type": "object", "properties": {"x": {keyword: [part, part, part]}}});
-        let contract = Contract::compile(&schema).expect("a contract");
-        assert!(contract.validate(&deep(90, json!(1))).is_err(), "{keyword}");
+    let mut anchored = serde_json::Map::new();
+    for level in 0..40 {
+        let below = json!({"$ref": format!("#l{}", level + 1)});
+        let part = json!({"$anchor": format!("l{level}"), "allOf": [below, below]});
+        anchored.insert(format!("l{level}"), part);
     }
-    let chain = (0..8).fold(
-        json!({"properties": {"x": {"$ref": "#"}}}),
-        |inner, _| json!({"allOf": [inner]}),
+    anchored.insert("l40".to_owned(), json!({"$anchor": "l40"}));
+    let decoys: Vec<_> = (0..40)
+        .map(|level| json!({"$anchor": format!("l{level}")}))
+        .collect();
+    let unevaluated = (0..30).fold(
+        json!({}),
+        |inner, _| json!({"unevaluatedProperties": false, "allOf": [inner]}),
     );
-    let contract = Contract::compile(&chain).expect("a contract");
+    let recursive = json!({"properties": {"x": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
+    let deep = (0..90).fold(json!(1), |inner, _| json!({"x": inner}));
+    let (invalid, costly) = ("schema_invalid", "schema_too_costly");
+    for (schema, codes, told) in [
+        (
+            json!({"$ref": "http://127.0.0.1/x"}),
+            vec![invalid],
+            "127.0.0.1",
+        ),
+        (
+            json!({"$ref": "file:///etc/passwd"}),
+            vec![invalid],
+            "passwd",
+        ),
+        (json!({"$ref": "#/$defs/gone"}), vec![invalid], "gone"),
+        (
+            json!({"$schema": "http://json-schema.org/draft-07/schema#"}),
+            vec![invalid],
+            "2020-12",
+        ),
+        (json!({"pattern": "(?=a)b"}), vec![invalid], "regex"),
+        (json!({"pattern": "(a)\\1"}), vec![invalid], "regex"),
+        (
+            json!({"pattern": "((a{100}){100}){100}"}),
+            vec![invalid],
+            "regex",
+        ),
+        (json!({"type": "strin"}), vec![invalid], "at /type"),
+        (
+            json!({"description": "x".repeat(2 << 20)}),
+            vec![invalid],
+            "at most 1048576",
+        ),
+        (
+            json!({"$defs": anchored, "$ref": "#l0", "examples": decoys}),
+            vec![costly, invalid],
+            "",
+        ),
+        (unevaluated, vec![costly, "accepted", "mismatch"], ""),
+        (recursive, vec![costly, "accepted"], ""),
+        (
+            patterns(250, |n| format!("(?:\\p{{L}}{{12}}|x{n})")),
+            vec![costly, invalid],
+            "",
+        ),
+        (
+            patterns(1_000, |n| format!("(a+)+{n}")),
+            vec![costly, "accepted"],
+            "",
+        ),
+        (json!({"$ref": "#"}), vec![costly, "accepted"], ""),
+        (json!({"pattern": "^(a+)+$"}), vec!["accepted"], ""),
+        (json!({"uniqueItems": true}), vec!["accepted"], ""),
+    ] {
+        let (code, said) = judged(&schema, &deep);
+        assert!(codes.contains(&code.as_str()), "{code} {said} {codes:?}");
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    // The judge of the next question is another process.
+    assert_eq!(judged(&json!({"type": "object"}), &deep).0, "accepted");
+    let many = json!((0..100_000).collect::<Vec<_>>());
+    assert_eq!(judged(&json!({"uniqueItems": true}), &many).0, "accepted");
+    let linear = json!("a".repeat(200_000) + "b");
     assert_eq!(
-        contract.validate(&deep(90, json!(1))),
-        Ok(()),
-        "the stack is deep enough"
-    );
-    let longer = (0..20).fold(
-        json!({"properties": {"x": {"$ref": "#"}}}),
-        |inner, _| json!({"allOf": [inner]}),
-    );
-    let contract = Contract::compile(&longer).expect("a contract");
-    assert!(
-        contract.validate(&deep(90, json!(1))).is_err(),
-        "beyond the stack it is refused"
+        judged(&json!({"pattern": "^(a+)+$"}), &linear).0,
+        "mismatch"
     );
 }
 

@@ -12,9 +12,9 @@ use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::resolve::{
     REFERENCE_DEPTH_MAX, ResolveRequest, folder_name, ignored, referenced_manifest, resolve,
 };
+use crate::judge::{Question, Refused, judge};
 use crate::spec::check::{CheckError, CheckReport};
 use crate::spec::document::{Node, Value};
-use crate::spec::io::Contract;
 use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
 };
@@ -156,18 +156,29 @@ impl Checker<'_> {
             if !matches!(node.value, Value::Map(_)) {
                 continue;
             }
-            let Some(Err(error)) = node.to_json().ok().map(|schema| Contract::compile(&schema))
-            else {
+            let Ok(schema) = node.to_json() else {
                 continue;
             };
+            let question = Question {
+                block,
+                schema: &schema,
+                document: None,
+            };
+            let (code, problem, hint) = match judge(&[question], None, None) {
+                Ok(()) => continue,
+                Err(Refused::Schema { error, .. }) => {
+                    (error.code(), error.to_string(), error.hint())
+                }
+                Err(other) => ("schema_unread", format!("{other:?}"), "try again"),
+            };
             let error = CheckError {
-                code: error.code().to_owned(),
-                message: format!("`{block}` is no schema that is accepted: {error}"),
+                code: code.to_owned(),
+                message: format!("`{block}` is no schema that is accepted: {problem}"),
                 file: Some(path.to_string()),
                 line: Some(node.place.line),
                 column: Some(node.place.column),
                 pointer: Some(format!("/{block}")),
-                hint: Some(error.hint().to_owned()),
+                hint: Some(hint.to_owned()),
             };
             add_new(&mut self.report.errors, vec![error]);
         }

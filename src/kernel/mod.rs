@@ -23,6 +23,7 @@ pub mod privileges;
 pub mod probe;
 pub mod proc;
 pub mod process;
+pub mod reader;
 pub mod rlimit;
 pub mod route;
 pub mod seccomp;

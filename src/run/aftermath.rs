@@ -28,7 +28,7 @@ impl Run<'_> {
         held: &Held,
         launched: &Launched,
         settled: &Settled,
-        stdout: Option<&[u8]>,
+        (stdout, patience): (Option<&[u8]>, contract::Patience<'_>),
         report: &mut Report,
     ) {
         let exited_well =
@@ -43,7 +43,7 @@ impl Run<'_> {
         let judged = read.and_then(|output| {
             report.output = output;
             if exited_well {
-                contract::check_output(settled.outputs.as_ref(), report.output.as_ref())
+                contract::check_output(settled.outputs.as_ref(), report.output.as_ref(), patience)
             } else {
                 Ok(())
             }

@@ -2,17 +2,19 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
+use crate::judge::{Question, Refused, judge};
 use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
 use crate::run::subject::read_file;
 use crate::scratch::{InputFile, OutputFile};
-use crate::spec::io::contract::{Contract, DOCUMENT_MEMORY_MAX, read_document};
+use crate::spec::io::contract::{DOCUMENT_MEMORY_MAX, read_document};
 use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
 use crate::spec::io::{FileEntry, IoBlocks};
 use crate::spec::path::{RelPath, escape};
@@ -26,13 +28,34 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// What an output document may take in memory however much was captured.
 const BESIDE_FULL_STREAMS: usize = 12 << 20;
 
+/// How long judging by a schema may take, and who may end it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Patience<'run> {
+    /// The wall time that the caller states for the run.
+    pub time: Option<Duration>,
+    /// The descriptor of the signals that cancel a run.
+    pub signals: Option<BorrowedFd<'run>>,
+}
+
+impl Patience<'_> {
+    /// Signals end a plan by themselves.
+    pub const fn of_plan(time: Option<Duration>) -> Self {
+        let signals = None;
+        Self { time, signals }
+    }
+
+    fn judge(self, questions: &[Question<'_>]) -> Result<(), Refused> {
+        judge(questions, self.time, self.signals)
+    }
+}
+
 /// What was settled before launch.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// The input document, as the body reads it.
     pub input: Option<Vec<u8>>,
-    /// What the body's output document has to satisfy.
-    pub outputs: Option<Contract>,
+    /// The schema that the body's output document has to satisfy.
+    pub outputs: Option<Value>,
     /// Files to stage.
     pub input_files: Vec<InputFile>,
     /// Files to sync.
@@ -51,6 +74,7 @@ pub fn settle(
     options: &BundleOptions,
     tokens: TokenValues<'_>,
     outputs_granted: bool,
+    patience: Patience<'_>,
 ) -> Result<Settled, RunError> {
     let mut input_files = Vec::new();
     for declared in declared_files(&io.input_files, "--in", &options.input_files)? {
@@ -70,19 +94,10 @@ pub fn settle(
         });
     }
     let has_files = !input_files.is_empty() || !output_files.is_empty();
-    let input = settle_input(io, options, has_files)?;
-    let outputs = io
-        .outputs
-        .as_ref()
-        .map(Contract::compile)
-        .transpose()
-        .map_err(|error| RunError::Contract {
-            block: "outputs",
-            error,
-        })?;
+    let input = settle_input(io, options, has_files, patience)?;
     Ok(Settled {
         input,
-        outputs,
+        outputs: io.outputs.clone(),
         input_files,
         output_files,
         required_outputs,
@@ -147,6 +162,7 @@ fn settle_input(
     io: &IoBlocks,
     options: &BundleOptions,
     has_files: bool,
+    patience: Patience<'_>,
 ) -> Result<Option<Vec<u8>>, RunError> {
     let given = match &options.inputs {
         None => None,
@@ -159,7 +175,13 @@ fn settle_input(
             Some(read_document(&text, DOCUMENT_MEMORY_MAX)?)
         }
     };
+    let outputs = io.outputs.as_ref().map(|schema| Question {
+        block: "outputs",
+        schema,
+        document: None,
+    });
     if given.is_none() && io.inputs.is_none() && !has_files {
+        patience.judge(outputs.as_slice())?;
         return Ok(None);
     }
     let mut value = given.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
@@ -171,13 +193,13 @@ fn settle_input(
             declare_fs_root(schema)?;
         }
     }
-    if let Some(schema) = &schema {
-        let contract = Contract::compile(schema).map_err(|error| RunError::Contract {
-            block: "inputs",
-            error,
-        })?;
-        contract.validate(&value).map_err(RunError::InputsInvalid)?;
-    }
+    let inputs = schema.as_ref().map(|schema| Question {
+        block: "inputs",
+        schema,
+        document: Some(&value),
+    });
+    let questions: Vec<Question<'_>> = inputs.into_iter().chain(outputs).collect();
+    patience.judge(&questions)?;
     let text = serde_json::to_vec(&value)
         .map_err(|_unserializable| RunError::host("write the inputs as JSON")(Errno::INVAL))?;
     Ok(Some(text))
@@ -275,8 +297,12 @@ pub fn read_output(
 ///
 /// # Errors
 /// [`RunError::Output`]: `missing-output` or `invalid-output`.
-pub fn check_output(contract: Option<&Contract>, output: Option<&Value>) -> Result<(), RunError> {
-    let Some(contract) = contract else {
+pub fn check_output(
+    schema: Option<&Value>,
+    output: Option<&Value>,
+    patience: Patience<'_>,
+) -> Result<(), RunError> {
+    let Some(schema) = schema else {
         return Ok(());
     };
     let Some(output) = output else {
@@ -287,13 +313,22 @@ pub fn check_output(contract: Option<&Contract>, output: Option<&Value>) -> Resu
                 .to_owned(),
         });
     };
-    contract.validate(output).map_err(|found| RunError::Output {
+    let invalid = |why: String| RunError::Output {
         code: "invalid-output",
-        message: format!(
-            "the output does not satisfy `outputs`: {}",
-            mismatches(&found)
-        ),
-    })
+        message: format!("the output does not satisfy `outputs`: {why}"),
+    };
+    let question = Question {
+        block: "outputs",
+        schema,
+        document: Some(output),
+    };
+    patience
+        .judge(&[question])
+        .map_err(|refused| match refused {
+            Refused::Document(found) => invalid(mismatches(&found)),
+            Refused::Schema { error, .. } => invalid(error.to_string()),
+            other => other.into(),
+        })
 }
 
 /// Judges the files of a body that exited with 0.

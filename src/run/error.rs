@@ -2,6 +2,7 @@
 
 use crate::bundle::UnpackError;
 use crate::compose::ComposeError;
+use crate::judge;
 use crate::oci::error::OciError;
 use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
@@ -253,6 +254,17 @@ impl From<SecretError> for RunError {
     }
 }
 
+impl From<judge::Refused> for RunError {
+    fn from(refused: judge::Refused) -> Self {
+        match refused {
+            judge::Refused::Schema { block, error } => Self::Contract { block, error },
+            judge::Refused::Document(found) => Self::InputsInvalid(found),
+            judge::Refused::Cancelled(signal) => Self::Cancelled { signal },
+            judge::Refused::Host(errno) => Self::host("judge by a schema")(errno),
+        }
+    }
+}
+
 impl RunError {
     /// A failed call of the supervisor's own.
     pub fn host(act: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
@@ -298,7 +310,7 @@ impl RunError {
             Self::Secret(error) => error.code().to_owned(),
             Self::Source(error) => error.code().to_owned(),
             Self::Token { error, .. } => error.code().to_owned(),
-            Self::Contract { .. } => "schema_invalid".to_owned(),
+            Self::Contract { error, .. } => error.code().to_owned(),
             Self::FsRoot(_) => "fs_root_invalid".to_owned(),
             Self::InputsUnreadable(_) => "inputs_unreadable".to_owned(),
             Self::InputsInvalid(_) => "invalid-input".to_owned(),
@@ -325,6 +337,7 @@ impl RunError {
             Self::RunValue(error) => error.hint(),
             Self::RunForm(error) => error.hint(),
             Self::Limit(error) => error.hint(),
+            Self::Contract { error, .. } => Some(error.hint().to_owned()),
             Self::Image(error) => error.hint(),
             Self::ImagePull { error, .. } => error.hint(),
             Self::NodePermission(error) => Some(error.hint().to_owned()),

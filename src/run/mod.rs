@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod early;
 pub mod error;
 pub mod explain;
+mod given;
 pub mod hearing;
 pub mod hold;
 pub mod host;
@@ -43,22 +44,20 @@ pub mod warm;
 mod watching;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::Mode;
 
-use crate::bundle::{self, OpenedArchive};
-use crate::egress::relay::Published;
 use crate::kernel::credentials::AssumedFileIds;
 use crate::kernel::rlimit;
 use crate::plan::limits::Limits;
-use crate::run::chosen::{Chosen, OnRefusal};
+use crate::run::chosen::Chosen;
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
+use crate::run::given::{Given, needed_workspace, open_what_was_given};
 use crate::run::hearing::Hearing;
 use crate::run::hold::Held;
 use crate::run::image::{Access, ChosenImage};
@@ -78,7 +77,7 @@ use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
 use crate::spec::report::Report;
-use crate::spec::request::{BundleArgument, Request, Subject};
+use crate::spec::request::{Request, Subject};
 use crate::spec::tokens::TokenValues;
 use crate::supervise::streams::{Pipes, make_pipes};
 use crate::supervise::watch::listen_for_signals;
@@ -124,14 +123,6 @@ struct Run<'run> {
     preparing: Option<Preparing<'run>>,
     /// Who is told what happens before the body starts.
     hearing: &'run Arc<dyn Hearing>,
-}
-
-/// What the caller gave, opened and read before anything is made on the host.
-struct Given {
-    manifest: Option<subject::Subject>,
-    archive: Option<OpenedArchive>,
-    workspace: Option<(PathBuf, Workspace)>,
-    published: Vec<Published>,
 }
 
 /// What runs under which limits.
@@ -255,7 +246,15 @@ impl Run<'_> {
         let sources = self.have_sources(chosen, child, signals.as_fd(), report, clock)?;
         settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
         let place = workspace.as_ref();
-        let settled = self.stage_all(held, &prepared, &settlement.chosen, place, report, clock)?;
+        let judged = self.patience(signals.as_fd());
+        let settled = contract::settle(
+            &settlement.chosen.manifest.io,
+            &self.request.bundle,
+            self.tokens(&settlement.chosen, report),
+            settlement.chosen.grants.outputs,
+            judged,
+        )?;
+        let settled = self.stage_all(held, &prepared, settled, place, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
         secrets::reveal(
             self.request,
@@ -269,6 +268,14 @@ impl Run<'_> {
         let (mut launched, mut ready) =
             self.launch(held, prepared, (settlement, &sources), settled, report)?;
         clock.lap(report, "launch");
+        // Judging what the body returned must hear them too.
+        let heard = match ready.settled.outputs {
+            Some(_) => Some(
+                rustix::io::fcntl_dupfd_cloexec(&signals, 3)
+                    .map_err(RunError::host("keep the signals"))?,
+            ),
+            None => None,
+        };
         let (observed, captured) =
             self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
         clock.lap(report, "body");
@@ -277,7 +284,9 @@ impl Run<'_> {
             // Something may still write: nothing of it is read.
             return Ok(());
         }
-        self.take_output(held, &launched, &ready.settled, captured.as_deref(), report);
+        let patience = heard.as_ref().map(|heard| self.patience(heard.as_fd()));
+        let wrote = (captured.as_deref(), patience.unwrap_or_default());
+        self.take_output(held, &launched, &ready.settled, wrote, report);
         self.sync(held, &launched, workspace, &ready.settled, report);
         self.keep(&launched, report)?;
         if let Some(preparing) = self.preparing {
@@ -327,22 +336,30 @@ impl Run<'_> {
         })
     }
 
+    fn tokens<'run>(&self, chosen: &'run Chosen, report: &'run Report) -> TokenValues<'run> {
+        TokenValues {
+            run_id: &report.run_id,
+            manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
+            start_unix_s: self.start_unix_s,
+        }
+    }
+
+    fn patience<'run>(&self, signals: BorrowedFd<'run>) -> contract::Patience<'run> {
+        contract::Patience {
+            time: self.request.limits.wall_time,
+            signals: Some(signals),
+        }
+    }
+
     fn stage_all(
         &self,
         held: &Held,
         prepared: &Prepared,
-        chosen: &Chosen,
+        settled: Settled,
         workspace: Option<&(PathBuf, Workspace)>,
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<Settled, RunError> {
-        let tokens = TokenValues {
-            run_id: &report.run_id,
-            manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
-            start_unix_s: self.start_unix_s,
-        };
-        let granted = chosen.grants.outputs;
-        let settled = contract::settle(&chosen.manifest.io, &self.request.bundle, tokens, granted)?;
         check_destinations(&settled.output_files)?;
         clock.lap(report, "plan");
         self.stage(held, prepared, &settled, workspace, report)?;
@@ -449,72 +466,6 @@ impl Run<'_> {
             &FileLimits::default(),
         )?;
         Ok(())
-    }
-}
-
-/// Opens all of it, and nothing else.
-///
-/// # Errors
-/// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
-fn open_what_was_given(
-    request: &Request,
-    policy: &HostPolicy,
-    refuse: &mut OnRefusal<'_>,
-) -> Result<Given, RunError> {
-    chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
-    let path = workspace_of(request);
-    let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
-    let archive = match &request.subject {
-        Subject::Command(_) => None,
-        Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),
-        Subject::Bundle(BundleArgument::Stdin) => {
-            let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
-                .map_err(RunError::host("read the bundle from standard input"))?;
-            Some(OpenedArchive::File(File::from(stdin)))
-        }
-    };
-    Ok(Given {
-        manifest,
-        archive,
-        workspace: open_workspace(path, refuse)?,
-        published: Vec::new(),
-    })
-}
-
-/// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
-/// stands in.
-fn workspace_of(request: &Request) -> Option<PathBuf> {
-    let stated = request.bundle.workspace.clone();
-    stated.or_else(|| match &request.bundle.manifest {
-        Some(_) => request.caller.working_directory.clone(),
-        None => None,
-    })
-}
-
-fn open_workspace(
-    path: Option<PathBuf>,
-    refuse: &mut OnRefusal<'_>,
-) -> Result<Option<(PathBuf, Workspace)>, RunError> {
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    match Workspace::open(&path) {
-        Ok(opened) => Ok(Some((path, opened))),
-        Err(error) => refuse(error.into()).map(|()| None),
-    }
-}
-
-/// The workspace, where files are declared.
-fn needed_workspace(known: Option<&(PathBuf, Workspace)>) -> Result<&Workspace, RunError> {
-    match known {
-        Some((_, workspace)) => Ok(workspace),
-        None => Err(RunError::Argument {
-            code: "workspace_missing",
-            what: "workspace",
-            object: String::new(),
-            problem: "is not known, and files are to be staged from or synced to it".to_owned(),
-            hint: Some("add --workspace DIR".to_owned()),
-        }),
     }
 }
 

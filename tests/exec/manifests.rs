@@ -2,7 +2,7 @@
 
 use super::inputs::make_fifo;
 use super::scripts::text;
-use super::support::{Done, Ground};
+use super::support::{Done, Ground, skip};
 
 /// Runs a bundle with this manifest, and the same with `--manifest`; both are refused alike.
 #[track_caller]
@@ -338,6 +338,72 @@ fn a_hostile_schema_is_refused_or_bounded() {
     );
     done.assert_error("refused", "invalid-input")
         .assert_nothing_ran();
+}
+
+/// A schema of less than 2 KiB that takes years to judge by: each level refers twice to the next, by
+/// names that stand in data too.
+fn endless_schema() -> String {
+    let mut parts: Vec<String> = (0..40)
+        .map(|level| {
+            let below = format!("{{$ref: '#l{}'}}", level + 1);
+            format!("l{level}: {{$anchor: l{level}, allOf: [{below}, {below}]}}")
+        })
+        .collect();
+    parts.push("l40: {$anchor: l40, type: object}".to_owned());
+    let decoys: Vec<String> = (0..40)
+        .map(|level| format!("{{$anchor: l{level}}}"))
+        .collect();
+    let (parts, decoys) = (parts.join(", "), decoys.join(", "));
+    format!("{{$defs: {{{parts}}}, $ref: '#l0', examples: [{decoys}]}}")
+}
+
+/// G-24: before the body, and after it, where what it wrote is not judged but not lost either.
+#[test]
+fn a_schema_without_an_end_ends_within_the_wall_time() {
+    let ground = Ground::new();
+    let schema = endless_schema();
+    let manifest = format!("run: body.sh\ninputs: {schema}\n");
+    let bundle = ground.script(&manifest, "echo ran\n");
+    let done = ground.exec(&["--timeout=1s", "--inputs={}"], &bundle);
+    done.assert_error("refused", "schema_too_costly")
+        .assert_nothing_ran();
+    let manifest = format!("run: body.sh\noutputs: {schema}\n");
+    let bundle = ground.script(&manifest, "echo '{}'\n");
+    let done = ground.exec(&["--timeout=1s"], &bundle);
+    done.assert_error("failed", "invalid-output")
+        .assert_message("longer than 1s");
+    let manifest = format!("run: body.sh\ninputs: {schema}\n");
+    let bundle = ground.script(&manifest, "echo ran\n");
+    let path = text(&bundle);
+    let words = ["plan", "--timeout=1s", "--inputs={}", path];
+    let done = ground.command(&words).without("I8").done();
+    let said = format!("{}{}", done.text(), done.stderr);
+    assert!(said.contains("schema_too_costly"), "{said}");
+}
+
+/// G-24: whoever judges by a schema hears that the run is to end.
+#[test]
+fn a_run_that_judges_by_a_schema_hears_signals() {
+    let ground = Ground::new();
+    let manifest = format!("run: body.sh\ninputs: {}\n", endless_schema());
+    let bundle = ground.script(&manifest, "echo ran\n");
+    let words = ["exec", "--inputs={}", text(&bundle)];
+    let mut running = ground.command(&words).start();
+    let children = format!("/proc/{0}/task/{0}/children", running.pid());
+    if !std::path::Path::new(&children).exists() {
+        skip("this kernel does not list children (CONFIG_PROC_CHILDREN)");
+        return;
+    }
+    // The sandbox's init is the first.
+    running.until("a judge beside the sandbox", || {
+        let listed = std::fs::read_to_string(&children).unwrap_or_default();
+        1 < listed.split_ascii_whitespace().count()
+    });
+    running.signal(rustix::process::Signal::TERM);
+    let done = running.done();
+    assert_eq!(done.outcome(), "cancelled", "{done:#?}");
+    assert_eq!(done.code, 143, "{done:#?}");
+    assert_eq!(done.text(), "");
 }
 
 /// G-18.

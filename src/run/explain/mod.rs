@@ -5,6 +5,7 @@
 //! host: no record, no cgroup, no uid, no mount, no file, and no program is executed. No value of a
 //! variable or a secret goes into the document.
 
+mod facts;
 mod inside;
 mod limits;
 mod network;
@@ -23,24 +24,22 @@ use rustix::io::Errno;
 
 use crate::bundle::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use crate::plan::image_root::base_of_image;
-use crate::plan::limits::{Coverage, Limits};
+use crate::plan::limits::Limits;
 use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
 use crate::run::chosen::{self, Chosen, OnRefusal};
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
+use crate::run::explain::facts::HostFacts;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
+use crate::run::given::{Given, needed_workspace, open_what_was_given, open_workspace};
 use crate::run::image::Access;
 use crate::run::planning;
 use crate::run::secrets;
 use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
-use crate::run::{
-    Given, check_destinations, hold, host, needed_workspace, open_what_was_given, open_workspace,
-    reporting, view,
-};
-use crate::sandbox::cgroups::{self, Backend};
+use crate::run::{check_destinations, reporting, view};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::steps::ChildStep;
 use crate::scratch::{self, FileLimits, InputFile, Workspace};
@@ -57,39 +56,6 @@ use crate::spec::tokens::TokenValues;
 
 /// Endings of a BUNDLE that is a manifest alone.
 const MANIFEST_ENDINGS: [&str; 4] = ["md", "json", "yaml", "yml"];
-
-/// What this host would do for a run.
-#[derive(Debug)]
-struct HostFacts {
-    host: HostSupport,
-    /// Name of the cgroup back end.
-    backend: &'static str,
-    coverage: Vec<Coverage>,
-}
-
-impl HostFacts {
-    fn look(request: &Request) -> Result<Self, RunError> {
-        let named = request.caller.cgroup_parent.as_deref();
-        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
-        let backend = match cgroups::should_reexec(named, &facts) {
-            // A run would start itself again there.
-            Some(_) => Backend::V2(cgroups::Unified {
-                parent: String::new(),
-                controllers: Vec::new(),
-                to_enable: Vec::new(),
-                move_to_leaf: false,
-                missing: Vec::new(),
-                in_delegated_scope: true,
-            }),
-            None => hold::choose_backend(named, &facts)?,
-        };
-        Ok(Self {
-            host: host::look()?,
-            backend: backend.name(),
-            coverage: hold::of_axes(backend.coverage()),
-        })
-    }
-}
 
 /// Says what would be done for `request`, and whether it would be started. Nothing is made.
 #[must_use]
@@ -309,7 +275,13 @@ impl Planner<'_> {
             start_unix_s: self.start_unix_s,
         };
         let granted = chosen.grants.outputs;
-        let settled = contract::settle(&chosen.manifest.io, &self.request.bundle, tokens, granted);
+        let (io, time) = (&chosen.manifest.io, self.request.limits.wall_time);
+        // Signals end a plan by themselves.
+        let patience = contract::Patience {
+            time,
+            signals: None,
+        };
+        let settled = contract::settle(io, &self.request.bundle, tokens, granted, patience);
         let settled = or_refused(settled, refuse)?;
         let mut input_bytes = Vec::new();
         if let Some(settled) = &settled {
@@ -528,6 +500,7 @@ fn judge(plan: &mut PlanReport, refusals: &[RunError]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::limits::Coverage;
     use crate::spec::host::HostEntry;
     use crate::spec::report::EnforcementState;
     use crate::spec::request::{Caller, GivenSecret};

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod contract;
-mod cost;
 pub mod fs_root;
 
 pub use contract::{Contract, ContractError, Mismatch, ReadDocumentError, read_document};

@@ -1,0 +1,41 @@
+//! What of the host a plan depends on.
+
+use crate::plan::limits::Coverage;
+use crate::run::error::RunError;
+use crate::run::{hold, host};
+use crate::sandbox::cgroups::{self, Backend};
+use crate::spec::host::HostSupport;
+use crate::spec::request::Request;
+
+/// What this host would do for a run.
+#[derive(Debug)]
+pub(super) struct HostFacts {
+    pub(super) host: HostSupport,
+    /// Name of the cgroup back end.
+    pub(super) backend: &'static str,
+    pub(super) coverage: Vec<Coverage>,
+}
+
+impl HostFacts {
+    pub(super) fn look(request: &Request) -> Result<Self, RunError> {
+        let named = request.caller.cgroup_parent.as_deref();
+        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+        let backend = match cgroups::should_reexec(named, &facts) {
+            // A run would start itself again there.
+            Some(_) => Backend::V2(cgroups::Unified {
+                parent: String::new(),
+                controllers: Vec::new(),
+                to_enable: Vec::new(),
+                move_to_leaf: false,
+                missing: Vec::new(),
+                in_delegated_scope: true,
+            }),
+            None => hold::choose_backend(named, &facts)?,
+        };
+        Ok(Self {
+            host: host::look()?,
+            backend: backend.name(),
+            coverage: hold::of_axes(backend.coverage()),
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! What the caller gave: its manifest, the bundle and the workspace, opened and not yet used.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use crate::bundle::{self, OpenedArchive};
+use crate::egress::relay::Published;
+use crate::run::chosen::{self, OnRefusal};
+use crate::run::error::RunError;
+use crate::run::subject;
+use crate::scratch::Workspace;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::request::{BundleArgument, Request, Subject};
+
+/// What the caller gave, opened and read before anything is made on the host.
+pub(super) struct Given {
+    pub(super) manifest: Option<subject::Subject>,
+    pub(super) archive: Option<OpenedArchive>,
+    pub(super) workspace: Option<(PathBuf, Workspace)>,
+    pub(super) published: Vec<Published>,
+}
+
+/// Opens all of it, and nothing else.
+///
+/// # Errors
+/// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
+pub(super) fn open_what_was_given(
+    request: &Request,
+    policy: &HostPolicy,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Given, RunError> {
+    chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
+    let path = workspace_of(request);
+    let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
+    let archive = match &request.subject {
+        Subject::Command(_) => None,
+        Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),
+        Subject::Bundle(BundleArgument::Stdin) => {
+            let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
+                .map_err(RunError::host("read the bundle from standard input"))?;
+            Some(OpenedArchive::File(File::from(stdin)))
+        }
+    };
+    Ok(Given {
+        manifest,
+        archive,
+        workspace: open_workspace(path, refuse)?,
+        published: Vec::new(),
+    })
+}
+
+/// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
+/// stands in.
+pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
+    let stated = request.bundle.workspace.clone();
+    stated.or_else(|| match &request.bundle.manifest {
+        Some(_) => request.caller.working_directory.clone(),
+        None => None,
+    })
+}
+
+pub(super) fn open_workspace(
+    path: Option<PathBuf>,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Option<(PathBuf, Workspace)>, RunError> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    match Workspace::open(&path) {
+        Ok(opened) => Ok(Some((path, opened))),
+        Err(error) => refuse(error.into()).map(|()| None),
+    }
+}
+
+/// The workspace, where files are declared.
+pub(super) fn needed_workspace(
+    known: Option<&(PathBuf, Workspace)>,
+) -> Result<&Workspace, RunError> {
+    match known {
+        Some((_, workspace)) => Ok(workspace),
+        None => Err(RunError::Argument {
+            code: "workspace_missing",
+            what: "workspace",
+            object: String::new(),
+            problem: "is not known, and files are to be staged from or synced to it".to_owned(),
+            hint: Some("add --workspace DIR".to_owned()),
+        }),
+    }
+}

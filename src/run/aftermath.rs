@@ -105,20 +105,26 @@ impl Run<'_> {
                 );
             }
         }
+        let exited_well =
+            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
+        let required = &settled.required_outputs;
         for output in &report.outputs {
             let (code, message) = match (output.state, &output.error) {
                 (SyncState::Missing, _) => (
                     "output_missing",
                     format!("the body did not make /scratch/{}", output.key),
                 ),
-                (SyncState::Failed, Some(error)) => ("sync_failed", error.message.clone()),
+                // Else it is said by the error.
+                (SyncState::Failed, Some(error))
+                    if !exited_well || !required.contains(&output.key) =>
+                {
+                    ("sync_failed", error.message.clone())
+                }
                 _ => continue,
             };
             report.warnings.push(WarningReport::new(code, message));
         }
-        let exited_well =
-            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let judged = contract::check_files(&settled.required_outputs, &report.outputs);
+        let judged = contract::check_files(required, &report.outputs);
         if let (true, Err(error)) = (exited_well, judged) {
             report.outcome = error.outcome();
             report.error = Some(error.report());

@@ -48,6 +48,8 @@ impl Patience<'_> {
         judge(questions, self.time, self.signals)
     }
 }
+/// How many reasons for outputs that were not delivered stand in one message.
+const REASONS_TOLD_MAX: usize = 4;
 
 /// What was settled before launch.
 #[derive(Debug, Default)]
@@ -60,7 +62,7 @@ pub struct Settled {
     pub input_files: Vec<InputFile>,
     /// Files to sync.
     pub output_files: Vec<OutputFile>,
-    /// Keys of those files without which a body that exited with 0 has failed.
+    /// Keys of those files without which a run has failed whose body exited with 0.
     pub required_outputs: Vec<String>,
 }
 
@@ -331,26 +333,54 @@ pub fn check_output(
         })
 }
 
-/// Judges the files of a body that exited with 0.
+/// Judges the files of a body that exited with 0: each required one was made and lies where it was
+/// to go.
 ///
 /// # Errors
 /// [`RunError::Output`]: `missing-artifact`, with every required key that the body did not make.
-/// One that was made and could not be written to the workspace is not the body's failure (AIP-16).
+/// [`RunError::Undelivered`] where it made them all and one could not be written to the workspace.
 pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), RunError> {
-    let missing: Vec<String> = synced
-        .iter()
-        .filter(|file| file.state == SyncState::Missing && required.contains(&file.key))
-        .map(|file| format!("/scratch/{}", escape(file.key.as_bytes())))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
+    let mut missing = Vec::new();
+    let mut undelivered = Vec::new();
+    for file in synced.iter().filter(|file| required.contains(&file.key)) {
+        match (file.state, &file.error) {
+            (SyncState::Missing, _) => {
+                missing.push(format!("/scratch/{}", escape(file.key.as_bytes())));
+            }
+            (SyncState::Failed, Some(error)) => undelivered.push(error),
+            _ => (),
+        }
     }
-    Err(RunError::Output {
-        code: "missing-artifact",
-        message: format!(
-            "the body did not make {}, which `outputsFiles` requires",
-            missing.join(", ")
-        ),
+    if !missing.is_empty() {
+        return Err(RunError::Output {
+            code: "missing-artifact",
+            message: format!(
+                "the body did not make {}, which `outputsFiles` requires",
+                missing.join(", ")
+            ),
+        });
+    }
+    let Some(first) = undelivered.first() else {
+        return Ok(());
+    };
+    let hint = first.hint.clone();
+    let count = undelivered.len();
+    // Where none could be written, one reason holds for all.
+    let mut reasons: Vec<&str> = undelivered.iter().map(|error| &*error.message).collect();
+    reasons.dedup();
+    let what = match count {
+        1 => "a required output was not delivered".to_owned(),
+        _ => format!("{count} required outputs were not delivered"),
+    };
+    let told = reasons.len().min(REASONS_TOLD_MAX);
+    let more = match reasons.len() - told {
+        0 => String::new(),
+        more => format!("; and {more} more, each with its reason in the report"),
+    };
+    let reasons = reasons[..told].join("; ");
+    Err(RunError::Undelivered {
+        message: format!("{what}: {reasons}{more}"),
+        hint,
     })
 }
 

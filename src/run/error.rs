@@ -115,6 +115,14 @@ pub enum RunError {
         /// What was found and expected.
         message: String,
     },
+    /// A required output file was made and could not be written to the workspace.
+    #[error("{message}")]
+    Undelivered {
+        /// Which ones, and why not.
+        message: String,
+        /// What to do about the first.
+        hint: Option<String>,
+    },
     /// A bundle's own manifest asks for what nobody granted.
     #[error(
         "the bundle's own manifest asks for {}",
@@ -286,7 +294,8 @@ impl RunError {
             | Self::Host { .. }
             | Self::InitDied { .. }
             | Self::Unkillable
-            | Self::Output { .. } => Outcome::Failed,
+            | Self::Output { .. }
+            | Self::Undelivered { .. } => Outcome::Failed,
             Self::Cancelled { .. } => Outcome::Cancelled,
             Self::Preparation(error) => error.outcome(),
             _ => Outcome::Refused,
@@ -315,6 +324,7 @@ impl RunError {
             Self::InputsUnreadable(_) => "inputs_unreadable".to_owned(),
             Self::InputsInvalid(_) => "invalid-input".to_owned(),
             Self::Output { code, .. } | Self::Unsupported { code, .. } => (*code).to_owned(),
+            Self::Undelivered { .. } => "output_undelivered".to_owned(),
             Self::Ungranted(_) => "grant_required".to_owned(),
             Self::Preparation(error) => error.code().to_owned(),
             Self::NoManifest { .. } => "manifest_missing".to_owned(),
@@ -357,7 +367,7 @@ impl RunError {
             Self::Preparation(error) => error.hint(),
             Self::Unsupported { hint, .. } => Some((*hint).to_owned()),
             Self::NoManifest { hint, .. } => Some(hint.clone()),
-            Self::Argument { hint, .. } => hint.clone(),
+            Self::Argument { hint, .. } | Self::Undelivered { hint, .. } => hint.clone(),
             Self::Sandbox { error, forbidding } => {
                 user_namespaces::mend(forbidding).or_else(|| error.hint())
             }

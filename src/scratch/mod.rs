@@ -7,7 +7,8 @@
 //! - [`stage`] copies each declared input from the workspace to `<scratch>/<key>`. One that is
 //!   missing, leads through a link, is no regular file or is too large stops the run.
 //! - [`sync`] copies each declared output from `<scratch>/<key>` to the workspace, each judged on
-//!   its own: one that cannot be written leaves the others alone and never fails the run.
+//!   its own: one that cannot be written leaves the others alone; whether the run fails without it
+//!   is the caller's to judge.
 //! - [`keep`] and [`remove_tree`] deal with trees that the body may have shaped to hurt whoever
 //!   walks them: 100,000 levels deep, modes 000, directories swapped for links.
 //!

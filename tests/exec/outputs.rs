@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::scripts::{sha256, text};
-use super::support::Ground;
+use super::support::{Ground, is_root, skip};
 
 #[test]
 fn declared_files_are_synced_after_success_and_after_failure() {
@@ -82,7 +82,7 @@ fn a_file_that_the_body_did_not_make_is_a_warning() {
 }
 
 #[test]
-fn a_sync_that_fails_is_reported_and_does_not_fail_the_run() {
+fn a_sync_of_an_optional_output_that_fails_is_told_and_does_not_fail_the_run() {
     let ground = Ground::new();
     std::fs::create_dir(ground.path("work/taken")).expect("made");
     let manifest = "run: body.sh\noutputsFiles: {out: {path: taken}, more: {path: more.txt}}\n";
@@ -96,6 +96,92 @@ fn a_sync_that_fails_is_reported_and_does_not_fail_the_run() {
     assert_eq!(done.output("more")["state"], "synced");
     assert!(done.warns("sync_failed"));
     assert!(done.stderr.contains("taken"), "{}", done.stderr);
+}
+
+/// D-21
+#[test]
+fn a_required_output_that_cannot_be_delivered_fails_the_run_and_says_why() {
+    let ground = Ground::new();
+    std::fs::create_dir(ground.path("work/taken")).expect("made");
+    ground.write("work/file", "old");
+    let body = "cd /scratch; head -c 200000 /dev/zero > out; echo 2 > more; echo 3 > also\n";
+    let manifest = |path: &str, also: &str| {
+        format!(
+            "run: body.sh\noutputsFiles: {{out: {{path: {path}, required: true}}, \
+             also: {{path: {also}, required: true}}, more: {{path: more.txt}}}}\n"
+        )
+    };
+    for (path, part) in [
+        ("taken", "is a directory"),
+        ("file/out", "leads through a link or out of the workspace"),
+    ] {
+        let done = ground.exec_script(&[], &manifest(path, "also.txt"), body);
+        done.assert_error("failed", "output_undelivered");
+        done.assert_message("output `out`").assert_message(part);
+        assert!(done.report["error"]["hint"].is_string(), "{done:#?}");
+        assert_eq!(done.code, 125);
+        assert_eq!(done.report["exit"]["code"], 0);
+        assert_eq!(done.output("out")["state"], "failed");
+        assert_eq!(done.output("more")["state"], "synced");
+        // What the error says is not said twice.
+        assert_eq!(done.stderr.matches(part).count(), 1, "{}", done.stderr);
+    }
+    let done = ground.exec_script(&[], &manifest("taken", "file/also"), body);
+    done.assert_message("2 required outputs were not delivered");
+    done.assert_message("output `also`");
+    // A body that failed by itself keeps its code, and the output is a warning.
+    let failing = format!("{body}exit 3\n");
+    let done = ground.exec_script(&[], &manifest("taken", "also.txt"), &failing);
+    done.assert_exited(3);
+    assert!(done.warns("sync_failed"), "{done:#?}");
+    assert!(done.stderr.contains("is a directory"), "{}", done.stderr);
+}
+
+/// D-21
+#[test]
+fn a_workspace_that_takes_nothing_fails_a_run_with_a_required_output() {
+    let ground = Ground::new();
+    let unshare = if is_root() { "-m" } else { "-Urm" };
+    let mount = ["mount", "-t", "tmpfs", "none", "/mnt"];
+    let probe = std::process::Command::new("unshare")
+        .arg(unshare)
+        .args(mount)
+        .output();
+    if !probe.is_ok_and(|done| done.status.success()) {
+        return skip("this user cannot mount a tmpfs in a namespace of its own");
+    }
+    // Who is root in a user namespace only has no /run/runner.
+    let runtime = ground.path("runtime");
+    let body = "head -c 200000 /dev/zero > /scratch/out\n";
+    for (required, make, code, part) in [
+        ("true", "mount -o remount,bind,ro .", 125, "Read-only"),
+        ("true", "true", 125, "No space left"),
+        ("false", "mount -o remount,bind,ro .", 0, "Read-only"),
+        ("false", "true", 0, "No space left"),
+    ] {
+        let manifest =
+            format!("run: body.sh\noutputsFiles: {{out: {{path: o, required: {required}}}}}\n");
+        let bundle = ground.script(&manifest, body);
+        let workspace = ground.workspace();
+        let script = format!(
+            "mount -t tmpfs -o size=64k none {0} && cd {0} && {make} && exec \"$@\"",
+            text(&workspace)
+        );
+        let words = ["exec", "--workspace", text(&workspace), text(&bundle)];
+        let done = ground
+            .command(&words)
+            .through("unshare", &[unshare, "sh", "-c", &script, "sh"])
+            .env("RUNNER_OPT_RUNTIME_DIRECTORY", text(&runtime))
+            .done();
+        assert_eq!(done.code, code, "{required} {part}: {done:#?}");
+        assert!(done.stderr.contains(part), "{required}: {}", done.stderr);
+        assert_eq!(done.output("out")["state"], "failed", "{done:#?}");
+        if code == 125 {
+            done.assert_error("failed", "output_undelivered");
+        } else {
+            assert!(done.warns("sync_failed"), "{done:#?}");
+        }
+    }
 }
 
 #[test]

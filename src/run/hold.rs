@@ -1,7 +1,7 @@
 //! What one run holds on the host: its record, its groups, its uid. Given back in reverse order.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use crate::kernel::credentials::HostIds;
@@ -342,6 +342,11 @@ impl<'run> RunJournal<'run> {
 }
 
 impl Journal for RunJournal<'_> {
+    fn locks(&mut self) -> Result<OwnedFd, io::Error> {
+        let failed = |error: RegistryError| io::Error::other(with_causes(&error));
+        self.record.open_locks().map_err(failed)
+    }
+
     fn record(&mut self, temporary: &TemporaryName) -> Result<(), io::Error> {
         let entry = self.entry(temporary);
         let failed = |error: RegistryError| io::Error::other(with_causes(&error));

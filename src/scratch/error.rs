@@ -92,6 +92,13 @@ pub enum ScratchError {
         #[source]
         errno: Errno,
     },
+    /// The file in which workspaces are locked cannot be opened.
+    #[error("workspaces cannot be locked while outputs are written to them: {error}")]
+    LocksUnusable {
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
     /// Another run kept the lock of the workspace for too long.
     #[error("workspace {path} is locked by another run that syncs; waited {waited_ms} ms")]
     WorkspaceBusy {
@@ -307,6 +314,7 @@ impl ScratchError {
             Self::KeyTwice { .. } => "key_twice",
             Self::TooManyFiles { .. } => "too_many_files",
             Self::WorkspaceUnusable { .. } => "workspace_unusable",
+            Self::LocksUnusable { .. } => "locks_unusable",
             Self::WorkspaceBusy { .. } => "workspace_busy",
             Self::ScratchUnwritable {
                 errno: Errno::NOSPC | Errno::DQUOT,
@@ -353,6 +361,7 @@ impl ScratchError {
             }
             "too_many_files" => "declare fewer files; let the body pack them into one archive",
             "workspace_unusable" => "give --workspace a directory that you may read",
+            "locks_unusable" => "name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY",
             "workspace_busy" => "wait until the other run has ended; its sync holds the lock",
             "scratch_full" => "raise --disk, or stage smaller files",
             "temporary_not_ours" | "temporary_stuck" => "look at the file and remove it by hand",

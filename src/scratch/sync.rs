@@ -54,7 +54,12 @@ pub fn sync(
 ) -> Vec<SyncedReport> {
     let ready = check_run_id(run_id)
         .and_then(|()| check_outputs(outputs))
-        .and_then(|()| workspace.lock(limits.lock_wait));
+        .and_then(|()| {
+            journal
+                .locks()
+                .map_err(|error| ScratchError::LocksUnusable { error })
+        })
+        .and_then(|locks| workspace.lock(locks, limits.lock_wait));
     let _lock = match ready {
         Ok(lock) => lock,
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Temporary files beside a destination: their one form, their record, their removal.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -40,8 +40,15 @@ pub enum SyncStep {
     DirectorySynced,
 }
 
-/// Remembers temporary names somewhere that outlives the process.
+/// What a sync needs of the runner's own directory: a record of temporary names that outlives the
+/// process, and a file of locks that no body reaches.
 pub trait Journal {
+    /// Opens, anew, the file of which each workspace claims a byte while outputs are written to it.
+    ///
+    /// # Errors
+    /// No output is written then.
+    fn locks(&mut self) -> Result<OwnedFd, std::io::Error>;
+
     /// Called before a file of that name is made; only what was recorded is made.
     ///
     /// # Errors

@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::credentials::HostIds;
+use crate::kernel::lock::try_claim_byte;
 use crate::scratch::error::ScratchError;
 use crate::spec::path::escape;
 
@@ -36,7 +37,7 @@ impl Workspace {
             let path = shown.clone();
             move |errno| ScratchError::WorkspaceUnusable { path, call, errno }
         };
-        // Not O_PATH: flock(2) and fsync(2) need a descriptor that is really open.
+        // Not O_PATH: fsync(2) needs a descriptor that is really open.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
             rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
@@ -73,9 +74,16 @@ impl Workspace {
 
     /// Holds the lock of the workspace until the guard is dropped.
     ///
-    /// flock(2) on the directory itself: nothing is left behind, and the kernel lets go when a
-    /// holder is killed. Anyone who may read the directory can hold it, hence the deadline.
-    pub(super) fn lock(&self, wait: Duration) -> Result<WorkspaceLock, ScratchError> {
+    /// A byte of `locks`, chosen by device and inode of the directory: nothing is left behind, and
+    /// the kernel lets go when a holder is killed. Never flock(2) on the directory itself, which
+    /// anyone may hold who may read it, such as a body that it was lent to. Who else uses the
+    /// same file of locks is waited for: runs with other runtime directories, which are those of
+    /// other users, are not.
+    pub(super) fn lock(
+        &self,
+        locks: OwnedFd,
+        wait: Duration,
+    ) -> Result<WorkspaceLock, ScratchError> {
         let failed = |call| {
             move |errno| ScratchError::WorkspaceUnusable {
                 path: self.shown.clone(),
@@ -83,24 +91,20 @@ impl Workspace {
                 errno,
             }
         };
-        // An open description of its own: the lock belongs to that, and two syncs of one
-        // process through the same `Workspace` must exclude each other too.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let held = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())
-            .map_err(failed("open"))?;
+        let stat = rustix::fs::fstat(&self.directory).map_err(failed("fstat"))?;
+        let byte = byte_of(stat.st_dev, stat.st_ino);
         let start = Instant::now();
         loop {
-            match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(WorkspaceLock { _held: held }),
-                Err(Errno::INTR) => (),
-                Err(Errno::WOULDBLOCK) if start.elapsed() < wait => std::thread::sleep(LOCK_POLL),
-                Err(Errno::WOULDBLOCK) => {
+            match try_claim_byte(locks.as_fd(), byte) {
+                Ok(true) => return Ok(WorkspaceLock { _held: locks }),
+                Ok(false) if start.elapsed() < wait => std::thread::sleep(LOCK_POLL),
+                Ok(false) => {
                     return Err(ScratchError::WorkspaceBusy {
                         path: self.shown.clone(),
                         waited_ms: start.elapsed().as_millis(),
                     });
                 }
-                Err(errno) => return Err(failed("flock")(errno)),
+                Err(errno) => return Err(failed("fcntl")(errno)),
             }
         }
     }
@@ -110,6 +114,13 @@ impl Workspace {
 #[derive(Debug)]
 pub(super) struct WorkspaceLock {
     _held: OwnedFd,
+}
+
+/// The byte for one directory. Two that share one wait for each other, which costs them time only.
+fn byte_of(device: u64, inode: u64) -> u64 {
+    // Odd, so that no inode of a device is lost; what is left of 64 bits is an offset of a file.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    inode.wrapping_add(device.wrapping_mul(SPREAD)) >> 1
 }
 
 /// Whether we are root and can give files to somebody else. Root of a user namespace that maps

@@ -136,6 +136,50 @@ fn a_process_that_left_its_parents_cannot_swap_the_output_during_the_sync() {
     }
 }
 
+/// D-18
+#[test]
+fn a_body_that_locks_a_lent_workspace_does_not_hold_up_another_run_s_outputs() {
+    const LOCKER: &str = "import fcntl, os, sys, time
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+open(sys.argv[2], 'w').close()
+time.sleep(1000)";
+    let ground = Ground::new();
+    let (workspace, shared) = (ground.workspace(), ground.path("shared"));
+    std::fs::create_dir(&shared).expect("made");
+    let ready = shared.join("ready");
+    for lent in ["--ro", "--rw"] {
+        let words = [
+            "run",
+            lent,
+            text(&workspace),
+            "--rw",
+            text(&shared),
+            "--grace",
+            "0s",
+            "--",
+            "python3",
+            "-c",
+            LOCKER,
+            text(&workspace),
+            text(&ready),
+        ];
+        let mut locker = ground.command(&words).start();
+        locker.until("the body has the lock", || ready.exists());
+        let body = "cd /scratch; echo out > out; echo good > good\n";
+        let bundle = ground.script(MANIFEST, body);
+        let words = ["exec", "--workspace", text(&workspace), text(&bundle)];
+        // The processes of the other run carry the same marker.
+        let done = ground.command(&words).without("I2").done();
+        done.assert_exited(0);
+        for key in ["out", "good"] {
+            assert_eq!(done.output(key)["state"], "synced", "{lent}: {done:#?}");
+        }
+        locker.signal(rustix::process::Signal::TERM);
+        locker.done().assert_outcome("cancelled", 143);
+        std::fs::remove_file(&ready).expect("removed");
+    }
+}
+
 /// Leaves a grandchild in a session of its own behind, ignoring every signal that it can, which
 /// swaps /scratch/out between a file and a link until it is killed. The first process goes when
 /// the swapping has begun.

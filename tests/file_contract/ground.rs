@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use runner::scratch::{
@@ -177,7 +177,23 @@ pub(crate) struct Memory {
     pub(crate) steps: Vec<SyncStep>,
 }
 
+/// The file of locks of all grounds of this process, opened anew.
+pub(crate) fn locks() -> Result<OwnedFd, std::io::Error> {
+    static FILE: OnceLock<OwnedFd> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        rustix::fs::memfd_create(c"locks", flags).expect("made")
+    });
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let opened = File::options().read(true).write(true).open(path)?;
+    Ok(opened.into())
+}
+
 impl Journal for Memory {
+    fn locks(&mut self) -> Result<OwnedFd, std::io::Error> {
+        locks()
+    }
+
     fn record(&mut self, temporary: &TemporaryName) -> Result<(), std::io::Error> {
         self.recorded += 1;
         self.known.push(temporary.clone());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use runner::scratch::{
     remove_temporary, stage, sync,
 };
 use runner::spec::digest::Digest;
-use runner::spec::report::SyncState;
+use runner::spec::report::{SyncState, SyncedReport};
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
 
 use crate::ground::*;
@@ -462,22 +462,67 @@ fn two_syncs_at_once_give_one_of_the_two_files_and_never_a_mix() {
 
 /// D-18
 #[test]
-fn a_lock_that_somebody_keeps_fails_every_output_in_the_end() {
+fn a_lock_that_another_run_keeps_fails_every_output_in_the_end() {
+    /// While its own sync holds the lock, another one tries.
+    struct Holding<'ground> {
+        ground: &'ground Ground,
+        other: Vec<SyncedReport>,
+    }
+    impl Journal for Holding<'_> {
+        fn locks(&mut self) -> Result<OwnedFd, std::io::Error> {
+            locks()
+        }
+        fn record(&mut self, _temporary: &TemporaryName) -> Result<(), std::io::Error> {
+            let limits = FileLimits {
+                lock_wait: Duration::from_millis(50),
+                ..FileLimits::default()
+            };
+            let outputs = [output("key", "other"), output("missing", "missing")];
+            self.other = self.ground.sync_within(&outputs, &limits);
+            Ok(())
+        }
+        fn forget(&mut self, _temporary: &TemporaryName) {}
+    }
+    let ground = Ground::new();
+    ground.write("scratch/key", b"result");
+    let mut holding = Holding {
+        ground: &ground,
+        other: Vec::new(),
+    };
+    let reports = sync(
+        &ground.workspace(),
+        &[output("key", "out")],
+        ground.scratch().as_fd(),
+        None,
+        RUN_ID,
+        &FileLimits::default(),
+        &mut holding,
+    );
+    assert_eq!(reports[0].state, SyncState::Synced, "{reports:?}");
+    assert_eq!(holding.other.len(), 2);
+    for report in &holding.other {
+        assert_eq!(code_of(report), "workspace_busy");
+    }
+    assert!(!ground.path("workspace/other").exists());
+    assert_eq!(
+        ground.sync(&[output("key", "other")])[0].state,
+        SyncState::Synced
+    );
+}
+
+/// D-18
+#[test]
+fn a_lock_on_the_workspace_itself_holds_up_nobody() {
     let ground = Ground::new();
     ground.write("scratch/key", b"result");
     let held = open_directory(&ground.path("workspace"));
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     let limits = FileLimits {
-        lock_wait: Duration::from_millis(50),
+        lock_wait: Duration::ZERO,
         ..FileLimits::default()
     };
-    let outputs = [output("key", "out"), output("missing", "missing")];
-    for report in ground.sync_within(&outputs, &limits) {
-        assert_eq!(code_of(&report), "workspace_busy");
-    }
-    assert!(!ground.path("workspace/out").exists());
-    drop(held);
-    assert_eq!(ground.sync(&outputs)[0].state, SyncState::Synced);
+    let reports = ground.sync_within(&[output("key", "out")], &limits);
+    assert_eq!(reports[0].state, SyncState::Synced, "{reports:?}");
 }
 
 /// D-19
@@ -626,6 +671,9 @@ fn destinations_that_run_later_are_refused_unless_granted() {
 fn a_name_that_cannot_be_recorded_is_never_made() {
     struct Broken;
     impl Journal for Broken {
+        fn locks(&mut self) -> Result<OwnedFd, std::io::Error> {
+            locks()
+        }
         fn record(&mut self, _temporary: &TemporaryName) -> Result<(), std::io::Error> {
             Err(std::io::Error::other("the disk is full"))
         }

@@ -12,6 +12,8 @@
 //! - `mount`: an empty directory. Each run mounts its new root on it, in its own mount namespace,
 //!   so that no directory of the host is covered and none has to be made.
 //! - `uids`: one byte for each uid of the range, claimed by a byte-range lock.
+//! - `locks`: one byte for each workspace, claimed likewise while outputs are written to it. A lock
+//!   on the workspace itself could be held by every body that may read it.
 
 mod directory;
 mod record;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ use super::{RegistryError, failed, io};
 
 /// Names of emptied records: no run has such an id.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
+
+/// The file in which workspaces are locked, in the runtime directory.
+const LOCKS: &str = "locks";
 
 /// Renames a record, never over another.
 pub(super) fn rename(runs: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
@@ -96,6 +99,18 @@ impl RunRecord {
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Opens the file in which workspaces are locked, anew: claims through one open file description
+    /// do not exclude each other.
+    ///
+    /// # Errors
+    /// [`RegistryError::Call`].
+    pub fn open_locks(&self) -> Result<OwnedFd, RegistryError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::openat(CWD, self.path.join(LOCKS), flags, mode)
+            .map_err(|errno| failed(&self.path, "open the locks", LOCKS, "openat", errno))
     }
 
     /// Ends the record, while it is still claimed: it is emptied and becomes a spare one, or is

@@ -27,6 +27,7 @@ pub mod plan;
 pub mod plan_text;
 pub mod print;
 pub mod progress;
+mod report_file;
 pub mod report_target;
 pub mod request;
 pub mod resident;

@@ -5,10 +5,11 @@ use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::cli::print::write_all;
+use crate::cli::report_file::{self, FileError, Found, ReportFile};
 use crate::kernel::stdio::duplicate_inherited;
 use crate::spec::path::escape;
 use crate::spec::report::ErrorReport;
@@ -21,10 +22,17 @@ const PIECE_BYTES: usize = 64 << 10;
 pub enum ReportTarget {
     /// `--json`: standard output; the body's output is inside the report.
     StandardOutput,
-    /// `--json=FILE` or `--json=fd:N`.
+    /// `--json=fd:N`, or a FILE that is a device or a FIFO.
     Open {
-        /// The file, or our copy of the descriptor.
+        /// The device, or our copy of the descriptor.
         fd: OwnedFd,
+        /// As it was given, escaped.
+        name: String,
+    },
+    /// `--json=FILE`.
+    File {
+        /// Where it will lie.
+        file: ReportFile,
         /// As it was given, escaped.
         name: String,
     },
@@ -56,6 +64,21 @@ pub enum TargetError {
         #[source]
         errno: Errno,
     },
+    /// The path ends with a link, which somebody else may have laid.
+    #[error("--json={file} is a symbolic link, which is not followed")]
+    Link {
+        /// The path, escaped.
+        file: String,
+    },
+    /// The report was written, and a directory above it has been moved or replaced meanwhile.
+    #[error(
+        "the report is not at {name}: a directory above it was replaced during the run, and what lies \
+         there now is not the report"
+    )]
+    Elsewhere {
+        /// The path, escaped.
+        name: String,
+    },
     /// It was open and could not be written.
     #[error("the report could not be written to {name}: {errno}")]
     Write {
@@ -77,14 +100,25 @@ impl TargetError {
         ErrorReport {
             code: "report_unwritable".to_owned(),
             message: crate::spec::report::with_causes(self),
-            hint: Some("give --json a file that can be written, or fd:N that is open".to_owned()),
+            hint: Some(self.hint().to_owned()),
+        }
+    }
+}
+
+impl TargetError {
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Link { .. } => "give --json the file that the link names",
+            Self::Elsewhere { .. } => "give --json a file outside of what the body may write",
+            _ => "give --json a file that can be written, or fd:N that is open",
         }
     }
 }
 
 impl ReportTarget {
     /// Opens what `--json` names: `-` or `fd:1` is standard output, `fd:N` a descriptor that the
-    /// caller left open, everything else a file, which is emptied.
+    /// caller left open, as are the names that the kernel has for them, everything else a file,
+    /// which is replaced in the end.
     ///
     /// # Errors
     /// [`TargetError`] where it cannot be written.
@@ -94,21 +128,24 @@ impl ReportTarget {
         if bytes == b"-" || bytes == b"fd:1" {
             return Ok(Self::StandardOutput);
         }
-        if let Some(number) = bytes.strip_prefix(b"fd:") {
+        let descriptor = bytes.strip_prefix(b"fd:").or_else(|| of_kernel(bytes));
+        if let Some(number) = descriptor {
             let number = std::str::from_utf8(number)
                 .ok()
                 .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
                 .and_then(|text| text.parse().ok());
-            let Some(number) = number else {
-                return Err(TargetError::Malformed { found: name });
+            return match number {
+                None => Err(TargetError::Malformed { found: name }),
+                Some(1) => Ok(Self::StandardOutput),
+                Some(number) => open_descriptor(number).map(|fd| Self::Open { fd, name }),
             };
-            return open_descriptor(number).map(|fd| Self::Open { fd, name });
         }
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC;
-        match rustix::fs::open(value, flags, Mode::from_raw_mode(0o644)) {
-            Ok(fd) => Ok(Self::Open { fd, name }),
-            Err(errno) => Err(TargetError::File { file: name, errno }),
+        match report_file::open(bytes) {
+            Ok(Found::Stream(fd)) => Ok(Self::Open { fd, name }),
+            Ok(Found::File(file)) => Ok(Self::File { file, name }),
+            Err(FileError::Link) => Err(TargetError::Link { file: name }),
+            Err(FileError::Elsewhere) => Err(TargetError::Elsewhere { name }),
+            Err(FileError::Call(errno)) => Err(TargetError::File { file: name, errno }),
         }
     }
 
@@ -121,26 +158,64 @@ impl ReportTarget {
     /// Writes the document as one line of JSON.
     ///
     /// # Errors
-    /// [`TargetError::Write`]; a reader that went away is none.
+    /// [`TargetError::Write`]; a reader that went away is none. [`TargetError::Elsewhere`].
     pub fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
-        let (fd, name) = match self {
-            Self::StandardOutput => (rustix::stdio::stdout(), "standard output"),
-            Self::Open { fd, name } => (fd.as_fd(), name.as_str()),
+        let (written, name) = match self {
+            Self::StandardOutput => (fill(rustix::stdio::stdout(), report), "standard output"),
+            Self::Open { fd, name } => (fill(fd.as_fd(), report), name.as_str()),
+            Self::File { file, name } => (file.write(&mut |fd| fill(fd, report)), name.as_str()),
         };
-        // Piece by piece: the body's output inside it may be large.
-        let mut writer = BufWriter::with_capacity(PIECE_BYTES, Descriptor(fd));
-        let written = match serde_json::to_writer(&mut writer, report) {
-            Ok(()) => writer.write_all(b"\n").and_then(|()| writer.flush()),
-            Err(error) if error.is_io() => Err(error.into()),
-            Err(error) => return Err(error.into()),
-        };
-        match written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
-            Ok(()) | Err(Errno::PIPE) => Ok(()),
-            Err(errno) => Err(TargetError::Write {
-                name: name.to_owned(),
+        let name = || name.to_owned();
+        match written {
+            Ok(()) | Err(Unwritten::File(FileError::Call(Errno::PIPE))) => Ok(()),
+            Err(Unwritten::File(FileError::Call(errno))) => Err(TargetError::Write {
+                name: name(),
                 errno,
             }),
+            Err(Unwritten::File(FileError::Elsewhere)) => {
+                Err(TargetError::Elsewhere { name: name() })
+            }
+            Err(Unwritten::File(FileError::Link)) => Err(TargetError::Link { file: name() }),
+            Err(Unwritten::Json(error)) => Err(error.into()),
         }
+    }
+}
+
+/// Why a report was not written.
+enum Unwritten {
+    File(FileError),
+    Json(serde_json::Error),
+}
+
+impl From<FileError> for Unwritten {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+fn fill(fd: BorrowedFd<'_>, report: &impl serde::Serialize) -> Result<(), Unwritten> {
+    // Piece by piece: the body's output inside it may be large.
+    let mut writer = BufWriter::with_capacity(PIECE_BYTES, Descriptor(fd));
+    let written = match serde_json::to_writer(&mut writer, report) {
+        Ok(()) => writer.write_all(b"\n").and_then(|()| writer.flush()),
+        Err(error) if error.is_io() => Err(error.into()),
+        Err(error) => return Err(Unwritten::Json(error)),
+    };
+    written.map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        Unwritten::File(FileError::Call(errno))
+    })
+}
+
+/// The number in a name that the kernel, or a shell's `>(…)`, has for an open descriptor.
+fn of_kernel(path: &[u8]) -> Option<&[u8]> {
+    match path {
+        b"/dev/stdin" => Some(b"0"),
+        b"/dev/stdout" => Some(b"1"),
+        b"/dev/stderr" => Some(b"2"),
+        _ => path
+            .strip_prefix(b"/dev/fd/")
+            .or_else(|| path.strip_prefix(b"/proc/self/fd/")),
     }
 }
 
@@ -187,7 +262,16 @@ mod tests {
     #[test]
     fn a_target_that_cannot_be_written_is_refused() {
         let readable = std::fs::File::open("/dev/null").expect("opened");
+        let directory = tempfile::tempdir().expect("a directory");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("elsewhere", &link).expect("linked");
         for text in [
+            link.display().to_string(),
+            directory.path().display().to_string(),
+            format!("{}/new/", directory.path().display()),
+            "/dev/stderr".to_owned(),
+            "/dev/fd/1000000".to_owned(),
+            "/dev/fd/x".to_owned(),
             "fd:".to_owned(),
             "fd:x".to_owned(),
             "fd:-1".to_owned(),
@@ -221,6 +305,28 @@ mod tests {
     }
 
     #[test]
+    fn a_report_keeps_the_rights_of_the_file_that_it_replaces() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("report.json");
+        std::fs::write(&path, "old").expect("written");
+        for mode in [0o600, 0o664] {
+            let rights = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, rights).expect("set");
+            let target = ReportTarget::open(path.as_os_str()).expect("opened");
+            let before = std::fs::read(&path).expect("readable");
+            assert!(!before.is_empty(), "it is there until the end");
+            target
+                .write(&Report::new("id".to_owned(), Outcome::Refused))
+                .expect("written");
+            let found = std::fs::metadata(&path).expect("there");
+            assert_eq!(found.mode() & 0o7777, mode);
+        }
+        let left = std::fs::read_dir(directory.path()).expect("listed");
+        assert_eq!(left.count(), 1);
+    }
+
+    #[test]
     fn an_open_descriptor_gets_the_report_and_a_gone_reader_is_no_error() {
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let target = open(&format!("fd:{}", writer.as_raw_fd())).expect("opened");
@@ -230,6 +336,8 @@ mod tests {
             .write(&Report::new("id".to_owned(), Outcome::Exited))
             .expect("nobody reads, nobody minds");
         assert!(open("-").expect("standard output").captures());
-        assert!(open("fd:1").expect("standard output").captures());
+        for name in ["fd:1", "/dev/stdout", "/dev/fd/1"] {
+            assert!(open(name).expect("standard output").captures());
+        }
     }
 }

@@ -24,6 +24,7 @@ mod manifests;
 mod network;
 mod outputs;
 mod places;
+mod reports;
 mod scripts;
 mod streams;
 mod views;

@@ -245,8 +245,8 @@ pub struct ViewFlags {
     pub workdir: Option<PathBuf>,
 }
 
-/// `--manifest`, `--run`, `--workspace`, `--inputs`, `--in`, `--out`, `--keep`, `--no-cache`,
-/// `--no-trust-mtime`.
+/// `--manifest`, `--run`, `--workspace`, `--inputs`, `--in`, `--out`, `--out-dir`, `--keep`,
+/// `--no-cache`, `--no-trust-mtime`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The bundle")]
 pub struct BundleFlags {
@@ -288,6 +288,14 @@ pub struct BundleFlags {
     /// Sync /scratch/KEY to a path of the workspace
     #[arg(long = "out", value_name = "KEY=PATH")]
     pub output_files: Vec<String>,
+    /// Put all declared output files below this directory instead of the workspace
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "RUNNER_OPT_OUT_DIR",
+        hide_env_values = true
+    )]
+    pub out_dir: Option<PathBuf>,
     /// Keep a copy of the scratch root and print its path
     #[arg(long, env = "RUNNER_OPT_KEEP", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub keep: bool,

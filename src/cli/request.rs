@@ -410,6 +410,10 @@ fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptio
         inputs: flags.inputs.map(inputs).transpose()?,
         input_files: pairs("in", &flags.input_files)?,
         output_files: pairs("out", &flags.output_files)?,
+        output_directory: flags
+            .out_dir
+            .map(|path| absolute("out-dir", &path, surroundings))
+            .transpose()?,
         arguments: Vec::new(),
         keep: flags.keep,
         no_cache: flags.no_cache,
@@ -680,9 +684,12 @@ mod tests {
                 "k=p=q",
                 "--out",
                 "o=x/y",
+                "--out-dir",
+                "d",
                 "--keep",
             ],
             |r| {
+                r.bundle.output_directory = Some("/here/d".into());
                 r.bundle.workspace = Some("/here/w".into());
                 r.bundle.input_files = vec![("k".to_owned(), "p=q".to_owned())];
                 r.bundle.output_files = vec![("o".to_owned(), "x/y".to_owned())];

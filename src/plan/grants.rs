@@ -34,6 +34,8 @@ pub struct Given<'run> {
     pub variables: Vec<&'run [u8]>,
     /// Whether the caller stated a workspace.
     pub workspace: bool,
+    /// Whether the caller stated another place for outputs.
+    pub output_directory: bool,
 }
 
 /// Everything that `manifest` asks for without a grant. Empty for the caller's own manifest.
@@ -106,7 +108,14 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
             "--grant policy".to_owned(),
         );
     }
-    let files = manifest.io.input_files.len() + manifest.io.output_files.len();
+    let (inputs, mut outputs) = (
+        manifest.io.input_files.len(),
+        manifest.io.output_files.len(),
+    );
+    if given.output_directory {
+        outputs = 0;
+    }
+    let files = inputs + outputs;
     ask(
         given.workspace || files == 0,
         format!("{files} files of a workspace (inputsFiles, outputsFiles)"),
@@ -142,6 +151,20 @@ mod tests {
             ]
         );
         assert!(ungranted(&manifest, Origin::Caller, &Given::default()).is_empty());
+    }
+
+    #[test]
+    fn a_place_for_outputs_grants_those_and_no_input() {
+        let given = Given {
+            output_directory: true,
+            ..Given::default()
+        };
+        for (block, granted) in [("outputsFiles", true), ("inputsFiles", false)] {
+            let text = format!("run: x.sh\n{block}: {{k: {{path: x}}}}\n");
+            let manifest = parse(text.as_bytes(), Format::Yaml, "manifest.yaml").expect("parsed");
+            let missing = ungranted(&manifest, Origin::Bundle, &given);
+            assert_eq!(missing.is_empty(), granted, "{block}");
+        }
     }
 
     #[test]

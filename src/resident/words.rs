@@ -60,6 +60,7 @@ wire_struct!(BundleOptions {
     inputs,
     input_files,
     output_files,
+    output_directory,
     arguments,
     keep,
     no_cache,

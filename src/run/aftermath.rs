@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -11,9 +10,10 @@ use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::hold::{Held, RunJournal};
+use crate::run::places::Places;
 use crate::run::reporting;
 use crate::sandbox::launch::Launched;
-use crate::scratch::{self, FileLimits, OutputFile, Workspace};
+use crate::scratch::{self, FileLimits, OutputFile};
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
 use crate::spec::report::{Report, SyncState, SyncedReport, WarningReport};
@@ -65,11 +65,11 @@ impl Run<'_> {
         &self,
         held: &mut Held,
         launched: &Launched,
-        workspace: Option<(PathBuf, Workspace)>,
+        places: &Places,
         settled: &Settled,
         report: &mut Report,
     ) {
-        let Some((path, workspace)) = workspace else {
+        let Some((path, workspace)) = places.of_outputs() else {
             return;
         };
         if settled.output_files.is_empty() {
@@ -93,9 +93,9 @@ impl Run<'_> {
                 report.outputs = settled.output_files.iter().map(failed).collect();
             }
             Ok(scratch) => {
-                let mut journal = RunJournal::new(&mut held.record, path);
+                let mut journal = RunJournal::new(&mut held.record, path.clone());
                 report.outputs = scratch::sync(
-                    &workspace,
+                    workspace,
                     &settled.output_files,
                     scratch.as_fd(),
                     body_ids,

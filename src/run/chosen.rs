@@ -522,6 +522,7 @@ fn check_grants(
         hosts: &request.network.allow,
         variables: named.chain(secrets).map(Vec::as_slice).collect(),
         workspace: request.bundle.workspace.is_some(),
+        output_directory: request.bundle.output_directory.is_some(),
     };
     let missing = ungranted(manifest, origin, &given);
     if missing.is_empty() {

@@ -7,8 +7,8 @@ use crate::bundle::{self, OpenedArchive};
 use crate::egress::relay::Published;
 use crate::run::chosen::{self, OnRefusal};
 use crate::run::error::RunError;
+use crate::run::places::Places;
 use crate::run::subject;
-use crate::scratch::Workspace;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::request::{BundleArgument, Request, Subject};
 
@@ -16,7 +16,7 @@ use crate::spec::request::{BundleArgument, Request, Subject};
 pub(super) struct Given {
     pub(super) manifest: Option<subject::Subject>,
     pub(super) archive: Option<OpenedArchive>,
-    pub(super) workspace: Option<(PathBuf, Workspace)>,
+    pub(super) places: Places,
     pub(super) published: Vec<Published>,
 }
 
@@ -44,46 +44,17 @@ pub(super) fn open_what_was_given(
     Ok(Given {
         manifest,
         archive,
-        workspace: open_workspace(path, refuse)?,
+        places: Places::open(request, path, refuse)?,
         published: Vec::new(),
     })
 }
 
 /// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
 /// stands in.
-pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
+fn workspace_of(request: &Request) -> Option<PathBuf> {
     let stated = request.bundle.workspace.clone();
     stated.or_else(|| match &request.bundle.manifest {
         Some(_) => request.caller.working_directory.clone(),
         None => None,
     })
-}
-
-pub(super) fn open_workspace(
-    path: Option<PathBuf>,
-    refuse: &mut OnRefusal<'_>,
-) -> Result<Option<(PathBuf, Workspace)>, RunError> {
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    match Workspace::open(&path) {
-        Ok(opened) => Ok(Some((path, opened))),
-        Err(error) => refuse(error.into()).map(|()| None),
-    }
-}
-
-/// The workspace, where files are declared.
-pub(super) fn needed_workspace(
-    known: Option<&(PathBuf, Workspace)>,
-) -> Result<&Workspace, RunError> {
-    match known {
-        Some((_, workspace)) => Ok(workspace),
-        None => Err(RunError::Argument {
-            code: "workspace_missing",
-            what: "workspace",
-            object: String::new(),
-            problem: "is not known, and files are to be staged from or synced to it".to_owned(),
-            hint: Some("add --workspace DIR".to_owned()),
-        }),
-    }
 }

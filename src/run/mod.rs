@@ -26,6 +26,7 @@ mod needs;
 mod network;
 pub mod network_report;
 pub mod node;
+mod places;
 mod planning;
 pub mod preparation;
 pub mod program;
@@ -45,7 +46,6 @@ mod watching;
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::Mode;
@@ -57,11 +57,12 @@ use crate::run::chosen::Chosen;
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
-use crate::run::given::{Given, needed_workspace, open_what_was_given};
+use crate::run::given::{Given, open_what_was_given};
 use crate::run::hearing::Hearing;
 use crate::run::hold::Held;
 use crate::run::image::{Access, ChosenImage};
 use crate::run::network::Outward;
+use crate::run::places::Places;
 use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::Sources;
@@ -72,7 +73,7 @@ use crate::sandbox::cgroups::{CgroupLimits, Counted};
 use crate::sandbox::launch::{ImageRoot, Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::sandbox::seed::Seed;
-use crate::scratch::{self, FileLimits, OutputFile, Workspace};
+use crate::scratch::{self, FileLimits, OutputFile};
 use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -223,7 +224,7 @@ impl Run<'_> {
         let Given {
             manifest,
             archive,
-            workspace,
+            places,
             published,
         } = given;
         clock.lap(report, "prepare");
@@ -245,7 +246,6 @@ impl Run<'_> {
         let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
         let sources = self.have_sources(chosen, child, signals.as_fd(), report, clock)?;
         settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
-        let place = workspace.as_ref();
         let judged = self.patience(signals.as_fd());
         let settled = contract::settle(
             &settlement.chosen.manifest.io,
@@ -254,7 +254,7 @@ impl Run<'_> {
             settlement.chosen.grants.outputs,
             judged,
         )?;
-        let settled = self.stage_all(held, &prepared, settled, place, report, clock)?;
+        let settled = self.stage_all(held, &prepared, settled, &places, report, clock)?;
         // Last of all, so that no secret is asked for by a run that is refused for something else.
         secrets::reveal(
             self.request,
@@ -287,7 +287,7 @@ impl Run<'_> {
         let patience = heard.as_ref().map(|heard| self.patience(heard.as_fd()));
         let wrote = (captured.as_deref(), patience.unwrap_or_default());
         self.take_output(held, &launched, &ready.settled, wrote, report);
-        self.sync(held, &launched, workspace, &ready.settled, report);
+        self.sync(held, &launched, &places, &ready.settled, report);
         self.keep(&launched, report)?;
         if let Some(preparing) = self.preparing {
             preparing.take(&launched, report)?;
@@ -356,13 +356,13 @@ impl Run<'_> {
         held: &Held,
         prepared: &Prepared,
         settled: Settled,
-        workspace: Option<&(PathBuf, Workspace)>,
+        places: &Places,
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<Settled, RunError> {
         check_destinations(&settled.output_files)?;
         clock.lap(report, "plan");
-        self.stage(held, prepared, &settled, workspace, report)?;
+        self.stage(held, prepared, &settled, places, report)?;
         clock.lap(report, "stage");
         Ok(settled)
     }
@@ -439,7 +439,7 @@ impl Run<'_> {
         held: &Held,
         prepared: &Prepared,
         settled: &Settled,
-        workspace: Option<&(PathBuf, Workspace)>,
+        places: &Places,
         report: &mut Report,
     ) -> Result<(), RunError> {
         if let Some(preparing) = self.preparing {
@@ -450,10 +450,9 @@ impl Run<'_> {
             let _assumed = self.assume(held)?;
             contract::write_input(prepared.space(), text)?;
         }
-        if settled.input_files.is_empty() && settled.output_files.is_empty() {
+        let Some(workspace) = places.to_stage_from(settled)? else {
             return Ok(());
-        }
-        let workspace = needed_workspace(workspace)?;
+        };
         let scratch = {
             let _assumed = self.assume(held)?;
             contract::open_directory(prepared.space(), "scratch")?

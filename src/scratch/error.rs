@@ -31,11 +31,13 @@ pub enum ScratchError {
         cause: Unfit,
     },
     /// A declared output cannot be written to its destination.
-    #[error("output `{key}`: destination `{path}` in the workspace {cause}")]
+    #[error("output `{key}`: destination `{path}` in {place} {cause}")]
     Destination {
         /// Its key.
         key: String,
-        /// Its destination, relative to the workspace.
+        /// The workspace, or the directory for outputs, as the caller named it.
+        place: String,
+        /// Its destination, relative to that.
         path: String,
         /// What stands in the way.
         #[source]
@@ -100,7 +102,7 @@ pub enum ScratchError {
         error: std::io::Error,
     },
     /// Another run kept the lock of the workspace for too long.
-    #[error("workspace {path} is locked by another run that syncs; waited {waited_ms} ms")]
+    #[error("{path} is locked by another run that writes its outputs; waited {waited_ms} ms")]
     WorkspaceBusy {
         /// As the caller named it.
         path: String,
@@ -217,7 +219,7 @@ pub enum Unwritable {
     #[error("is a directory; a file does not replace it")]
     Directory,
     /// A directory on the way is a link, or the path leads out of the workspace.
-    #[error("leads through a link or out of the workspace ({0})")]
+    #[error("leads through a link or out of that directory ({0})")]
     Escapes(#[source] Errno),
     /// A parent directory that was just made is not the one that was found afterwards.
     #[error("lies below a directory that was replaced while it was being made")]
@@ -348,7 +350,7 @@ impl ScratchError {
             "output_changed" => "nothing should write to the scratch directory after the outcome",
             "destination_is_directory" => "choose the path of a file, or remove the directory",
             "destination_escapes" => "replace the link on the way by a directory",
-            "destination_full" => "free space where the workspace lies",
+            "destination_full" => "free space there",
             "destination_name_too_long" => "choose a shorter path",
             "destination_not_durable" => "look at the kernel log for an error of the disk",
             "destination_unwritable" => {

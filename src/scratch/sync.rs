@@ -157,6 +157,7 @@ impl Run<'_> {
                 NotWritten::Source(cause) => unfit(cause),
                 NotWritten::Destination(cause) => ScratchError::Destination {
                     key: key(),
+                    place: self.workspace.shown().to_owned(),
                     path: path(),
                     cause,
                 },

@@ -41,6 +41,8 @@ pub struct BundleOptions {
     pub input_files: Vec<(String, String)>,
     /// `--out KEY=PATH`, in order.
     pub output_files: Vec<(String, String)>,
+    /// `--out-dir DIR`: where outputs go instead of the workspace; absolute.
+    pub output_directory: Option<PathBuf>,
     /// Appended after `--` of `exec`.
     pub arguments: Vec<Vec<u8>>,
     /// `--keep`.

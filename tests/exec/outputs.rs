@@ -113,7 +113,7 @@ fn a_required_output_that_cannot_be_delivered_fails_the_run_and_says_why() {
     };
     for (path, part) in [
         ("taken", "is a directory"),
-        ("file/out", "leads through a link or out of the workspace"),
+        ("file/out", "leads through a link or out of that directory"),
     ] {
         let done = ground.exec_script(&[], &manifest(path, "also.txt"), body);
         done.assert_error("failed", "output_undelivered");
@@ -182,6 +182,60 @@ fn a_workspace_that_takes_nothing_fails_a_run_with_a_required_output() {
             assert!(done.warns("sync_failed"), "{done:#?}");
         }
     }
+}
+
+#[test]
+fn a_directory_for_outputs_takes_all_of_them_whatever_their_paths() {
+    let ground = Ground::new();
+    let directory = ground.path("results");
+    std::fs::create_dir(&directory).expect("made");
+    ground.write("work/in.txt", "in");
+    let manifest = "run: body.sh\noutputsFiles: {out: {path: a/deep/out.txt}, \
+        top: {path: top.txt, required: true}}\n";
+    let body = "cd /scratch; echo out > out; echo top > top; echo flag > flag\n";
+    let flags = ["--out-dir", text(&directory), "--out", "flag=b/flag.txt"];
+    let names = ["a/deep/out.txt", "top.txt", "b/flag.txt"];
+    let bundle = ground.script(manifest, body);
+    // It stands for the outputs: no workspace is needed, and nobody has to grant one.
+    let done = ground.exec(&flags, &bundle);
+    done.assert_exited(0);
+    for (name, contents) in names.iter().zip(["out\n", "top\n", "flag\n"]) {
+        let written = std::fs::read_to_string(directory.join(name));
+        assert_eq!(written.expect("synced"), contents);
+    }
+    // Inputs still come from the workspace, to which nothing goes.
+    std::fs::remove_dir_all(directory.join("a")).expect("removed");
+    let flags = [&flags[..], &["--in", "in=in.txt"]].concat();
+    let done = ground.exec_script(&flags, manifest, &format!("{body}cat in\n"));
+    done.assert_exited(0);
+    assert_eq!(done.text(), "in");
+    assert!(directory.join(names[0]).exists());
+    let left = std::fs::read_dir(ground.workspace()).expect("listed");
+    assert_eq!(left.count(), 1);
+    ground
+        .exec(&flags, &bundle)
+        .assert_error("refused", "workspace_missing");
+    // What cannot be written there names it.
+    std::fs::remove_file(directory.join("top.txt")).expect("removed");
+    std::fs::create_dir(directory.join("top.txt")).expect("made");
+    let done = ground.exec(&flags[..2], &bundle);
+    done.assert_error("failed", "output_undelivered")
+        .assert_message(text(&directory));
+    // Following the hint of a directory that is not there makes it there.
+    let missing = ground.path("not/yet");
+    let done = ground.exec(&["--out-dir", text(&missing)], &bundle);
+    done.assert_error("refused", "output_directory_unusable")
+        .assert_message(text(&missing))
+        .assert_nothing_ran();
+    let hint = done.report["error"]["hint"].as_str().expect("a hint");
+    let command = hint.split(['(', ')']).nth(1).expect("a command");
+    let made = std::process::Command::new("sh")
+        .args(["-c", command])
+        .status();
+    assert!(made.expect("started").success(), "{hint}");
+    let flags = ["--out-dir", text(&missing)];
+    ground.exec(&flags, &bundle).assert_exited(0);
+    assert!(missing.join("top.txt").exists());
 }
 
 #[test]

@@ -16,7 +16,7 @@ mod unbundled;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,8 +32,9 @@ use crate::run::error::RunError;
 use crate::run::explain::facts::HostFacts;
 use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
-use crate::run::given::{Given, needed_workspace, open_what_was_given, open_workspace};
+use crate::run::given::{Given, open_what_was_given};
 use crate::run::image::Access;
+use crate::run::places::Places;
 use crate::run::planning;
 use crate::run::secrets;
 use crate::run::sources;
@@ -80,7 +81,7 @@ struct Planner<'plan> {
 struct Read {
     manifest: Option<ManifestSubject>,
     files: Files,
-    workspace: Option<(PathBuf, Workspace)>,
+    places: Places,
 }
 
 /// The files of the bundle.
@@ -147,7 +148,7 @@ impl Planner<'_> {
         let Given {
             manifest,
             archive,
-            workspace,
+            places,
             ..
         } = open_what_was_given(self.request, self.policy, refuse)?;
         let limits = unpack_limits(self.policy);
@@ -164,7 +165,7 @@ impl Planner<'_> {
         Ok(Read {
             manifest,
             files,
-            workspace,
+            places,
         })
     }
 
@@ -198,7 +199,7 @@ impl Planner<'_> {
                 tree: program.map(Tree::of_program).unwrap_or_default(),
                 sources,
             },
-            workspace: open_workspace(workspace.map(Path::to_path_buf), refuse)?,
+            places: Places::open(self.request, workspace.map(Path::to_path_buf), refuse)?,
         })
     }
 
@@ -245,13 +246,13 @@ impl Planner<'_> {
             chosen,
             limits,
             &read.files,
-            read.workspace.as_ref(),
+            &read.places,
             &facts.host,
             refuse,
         )?;
         plan.warnings = report.warnings;
         plan.enforcement = report.enforcement;
-        rows.tell(plan, &settling, read.workspace.as_ref());
+        rows.tell(plan, &settling, &read.places);
         plan.network = network::of(self.request, self.policy, &settling.chosen.egress);
         plan.unchecked
             .extend(network::unchecked(self.request, &plan.network));
@@ -265,7 +266,7 @@ impl Planner<'_> {
         mut chosen: Chosen,
         limits: Option<Limits>,
         files: &Files,
-        workspace: Option<&(PathBuf, Workspace)>,
+        places: &Places,
         host: &HostSupport,
         refuse: &mut OnRefusal<'_>,
     ) -> Result<Settling, RunError> {
@@ -286,11 +287,12 @@ impl Planner<'_> {
         let mut input_bytes = Vec::new();
         if let Some(settled) = &settled {
             check_destinations(&settled.output_files).or_else(&mut *refuse)?;
-            if !settled.input_files.is_empty() || !settled.output_files.is_empty() {
-                let checked = needed_workspace(workspace)
-                    .and_then(|workspace| look_at_inputs(workspace, &settled.input_files));
-                input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
-            }
+            let checked = match places.to_stage_from(settled) {
+                Ok(None) => Ok(Vec::new()),
+                Ok(Some(workspace)) => look_at_inputs(workspace, &settled.input_files),
+                Err(error) => Err(error),
+            };
+            input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
         }
         let expected = secrets::expect(self.request, self.policy, &chosen);
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
@@ -606,7 +608,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             Ok(Read {
                 manifest: None,
                 files: Files::Surveyed(Box::new(surveyed)),
-                workspace: open_workspace(request.bundle.workspace.clone(), refuse)?,
+                places: Places::open(request, request.bundle.workspace.clone(), refuse)?,
             })
         };
         planner.tell(&given, Ok(facts()))

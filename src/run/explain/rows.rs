@@ -1,7 +1,6 @@
 //! The rows of a plan: what was settled, put beside who decided it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use crate::plan::egress::{ALLOW_NET, AskedHost};
 use crate::plan::environment;
@@ -14,10 +13,10 @@ use crate::run::explain::Settling;
 use crate::run::explain::inside::{interpreter, shown};
 use crate::run::explain::paths;
 use crate::run::image::OpenedImage;
+use crate::run::places::{Place, Places};
 use crate::run::planning;
 use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
-use crate::scratch::Workspace;
 use crate::spec::document::{self, Node};
 use crate::spec::host_policy::{HostPolicy, names};
 use crate::spec::image_report::ImageReport;
@@ -96,12 +95,7 @@ impl<'plan> Rows<'plan> {
     }
 
     /// Everything else.
-    pub(super) fn tell(
-        &self,
-        plan: &mut PlanReport,
-        settling: &Settling,
-        workspace: Option<&(PathBuf, Workspace)>,
-    ) {
+    pub(super) fn tell(&self, plan: &mut PlanReport, settling: &Settling, places: &Places) {
         let chosen = &settling.chosen;
         plan.grants = self.grants();
         plan.program = self.program(settling);
@@ -124,8 +118,8 @@ impl<'plan> Rows<'plan> {
         };
         let io = &chosen.manifest.io;
         let options = &self.request.bundle;
-        let workspace = workspace.map(|(path, _)| shown(path));
-        let files = |declared: Vec<DeclaredFile>, bytes: &[u64]| {
+        let files = |declared: Vec<DeclaredFile>, place: Option<&Place>, bytes: &[u64]| {
+            let place = place.map(|(path, _)| shown(path));
             let sizes = bytes
                 .iter()
                 .copied()
@@ -134,15 +128,15 @@ impl<'plan> Rows<'plan> {
             declared
                 .into_iter()
                 .zip(sizes)
-                .map(|(file, bytes)| self.file(file, workspace.clone(), bytes))
+                .map(|(file, bytes)| self.file(file, place.clone(), bytes))
                 .collect()
         };
         // A path of a flag that cannot be read is among the errors already.
         if let Ok(declared) = declared_files(&io.input_files, "--in", &options.input_files) {
-            plan.inputs = files(declared, &settling.input_bytes);
+            plan.inputs = files(declared, places.of_inputs(), &settling.input_bytes);
         }
         if let Ok(declared) = declared_files(&io.output_files, "--out", &options.output_files) {
-            plan.outputs = files(declared, &[]);
+            plan.outputs = files(declared, places.of_outputs(), &[]);
         }
         plan.workspace_sources = self.workspace_sources(chosen);
         plan.preparation = paths::preparation(chosen);

@@ -1,0 +1,90 @@
+//! Where declared files come from and go to: the workspace, and the directory of `--out-dir`.
+
+use std::path::PathBuf;
+
+use crate::run::chosen::OnRefusal;
+use crate::run::contract::Settled;
+use crate::run::error::RunError;
+use crate::scratch::{ScratchError, Workspace};
+use crate::spec::request::Request;
+
+/// A directory, by its name and open.
+pub(super) type Place = (PathBuf, Workspace);
+
+/// The directories that the caller named, opened before anything is made.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    workspace: Option<Place>,
+    /// `--out-dir`.
+    outputs: Option<Place>,
+}
+
+impl Places {
+    /// Opens the workspace at `workspace` and the directory of `--out-dir`.
+    ///
+    /// # Errors
+    /// [`RunError::Scratch`] and [`RunError::Argument`], and what `refuse` makes of them.
+    pub(super) fn open(
+        request: &Request,
+        workspace: Option<PathBuf>,
+        refuse: &mut OnRefusal<'_>,
+    ) -> Result<Self, RunError> {
+        let mut open = |path: Option<PathBuf>, what: fn(ScratchError) -> RunError| {
+            let Some(path) = path else {
+                return Ok(None);
+            };
+            match Workspace::open(&path) {
+                Ok(opened) => Ok(Some((path, opened))),
+                Err(error) => refuse(what(error)).map(|()| None),
+            }
+        };
+        Ok(Self {
+            workspace: open(workspace, RunError::from)?,
+            outputs: open(request.bundle.output_directory.clone(), unusable)?,
+        })
+    }
+
+    /// Where inputs come from.
+    pub(super) fn of_inputs(&self) -> Option<&Place> {
+        self.workspace.as_ref()
+    }
+
+    /// Where outputs go.
+    pub(super) fn of_outputs(&self) -> Option<&Place> {
+        self.outputs.as_ref().or(self.workspace.as_ref())
+    }
+
+    /// The workspace where inputs are declared; `None` where there is nothing to stage.
+    ///
+    /// # Errors
+    /// [`RunError::Argument`] where files are declared and it is not known where they lie.
+    pub(super) fn to_stage_from(&self, settled: &Settled) -> Result<Option<&Workspace>, RunError> {
+        let has_inputs = !settled.input_files.is_empty();
+        let has_place_for_outputs = settled.output_files.is_empty() || self.of_outputs().is_some();
+        match &self.workspace {
+            Some((_, workspace)) => Ok(has_inputs.then_some(workspace)),
+            None if !has_inputs && has_place_for_outputs => Ok(None),
+            None => Err(RunError::Argument {
+                code: "workspace_missing",
+                what: "workspace",
+                object: String::new(),
+                problem: "is not known, and files are to be staged from or synced to it".to_owned(),
+                hint: Some("add --workspace DIR".to_owned()),
+            }),
+        }
+    }
+}
+
+fn unusable(error: ScratchError) -> RunError {
+    let (path, problem) = match error {
+        ScratchError::WorkspaceUnusable { path, call, errno } => (path, format!("{call}: {errno}")),
+        other => return other.into(),
+    };
+    RunError::Argument {
+        code: "output_directory_unusable",
+        what: "--out-dir",
+        hint: Some(format!("make it (mkdir -p -- '{path}'), or name another")),
+        object: path,
+        problem: format!("cannot be used: {problem}"),
+    }
+}

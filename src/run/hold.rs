@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::kernel::credentials::HostIds;
 use crate::kernel::probe::effective_uid;
@@ -267,14 +267,19 @@ pub(super) fn of_axes(axes: Vec<AxisCoverage>) -> Vec<Coverage> {
         .collect()
 }
 
+/// Where runs of this caller are recorded.
+#[must_use]
+pub fn runtime_directory(caller: &Caller) -> PathBuf {
+    let directory = caller.runtime_directory.clone();
+    directory.unwrap_or_else(|| default_directory(effective_uid(), None))
+}
+
 /// The registry of this caller's runs.
 ///
 /// # Errors
 /// [`RunError::Registry`].
 pub fn open_registry(caller: &Caller) -> Result<Registry, RunError> {
-    let directory = caller.runtime_directory.clone();
-    let directory = directory.unwrap_or_else(|| default_directory(effective_uid(), None));
-    Ok(Registry::open(&directory)?)
+    Ok(Registry::open(&runtime_directory(caller))?)
 }
 
 /// Removes what killed supervisors left. Never touches a live run.

@@ -18,6 +18,7 @@ use crate::kernel::place;
 use crate::oci::store::StorePlace;
 use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::error::RunError;
+use crate::run::hold::runtime_directory;
 use crate::run::unpacking;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::path::escape;
@@ -59,9 +60,10 @@ pub(super) fn open(
     Ok((mounts, trees))
 }
 
-/// Refuses a writable mount through which the body could put trees of its own into what is kept for
-/// later runs: bundles and artifacts. The sources of writable mounts are without links from here on,
-/// and none is followed when they are mounted: what was judged is what is shown.
+/// Refuses a mount that holds the runtime directory, where a body could lock, or write, what other runs
+/// are recorded and counted by; and a writable one through which it could put trees of its own into
+/// what is kept for later runs: bundles and artifacts. The sources are without links from here on, and
+/// of a writable mount none is followed when it is mounted: what was judged is what is shown.
 ///
 /// # Errors
 /// [`RunError::Argument`]; [`RunError::Host`] where it cannot be found out where a store lies: what is
@@ -71,28 +73,40 @@ pub(super) fn keep_stores_apart(
     caller: &Caller,
     policy: &HostPolicy,
 ) -> Result<(), RunError> {
-    let is_lent = |entry: &ViewEntry| matches!(entry, ViewEntry::Bind { writable: true, .. });
-    if !entries.iter().any(is_lent) {
-        return Ok(());
-    }
+    let mut lent = Lent::default();
     for entry in entries.iter_mut() {
         if let ViewEntry::Bind {
-            source,
-            writable: true,
-            ..
+            source, writable, ..
         } = entry
         {
             *source = resolve_source(source)?.0;
+            lent.all.push(source.clone());
+            if *writable {
+                lent.writable.push(source.clone());
+            }
         }
+    }
+    if !lent.all.is_empty() {
+        refuse_store(&lent.all, &runtime_directory(caller), &RUNS)?;
+    }
+    if lent.writable.is_empty() {
+        return Ok(());
     }
     if !policy.cache.bundles.off {
         let place = unpacking::place(caller, policy)
             .map_err(|error| RunError::host(BUNDLES.act)(errno_of(&error)))?;
-        refuse_store(entries, &place.directory, &BUNDLES)?;
+        refuse_store(&lent.writable, &place.directory, &BUNDLES)?;
     }
     let place = StorePlace::choose(caller, policy)
         .map_err(|error| RunError::host(ARTIFACTS.act)(errno_of(&error)))?;
-    refuse_store(entries, &place.directory, &ARTIFACTS)
+    refuse_store(&lent.writable, &place.directory, &ARTIFACTS)
+}
+
+/// Sources of mounts, without links.
+#[derive(Default)]
+struct Lent {
+    all: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
 }
 
 /// The kernel's answer that is at the bottom of `error`.
@@ -104,17 +118,26 @@ fn errno_of(error: &(dyn std::error::Error + 'static)) -> Errno {
 
 /// How a mount that holds a store is told of.
 struct StoreWords {
+    code: &'static str,
     act: &'static str,
     problem: &'static str,
     hint: &'static str,
 }
 
+const RUNS: StoreWords = StoreWords {
+    code: "mount_holds_runtime_directory",
+    act: "find out where the runtime directory lies, which no mount may hold",
+    problem: "holds the runtime directory, by which runs are recorded and locked",
+    hint: "show what the body needs of it, or have another runtime directory (RUNNER_OPT_RUNTIME_DIRECTORY)",
+};
 const BUNDLES: StoreWords = StoreWords {
+    code: "mount_holds_cache",
     act: "find out where the cache of unpacked bundles (cache.bundles.directory) lies, which no mount may hold",
     problem: "holds the cache of unpacked bundles, which the body could then change",
     hint: "mount it read-only, or keep bundles elsewhere (cache.bundles.directory) or not at all (cache.bundles.off)",
 };
 const ARTIFACTS: StoreWords = StoreWords {
+    code: "mount_holds_cache",
     act: "find out where the store of images and workspace sources (oci.directory) lies, which no mount may hold",
     problem: "holds the store of images and workspace sources, which the body could then change",
     hint: "mount it read-only, or keep them elsewhere (oci.directory)",
@@ -125,20 +148,12 @@ const ARTIFACTS: StoreWords = StoreWords {
 ///
 /// # Errors
 /// [`RunError::Argument`], [`RunError::Host`].
-fn refuse_store(entries: &[ViewEntry], store: &Path, words: &StoreWords) -> Result<(), RunError> {
+fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result<(), RunError> {
     let store = resolve_store(store).map_err(RunError::host(words.act))?;
-    for entry in entries {
-        let ViewEntry::Bind {
-            source,
-            writable: true,
-            ..
-        } = entry
-        else {
-            continue;
-        };
+    for source in sources {
         if store.starts_with(source) || source.starts_with(&store) {
             return Err(RunError::Argument {
-                code: "mount_holds_cache",
+                code: words.code,
                 what: "mount source",
                 object: escape(source.as_os_str().as_bytes()),
                 problem: words.problem.to_owned(),

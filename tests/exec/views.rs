@@ -311,6 +311,46 @@ fn a_source_in_another_mount_namespace_is_not_taken_for_the_host_s_path_of_that_
     other.wait().expect("ended");
 }
 
+/// D-18: whoever reads what is there can lock it, and with it the outputs of other runs.
+#[test]
+fn no_directory_that_holds_the_runtime_directory_is_lent_not_even_for_reading() {
+    let ground = Ground::new();
+    let (lent, beside) = (ground.path("lent"), ground.path("beside"));
+    for directory in [&lent, &beside] {
+        std::fs::create_dir(directory).expect("made");
+    }
+    let link = ground.path("way");
+    symlink(&lent, &link).expect("linked");
+    let runtime = lent.join("deep");
+    std::fs::create_dir(&runtime).expect("made");
+    let runtime = runtime.join("runtime");
+    for flag in ["--ro", "--rw"] {
+        // Before it was made, and after a run has made it.
+        for made in [false, true] {
+            assert_eq!(runtime.exists(), made);
+            for source in [&lent, &link, &lent.join("deep")] {
+                let words = ["run", flag, text(source), "--", "/bin/true"];
+                let case = ground.command(&words);
+                let case = case.env("RUNNER_OPT_RUNTIME_DIRECTORY", text(&runtime));
+                let done = case.done();
+                done.assert_error("refused", "mount_holds_runtime_directory")
+                    .assert_hint("RUNNER_OPT_RUNTIME_DIRECTORY")
+                    .assert_nothing_ran();
+            }
+            let words = ["run", flag, text(&beside), "--", "/bin/true"];
+            let case = ground.command(&words);
+            let case = case.env("RUNNER_OPT_RUNTIME_DIRECTORY", text(&runtime));
+            case.done().assert_exited(0);
+        }
+        let runs = runtime.join("runs");
+        let case = ground.command(&["run", flag, text(&runs), "--", "/bin/true"]);
+        let case = case.env("RUNNER_OPT_RUNTIME_DIRECTORY", text(&runtime));
+        case.done()
+            .assert_error("refused", "mount_holds_runtime_directory");
+        std::fs::remove_dir_all(&runtime).expect("removed");
+    }
+}
+
 /// Whoever makes the store later goes through the link, into what the body could fill before.
 #[test]
 fn a_place_that_a_dangling_link_of_a_store_leads_to_is_not_lent() {

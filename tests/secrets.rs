@@ -700,3 +700,223 @@ fn the_memory_of_a_runner_with_secrets_is_closed_and_leaves_no_core() {
         "a core"
     );
 }
+
+/// An inventory: for each slug what stands in its entry besides the words for people.
+fn inventory_of(entries: &[(&str, &str)]) -> String {
+    let entries = entries
+        .iter()
+        .map(|(slug, more)| format!("- {{slug: {slug}, name: n, description: d, {more}}}\n"));
+    format!("---\nsecrets:\n{}---\n", entries.collect::<String>())
+}
+
+const OF_DEPLOY: &str = "access: {bind: [{tool: deploy}]}";
+const OF_OTHER: &str = "access: {bind: [{tool: other}, {workflow: deploy}]}";
+
+/// AIP-26's lean form: the inventory says which secrets, and in which variables.
+#[test]
+fn a_lean_reference_to_an_inventory_gives_what_it_binds_to_this_tool() {
+    let ground = Ground::new();
+    let connector = format!(
+        "kind: oauth, {OF_DEPLOY}, exposures: [{{kind: env, name: GH, field: accessToken}}]"
+    );
+    let urls = format!("{OF_DEPLOY}, metadata: {{bindings: {{env: [DATABASE_URL, PG_URL]}}}}");
+    let inventory = inventory_of(&[
+        ("prod/key", OF_DEPLOY),
+        ("other-key", OF_OTHER),
+        ("connector", &connector),
+        ("urls", &urls),
+    ]);
+    ground.write("bundle/SECRETS.md", inventory);
+    let policy = policy(&ground, "");
+    private(&ground, "vault/other-key", b"value-of-other");
+    private(&ground, "vault/urls", b"value-of-urls");
+    let tokens = br#"{"accessToken": "value-of-access", "refreshToken": "value-of-refresh"}"#;
+    private(&ground, "vault/connector", tokens);
+    let manifest = "id: deploy\nrun: body.sh\nsecrets: {ref: ./SECRETS.md}\n";
+    let body = "echo ${#PROD_KEY} $GH $DATABASE_URL $PG_URL; env | grep -c 'of-other\\|of-refresh'";
+    let bundle = bundle(&ground, manifest, body);
+    let done = ground.command(&["exec", &policy, &bundle]).done();
+    done.assert_error("refused", "grant_required");
+    let done = ground
+        .command(&["exec", "--grant=secrets", &policy, &bundle])
+        .done();
+    done.assert_exited(1);
+    let length = ground.canary().len();
+    let expected = format!("{length} value-of-access value-of-urls value-of-urls\n0\n");
+    assert_eq!(done.text(), expected);
+    let word = &done.report["secrets"][0]["granted_by"];
+    assert_eq!(word, "--grant secrets, access.bind of SECRETS.md:3:3");
+    // An inventory that has nothing for this tool is no silence.
+    ground.write("bundle/SECRETS.md", inventory_of(&[("prod/key", OF_OTHER)]));
+    let done = ground.command(&["exec", &policy, &bundle]).done();
+    let warning = &done.report["warnings"][0];
+    assert_eq!(warning["code"], "secrets_none", "{done:#?}");
+}
+
+/// F-16: an unknown slug and a binding to somebody else are refused before a value is fetched.
+#[test]
+fn a_slug_that_the_named_inventory_does_not_bind_to_this_tool_is_not_delivered() {
+    let ground = Ground::new();
+    let asked = ground.path("asked");
+    let program = script(
+        &ground,
+        "ask",
+        &format!("touch {}; echo value", asked.display()),
+    );
+    let policy = stated(&ground, "command", &format!("[{program}]"), "");
+    let manifest = "id: deploy\nrun: body.sh\nsandbox: {provider: local, config: {}, \
+        env: {auth: {ref: ./SECRETS.md, state: {env: [PROD_KEY]}}}}\n";
+    let bundle = bundle(&ground, manifest, "echo ran");
+    let run = || {
+        ground
+            .command(&["exec", "--grant=secrets", &policy, &bundle])
+            .done()
+    };
+    let here = "exposures: [{kind: env, name: PROD_KEY, field: value}]";
+    for inventory in [
+        None,
+        Some(inventory_of(&[("prod-key", OF_OTHER)])),
+        Some(inventory_of(&[(
+            "prod-key",
+            &format!("{OF_OTHER}, {here}"),
+        )])),
+        Some(inventory_of(&[("another", OF_DEPLOY)])),
+    ] {
+        if let Some(inventory) = &inventory {
+            ground.write("bundle/SECRETS.md", inventory);
+        }
+        run().assert_error("refused", "secret_not_granted");
+        assert!(!asked.exists(), "{inventory:?}");
+    }
+    ground.write(
+        "bundle/SECRETS.md",
+        inventory_of(&[("prod-key", OF_DEPLOY)]),
+    );
+    let done = run();
+    done.assert_exited(0);
+    assert!(asked.exists());
+}
+
+/// F-16: whoever is trusted more decides, the workspace before the bundle; all that list it must agree.
+#[test]
+fn the_inventory_of_a_workspace_or_a_bundle_is_found_by_itself() {
+    let ground = Ground::new();
+    let policy = policy(&ground, "");
+    let bundle = bundle(&ground, MANIFEST, "echo ${#API_KEY}");
+    let workspace = text_of(&ground.workspace().canonicalize().expect("there"));
+    let in_workspace = format!("--workspace={workspace}");
+    let words = ["exec", "--grant=secrets", &policy];
+    let run = |more: &[&str]| {
+        let words = [&words[..], more, &[bundle.as_str()]].concat();
+        ground.command(&words).done()
+    };
+    let of = |entry| inventory_of(&[("prod/key", entry)]);
+    run(&[&in_workspace]).assert_exited(0);
+    ground.write("bundle/.secrets/SECRETS.md", of(OF_OTHER));
+    run(&[]).assert_error("refused", "secret_not_granted");
+    ground.write("bundle/.secrets/SECRETS.md", of(OF_DEPLOY));
+    run(&[]).assert_exited(0);
+    // What the bundle grants itself does not count against the workspace, nor the other way round.
+    for (of_workspace, of_bundle, granted) in [
+        (of(OF_OTHER), of(OF_DEPLOY), false),
+        (of(OF_DEPLOY), of(OF_OTHER), false),
+        (
+            inventory_of(&[("another", OF_DEPLOY)]),
+            of(OF_DEPLOY),
+            false,
+        ),
+        (of(OF_DEPLOY), inventory_of(&[("another", OF_DEPLOY)]), true),
+        ("no inventory".to_owned(), of(OF_DEPLOY), false),
+    ] {
+        ground.write("work/.secrets/SECRETS.md", &of_workspace);
+        ground.write("bundle/.secrets/SECRETS.md", &of_bundle);
+        let done = run(&[&in_workspace]);
+        if granted {
+            done.assert_exited(0);
+        } else {
+            done.assert_error("refused", "secret_not_granted");
+        }
+    }
+    // The caller's own manifest is bound by the inventory of its workspace as well.
+    ground.write("work/manifest.yaml", MANIFEST);
+    let manifest = format!("--manifest={workspace}/manifest.yaml");
+    ground.write("work/.secrets/SECRETS.md", of(OF_OTHER));
+    run(&[&in_workspace, &manifest]).assert_error("refused", "secret_not_granted");
+    ground.write("work/.secrets/SECRETS.md", of(OF_DEPLOY));
+    run(&[&in_workspace, &manifest]).assert_exited(0);
+}
+
+/// F-16: a bundle carries what the inventories of its workspace say of its secrets.
+#[test]
+fn a_made_bundle_is_bound_by_the_inventory_that_it_was_made_with() {
+    let ground = Ground::new();
+    let policy = policy(&ground, "");
+    let tokens = br#"{"accessToken": "value-of-access", "refreshToken": "value-of-refresh"}"#;
+    private(&ground, "vault/connector", tokens);
+    let connector = "kind: oauth, backend: 'vault://topology', access: {bind: [{tool: deploy}]}, \
+        exposures: [{kind: env, name: GH, field: accessToken}]";
+    let inventory = inventory_of(&[("connector", connector), ("unasked-for", OF_OTHER)]);
+    ground.write("work/.secrets/SECRETS.md", inventory);
+    ground.write(
+        "work/tool/manifest.yaml",
+        "id: deploy\nrun: body.sh\ncode: ./shared\n",
+    );
+    ground.write(
+        "work/shared/manifest.yaml",
+        "kind: code-workspace\nid: shared\nsecrets: {ref: ../.secrets/SECRETS.md}\n\
+         code: {sources: [{inline: {path: body.sh, content: 'env | grep value-of'}}]}\n",
+    );
+    let made = text_of(&ground.path("made.tar.gz"));
+    let workspace = format!("--workspace={}", text_of(&ground.workspace()));
+    let tool = text_of(&ground.path("work/tool"));
+    let make = || {
+        std::process::Command::new(support::runner())
+            .args(["bundle", "-o", &made, &workspace, &tool])
+            .output()
+            .expect("it starts")
+    };
+    let output = make();
+    assert!(output.status.success(), "{output:?}");
+    let done = ground
+        .command(&["exec", "--grant=secrets", &policy, &made])
+        .done();
+    done.assert_exited(0);
+    let lines: Vec<String> = done.text().lines().map(str::to_owned).collect();
+    assert!(
+        lines.contains(&"GH=value-of-access".to_owned()),
+        "{lines:?}"
+    );
+    assert!(!done.text().contains("value-of-refresh"), "{lines:?}");
+    let word = &done.report["secrets"][0]["granted_by"];
+    let word = word.as_str().expect("a word");
+    assert!(
+        word.contains("access.bind of .runner/manifest.json"),
+        "{word}"
+    );
+    let listed = std::process::Command::new("tar")
+        .args(["-xzOf", &made, ".runner/manifest.json"])
+        .output()
+        .expect("tar starts");
+    let resolved = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(resolved.contains("accessToken"), "{resolved}");
+    assert!(
+        !resolved.contains("unasked-for") && !resolved.contains("topology"),
+        "{resolved}"
+    );
+    // What no run would get is told, and no run gets it.
+    let manifest =
+        "id: deploy\nrun: body.sh\ncode: ./shared\nsecrets: {GH: {vault: unknown-one}}\n";
+    ground.write("work/tool/manifest.yaml", manifest);
+    private(&ground, "vault/unknown-one", b"value-of-unknown");
+    let output = make();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("unknown-one") && said.contains("secret_not_granted"),
+        "{said}"
+    );
+    let done = ground
+        .command(&["exec", "--grant=secrets", &policy, &made])
+        .done();
+    done.assert_error("refused", "secret_not_granted");
+}

@@ -10,6 +10,7 @@ use crate::compose::error::ComposeError;
 use crate::compose::files::{FoundKind, WorkspaceFiles};
 use crate::kernel::file::{self, CallError, read_regular};
 use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
+use crate::spec::inventory::{self, Inventory};
 use crate::spec::manifest::{
     BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
     ReferenceTarget, block_references, block_references_of_sandbox, parse_with,
@@ -24,6 +25,9 @@ pub const MANIFEST_NAMES: [&str; 5] = [
     "TOOL.md",
     "WORKFLOW.md",
 ];
+
+/// Where a workspace has the inventory of its secrets (AIP-19).
+pub const INVENTORY: &str = ".secrets/SECRETS.md";
 
 /// Files that registry slugs stand for, absolute: `refs` of the host's configuration.
 pub type Registry = BTreeMap<String, PathBuf>;
@@ -140,6 +144,28 @@ pub fn format_of(name: &[u8]) -> Format {
         Some(b"md") => Format::FrontMatter,
         _ => Format::Yaml,
     }
+}
+
+/// The inventory at [`INVENTORY`], of which `read` gives the text. One that is no inventory lists
+/// nothing.
+pub fn read_inventory(
+    read: impl FnOnce(&RelPath) -> Option<Result<Vec<u8>, String>>,
+) -> Option<Inventory> {
+    let path = RelPath::parse(INVENTORY.as_bytes()).ok()?;
+    let read = read(&path)?;
+    let parsed = read.and_then(|text| {
+        let parsed = inventory::parse(&text, Format::FrontMatter, INVENTORY);
+        parsed.map_err(|error| error.to_string())
+    });
+    Some(parsed.unwrap_or_else(|why| Inventory::unreadable(INVENTORY, &why)))
+}
+
+/// The inventory of the workspace.
+pub fn inventory_of_workspace(files: &dyn WorkspaceFiles) -> Option<Inventory> {
+    read_inventory(|path| match files.look(path) {
+        Ok(None) => None,
+        _ => Some(read_text(files, path).map_err(|unread| unread.tried())),
+    })
 }
 
 /// Reads a document beside a manifest; else says why not: completes "which …".

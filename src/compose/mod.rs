@@ -28,6 +28,7 @@ pub mod output;
 pub mod overlay;
 mod pattern;
 pub mod resolve;
+mod secrets;
 mod sieve;
 pub mod source;
 pub mod source_problem;

@@ -14,8 +14,10 @@ use crate::compose::manifests::{
     MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest,
 };
 use crate::compose::origin::{SourceKind, SourceOrigin};
+use crate::compose::secrets::carry_inventory;
 use crate::spec::code_block::{CodeSource, SourcePath};
 use crate::spec::document::{Node, Value};
+use crate::spec::inventory::{Consumer, Inventory};
 use crate::spec::manifest::{self, Kind, Level};
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
@@ -82,6 +84,9 @@ pub fn resolve(
         }
     }
     add_provenance(&mut manifest, &provenance);
+    let named = std::mem::take(&mut resolver.inventories);
+    let not_granted = carry_inventory(&mut manifest, named, files, &own)?;
+    resolver.warnings.extend(not_granted);
     manifest.sort_all_objects();
     Ok(Resolution {
         manifest,
@@ -122,6 +127,10 @@ struct Resolver<'call> {
     read: BTreeMap<RelPath, Rc<ManifestFile>>,
     /// Each code-workspace is merged once, however often it is referred to.
     merged: BTreeMap<RelPath, Rc<Workspace>>,
+    /// The inventories of secrets that were named.
+    inventories: Vec<Inventory>,
+    /// Who asks for secrets: the outermost manifest.
+    who: Option<Consumer>,
     /// The manifests that are being resolved, outermost first.
     open: Vec<RelPath>,
 }
@@ -155,6 +164,8 @@ impl<'call> Resolver<'call> {
             warnings: Vec::new(),
             read: BTreeMap::new(),
             merged: BTreeMap::new(),
+            inventories: Vec::new(),
+            who: None,
             open: Vec::new(),
         }
     }
@@ -164,7 +175,14 @@ impl<'call> Resolver<'call> {
             return Ok(Rc::clone(file));
         }
         let file = Rc::new(read_manifest(self.files, path, self.registry)?);
-        self.warnings.extend(file.manifest.warnings.iter().cloned());
+        let who = self.who.get_or_insert_with(|| file.manifest.consumer());
+        // Whether others get nothing of their own inventory does not matter here.
+        let is_outermost = *who == file.manifest.consumer();
+        let warnings = file.manifest.warnings.iter();
+        let warnings = warnings.filter(|warning| is_outermost || warning.code != "secrets_none");
+        self.warnings.extend(warnings.cloned());
+        let inventories = file.manifest.inventories.iter().cloned();
+        self.inventories.extend(inventories);
         self.read.insert(path.clone(), Rc::clone(&file));
         Ok(file)
     }
@@ -199,9 +217,13 @@ impl<'call> Resolver<'call> {
             }
         }
         self.open.pop();
+        let asking = match &self.who {
+            Some(who) => &file.manifest.asking_for(who),
+            None => &file.manifest,
+        };
         let own = Level {
             file: file.path.to_string(),
-            resolved: manifest::resolved(&file.root, &file.manifest, &file.blocks),
+            resolved: manifest::resolved(&file.root, asking, &file.blocks),
         };
         let height = workspaces.iter().map(|below| below.height + 1).max();
         let workspaces = first_and_last(workspaces);

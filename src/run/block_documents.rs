@@ -7,37 +7,35 @@ use std::path::Path;
 
 use crate::bundle::Entry;
 use crate::compose::files::DirectoryFiles;
-use crate::compose::manifests::{Registry, read_blocks, read_text};
-use crate::run::error::RunError;
+use crate::compose::manifests::{
+    self, INVENTORY, Registry, read_blocks, read_inventory, read_text,
+};
 use crate::run::subject::{BundleFiles, MANIFEST_BYTES_MAX};
 use crate::spec::document::Node;
-use crate::spec::inventory::{self, Inventory};
+use crate::spec::inventory::Inventory;
 use crate::spec::manifest::{
     BlockDocuments, BlockReference, block_references, block_references_of_sandbox,
 };
-use crate::spec::path::{RelPath, escape};
+use crate::spec::path::RelPath;
 
 /// What the references of the caller's manifest came to.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     /// The documents, for the manifest's reader.
     pub(super) blocks: BlockDocuments,
-    /// The first inventory of secrets that it names, in `secrets` or in `sandbox.env.auth`. Where
-    /// that is not there it has no entries: it lets nobody have anything.
-    pub(super) inventory: Option<Inventory>,
+    /// The inventories of secrets that it names in `sandbox.env.auth` and that are not there: they
+    /// list nothing. In a bundle the one that is looked for as well.
+    pub(super) inventories: Vec<Inventory>,
 }
 
 /// Reads what `root`, the manifest at `path`, refers to. Paths are relative to the manifest's
 /// folder and stay in `workspace`, and no link is followed there.
-///
-/// # Errors
-/// [`RunError::Manifest`] for a file that is no inventory.
 pub(super) fn of_caller(
     root: &Node,
     path: &Path,
     workspace: Option<&Path>,
     registry: &Registry,
-) -> Result<Named, RunError> {
+) -> Named {
     let place = place_of(path, workspace);
     let read = |file: &RelPath| match &place {
         Ok((_, files)) => read_text(files, file).map_err(|unread| unread.tried()),
@@ -53,25 +51,11 @@ pub(super) fn of_caller(
     };
     let mut named = Named::default();
     let Some(holder) = holder else {
-        return Ok(named);
+        return named;
     };
     named.blocks = read_blocks(&read, &holder, root, registry);
-    for reference in inventories(root, &named.blocks) {
-        let known = named.blocks.get(&reference);
-        let inventory = match known {
-            Some(document) => inventory::of_document(&document.root, &document.file)?,
-            None => match forget_auth(&mut named.blocks, &reference) {
-                Some(why) => Inventory {
-                    file: format!("{} ({why})", escape(reference.text.as_bytes())),
-                    ..Inventory::default()
-                },
-                // What is no document is refused with its manifest.
-                None => continue,
-            },
-        };
-        named.inventory.get_or_insert(inventory);
-    }
-    Ok(named)
+    named.forget_auth(root);
+    named
 }
 
 /// Reads what `root`, the manifest at `holder` of the bundle, refers to: nothing but files of the
@@ -81,7 +65,7 @@ pub(super) fn of_bundle(
     holder: &RelPath,
     bundle: &dyn BundleFiles,
     registry: &Registry,
-) -> BlockDocuments {
+) -> Named {
     let read = |file: &RelPath| {
         let why = match bundle.tree().get(file) {
             Some(Entry::File { .. }) => match bundle.head(file, MANIFEST_BYTES_MAX + 1) {
@@ -95,11 +79,22 @@ pub(super) fn of_bundle(
         };
         Err(format!("is `{file}` of the bundle, which {why}"))
     };
-    let mut blocks = read_blocks(&read, holder, root, registry);
-    for reference in inventories(root, &blocks) {
-        forget_auth(&mut blocks, &reference);
+    let mut named = Named {
+        blocks: read_blocks(&read, holder, root, registry),
+        inventories: Vec::new(),
+    };
+    named.forget_auth(root);
+    let known = |path: &RelPath| bundle.tree().get(path).map(|_there| read(path));
+    named.inventories.extend(read_inventory(known));
+    named
+}
+
+/// The inventory of the workspace at `path`, read without following a link.
+pub(super) fn inventory_of_workspace(path: &Path) -> Option<Inventory> {
+    match DirectoryFiles::open_root(path) {
+        Ok(files) => manifests::inventory_of_workspace(&files),
+        Err(error) => Some(Inventory::unreadable(INVENTORY, &error.to_string())),
     }
-    blocks
 }
 
 /// The inventories that are named, that of a sandbox in another document too.
@@ -114,14 +109,22 @@ fn inventories(root: &Node, blocks: &BlockDocuments) -> Vec<BlockReference> {
         .collect()
 }
 
-/// Why `reference` leads nowhere, where it does not. The names of `env.auth` say enough for whoever
-/// gives the values himself: there it is no error.
-fn forget_auth(blocks: &mut BlockDocuments, reference: &BlockReference) -> Option<String> {
-    let why = blocks.forget_missing(reference)?;
-    if reference.block == "secrets" {
-        blocks.insert_missing(reference.clone(), why.clone());
+impl Named {
+    /// The names of `env.auth` say enough for whoever gives the values himself: an inventory that
+    /// is not there is no error, and lists nothing.
+    fn forget_auth(&mut self, root: &Node) {
+        for reference in inventories(root, &self.blocks) {
+            let Some(why) = self.blocks.forget_missing(&reference) else {
+                continue;
+            };
+            if reference.block == "secrets" {
+                self.blocks.insert_missing(reference, why);
+            } else {
+                let inventory = Inventory::unreadable(&reference.text, &why);
+                self.inventories.push(inventory);
+            }
+        }
     }
-    Some(why)
 }
 
 /// Where the manifest lies in the workspace, and the files there; else why nothing can be read

@@ -61,8 +61,8 @@ pub struct Chosen {
     pub grants: Grants,
     /// Whose word the manifest is.
     pub origin: Origin,
-    /// The inventory of secrets that the caller's own manifest names.
-    pub inventory: Option<Inventory>,
+    /// Inventories of secrets besides those that were read with the manifest.
+    pub inventories: Vec<Inventory>,
     /// Which system calls it may make.
     pub syscalls: SyscallPolicyName,
     /// What a person should know.
@@ -289,7 +289,7 @@ pub fn of_bundle(
     let ManifestSubject {
         manifest,
         origin,
-        inventory,
+        inventories,
         mut warnings,
         ..
     } = subject;
@@ -328,7 +328,7 @@ pub fn of_bundle(
         egress,
         grants: granted(request, policy),
         origin,
-        inventory,
+        inventories,
         syscalls: syscalls(request, policy),
         warnings,
         manifest,
@@ -383,7 +383,7 @@ pub fn of_command(
         egress,
         grants: request.grants,
         origin: Origin::Caller,
-        inventory: None,
+        inventories: Vec::new(),
         syscalls: syscalls(request, policy),
         warnings,
     };

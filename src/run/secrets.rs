@@ -6,13 +6,15 @@ use std::path::Path;
 
 use crate::kernel::privileges;
 use crate::plan::grants::Origin;
+use crate::run::block_documents::inventory_of_workspace;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::subject::{format_of, read_file};
+use crate::run::workspace_of;
 use crate::secrets::mask::{Masks, VALUE_BYTES_MIN};
 use crate::secrets::{self, Around, Expected, resolve, shown};
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::inventory::{self, Consumer, Inventory};
+use crate::spec::inventory::{self, Consumer, Inventories, Inventory};
 use crate::spec::manifest::SecretRequest;
 use crate::spec::path::escape;
 use crate::spec::report::{Report, SecretReport, WarningReport};
@@ -26,7 +28,7 @@ struct Asked<'run> {
     of_provider: Vec<SecretRequest>,
     /// What the manifest calls a secret and the caller gave openly.
     given_openly: Vec<(SecretRequest, &'run [u8])>,
-    inventory: Option<Inventory>,
+    inventories: Inventories,
     who: Consumer,
 }
 
@@ -46,7 +48,7 @@ pub(super) fn reveal(
     report: &mut Report,
 ) -> Result<(), RunError> {
     let asked = Asked::of(request, policy, chosen)?;
-    let warnings = asked.inventory.iter().flat_map(|known| &known.warnings);
+    let warnings = asked.inventories.iter().flat_map(|known| &known.warnings);
     report.warnings.extend(warnings.cloned());
     if asked.needs_provider() || !request.secrets.is_empty() {
         // From here on no core of this process is dumped, and nobody of its uid looks into it.
@@ -59,7 +61,7 @@ pub(super) fn reveal(
     let resolved = resolve(
         &asked.of_provider,
         &policy.secrets,
-        asked.inventory.as_ref(),
+        &asked.inventories,
         &asked.who,
         around,
     )?;
@@ -101,8 +103,13 @@ pub(super) fn expect(
     chosen: &Chosen,
 ) -> Result<Vec<Expected>, RunError> {
     let asked = Asked::of(request, policy, chosen)?;
-    let inventory = asked.inventory.as_ref();
-    let expected = secrets::expect(&asked.of_provider, &policy.secrets, inventory, &asked.who)?;
+    let Asked {
+        of_provider,
+        inventories,
+        who,
+        ..
+    } = &asked;
+    let expected = secrets::expect(of_provider, &policy.secrets, inventories, who)?;
     Ok(expected)
 }
 
@@ -141,12 +148,8 @@ impl<'run> Asked<'run> {
             request,
             of_provider: Vec::new(),
             given_openly: Vec::new(),
-            inventory: chosen.inventory.clone(),
-            who: Consumer {
-                kind: manifest.kind,
-                id: manifest.id.clone(),
-                name: manifest.name.clone(),
-            },
+            inventories: Inventories::default(),
+            who: manifest.consumer(),
         };
         for secret in &manifest.secrets {
             asked.sort(secret);
@@ -163,10 +166,7 @@ impl<'run> Asked<'run> {
                 hint: Some("ask whoever keeps the host's configuration".to_owned()),
             });
         }
-        // The host's own inventory is the one that counts where there is one.
-        if let Some(path) = &policy.secrets.inventory {
-            asked.inventory = Some(read_inventory(path)?);
-        }
+        asked.inventories = known_inventories(request, policy, chosen)?;
         Ok(asked)
     }
 
@@ -238,6 +238,42 @@ fn granted_by(request: &Request, origin: Origin) -> &'static str {
         Origin::Bundle if request.grants.secrets => "--grant secrets",
         Origin::Bundle => "host policy",
     }
+}
+
+/// The host's inventory decides where there is one, else that of the workspace, with what the
+/// caller's own manifest names; the bundle's own only where there is no other.
+fn known_inventories(
+    request: &Request,
+    policy: &HostPolicy,
+    chosen: &Chosen,
+) -> Result<Inventories, RunError> {
+    let of_manifest = chosen
+        .inventories
+        .iter()
+        .chain(&chosen.manifest.inventories);
+    let mut of_manifest: Vec<Inventory> = of_manifest.cloned().collect();
+    let of_workspace = workspace_of(request)
+        .as_deref()
+        .and_then(inventory_of_workspace);
+    let mut levels = Vec::new();
+    if let Some(path) = &policy.secrets.inventory {
+        // What is not there cannot withhold what the host's own inventory grants.
+        of_manifest.retain(|inventory| !inventory.entries.is_empty());
+        levels.push(vec![read_inventory(path)?]);
+    }
+    match chosen.origin {
+        Origin::Caller => {
+            of_manifest.extend(of_workspace);
+            levels.push(of_manifest);
+        }
+        Origin::Bundle => levels.extend([of_workspace.into_iter().collect(), of_manifest]),
+    }
+    levels.retain(|level| !level.is_empty());
+    let mut levels = levels.into_iter();
+    Ok(Inventories {
+        deciding: levels.next().unwrap_or_default(),
+        others: levels.flatten().collect(),
+    })
 }
 
 fn read_inventory(path: &Path) -> Result<Inventory, RunError> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use crate::bundle::{Entry, Surveyed, Tree};
-use crate::compose::manifests::Registry;
+use crate::compose::manifests::{INVENTORY, Registry};
 use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::grants::Origin;
 use crate::plan::run_form::{BundleView, EntryKind};
@@ -41,6 +41,14 @@ const TOO_LARGE: &str = "is larger than 1 MiB";
 #[must_use]
 pub fn manifest_names() -> [&'static str; MANIFEST_NAMES.len()] {
     MANIFEST_NAMES.map(|(name, _)| name)
+}
+
+/// Paths of what is read of a bundle that is not unpacked: manifests, and documents that lie beside
+/// them by the specifications' own examples.
+#[must_use]
+pub fn document_names() -> Vec<&'static str> {
+    let beside = [INVENTORY, "SECRETS.md", "RUNNER.md", "SANDBOX.md"];
+    manifest_names().into_iter().chain(beside).collect()
 }
 
 /// A bundle that was read: what lies where in it, and how its files begin.
@@ -118,8 +126,9 @@ pub struct Subject {
     pub text: (Vec<u8>, Format),
     /// Whose word it is.
     pub origin: Origin,
-    /// The inventory of secrets that it names, where it is the caller's.
-    pub inventory: Option<Inventory>,
+    /// Inventories of secrets besides those that were read with it: what it names and is not there,
+    /// and the one that is looked for in a bundle.
+    pub inventories: Vec<Inventory>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -150,13 +159,16 @@ fn of_file(
     let format = format_of(path);
     let root = document::parse(&text, format)
         .map_err(|error| ManifestError::of_document(&shown, error))?;
-    let Named { blocks, inventory } = block_documents::of_caller(&root, path, workspace, registry)?;
+    let Named {
+        blocks,
+        inventories,
+    } = block_documents::of_caller(&root, path, workspace, registry);
     Ok(Subject {
         manifest: parsed(&root, &shown, &blocks)?,
         file: shown,
         text: (text, format),
         origin: Origin::Caller,
-        inventory,
+        inventories,
         warnings: Vec::new(),
     })
 }
@@ -225,7 +237,7 @@ pub fn of_bundle(
                 file: String::new(),
                 text: (Vec::new(), Format::Yaml),
                 origin: Origin::Bundle,
-                inventory: None,
+                inventories: Vec::new(),
                 warnings: Vec::new(),
             });
         }
@@ -255,14 +267,17 @@ pub fn of_bundle(
     }
     let root =
         document::parse(&text, *format).map_err(|error| ManifestError::of_document(name, error))?;
-    let blocks = block_documents::of_bundle(&root, &path, bundle, registry);
+    let Named {
+        blocks,
+        inventories,
+    } = block_documents::of_bundle(&root, &path, bundle, registry);
     let manifest = parsed(&root, name, &blocks)?;
     Ok(Subject {
         manifest,
         file: (*name).to_owned(),
         text: (text, *format),
         origin: Origin::Bundle,
-        inventory: None,
+        inventories,
         warnings,
     })
 }

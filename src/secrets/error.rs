@@ -3,9 +3,7 @@
 use rustix::io::Errno;
 
 use crate::secrets::VALUE_BYTES_MAX;
-use crate::spec::document::excerpt;
-use crate::spec::inventory::{Consumer, Inventory, InventoryEntry};
-use crate::spec::manifest::SecretRequest;
+use crate::spec::inventory::NotGranted;
 use crate::spec::path::escape;
 
 /// Why a secret is not given out.
@@ -33,24 +31,6 @@ pub enum SecretError {
         /// Its number.
         signal: i32,
     },
-}
-
-/// A secret that the inventory does not let its consumer have.
-#[derive(Debug, thiserror::Error)]
-#[error("the secret {variable} ({slug}): {inventory} {why} {consumer} have it")]
-pub struct NotGranted {
-    /// The variable.
-    pub variable: String,
-    /// The slug, escaped.
-    pub slug: String,
-    /// The inventory, and where in it where there is an entry.
-    pub inventory: String,
-    /// `does not let`, or `has no such entry that would let`.
-    pub why: &'static str,
-    /// Who asked.
-    pub consumer: String,
-    /// What to add to the inventory.
-    pub line: String,
 }
 
 /// Why a provider has no usable value: completes "the provider …".
@@ -147,51 +127,6 @@ pub enum Unusable {
 }
 
 impl SecretError {
-    pub(super) fn not_granted(
-        request: &SecretRequest,
-        entry: &InventoryEntry,
-        inventory: &Inventory,
-        who: &Consumer,
-    ) -> Self {
-        let file = &inventory.file;
-        Self::NotGranted(Box::new(NotGranted {
-            variable: request.variable.clone(),
-            slug: entry.slug.clone(),
-            inventory: format!("{file}:{}", entry.place),
-            why: "does not let",
-            consumer: who.shown(),
-            line: match who.line_to_add() {
-                Some(line) => format!("add to the entry `{}` of {file}: {line}", entry.slug),
-                None => nameless(who),
-            },
-        }))
-    }
-
-    pub(super) fn not_listed(
-        request: &SecretRequest,
-        slug: &str,
-        inventory: &Inventory,
-        who: &Consumer,
-    ) -> Self {
-        let file = &inventory.file;
-        let slug = excerpt(slug);
-        let line = match who.line_to_add() {
-            Some(line) => format!(
-                "add to {file}: {{slug: {slug}, name: …, description: …, {line}}}, or name \
-                 another slug"
-            ),
-            None => nameless(who),
-        };
-        Self::NotGranted(Box::new(NotGranted {
-            variable: request.variable.clone(),
-            slug,
-            inventory: file.clone(),
-            why: "has no such entry that would let",
-            consumer: who.shown(),
-            line,
-        }))
-    }
-
     /// Stable name of the problem.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -237,15 +172,6 @@ impl Unusable {
             }
             _ => return None,
         })
-    }
-}
-
-fn nameless(who: &Consumer) -> String {
-    match who.kind {
-        crate::spec::manifest::Kind::CodeWorkspace => {
-            "an inventory grants to tools and workflows: run it as one".to_owned()
-        }
-        _ => "give the manifest an `id`, and name that in the inventory's `access`".to_owned(),
     }
 }
 

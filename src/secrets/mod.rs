@@ -10,13 +10,13 @@ pub mod mask;
 pub mod program;
 mod provider;
 
-pub use error::{NotGranted, SecretError, Unusable};
+pub use error::{SecretError, Unusable};
 
 use std::os::fd::BorrowedFd;
 
 use crate::secrets::provider::Provider;
 use crate::spec::document::excerpt;
-use crate::spec::inventory::{Consumer, Inventory, InventoryEntry, SecretKind, is_slug, may_have};
+use crate::spec::inventory::{Consumer, Granted, Inventories, SecretKind, is_slug};
 use crate::spec::manifest::{SecretReference, SecretRequest};
 use crate::spec::request::EnvironmentEntry;
 use crate::spec::secret::Secret;
@@ -24,8 +24,6 @@ use crate::spec::sources_policy::SecretsPolicy;
 
 /// Longest value that a provider may give, without the newline at its end.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
-/// The key of requests whose slug the inventory may know better than the manifest.
-const AUTH: &str = "sandbox.env.auth";
 
 /// What surrounds the run and a provider may need.
 #[derive(Clone, Copy)]
@@ -74,14 +72,12 @@ enum Judged<'run> {
 /// A request whose slug is known and that is allowed.
 struct Allowed<'run> {
     request: &'run SecretRequest,
-    slug: String,
-    entry: Option<&'run InventoryEntry>,
-    permission: Option<String>,
+    granted: Granted<'run>,
 }
 
 /// Finds the value of each request, in their order.
 ///
-/// With an inventory only what it lets `who` have is asked for; a slug that it does not have is
+/// Where there are inventories only what they let `who` have is asked for; a slug that none has is
 /// nobody's. Every request is judged before the first value is asked for.
 ///
 /// # Errors
@@ -89,11 +85,11 @@ struct Allowed<'run> {
 pub fn resolve(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
-    inventory: Option<&Inventory>,
+    inventories: &Inventories,
     who: &Consumer,
     around: Around<'_>,
 ) -> Result<Vec<ResolvedSecret>, SecretError> {
-    let judged = judge_all(requests, inventory, who)?;
+    let judged = judge_all(requests, inventories, who)?;
     let provider = policy
         .provider
         .as_ref()
@@ -127,7 +123,7 @@ pub struct Expected {
 pub fn expect(
     requests: &[SecretRequest],
     policy: &SecretsPolicy,
-    inventory: Option<&Inventory>,
+    inventories: &Inventories,
     who: &Consumer,
 ) -> Result<Vec<Expected>, SecretError> {
     let around = Around {
@@ -139,12 +135,12 @@ pub fn expect(
         .as_ref()
         .map(|provider| Provider::new(provider, around));
     let mut expected = Vec::new();
-    for one in judge_all(requests, inventory, who)? {
+    for one in judge_all(requests, inventories, who)? {
         if let Judged::Allowed(allowed) = one {
             allowed.ask(provider.as_ref())?;
             expected.push(Expected {
                 variable: allowed.request.variable.clone(),
-                permission: allowed.permission,
+                permission: allowed.granted.permission,
             });
         }
     }
@@ -163,14 +159,17 @@ pub fn shown(reference: &SecretReference) -> String {
 
 fn judge_all<'run>(
     requests: &'run [SecretRequest],
-    inventory: Option<&'run Inventory>,
+    inventories: &'run Inventories,
     who: &Consumer,
 ) -> Result<Vec<Judged<'run>>, SecretError> {
     requests
         .iter()
         .map(|request| match &request.reference {
             SecretReference::Literal(text) => Ok(Judged::Literal(request, text)),
-            _ => judge(request, inventory, who).map(Judged::Allowed),
+            _ => match inventories.check(request, who) {
+                Ok(granted) => Ok(Judged::Allowed(Allowed { request, granted })),
+                Err(refused) => Err(SecretError::NotGranted(refused)),
+            },
         })
         .collect()
 }
@@ -179,7 +178,7 @@ impl Allowed<'_> {
     fn unresolved(&self, provider: String, cause: Unusable) -> SecretError {
         SecretError::Unresolved {
             variable: self.request.variable.clone(),
-            slug: excerpt(&self.slug),
+            slug: excerpt(&self.granted.slug),
             provider,
             cause,
         }
@@ -193,48 +192,11 @@ impl Allowed<'_> {
         match provider {
             None => Err(self.unresolved("no provider".to_owned(), Unusable::NoProvider)),
             // The slug becomes a path and an argument: only what can be neither `..` nor a flag.
-            Some(provider) if !is_slug(&self.slug) => {
+            Some(provider) if !is_slug(&self.granted.slug) => {
                 Err(self.unresolved(provider.shown(), Unusable::NoSlug))
             }
             Some(provider) => Ok(provider),
         }
-    }
-}
-
-fn judge<'run>(
-    request: &'run SecretRequest,
-    inventory: Option<&'run Inventory>,
-    who: &Consumer,
-) -> Result<Allowed<'run>, SecretError> {
-    let stated = match &request.reference {
-        SecretReference::Vault(slug) | SecretReference::Literal(slug) => slug.clone(),
-        SecretReference::OAuth(id) => format!("oauth/{id}"),
-    };
-    let Some(inventory) = inventory else {
-        return Ok(Allowed {
-            request,
-            slug: stated,
-            entry: None,
-            permission: None,
-        });
-    };
-    let exposed = (request.source == AUTH)
-        .then(|| inventory.entry_of_variable(&request.variable, who))
-        .flatten();
-    let Some(entry) = exposed.or_else(|| inventory.entry(&stated)) else {
-        return Err(SecretError::not_listed(request, &stated, inventory, who));
-    };
-    match may_have(entry, who) {
-        Some(permission) => Ok(Allowed {
-            request,
-            slug: entry.slug.clone(),
-            entry: Some(entry),
-            permission: Some(format!(
-                "access.{} of {}:{}",
-                permission.list, inventory.file, entry.place
-            )),
-        }),
-        None => Err(SecretError::not_granted(request, entry, inventory, who)),
     }
 }
 
@@ -245,15 +207,15 @@ fn reveal(
     let request = allowed.request;
     let provider = allowed.ask(provider)?;
     let unresolved = |provider, cause| Err(allowed.unresolved(provider, cause));
-    let value = match provider.value(&allowed.slug) {
+    let value = match provider.value(&allowed.granted.slug) {
         Ok(value) => value,
         Err(Unusable::Cancelled { signal }) => return Err(SecretError::Cancelled { signal }),
         Err(cause) => return unresolved(provider.shown(), cause),
     };
-    let field = allowed
-        .entry
+    let entries = allowed.granted.entries.iter();
+    let field = entries
         .filter(|entry| entry.kind != SecretKind::Opaque)
-        .and_then(|entry| entry.field_of_variable(&request.variable));
+        .find_map(|entry| entry.field_of_variable(&request.variable));
     let value = match field.map(|field| field_of(&value, field)).transpose() {
         Ok(chosen) => chosen.unwrap_or(value),
         Err(cause) => return unresolved(provider.shown(), cause),
@@ -267,10 +229,10 @@ fn reveal(
         reveal: Some(Reveal {
             reference: match &request.reference {
                 SecretReference::OAuth(_) => shown(&request.reference),
-                _ => format!("vault {}", allowed.slug),
+                _ => format!("vault {}", allowed.granted.slug),
             },
             provider: provider.name(),
-            permission: allowed.permission.clone(),
+            permission: allowed.granted.permission.clone(),
         }),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::spec::credential;
 use crate::spec::document::Node;
-use crate::spec::inventory::{self, slug_of};
+use crate::spec::inventory::{self, Consumer, Inventory};
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::secrets::{
     SecretReference, SecretRequest, is_variable_name, slug_of_variable,
@@ -312,7 +312,8 @@ fn read_env<'document>(
                 block.passthrough = variables.unwrap_or_default();
             }
             "auth" => {
-                let secrets = reader.keep(read_auth(reader, value));
+                let secrets = read_auth(reader, value);
+                let secrets = reader.keep(secrets);
                 block.secrets = secrets.unwrap_or_default();
             }
             "autoPassthrough" => warn_drift(reader, value),
@@ -339,15 +340,17 @@ fn read_variables<'document>(
 }
 
 fn read_auth<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {
     reader.entries(node, &["ref", "state"])?;
     reader.keep(reader.optional(node, "ref", |reference| reader.name(reference)));
     let known = reader.keep(reader.inventory(node)).flatten();
-    if let Some(known) = known {
-        inventory::read(reader, known);
-    }
+    let known = known.map(|known| {
+        let entries = inventory::read(reader, known);
+        Inventory::new(reader.file_of(known), entries)
+    });
+    reader.inventories.extend(known.clone());
     let Some(state) = node.get("state") else {
         return Ok(Vec::new());
     };
@@ -359,9 +362,11 @@ fn read_auth<'document>(
         .into_iter()
         .map(|variable| SecretRequest {
             reference: SecretReference::Vault(
+                // Whom the manifest is about may not have been read yet: that is checked later.
                 known
-                    .and_then(|known| slug_of(known, &variable))
-                    .unwrap_or_else(|| slug_of_variable(&variable)),
+                    .as_ref()
+                    .and_then(|known| known.entry_of_variable(&variable, &Consumer::default()))
+                    .map_or_else(|| slug_of_variable(&variable), |entry| entry.slug.clone()),
             ),
             variable,
             source: "sandbox.env.auth".to_owned(),

@@ -152,7 +152,7 @@ impl Planner<'_> {
             ..
         } = open_what_was_given(self.request, self.policy, refuse)?;
         let limits = unpack_limits(self.policy);
-        let named = subject::manifest_names();
+        let named = subject::document_names();
         let files = match archive {
             None => Files::Command,
             Some(OpenedArchive::File(file)) => {

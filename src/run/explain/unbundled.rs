@@ -51,7 +51,7 @@ pub(super) fn read(
         file,
         text: (text, Format::Json),
         origin: Origin::Bundle,
-        inventory: None,
+        inventories: Vec::new(),
         warnings: warnings.into_iter().chain(resolution.warnings).collect(),
     };
     Ok((subject, sources.count()))

@@ -1,13 +1,16 @@
 //! `SECRETS.md` (AIP-19): which secrets there are and who may have their values, never a value.
 #![forbid(unsafe_code)]
 
+mod grants;
 mod read;
 
+pub use grants::{Granted, Inventories, NotGranted};
 pub use read::{of_document, parse};
-pub(crate) use read::{read, slug_of};
+pub(crate) use read::{read, read_carried};
 
 use crate::spec::document::{Place, excerpt};
 use crate::spec::manifest::{Kind, slug_of_variable};
+use crate::spec::path::escape;
 use crate::spec::report::WarningReport;
 
 /// Shortest and longest slug, in characters.
@@ -20,6 +23,8 @@ pub struct Inventory {
     pub file: String,
     /// In the order of the text; no slug stands twice.
     pub entries: Vec<InventoryEntry>,
+    /// Whether a manifest asks for everything in it that it may have: `secrets: {ref: …}`.
+    pub is_requested: bool,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
@@ -44,10 +49,14 @@ pub struct InventoryEntry {
     pub audit: Audit,
     /// For people and searches.
     pub tags: Vec<String>,
-    /// Free-form; never acted on.
+    /// Free-form; of it only `bindings.env` is acted on.
     pub metadata: serde_json::Value,
+    /// `metadata.bindings.env`: variables that mean this secret.
+    pub bindings: Vec<String>,
     /// How it reaches who uses it. Kinds that are not known here are left out.
     pub exposures: Vec<Exposure>,
+    /// The entry as it is written.
+    pub written: serde_json::Value,
     /// Where the entry starts.
     pub place: Place,
 }
@@ -175,13 +184,15 @@ pub fn is_slug(text: &str) -> bool {
 /// Whether `consumer` may have the value of `entry` in its environment, and by which word.
 ///
 /// A tool may where `access.bind` or `access.reveal` names its id or its name, a workflow likewise.
+/// A code-workspace that is run itself is a tool.
 /// Entries for roles, persons and capabilities speak of who is at the other end: nobody tells that
 /// here, so they never match. Empty and missing lists let nobody have it.
 #[must_use]
 pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permission> {
     let is_meant = |holder: &Holder| {
         let named = match (holder, consumer.kind) {
-            (Holder::Tool(named), Kind::Tool) | (Holder::Workflow(named), Kind::Workflow) => named,
+            (Holder::Tool(named), Kind::Tool | Kind::CodeWorkspace)
+            | (Holder::Workflow(named), Kind::Workflow) => named,
             _ => return false,
         };
         consumer.id.as_ref() == Some(named) || consumer.name.as_ref() == Some(named)
@@ -198,6 +209,36 @@ pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permissio
 }
 
 impl Inventory {
+    /// An inventory with what is to be said about its entries.
+    #[must_use]
+    pub fn new(file: &str, entries: Vec<InventoryEntry>) -> Self {
+        let stated = entries.iter().filter(|entry| entry.backend.is_some());
+        let warnings = stated
+            .map(|entry| {
+                let message = format!(
+                    "{}:{}: the `backend` of {} is not asked: the value comes from the provider of \
+                     the host's configuration",
+                    escape(file.as_bytes()),
+                    entry.place,
+                    entry.slug
+                );
+                WarningReport::new("backend_ignored", message)
+            })
+            .collect();
+        Self {
+            file: file.to_owned(),
+            entries,
+            is_requested: false,
+            warnings,
+        }
+    }
+
+    /// One that cannot be read: it lists nothing, and `why` stands where its name is told.
+    #[must_use]
+    pub fn unreadable(file: &str, why: &str) -> Self {
+        Self::new(&format!("{} ({why})", escape(file.as_bytes())), Vec::new())
+    }
+
     /// The entry of `slug`.
     #[must_use]
     pub fn entry(&self, slug: &str) -> Option<&InventoryEntry> {
@@ -232,12 +273,35 @@ impl InventoryEntry {
         self.exposure_of_variable(variable)?
     }
 
+    /// The variables that it reaches whoever asks for all that he may have: those of `exposures`
+    /// and of `metadata.bindings`. Where the entry says nothing of how it is exposed, the one that
+    /// its slug spells.
+    #[must_use]
+    pub fn variables(&self) -> Vec<String> {
+        let mut variables: Vec<String> = Vec::new();
+        let exposed = self.exposures.iter().filter_map(|exposure| match exposure {
+            Exposure::Environment { name, .. } => Some(name),
+            _ => None,
+        });
+        for name in exposed.chain(&self.bindings) {
+            if !variables.contains(name) {
+                variables.push(name.clone());
+            }
+        }
+        if variables.is_empty() && self.exposures.is_empty() {
+            variables.push(self.slug.to_uppercase().replace(['-', '/'], "_"));
+        }
+        variables
+    }
+
     /// Whether it is exposed as `variable`, and which field of it.
     fn exposure_of_variable(&self, variable: &str) -> Option<Option<&str>> {
-        self.exposures.iter().find_map(|exposure| match exposure {
+        let exposed = self.exposures.iter().find_map(|exposure| match exposure {
             Exposure::Environment { name, field } if name == variable => Some(field.as_deref()),
             _ => None,
-        })
+        });
+        let bound = || self.bindings.iter().any(|name| name == variable);
+        exposed.or_else(|| bound().then_some(None))
     }
 }
 
@@ -260,9 +324,8 @@ impl Consumer {
     #[must_use]
     pub fn line_to_add(&self) -> Option<String> {
         let key = match self.kind {
-            Kind::Tool => "tool",
+            Kind::Tool | Kind::CodeWorkspace => "tool",
             Kind::Workflow => "workflow",
-            Kind::CodeWorkspace => return None,
         };
         let name = self.id.as_ref().or(self.name.as_ref())?;
         let quoted = serde_json::Value::String(excerpt(name));
@@ -332,7 +395,7 @@ mod tests {
             (Kind::Workflow, Some("nightly"), None, reveal(0)),
             (Kind::Workflow, Some("report"), None, None),
             (Kind::Tool, Some("nightly"), None, None),
-            (Kind::CodeWorkspace, Some("report"), None, None),
+            (Kind::CodeWorkspace, Some("report"), None, bind(1)),
             (Kind::Tool, Some("admin"), Some("Report"), None),
             (Kind::Tool, None, None, None),
         ] {

@@ -7,8 +7,6 @@ use crate::spec::inventory::{
 };
 use crate::spec::manifest::reader::{Entries, Reader};
 use crate::spec::manifest::{BlockDocuments, ManifestError, Problem};
-use crate::spec::path::escape;
-use crate::spec::report::WarningReport;
 
 /// Longest name of a secret, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
@@ -58,25 +56,7 @@ pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestEr
     if let Some(first) = reader.errors().into_iter().next() {
         return Err(first);
     }
-    let warnings = entries
-        .iter()
-        .filter(|entry| entry.backend.is_some())
-        .map(|entry| {
-            let message = format!(
-                "{}:{}: the `backend` of {} is not asked: the value comes from the provider of the \
-                 host's configuration",
-                escape(file_name.as_bytes()),
-                entry.place,
-                entry.slug
-            );
-            WarningReport::new("backend_ignored", message)
-        })
-        .collect();
-    Ok(Inventory {
-        file: file_name.to_owned(),
-        entries,
-        warnings,
-    })
+    Ok(Inventory::new(file_name, entries))
 }
 
 /// Reads the inventory at `root`, which may be another document than the reader's own, and notes
@@ -117,27 +97,23 @@ pub(crate) fn read<'document>(
     entries
 }
 
-/// The slug whose `exposures` name `variable`.
-pub(crate) fn slug_of(inventory: &Node, variable: &str) -> Option<String> {
-    let Some(Value::List(items)) = inventory.get("secrets").map(|list| &list.value) else {
-        return None;
+/// The inventory that `runner bundle` left in a resolved manifest, at `metadata.runner.inventory`:
+/// of the author's inventories what is said of the secrets that the manifest asks for.
+pub(crate) fn read_carried<'document>(
+    reader: &Reader<'document>,
+    root: &'document Node,
+) -> Option<Inventory> {
+    let runner = root.get("metadata").and_then(|node| node.get("runner"));
+    let carried = runner.and_then(|node| node.get("inventory"))?;
+    let nothing = matches!(carried.get("secrets"),
+        Some(list) if matches!(&list.value, Value::List(items) if items.is_empty()));
+    // One that has nothing to say about what is asked for lets nobody have it.
+    let entries = if nothing {
+        Vec::new()
+    } else {
+        read(reader, carried)
     };
-    items.iter().find_map(|item| {
-        let Some(Value::List(exposures)) = item.get("exposures").map(|list| &list.value) else {
-            return None;
-        };
-        let exposed = exposures
-            .iter()
-            .any(|one| is_text(one.get("kind"), "env") && is_text(one.get("name"), variable));
-        match item.get("slug").map(|slug| &slug.value) {
-            Some(Value::Text(slug)) if exposed => Some(slug.clone()),
-            _ => None,
-        }
-    })
-}
-
-fn is_text(node: Option<&Node>, expected: &str) -> bool {
-    matches!(node.map(|node| &node.value), Some(Value::Text(text)) if text == expected)
+    Some(Inventory::new(reader.file_of(root), entries))
 }
 
 fn text_of(item: &Node) -> Option<&str> {
@@ -176,7 +152,11 @@ fn read_entry<'document>(
         audit: Audit::default(),
         tags: Vec::new(),
         metadata: serde_json::Value::Object(serde_json::Map::new()),
+        bindings: Vec::new(),
         exposures: Vec::new(),
+        written: node
+            .to_json()
+            .map_err(|error| reader.document_error(error))?,
         place: node.place,
     };
     for (key, value) in entries {
@@ -191,6 +171,7 @@ fn read_entry<'document>(
                 entry.metadata = value
                     .to_json()
                     .map_err(|error| reader.document_error(error))?;
+                entry.bindings = read_bindings(reader, value)?;
             }
             "exposures" => entry.exposures = read_exposures(reader, value)?,
             _ => (),
@@ -346,6 +327,19 @@ fn read_words<'document>(
             text => Ok(text.to_owned()),
         })
         .collect()
+}
+
+/// `bindings.env` of `metadata`; everything else there is the author's.
+fn read_bindings<'document>(
+    reader: &Reader<'document>,
+    metadata: &'document Node,
+) -> Result<Vec<String>, ManifestError> {
+    let env = metadata.get("bindings").and_then(|node| node.get("env"));
+    let Some(env) = env else {
+        return Ok(Vec::new());
+    };
+    let names = reader.list(env)?.iter();
+    names.map(|name| upper_name(reader, name)).collect()
 }
 
 fn read_tags<'document>(

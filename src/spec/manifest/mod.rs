@@ -38,6 +38,7 @@ pub use workspace_sources::WorkspaceSource;
 
 use crate::spec::code_block::CodeSource;
 use crate::spec::document::{self, Node};
+use crate::spec::inventory::{Consumer, Inventory};
 use crate::spec::io::IoBlocks;
 use crate::spec::report::WarningReport;
 use crate::spec::run_form::Run;
@@ -104,6 +105,8 @@ pub struct Manifest {
     pub egress: Vec<EgressRequest>,
     /// All variables whose values are secrets.
     pub secrets: Vec<SecretRequest>,
+    /// The inventories of secrets that it names, and what one that was resolved carries of them.
+    pub inventories: Vec<Inventory>,
     /// Variables of the caller that should pass.
     pub env_passthrough: Vec<String>,
     /// Mounts of the workspace, parents first.
@@ -175,6 +178,46 @@ pub fn empty() -> Manifest {
 }
 
 impl Manifest {
+    /// Who asks for its secrets.
+    #[must_use]
+    pub fn consumer(&self) -> Consumer {
+        Consumer {
+            kind: self.kind,
+            id: self.id.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// The same, asking in the name of `who` for what a lean `secrets: {ref: …}` lets it have.
+    #[must_use]
+    pub fn asking_for(&self, who: &Consumer) -> Self {
+        let mut asking = self.clone();
+        if self.inventories.iter().any(|one| one.is_requested) {
+            asking.secrets.retain(|request| request.source != "secrets");
+            asking.request_of_inventories(who);
+        }
+        asking
+    }
+
+    /// Asks, in the name of `who`, for what a lean `secrets: {ref: …}` lets it have; whether there
+    /// is any of it.
+    pub fn request_of_inventories(&mut self, who: &Consumer) -> bool {
+        let wanted = secrets::of_inventories(&self.inventories, who);
+        let mut any = false;
+        for request in wanted {
+            any = true;
+            let name = &request.variable;
+            let in_sandbox = |known: &SecretRequest| {
+                known.variable == *name && known.source.starts_with("sandbox.")
+            };
+            let named = self.secrets.iter().any(in_sandbox) || self.env_passthrough.contains(name);
+            if !named && !self.secrets.contains(&request) {
+                self.secrets.push(request);
+            }
+        }
+        any
+    }
+
     /// What `<toolId>` and `<workflowId>` stand for: `id`, else `name`.
     #[must_use]
     pub fn token_id(&self) -> Option<&str> {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use crate::spec::did_you_mean::nearest;
 use crate::spec::document::{Key, Node, Place, Value, excerpt, pointer_step};
+use crate::spec::inventory::Inventory;
 use crate::spec::manifest::blocks::{
     BlockDocuments, BlockForm, BlockReference, Looked, auth_reference, reference_of,
 };
@@ -28,6 +29,8 @@ pub(crate) struct Reader<'document> {
     pub(crate) ignored: Vec<String>,
     /// Valid wishes that this host does not fulfil.
     pub(crate) refusals: Vec<ManifestError>,
+    /// Inventories of secrets that were read on the way.
+    pub(crate) inventories: Vec<Inventory>,
 }
 
 /// A document that a block lies in.
@@ -63,6 +66,7 @@ impl<'document> Reader<'document> {
             warnings: Vec::new(),
             ignored: Vec::new(),
             refusals: Vec::new(),
+            inventories: Vec::new(),
         }
     }
 
@@ -151,6 +155,11 @@ impl<'document> Reader<'document> {
             .iter()
             .find_map(|document| Some((document.file, document.root.pointer_to(node)?)))
             .unwrap_or_else(|| (self.file, String::new()))
+    }
+
+    /// The name of the document that `node` is part of.
+    pub(crate) fn file_of(&self, node: &Node) -> &'document str {
+        self.locate(node).0
     }
 
     /// The JSON Pointer of `node` in its own document.

@@ -2,7 +2,7 @@
 
 use crate::spec::credential;
 use crate::spec::document::{Node, Value, excerpt};
-use crate::spec::inventory;
+use crate::spec::inventory::{self, Consumer, Inventory, may_have};
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{ManifestError, Problem};
 
@@ -36,15 +36,18 @@ impl SecretReference {
     }
 }
 
-/// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`.
+/// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`; or
+/// the inventory of which everything is wanted that may be had: see [`of_inventories`].
 pub(crate) fn read<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<Vec<SecretRequest>, ManifestError> {
     let block = reader.block(node, "secrets")?;
     if reader.is_document(block) {
-        // An inventory says what may be had, not what is wanted.
-        inventory::read(reader, block);
+        let entries = inventory::read(reader, block);
+        let mut inventory = Inventory::new(reader.file_of(block), entries);
+        inventory.is_requested = true;
+        reader.inventories.push(inventory);
         return Ok(Vec::new());
     }
     let mut requests = Vec::new();
@@ -69,6 +72,24 @@ pub(crate) fn read<'document>(
         }
     }
     Ok(requests)
+}
+
+/// What `who` asks for by `secrets: {ref: …}`: each secret of the inventory that it may have, in
+/// each variable that the secret is exposed as.
+pub(crate) fn of_inventories(inventories: &[Inventory], who: &Consumer) -> Vec<SecretRequest> {
+    let requested = inventories.iter().filter(|one| one.is_requested);
+    let entries = requested.flat_map(|one| &one.entries);
+    entries
+        .filter(|entry| may_have(entry, who).is_some())
+        .flat_map(|entry| {
+            let variables = entry.variables().into_iter();
+            variables.map(|variable| SecretRequest {
+                variable,
+                reference: SecretReference::Vault(entry.slug.clone()),
+                source: "secrets".to_owned(),
+            })
+        })
+        .collect()
 }
 
 fn read_reference<'document>(

@@ -1,12 +1,14 @@
 //! The keys of a manifest, one by one.
 
 use crate::spec::document::{Node, excerpt};
+use crate::spec::inventory::read_carried;
 use crate::spec::io::{read_files, read_schema};
 use crate::spec::manifest::reader::Reader;
 use crate::spec::manifest::{
     Kind, Manifest, ManifestError, Problem, Restriction, StatedLimit, commits, legacy, network,
     run, secrets, together, workspace_sources,
 };
+use crate::spec::path::escape;
 use crate::spec::run_form::Run;
 use crate::spec::runner_block::TIME_MS_MAX;
 use crate::spec::{code_block, runner_block, sandbox_block};
@@ -87,12 +89,37 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Manifest {
     if root.get("schema").is_some() && root.get("kind").is_none() {
         manifest.kind = Kind::CodeWorkspace;
     }
+    manifest.inventories = std::mem::take(&mut reader.inventories);
+    manifest.inventories.extend(read_carried(reader, root));
+    request_inventory(reader, root, &mut manifest);
     together::check(reader, root, &manifest);
     manifest.commits = commits::read(root);
     manifest.warnings = std::mem::take(&mut reader.warnings);
     manifest.ignored = std::mem::take(&mut reader.ignored);
     manifest.refusals = std::mem::take(&mut reader.refusals);
     manifest
+}
+
+/// What the lean `secrets: {ref: …}` asks for. What `sandbox` names too is asked for once.
+fn request_inventory(reader: &mut Reader<'_>, root: &Node, manifest: &mut Manifest) {
+    let Some(node) = root.get("secrets") else {
+        return;
+    };
+    let requested = manifest.inventories.iter().find(|one| one.is_requested);
+    let Some(inventory) = requested.map(|one| one.file.clone()) else {
+        return;
+    };
+    let who = manifest.consumer();
+    let wanted = manifest.request_of_inventories(&who);
+    if !wanted {
+        let message = format!(
+            "{} lets {} have none of its secrets in a variable: add `access` and `exposures` to \
+             the entries that it needs",
+            escape(inventory.as_bytes()),
+            who.shown()
+        );
+        reader.warn("secrets_none", node, &message);
+    }
 }
 
 /// Reads one key of the root.
@@ -129,7 +156,10 @@ fn read_key<'document>(
             let requests = network::read(reader, value, "network.egress")?;
             manifest.egress.extend(requests);
         }
-        "secrets" => manifest.secrets.extend(secrets::read(reader, value)?),
+        "secrets" => {
+            let requests = secrets::read(reader, value)?;
+            manifest.secrets.extend(requests);
+        }
         "sandbox" => read_sandbox(reader, value, manifest)?,
         "inputs" => manifest.io.inputs = Some(read_schema(reader, value)?),
         "outputs" => manifest.io.outputs = Some(read_schema(reader, value)?),

@@ -369,7 +369,7 @@ fn the_shell_of_the_sandbox_block_reads_the_shell_form() {
     for (config, expected) in [
         ("{shell: /bin/sh}", "sh|a b|[]"),
         ("{shell: /bin/bash}", "bash|a b|[yes]"),
-        ("{}", "bash|a b|[yes]"),
+        ("{}", "sh|a b|[]"),
     ] {
         let manifest = format!(
             "run: {{shell: 'echo \"$0|$1|[${{BASH_VERSION:+yes}}]\"'}}\n\
@@ -479,8 +479,8 @@ fn mounts_show_the_workspace_as_their_modes_say_and_children_lie_over_parents() 
         - {source: workspace, at: /workspace/deep, mode: read-only}\n    \
         - {source: workspace, at: /workspace}\n    \
         - {source: workspace, at: /bundle/data, mode: read-only}\n";
-    let body = "cat /workspace/file /workspace/deep/file data/file; echo\n\
-        for place in /workspace /workspace/deep data; do\n\
+    let body = "cat file /workspace/deep/file /bundle/data/file; echo\n\
+        for place in /workspace /workspace/deep /bundle/data; do\n\
         (echo x > $place/made-$(basename $place)) 2>/dev/null && echo $place; done; true\n";
     let done = ground.exec_script(&["--grant", "mounts"], manifest, body);
     done.assert_exited(0);
@@ -488,6 +488,48 @@ fn mounts_show_the_workspace_as_their_modes_say_and_children_lie_over_parents() 
     assert!(ground.path("work/made-workspace").exists());
     assert!(!ground.path("work/made-deep").exists());
     assert!(!ground.path("work/made-data").exists());
+}
+
+#[test]
+fn a_body_starts_in_the_workspace_that_its_sandbox_mounts_or_below_it() {
+    let ground = Ground::new();
+    ground.write("work/sub/file", "F");
+    let exec = |run: &str, config: &str, flags: &[&str]| {
+        let manifest = format!(
+            "run: {run}\nsandbox: {{provider: local, config: {config}, \
+             mounts: [{{source: workspace, at: /deep/er}}, {{source: workspace, at: /ws}}]}}\n"
+        );
+        let bundle = ground.bundle(&[("manifest.yaml", &manifest), ("body.sh", "pwd\n")]);
+        let workspace = ground.workspace();
+        let flags = [
+            &["--grant", "mounts", "--workspace", text(&workspace)],
+            flags,
+        ]
+        .concat();
+        ground.exec(&flags, &bundle)
+    };
+    for (run, config, flags, expected) in [
+        ("[pwd]", "{}", &[][..], "/ws\n"),
+        ("[pwd]", "{cwd: .}", &[], "/ws\n"),
+        ("[pwd]", "{cwd: sub}", &[], "/ws/sub\n"),
+        // What the bundle runs is found from there.
+        ("body.sh", "{cwd: ./sub}", &[], "/ws/sub\n"),
+        ("{shell: 'pwd; cat file'}", "{cwd: sub}", &[], "/ws/sub\nF"),
+        ("[pwd]", "{cwd: sub}", &["-w", "/tmp"], "/tmp\n"),
+    ] {
+        let done = exec(run, config, flags);
+        done.assert_exited(0);
+        assert_eq!(done.text(), expected, "{run} {config}");
+    }
+    for (cwd, part) in [
+        ("absent", "is not in the workspace"),
+        ("sub/file", "is a file of the workspace"),
+    ] {
+        let done = exec("[pwd]", &format!("{{cwd: {cwd}}}"), &[]);
+        done.assert_error("refused", "cwd_missing")
+            .assert_nothing_ran();
+        done.assert_message(part);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::egress::address::is_public;
 use crate::plan::egress::{self, EgressPlan};
 use crate::plan::grants::{Given, Origin, ungranted};
 use crate::plan::run_form::{self, Interpreter, ResolvedRun};
-use crate::plan::view::{BUNDLE, HOME};
+use crate::plan::view::HOME;
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
@@ -296,7 +296,7 @@ pub fn of_bundle(
     permit(request, policy, &manifest, origin, refuse)?;
     let (runner, image, provided) =
         runner_of(request, policy, (&manifest, access), bundle, refuse)?;
-    provider::check_directory(&manifest, bundle).or_else(&mut *refuse)?;
+    provider::check_directory(request, &manifest, bundle).or_else(&mut *refuse)?;
     let versions = NodeVersions::default();
     let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
     let found = (&egress, image.as_ref());
@@ -536,14 +536,7 @@ fn working_directory_of_bundle(request: &Request, manifest: &Manifest) -> Vec<u8
     if let Some(directory) = &request.workdir {
         return bytes_of(directory);
     }
-    let inside = manifest
-        .sandbox
-        .as_ref()
-        .and_then(|block| block.local.cwd.as_ref());
-    match inside {
-        Some(path) => [BUNDLE.as_bytes(), b"/", path.as_bytes()].concat(),
-        None => BUNDLE.into(),
-    }
+    provider::directory(manifest)
 }
 
 /// Whether some entry of the view shows this path of the host at its own place.

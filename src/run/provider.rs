@@ -13,14 +13,15 @@ use crate::run::error::RunError;
 use crate::run::node::NodeVersions;
 use crate::run::program;
 use crate::run::subject::BundleFiles;
+use crate::run::workspace_of;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::Manifest;
 use crate::spec::path::escape;
 use crate::spec::request::Request;
 use crate::spec::run_form::Run;
-use crate::spec::sandbox_block::Provider;
+use crate::spec::sandbox_block::{LocalConfig, Provider};
 
-/// The run with the shell that `sandbox.config` names, and with the bundle's file named so that
+/// The run with the shell of `sandbox.config`, and with the bundle's file named so that
 /// it is found from the working directory.
 pub(super) fn placed(
     manifest: &Manifest,
@@ -28,48 +29,71 @@ pub(super) fn placed(
     resolved: ResolvedRun,
     directory: &[u8],
 ) -> ResolvedRun {
-    let shell = manifest
-        .sandbox
-        .as_ref()
-        .and_then(|block| block.local.shell);
-    let resolved = match shell {
-        Some(shell) => run_place::with_shell(resolved, shell),
+    let resolved = match local(manifest) {
+        Some(config) => run_place::with_shell(resolved, config.shell.unwrap_or_default()),
         None => resolved,
     };
     run_place::started_in(resolved, run, directory)
 }
 
-/// `sandbox.config.cwd` is a directory of the bundle, or a mount makes it one.
+/// The `config` of `provider: local`.
+fn local(manifest: &Manifest) -> Option<&LocalConfig> {
+    let block = manifest.sandbox.as_ref()?;
+    (block.provider == Provider::Local).then_some(&block.local)
+}
+
+/// Where `sandbox.config` has the body start: in the workspace where that is mounted (the mount
+/// nearest to `/`), else in the bundle; `cwd` is below it.
+pub(super) fn directory(manifest: &Manifest) -> Vec<u8> {
+    let config = local(manifest);
+    let mount = config.and_then(|_| manifest.mounts.first());
+    let base = mount.map_or(BUNDLE, |mount| mount.target.as_str());
+    match config.and_then(|config| config.cwd.as_ref()) {
+        Some(below) => [base.as_bytes(), b"/", below.as_bytes()].concat(),
+        None => base.into(),
+    }
+}
+
+/// `sandbox.config.cwd` is a directory of the workspace or of the bundle, whichever it is below.
 ///
 /// # Errors
 /// [`RunError::Argument`] where it would not be there.
 pub(super) fn check_directory(
+    request: &Request,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
 ) -> Result<(), RunError> {
-    let block = manifest.sandbox.as_ref();
-    let Some(directory) = block.and_then(|block| block.local.cwd.as_ref()) else {
+    let Some(directory) = local(manifest).and_then(|config| config.cwd.as_ref()) else {
         return Ok(());
     };
-    let inside = format!("{BUNDLE}/{directory}");
-    let mounted = manifest.mounts.iter().any(|mount| {
-        inside
-            .strip_prefix(mount.target.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    });
-    let problem = match bundle.tree().get(directory) {
-        _ if mounted => return Ok(()),
-        // The kernel says where a link leads.
-        Some(Entry::Directory | Entry::Symlink { .. }) => return Ok(()),
-        Some(Entry::File { .. }) => "is a file of the bundle",
-        None => "is not in the bundle",
+    let (problem, place) = if manifest.mounts.is_empty() {
+        let problem = match bundle.tree().get(directory) {
+            // The kernel says where a link leads.
+            Some(Entry::Directory | Entry::Symlink { .. }) => return Ok(()),
+            Some(Entry::File { .. }) => "is a file of the bundle",
+            None => "is not in the bundle",
+        };
+        (problem, "bundle")
+    } else {
+        // Without a workspace the mount is refused.
+        let path =
+            workspace_of(request).map(|root| root.join(OsStr::from_bytes(directory.as_bytes())));
+        let problem = match path.map(|path| path.metadata()) {
+            None => return Ok(()),
+            Some(Ok(found)) if found.is_dir() => return Ok(()),
+            Some(Ok(_)) => "is a file of the workspace",
+            Some(Err(_)) => "is not in the workspace",
+        };
+        (problem, "workspace")
     };
     Err(RunError::Argument {
         code: "cwd_missing",
         what: "sandbox.config.cwd",
         object: escape(directory.as_bytes()),
         problem: format!("{problem}, expected a directory"),
-        hint: Some("name a directory of the bundle, or leave `cwd` out".to_owned()),
+        hint: Some(format!(
+            "name a directory of the {place}, or leave `cwd` out"
+        )),
     })
 }
 

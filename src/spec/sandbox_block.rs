@@ -39,7 +39,8 @@ impl Shell {
 /// The `config` of `provider: local`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// Working directory below the workspace; `None`: the workspace itself.
+    /// Working directory below the workspace, or below the bundle where the workspace is not
+    /// mounted; `None`: that place itself.
     pub cwd: Option<RelPath>,
     /// Shell of commands.
     pub shell: Option<Shell>,

@@ -199,8 +199,11 @@ impl<'plan> Rows<'plan> {
             (false, false) => reporting::shown(&environment::search_path(&parts)),
             _ => Vec::new(),
         };
-        let cwd = chosen.manifest.sandbox.as_ref();
-        let has_cwd = cwd.is_some_and(|block| block.local.cwd.is_some());
+        let block = chosen.manifest.sandbox.as_ref();
+        let has_cwd = block.is_some_and(|block| {
+            let by_mount = block.provider == Provider::Local && !block.mounts.is_empty();
+            block.local.cwd.is_some() || by_mount
+        });
         let found = settling.program.as_ref();
         let of_image = chosen.opened_image();
         let of_image = of_image.and_then(OpenedImage::working_directory);

@@ -228,6 +228,9 @@ pub struct ViewFlags {
     /// Make a path of the host visible and writable, at the same place
     #[arg(long, value_name = "PATH")]
     pub rw: Vec<PathBuf>,
+    /// A unix socket of the host that the body may connect to, at the same place
+    #[arg(long, value_name = "PATH")]
+    pub socket: Vec<PathBuf>,
     /// Make a path of the host visible somewhere else; writable without :ro
     #[arg(long, value_name = "SRC:DST[:ro]")]
     pub mount: Vec<OsString>,
@@ -424,7 +427,7 @@ pub struct ProcessFlags {
     pub stop_signal: Option<i32>,
 }
 
-/// `--strict`, `--grant`, `--syscalls`.
+/// `--strict`, `--grant`, `--unix-sockets`, `--syscalls`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyFlags {
@@ -434,6 +437,9 @@ pub struct PolicyFlags {
     /// Grant what the bundle's own manifest asks
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = GRANTS)]
     pub grant: Vec<String>,
+    /// Give unix sockets also where directories are lent: what listens there can be connected to
+    #[arg(long, env = "RUNNER_OPT_UNIX_SOCKETS", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub unix_sockets: bool,
     /// Which system call policy holds; the host's configuration may ask for the stricter one
     #[arg(
         long,

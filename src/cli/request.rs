@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::cli::args::{
     BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
-    RunFlags,
+    RunFlags, ViewFlags,
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
@@ -278,6 +278,8 @@ impl Making<'_> {
             stop_signal: flags.process.stop_signal.unwrap_or(libc::SIGTERM),
             strict: flags.policy.strict,
             syscalls: syscalls::read(flags.policy.syscalls, self.policy)?,
+            unix_sockets: flags.policy.unix_sockets,
+            sockets: sockets(&flags.view, self.surroundings)?,
             grants,
             oci: images::read(flags.oci, self.surroundings, self.policy)?,
             bundle: bundle(flags.bundle, self.surroundings)?,
@@ -310,6 +312,7 @@ fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), R
         ("env", "env", passed_on),
         ("ro", "mounts", !view.ro.is_empty()),
         ("rw", "mounts", !view.rw.is_empty()),
+        ("socket", "mounts", !view.socket.is_empty()),
         ("mount", "mounts", !view.mount.is_empty()),
         ("image", "sources", flags.oci.image.is_some()),
         ("allow-tags", "sources", flags.oci.allow_tags),
@@ -328,9 +331,19 @@ fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), R
     }
 }
 
+/// Where the sockets of `--socket` appear.
+fn sockets(flags: &ViewFlags, surroundings: &Surroundings) -> Result<Vec<PathBuf>, RequestError> {
+    let place = |path: &PathBuf| absolute("socket", path, surroundings).map(|path| normal(&path));
+    flags.socket.iter().map(place).collect()
+}
+
 fn view(flags: &RunFlags, surroundings: &Surroundings) -> Result<Vec<ViewEntry>, RequestError> {
     let mut entries = Vec::new();
-    for (flag, paths, writable) in [("ro", &flags.view.ro, false), ("rw", &flags.view.rw, true)] {
+    for (flag, paths, writable) in [
+        ("ro", &flags.view.ro, false),
+        ("socket", &flags.view.socket, false),
+        ("rw", &flags.view.rw, true),
+    ] {
         for path in paths {
             let source = absolute(flag, path, surroundings)?;
             entries.push(ViewEntry::Bind {
@@ -574,6 +587,8 @@ mod tests {
             stop_signal: 15,
             strict: false,
             syscalls: None,
+            unix_sockets: false,
+            sockets: Vec::new(),
             grants: Grants::default(),
             oci: OciOptions::default(),
             caller: surroundings(&[]).caller(&HostPolicy::default()),

@@ -40,6 +40,8 @@ wire_struct!(Request {
     stop_signal,
     strict,
     syscalls,
+    unix_sockets,
+    sockets,
     grants,
     oci,
     caller,

@@ -51,7 +51,7 @@ pub(super) fn open_what_was_given(
 
 /// The workspace that was stated. The caller's own manifest speaks of the directory that the caller
 /// stands in.
-fn workspace_of(request: &Request) -> Option<PathBuf> {
+pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
     let stated = request.bundle.workspace.clone();
     stated.or_else(|| match &request.bundle.manifest {
         Some(_) => request.caller.working_directory.clone(),

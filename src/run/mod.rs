@@ -38,6 +38,7 @@ pub mod source_verbs;
 pub mod sources;
 pub mod subject;
 mod telling;
+mod unix_sockets;
 pub mod unpacking;
 pub mod user_namespaces;
 mod view;

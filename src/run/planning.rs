@@ -13,7 +13,7 @@ use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::sources::Sources;
-use crate::run::view;
+use crate::run::{unix_sockets, view};
 use crate::sandbox::launch::{ImageRoot, LaunchPlan};
 use crate::sandbox::prepare::Prepared;
 use crate::sandbox::steps::ResourceLimit;
@@ -68,6 +68,7 @@ pub(super) fn launch_plan(
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
+        second_filter: unix_sockets::of(request, &chosen.view).filter(),
         limits: resource_limits(held, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
@@ -262,6 +263,9 @@ pub(super) fn settle_limits(
     )?;
     report.warnings.extend(merged.warnings.iter().cloned());
     report.enforcement = enforcement(host);
+    let sockets = unix_sockets::of(request, &chosen.view);
+    report.enforcement.push(sockets.enforcement());
+    sockets.permit(request).or_else(&mut *refuse)?;
     if request.strict {
         for error in missing_lines(&report.enforcement) {
             refuse(error)?;

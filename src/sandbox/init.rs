@@ -214,6 +214,9 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
     rustix::process::umask(BODY_UMASK);
     note(start.arena, ChildStep::WorkingDirectory);
+    if !launch.second_filter.is_empty() {
+        seccomp::load(launch.second_filter).map_err(at(ChildStep::Seccomp))?;
+    }
     seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))?;
     // The clock is read without a system call, so that the filter is not asked.
     note(start.arena, ChildStep::Seccomp);

@@ -39,6 +39,8 @@ pub struct LaunchPlan<'a> {
     pub ruleset: Option<Ruleset>,
     /// The system call filter.
     pub filter: &'a [Instruction],
+    /// A second one, which can only refuse more; empty: none.
+    pub second_filter: Vec<Instruction>,
     /// Limits of setrlimit(2).
     pub limits: Vec<ResourceLimit>,
     /// Inside.
@@ -343,6 +345,7 @@ fn publish(
             None => None,
         },
         filter: arena.slice(plan.filter)?,
+        second_filter: arena.slice(&plan.second_filter)?,
         limits: arena.slice(&plan.limits)?,
         working_directory: arena.c_string(&plan.working_directory)?,
         programs: arena.slice(&programs)?,

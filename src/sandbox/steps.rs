@@ -289,6 +289,8 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) joins: usize,
     pub(super) ruleset: Option<RulesetSteps<'a>>,
     pub(super) filter: &'a [Instruction],
+    /// Empty: none.
+    pub(super) second_filter: &'a [Instruction],
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,
     /// Tried in order, as execvp(3) does.

@@ -221,6 +221,11 @@ pub struct Request {
     pub strict: bool,
     /// `--syscalls`; a host policy that states a stricter one holds.
     pub syscalls: Option<SyscallPolicyName>,
+    /// `--unix-sockets`: also where directories of the host are lent.
+    pub unix_sockets: bool,
+    /// `--socket`: unix sockets of the host that the body may connect to. Each stands in `view` too,
+    /// as a target.
+    pub sockets: Vec<PathBuf>,
     /// `--grant`.
     pub grants: Grants,
     /// Artifacts from registries.
@@ -252,6 +257,8 @@ impl Request {
             stop_signal: Self::SIGTERM,
             strict: false,
             syscalls: None,
+            unix_sockets: false,
+            sockets: Vec::new(),
             grants: Grants::default(),
             oci: OciOptions::default(),
             caller,

@@ -13,6 +13,97 @@ fn has_ipv6() -> bool {
     !socket.is_err_and(|error| error.raw_os_error() == Some(libc::EAFNOSUPPORT))
 }
 
+/// Tries to reach a listener and a datagram socket of the host by their names, through every kind of
+/// socket that a body could have.
+const REACH: &str = r#"
+static struct sockaddr_un name_of(const char *path) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    strncpy(name.sun_path, path, sizeof name.sun_path - 1);
+    return name;
+}
+int main(int count, char **words) {
+    struct sockaddr_un stream = name_of(words[1]), datagram = name_of(words[2]);
+    int pair[2], fd = socket(AF_UNIX, SOCK_STREAM, 0), kept = errno;
+    try("stream", fd < 0 ? (errno = kept, fd) : connect(fd, (void *)&stream, sizeof stream));
+    fd = socket(AF_UNIX, SOCK_DGRAM, 0), kept = errno;
+    try("datagram", fd < 0 ? (errno = kept, fd) : sendto(fd, "x", 1, 0, (void *)&datagram, sizeof datagram));
+    fd = socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), kept = errno;
+    try("pair of datagrams", fd < 0 ? (errno = kept, fd) : sendto(pair[0], "x", 1, 0, (void *)&datagram, sizeof datagram));
+    try("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    try("pair to a name", connect(pair[0], (void *)&stream, sizeof stream));
+    close(pair[1]);
+    try("left pair to a name", connect(pair[0], (void *)&stream, sizeof stream));
+    try("pair of packets", socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
+    try("packets to a name", sendto(pair[0], "x", 1, 0, (void *)&stream, sizeof stream));
+    return 0;
+}
+"#;
+
+/// B-63: what listens outside is out of reach, however its directory is lent, also what begins to
+/// listen later; a named socket is not, and nothing beside it.
+#[test]
+fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    let (stream, datagram) = (lent.join("stream"), lent.join("datagram"));
+    let listener = UnixListener::bind(&stream).expect("bound");
+    listener.set_nonblocking(true).expect("set");
+    let receiver = std::os::unix::net::UnixDatagram::bind(&datagram).expect("bound");
+    receiver.set_nonblocking(true).expect("set");
+    for path in [&stream, &datagram] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(path, mode).expect("set");
+    }
+    let text = |path: &std::path::Path| path.to_str().expect("plain").to_owned();
+    let (stream, datagram, lent) = (text(&stream), text(&datagram), text(&lent));
+    let words = [stream.as_str(), datagram.as_str()];
+    let elsewhere = format!("{lent}:{lent}");
+    for flags in [
+        &["--ro", &lent][..],
+        &["--rw", &lent],
+        &["--mount", &elsewhere],
+        &["--ro", &stream, "--ro", &datagram],
+    ] {
+        let done = attempt_with(&ground, flags, "reach-names", REACH, &words);
+        assert_lines(
+            &done,
+            "stream EAFNOSUPPORT
+            datagram EAFNOSUPPORT
+            pair of datagrams EAFNOSUPPORT
+            pair ok
+            pair to a name EISCONN
+            left pair to a name EISCONN
+            pair of packets ok
+            packets to a name ok",
+        );
+        assert!(listener.accept().is_err(), "{flags:?}");
+        assert!(receiver.recv(&mut [0; 8]).is_err(), "{flags:?}");
+        let axes = done.report["enforcement"].as_array().expect("a list");
+        let axis = axes.iter().find(|axis| axis["axis"] == "unix_sockets");
+        assert_eq!(axis.expect("told")["state"], "enforced", "{flags:?}");
+    }
+    let named = ["--socket", &stream][..].to_vec();
+    let done = attempt_with(&ground, &named, "reach-names", REACH, &words);
+    assert!(
+        done.text().starts_with("stream ok\ndatagram E"),
+        "{done:#?}"
+    );
+    assert!(listener.accept().is_ok() && receiver.recv(&mut [0; 8]).is_err());
+    let beside = ["--socket", &stream, "--ro", &lent];
+    let done = ground.run(&beside, &["/bin/true"]);
+    done.assert_error("refused", "socket_beside_directories");
+    let accepted = ["--unix-sockets", "--ro", &lent];
+    let done = attempt_with(&ground, &accepted, "reach-names", REACH, &words);
+    assert!(
+        done.text().starts_with("stream ok\ndatagram ok\n"),
+        "{done:#?}"
+    );
+    let axes = done.report["enforcement"].as_array().expect("a list");
+    let axis = axes.iter().find(|axis| axis["axis"] == "unix_sockets");
+    assert_eq!(axis.expect("told")["state"], "weaker", "{axis:?}");
+}
+
 /// B-38 (CVE-2017-7308, CVE-2020-14386, CVE-2021-26708, CVE-2025-21756 …).
 #[test]
 fn of_all_socket_families_only_the_four_that_are_allowed_exist() {

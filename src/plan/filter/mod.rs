@@ -13,6 +13,7 @@ mod compile;
 mod default_aarch64;
 mod default_x86_64;
 mod interpret;
+mod local_sockets;
 
 mod policy;
 mod read;
@@ -26,6 +27,7 @@ use crate::spec::syscall_policy::SyscallPolicyName;
 
 pub use compile::compile;
 pub use interpret::{Branch, SeccompData, interpret, interpret_observed};
+pub use local_sockets::without_unix_sockets;
 pub use policy::{
     Arguments, Call, Case, Condition, Decision, FOREIGN_ARCHITECTURE, Reporting, Rule, Ruling,
     SyscallPolicy, UNKNOWN, UNLISTED, X32,

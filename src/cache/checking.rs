@@ -8,12 +8,12 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::bundle::{Entry, Tree, content_digest};
-use crate::cache::error::{CacheError, failed};
+use crate::cache::error::CacheError;
 use crate::cache::files::{open_tree, read_facts};
 use crate::cache::shelf::{FACTS, TREE, TREES};
 use crate::cache::store::Cache;
+use crate::cache::waiting::share;
 use crate::kernel::file::open_beneath;
-use crate::kernel::lock::share_file;
 use crate::spec::digest::Digest;
 use crate::spec::path::{RelPath, escape};
 
@@ -85,7 +85,7 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
         let problem = match cache.shelf.open_directory(&name) {
             Ok(None) => continue,
             Ok(Some(entry)) => {
-                share_file(entry.as_fd()).map_err(failed("flock", &path))?;
+                share(entry.as_fd(), &path)?;
                 let problem = check_entry(&entry, &path, &key)?;
                 drop(entry);
                 problem

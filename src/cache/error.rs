@@ -24,6 +24,14 @@ pub enum CacheError {
         /// What it must be.
         expected: &'static str,
     },
+    /// Somebody keeps a lock.
+    #[error(
+        "the cache cannot be used: {path} is locked by another process, or by a body that it was lent to"
+    )]
+    Locked {
+        /// What of it, escaped.
+        path: String,
+    },
     /// An entry is not what its name says.
     #[error("the entry {entry} of the cache is damaged: {problem}")]
     Damaged {

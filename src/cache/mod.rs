@@ -39,6 +39,7 @@ pub mod private;
 pub mod shelf;
 mod shrinking;
 pub mod store;
+mod waiting;
 
 pub use checking::{Damaged, Listed, verify};
 pub use copy::copy_into;
@@ -51,6 +52,7 @@ pub use private::open_private;
 pub use shelf::{Building, Shelf};
 pub use shrinking::{Collected, Shelved};
 pub use store::{Cache, HeldTree, InUse, KeptTree, Record};
+pub(crate) use waiting::share;
 
 /// Version of what unpacking makes of an archive. It changes when any archive is unpacked to
 /// something else than before: names, modes, links, what is left out, what is refused.

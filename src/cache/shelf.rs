@@ -13,7 +13,8 @@ use crate::cache::files::{
     write_new,
 };
 use crate::cache::private::{open_private, open_private_in};
-use crate::kernel::lock::{claim_file, share_file, try_claim_file};
+use crate::cache::waiting::{claim, share};
+use crate::kernel::lock::try_claim_file;
 
 pub(super) const TREES: &str = "trees";
 pub(super) const BUILDING: &str = "building";
@@ -167,7 +168,7 @@ impl Shelf {
         let entry = self
             .open_directory(&name)?
             .ok_or_else(|| failed("openat", &path)(Errno::NOENT))?;
-        claim_file(entry.as_fd()).map_err(failed("flock", &path))?;
+        claim(entry.as_fd(), &path)?;
         rustix::fs::mkdirat(&entry, TREE, Mode::from_raw_mode(TREE_MODE))
             .map_err(failed("mkdirat", &path))?;
         let tree = open_tree(&entry, &path.join(TREE))?;
@@ -195,7 +196,7 @@ impl Shelf {
             let Some(entry) = self.open_directory(&name)? else {
                 return Ok(None);
             };
-            share_file(entry.as_fd()).map_err(failed("flock", &path))?;
+            share(entry.as_fd(), &path)?;
             // Removed, or replaced, before it was locked.
             if !self.is_still(&entry, &name)? {
                 continue;
@@ -238,7 +239,7 @@ impl Shelf {
             }
         };
         // Not at once, but nobody removes entries while the names are locked.
-        share_file(entry.as_fd()).map_err(failed("flock", &path))?;
+        share(entry.as_fd(), &path)?;
         Ok(entry)
     }
 
@@ -341,7 +342,7 @@ impl Shelf {
         let path = self.path.join(LOCK);
         let lock = rustix::fs::openat(&self.root, LOCK, flags, Mode::from_raw_mode(FILE_MODE))
             .map_err(failed("openat", &path))?;
-        claim_file(lock.as_fd()).map_err(failed("flock", &path))?;
+        claim(lock.as_fd(), &path)?;
         Ok(Names { _lock: lock })
     }
 

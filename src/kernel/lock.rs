@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 /// Takes the whole file, waiting for whoever has it.
 ///
@@ -26,7 +26,7 @@ pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
 /// # Errors
 /// flock(2) except for EWOULDBLOCK.
 pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno),
@@ -46,6 +46,19 @@ pub fn share_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
             Err(Errno::INTR) => (),
             other => return other,
         }
+    }
+}
+
+/// Takes the whole file together with all others who share it if nobody has it alone; `false`:
+/// somebody has.
+///
+/// # Errors
+/// flock(2) except for EWOULDBLOCK.
+pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    match retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockShared)) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 

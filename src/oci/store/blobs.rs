@@ -6,8 +6,8 @@ use std::os::fd::AsFd as _;
 
 use rustix::fs::{FileType, OFlags};
 
+use crate::cache;
 use crate::kernel::file;
-use crate::kernel::lock::share_file;
 use crate::oci::store::{BLOBS, Store, StoreError, Wanted, hexadecimal};
 use crate::spec::digest::Digest;
 
@@ -41,7 +41,7 @@ impl Store {
             if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
                 return Ok(None);
             }
-            share_file(found.as_fd()).map_err(self.failed("flock", &name))?;
+            cache::share(found.as_fd(), &self.path_of(&name))?;
             // Removed before it was locked.
             if !self.is_still(&found, &name)? {
                 continue;

@@ -7,7 +7,8 @@ use std::os::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags};
 use sha2::Digest as _;
 
-use crate::kernel::lock::{share_file, try_claim_file};
+use crate::cache;
+use crate::kernel::lock::try_claim_file;
 use crate::oci::store::blobs::errno_of;
 use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, hexadecimal};
 use crate::spec::digest::Digest;
@@ -145,7 +146,7 @@ impl Store {
         rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
             .map_err(self.failed("flock", &to))?;
         // Nobody removes blobs while the names are locked.
-        share_file(reader.as_fd()).map_err(self.failed("flock", &to))?;
+        cache::share(reader.as_fd(), &self.path_of(&to))?;
         self.shrink(&names)?;
         Ok(Blob {
             digest: *digest,

@@ -21,8 +21,9 @@ pub(crate) struct LegacyRuntime {
     pub(crate) output_files: Vec<FileEntry>,
 }
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "mode",
+    "resources",
     "env",
     "fs",
     "network",
@@ -55,6 +56,23 @@ pub(crate) fn read<'document>(
         };
         reader.note(reader.key_error(node, key, problem));
     }
+    for (flat, inner) in [
+        ("timeout_ms", "timeoutMs"),
+        ("timeout_ms_max", "timeoutMs"),
+        ("memory_mb_max", "memoryMb"),
+        ("cpu_ms_max", "cpuMs"),
+    ] {
+        let resources = node.entry("resources");
+        if let (Some((key, resources)), Some(_)) = (resources, node.get(flat))
+            && resources.get(inner).is_some()
+        {
+            let problem = Problem::Conflict {
+                one: flat,
+                other: "resources",
+            };
+            reader.note(reader.key_error(node, key, problem));
+        }
+    }
     let mut legacy = LegacyRuntime::default();
     for (key, value) in reader.entries(node, &KEYS)? {
         let read = read_key(reader, &key.name, value, &mut legacy);
@@ -71,11 +89,18 @@ fn read_key<'document>(
 ) -> Result<(), ManifestError> {
     match key {
         "mode" => read_mode(reader, value, &mut legacy.runner)?,
+        "resources" => {
+            for (key, value) in reader.entries(value, &["timeoutMs", "memoryMb", "cpuMs"])? {
+                let read = read_limit(reader, value, &format!("resources.{}", key.name));
+                legacy.runner.limits.extend(reader.keep(read));
+            }
+        }
         "env" => legacy.secrets = read_env(reader, value)?,
         "fs" => {
             for (direction, paths) in reader.entries(value, &["read", "write"])? {
                 let write = direction.name == "write";
-                let files = reader.keep(read_fs(reader, paths, write));
+                let files = read_fs(reader, paths, write);
+                let files = reader.keep(files);
                 let list = if write {
                     &mut legacy.output_files
                 } else {
@@ -106,11 +131,13 @@ fn read_mode<'document>(
 
 fn read_limit(reader: &Reader<'_>, node: &Node, key: &str) -> Result<StatedLimit, ManifestError> {
     let (name, value) = match key {
-        "memory_mb_max" => (
+        "memory_mb_max" | "resources.memoryMb" => (
             "memory_bytes",
             reader.whole_number(node, MEMORY_MIB_MAX)? << 20,
         ),
-        "cpu_ms_max" => ("cpu_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
+        "cpu_ms_max" | "resources.cpuMs" => {
+            ("cpu_time_ms", reader.whole_number(node, TIME_MS_MAX)?)
+        }
         // `timeout_ms` is AIP-17's word; the other is how its neighbours are written.
         _ => ("wall_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
     };
@@ -140,9 +167,15 @@ fn read_env<'document>(
     Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
+/// What the older `fs` could name beside files.
+fn is_folder_or_pattern(text: &str) -> bool {
+    let is_inside = !text.starts_with('/') && text.split('/').all(|segment| segment != "..");
+    is_inside && (text == "." || text.ends_with('/') || text.contains('*'))
+}
+
 /// A map as today, or a list of paths whose last segments become the keys.
 fn read_fs<'document>(
-    reader: &Reader<'document>,
+    reader: &mut Reader<'document>,
     node: &'document Node,
     distinct_paths: bool,
 ) -> Result<Vec<FileEntry>, ManifestError> {
@@ -151,6 +184,15 @@ fn read_fs<'document>(
     };
     let mut files: Vec<FileEntry> = Vec::new();
     for item in items {
+        if matches!(&item.value, Value::Text(text) if is_folder_or_pattern(text)) {
+            reader.warn(
+                "runtime_path_ignored",
+                item,
+                "a folder or a pattern has no file of its own and gives the body nothing: name \
+                 each file, in `inputsFiles` or `outputsFiles`",
+            );
+            continue;
+        }
         let path = read_token_path(reader, item)?;
         let written = path.to_string();
         let last = written.rsplit('/').next().unwrap_or(&written);

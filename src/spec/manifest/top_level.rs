@@ -39,7 +39,8 @@ const READ: [&str; 22] = [
     "approval",
 ];
 /// Keys of the specifications that are kept and have no effect on a run.
-const IGNORED: [&str; 25] = [
+const IGNORED: [&str; 26] = [
+    "requiredCapabilities",
     "driver",
     "identity",
     "storage",
@@ -179,6 +180,14 @@ fn read_key<'document>(
             value: reader.whole_number(value, TIME_MS_MAX)?,
             source: "timeout_ms".to_owned(),
         }),
+        "requiredCapabilities" => {
+            reader.warn(
+                "capabilities_unchecked",
+                value,
+                "capabilities are not checked here: whoever starts the run decides",
+            );
+            reader.ignore(value);
+        }
         "approval" => manifest.restrictions.extend(read_approval(reader, value)?),
         _ => reader.ignore(value),
     }

@@ -532,6 +532,42 @@ fn a_body_starts_in_the_workspace_that_its_sandbox_mounts_or_below_it() {
     }
 }
 
+/// The hint of `storage_unsupported`, followed.
+#[test]
+fn a_directory_of_the_caller_stands_for_a_storage_that_cannot_be_mounted() {
+    let ground = Ground::new();
+    ground.write("data/file", "F");
+    let data = text(&ground.path("data")).to_owned();
+    for (source, mode, flag, expected) in [
+        ("{ref: '@a/python-libs'}", "read-only", ":ro", "Fclosed\n"),
+        // What the manifest calls read-only stays so, whatever the flag says.
+        ("{ref: './libs/STORAGE.md'}", "read-only", "", "Fclosed\n"),
+        (
+            "{inline: {provider: local, config: {}}}",
+            "read-write",
+            "",
+            "Fopen\n",
+        ),
+    ] {
+        let manifest = format!(
+            "run: [/bin/sh, -c, 'cat /vendor/libs/file; \
+             if touch /vendor/libs/new 2>/dev/null; then echo open; else echo closed; fi']\n\
+             sandbox: {{provider: local, config: {{}}, \
+             mounts: [{{source: {source}, at: /vendor/libs, mode: {mode}}}]}}\n"
+        );
+        let bundle = ground.bundle(&[("manifest.yaml", &manifest)]);
+        let done = ground.exec(&["--grant", "mounts"], &bundle);
+        done.assert_error("refused", "storage_unsupported")
+            .assert_nothing_ran();
+        let hinted = if mode == "read-only" { ":ro" } else { "" };
+        done.assert_hint(&format!("--mount DIR:/vendor/libs{hinted}"));
+        let mount = format!("{data}:/vendor/libs{flag}");
+        let done = ground.exec(&["--mount", &mount], &bundle);
+        done.assert_exited(0);
+        assert_eq!(done.text(), expected, "{source} {done:#?}");
+    }
+}
+
 #[test]
 fn mounts_are_refused_over_what_is_not_the_caller_s_and_at_one_place_twice() {
     let ground = Ground::new();

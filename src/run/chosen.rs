@@ -287,12 +287,13 @@ pub fn of_bundle(
     refuse: &mut OnRefusal<'_>,
 ) -> Result<Chosen, RunError> {
     let ManifestSubject {
-        manifest,
+        mut manifest,
         origin,
         inventories,
         mut warnings,
         ..
     } = subject;
+    let view = provider::give_storage(request, &mut manifest);
     permit(request, policy, &manifest, origin, refuse)?;
     let (runner, image, provided) =
         runner_of(request, policy, (&manifest, access), bundle, refuse)?;
@@ -322,7 +323,7 @@ pub fn of_bundle(
         form: resolved.as_ref().map(|run| run.form),
         interpreter: resolved.as_ref().and_then(|run| run.interpreter),
         argv: resolved.map(|run| run.argv).unwrap_or_default(),
-        view: request.view.clone(),
+        view,
         program: None,
         bound: Vec::new(),
         egress,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use crate::bundle::Entry;
 use crate::plan::node_permission::{self, NodePermissionError};
@@ -15,9 +16,9 @@ use crate::run::node::NodeVersions;
 use crate::run::program;
 use crate::run::subject::BundleFiles;
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::manifest::Manifest;
+use crate::spec::manifest::{Manifest, Problem};
 use crate::spec::path::escape;
-use crate::spec::request::Request;
+use crate::spec::request::{Request, ViewEntry};
 use crate::spec::run_form::Run;
 use crate::spec::sandbox_block::{LocalConfig, Provider};
 
@@ -95,6 +96,34 @@ pub(super) fn check_directory(
             "name a directory of the {place}, or leave `cwd` out"
         )),
     })
+}
+
+/// The caller's view; what it shows at the place of a storage that the manifest mounts, is that
+/// storage, and is no more writable than the manifest says.
+pub(super) fn give_storage(request: &Request, manifest: &mut Manifest) -> Vec<ViewEntry> {
+    let mut view = request.view.clone();
+    manifest.refusals.retain(|refusal| {
+        let Problem::StorageUnsupported {
+            at,
+            writable: asked,
+        } = refusal.problem.as_ref()
+        else {
+            return true;
+        };
+        let mut is_given = false;
+        for entry in &mut view {
+            if let ViewEntry::Bind {
+                target, writable, ..
+            } = entry
+                && *target == Path::new(at)
+            {
+                *writable &= *asked;
+                is_given = true;
+            }
+        }
+        !is_given
+    });
+    view
 }
 
 impl Chosen {

@@ -12,6 +12,8 @@ pub struct MountRequest {
     pub target: MountTarget,
     /// Whether the body may write there.
     pub writable: bool,
+    /// Whether it shows a storage or another workspace. The caller may give a directory instead.
+    pub is_storage: bool,
     /// JSON Pointer of the entry.
     pub source: String,
 }
@@ -49,13 +51,20 @@ fn read_mount<'document>(
     const MODES: [(&str, bool); 2] = [("read-write", true), ("read-only", false)];
     reader.entries(node, &["source", "at", "mode"])?;
     let source = reader.required(node, "source");
-    let source = source.and_then(|source| read_mount_source(reader, source));
+    let source = source.and_then(|source| Ok((source, read_mount_source(reader, source)?)));
     let target = reader.field(node, "at", |at| read_target(reader, at));
     let mode = reader.optional(node, "mode", |mode| reader.word(mode, &MODES));
-    let ((target, writable), ()) = reader.both(reader.both(target, mode), source)?;
+    let ((target, mode), (source, is_storage)) = reader.both(reader.both(target, mode), source)?;
+    let writable = mode.unwrap_or(true);
+    if is_storage {
+        let at = target.to_string();
+        let refusal = reader.error(source, Problem::StorageUnsupported { at, writable });
+        reader.refusals.push(refusal);
+    }
     Ok(MountRequest {
         target,
-        writable: writable.unwrap_or(true),
+        writable,
+        is_storage,
         source: pointer,
     })
 }
@@ -77,13 +86,13 @@ pub(crate) fn read_target<'document>(
     })
 }
 
-/// `workspace`; every other source is valid and not supported.
+/// `workspace`, else a storage: whether it is one.
 fn read_mount_source<'document>(
-    reader: &mut Reader<'document>,
+    reader: &Reader<'document>,
     node: &'document Node,
-) -> Result<(), ManifestError> {
+) -> Result<bool, ManifestError> {
     if let Value::Text(_) = &node.value {
-        return reader.word(node, &[("workspace", ())]);
+        return reader.word(node, &[("workspace", false)]);
     }
     if !matches!(node.value, Value::Map(_)) {
         return Err(reader.wrong_type(node, "the text `workspace` or a map"));
@@ -97,7 +106,5 @@ fn read_mount_source<'document>(
     } else {
         reader.name(value)?;
     }
-    let refusal = reader.error(node, Problem::StorageUnsupported);
-    reader.refusals.push(refusal);
-    Ok(())
+    Ok(true)
 }

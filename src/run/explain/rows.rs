@@ -201,7 +201,7 @@ impl<'plan> Rows<'plan> {
         };
         let block = chosen.manifest.sandbox.as_ref();
         let has_cwd = block.is_some_and(|block| {
-            let by_mount = block.provider == Provider::Local && !block.mounts.is_empty();
+            let by_mount = block.provider == Provider::Local && !chosen.manifest.mounts.is_empty();
             block.local.cwd.is_some() || by_mount
         });
         let found = settling.program.as_ref();

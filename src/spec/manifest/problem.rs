@@ -205,9 +205,14 @@ pub enum Problem {
         /// Why: completes the sentence.
         reason: crate::spec::mount_target::MountTargetError,
     },
-    /// A mount of a storage block.
-    #[error("mounts of a storage block are not supported")]
-    StorageUnsupported,
+    /// A mount of a storage block, or of another workspace.
+    #[error("a storage at `{at}` is not mounted here: only the workspace is")]
+    StorageUnsupported {
+        /// Where it was to appear.
+        at: String,
+        /// Whether the body was to write there.
+        writable: bool,
+    },
     /// Files that other files must be fetched for.
     #[error("`{key}` names sources that have not been fetched")]
     CodeUnresolved {
@@ -279,7 +284,7 @@ impl Problem {
             Self::ProviderUnavailable { .. } => "provider_unavailable",
             Self::SandboxReadOnly => "sandbox_read_only",
             Self::MountTarget { .. } => "mount_refused",
-            Self::StorageUnsupported => "storage_unsupported",
+            Self::StorageUnsupported { .. } => "storage_unsupported",
             Self::CodeUnresolved { .. } => "code_unresolved",
             Self::IoInCodeWorkspace { .. } => "io_in_code_workspace",
             Self::FsRootType => "fs_root_declared",
@@ -338,7 +343,12 @@ impl Problem {
             Self::ProviderUnavailable { .. } => "use `provider: local`",
             Self::SandboxReadOnly => "remove `read_only: true`",
             Self::MountTarget { .. } => "mount below a folder of its own, such as `/workspace`",
-            Self::StorageUnsupported => "copy the data to a directory and use `--mount SRC:DST`",
+            Self::StorageUnsupported { at, writable } => {
+                let mode = if *writable { "" } else { ":ro" };
+                return Some(format!(
+                    "give a directory with the data in its place: --mount DIR:{at}{mode}"
+                ));
+            }
             Self::CodeUnresolved { .. } => "run `runner bundle` first, then execute what it made",
             Self::IoInCodeWorkspace { .. } => "remove it here",
             Self::FsRootType => "declare it as `{type: string}` or not at all",

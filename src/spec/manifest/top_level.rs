@@ -266,7 +266,9 @@ fn read_sandbox<'document>(
     manifest.egress.extend(block.egress.clone());
     manifest.secrets.extend(block.secrets.clone());
     manifest.env_passthrough.clone_from(&block.passthrough);
-    manifest.mounts.clone_from(&block.mounts);
+    let mounts = block.mounts.iter();
+    let of_workspace = mounts.filter(|mount| !mount.is_storage);
+    manifest.mounts = of_workspace.cloned().collect();
     if block.policy {
         manifest.restrictions.push(Restriction {
             source: "sandbox.policy",

@@ -82,6 +82,7 @@ fn a_manifest_without_errors_is_ok_with_its_warnings() {
             "name: hello\nrun: main.py\nsandbox: {provider: local}\nmetadata: {x: 1}\n",
         )],
     );
+    write(&ground, &[("tool/main.py", "")]);
     let (code, text) = checked(&ground, &["tool"]);
     assert_eq!(code, 0);
     assert_eq!(
@@ -380,4 +381,102 @@ fn the_flood_of_a_hostile_graph_is_bounded() {
     let errors = document["errors"].as_array().expect("a list");
     assert!(errors.len() <= 210, "{}", errors.len());
     assert_eq!(errors.last().expect("an error")["code"], "more_errors");
+}
+
+#[test]
+fn what_exec_must_refuse_is_found_by_check_and_by_bundle() {
+    let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let source = |reference: &str| {
+        format!("run: tool.py\nworkspaceSources: [{{id: a, ref: '{reference}', mountPath: /d}}]\n")
+    };
+    let rows = [
+        (
+            "run: tol.py\n".to_owned(),
+            "manifest.yaml:1:6 /run run_target_missing",
+            "did you mean `tool.py`?",
+        ),
+        (
+            "name: x\nrun: {file: tool.rb}\n".to_owned(),
+            "manifest.yaml:2:6 /run run_target_missing",
+            "did you mean `tool.py`?",
+        ),
+        (
+            "run: tool.py\nrunner: {engine: sandbox, image: minimal-pyton}\n".to_owned(),
+            "manifest.yaml:2:34 /runner/image image_unknown",
+            "did you mean `minimal-python`?",
+        ),
+        (
+            source("r.test/a/b@sha256:abc"),
+            "manifest.yaml:2:33 /workspaceSources/0/ref source_reference_invalid",
+            "the digest is not `sha256:` and 64 lower-case hexadecimal digits",
+        ),
+        (
+            source("backend:1"),
+            "manifest.yaml:2:33 /workspaceSources/0/ref source_reference_invalid",
+            "it names no registry",
+        ),
+        (
+            "run: tool.py\nsecrets: {A_KEY: {vault: 'A Key'}}\n".to_owned(),
+            "manifest.yaml:2:26 /secrets/A_KEY/vault wrong_type",
+            "found the slug `A Key`, expected lower-case letters, digits and `-`",
+        ),
+        (
+            "run: tool.py\nsecrets: {A_KEY: {oauth: ../x}}\n".to_owned(),
+            "manifest.yaml:2:26 /secrets/A_KEY/oauth wrong_type",
+            "found the slug `../x`",
+        ),
+    ];
+    for (text, place, fragment) in rows {
+        let ground = Ground::new();
+        write(&ground, &[("manifest.yaml", &text), ("tool.py", "")]);
+        let document = document(&ground, &["."]);
+        assert_eq!(told(&document), [place], "{text}");
+        assert!(document.to_string().contains(fragment), "{document}");
+        let code = place.rsplit(' ').next().expect("a code");
+        let refused = bundled(&ground);
+        assert!(refused.contains(&format!("({code})")), "{text}{refused}");
+        assert!(refused.contains(fragment), "{text}{refused}");
+        assert!(!ground.workspace().join("b.tar.gz").exists(), "{text}");
+    }
+    let ground = Ground::new();
+    let text = format!(
+        "{}secrets: {{A: {{vault: acme/a-key}}}}\n",
+        source(&format!("r.test/a/b@{digest}"))
+    );
+    write(&ground, &[("manifest.yaml", &text), ("tool.py", "")]);
+    assert_eq!(told(&document(&ground, &["."])), [""; 0]);
+    assert_eq!(bundled(&ground), "");
+}
+
+#[test]
+fn a_source_that_is_missing_is_found_by_check() {
+    let ground = Ground::new();
+    write(
+        &ground,
+        &[(
+            "manifest.yaml",
+            "run: src/a.py\ncode: {sources: [{local: src}]}\n",
+        )],
+    );
+    assert_eq!(
+        told(&document(&ground, &["."])),
+        ["manifest.yaml:2:18 /code/sources/0 source_missing"]
+    );
+    write(&ground, &[("src/a.py", "")]);
+    assert_eq!(told(&document(&ground, &["."])), [""; 0]);
+}
+
+/// What `runner bundle` writes to standard error where it refuses; else nothing.
+fn bundled(ground: &Ground) -> String {
+    let output = Command::new(runner())
+        .args(["bundle", ".", "-o", "b.tar.gz"])
+        .env("HOME", "/nonexistent")
+        .current_dir(ground.workspace())
+        .output()
+        .expect("the runner starts");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.success() {
+        true => String::new(),
+        false => stderr,
+    }
 }

@@ -23,12 +23,12 @@ use crate::compose::locking::{differences_unfetched, lock_of};
 use crate::compose::manifests::{Unread, read_host_file};
 use crate::compose::output::OutputFile;
 use crate::compose::resolve::{Resolution, ResolveRequest, resolve};
+use crate::compose::runnable::{check_manifest, check_run, read_manifest_of};
 use crate::compose::write::{WrittenBundle, content_digest, write};
 use crate::spec::digest::Digest;
-use crate::spec::document::Format;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::lock::{Lock, LockDifference, LockError};
-use crate::spec::manifest::{self, Manifest, ManifestError};
+use crate::spec::manifest::Manifest;
 use crate::spec::path::escape;
 use crate::spec::report::{WarningReport, with_causes};
 
@@ -115,12 +115,8 @@ fn make(
         (Some(file), true) => Some(read_lock(file)?),
         _ => None,
     };
-    let manifest = manifest::parse(
-        &resolution.manifest_bytes()?,
-        Format::Json,
-        ".runner/manifest.json",
-    )
-    .map_err(|error: ManifestError| ComposeError::Manifest(vec![error]))?;
+    let manifest = read_manifest_of(&resolution)?;
+    check_manifest(&resolution, &manifest, &policy.images)?;
     check_pinned(&manifest, bundle.lock.is_some() || require_pin)?;
     if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
         // Before a reference that it does not know is refused alone.
@@ -155,6 +151,7 @@ fn make(
         [&output, &lock_file],
     )?;
     tell_gathered(&gathered, printer);
+    check_run(&resolution, &manifest, &gathered.tree)?;
     let drift = |digest| {
         let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
         if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {

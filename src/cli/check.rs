@@ -94,7 +94,7 @@ fn report(check: &Check, surroundings: &Surroundings, policy: &HostPolicy) -> Ch
         registry: &policy.refs,
         require_pin: requires_pin(check.require_pin, surroundings, policy),
     };
-    let mut report = check_manifest(request, &located.files);
+    let mut report = check_manifest(request, &located.files, policy);
     report.warnings.splice(0..0, located.warnings);
     report
 }

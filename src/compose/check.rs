@@ -1,20 +1,26 @@
 //! Everything that is wrong with a manifest, the documents of its blocks and the code-workspaces
-//! below it. No byte of a source is read.
+//! below it. Of sources no byte is read, but for
+//! those that say what is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compose::error::{ComposeError, SourceProblem};
 use crate::compose::files::WorkspaceFiles;
 use crate::compose::folders::folder_at;
-use crate::compose::github::RefShape;
+use crate::compose::gather::{GatherOptions, gather};
+use crate::compose::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
+use crate::compose::layer::{Layer, LayerForm};
 use crate::compose::manifests::{ManifestText, Registry, read_text_of};
 use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::resolve::{
-    REFERENCE_DEPTH_MAX, ResolveRequest, folder_name, ignored, referenced_manifest, resolve,
+    REFERENCE_DEPTH_MAX, Resolution, ResolveRequest, folder_name, ignored, referenced_manifest,
+    resolve,
 };
+use crate::compose::runnable::{check_manifest, check_run, read_manifest_of};
 use crate::judge::{Question, Refused, judge};
 use crate::spec::check::{CheckError, CheckReport};
 use crate::spec::document::{Node, Value};
+use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
 };
@@ -26,7 +32,11 @@ const MANIFESTS_MAX: usize = 1_000;
 
 /// Reads the manifest at `manifest` in the workspace, and everything that it refers to.
 #[must_use]
-pub fn check(request: ResolveRequest<'_>, files: &dyn WorkspaceFiles) -> CheckReport {
+pub fn check(
+    request: ResolveRequest<'_>,
+    files: &dyn WorkspaceFiles,
+    policy: &HostPolicy,
+) -> CheckReport {
     let mut checker = Checker {
         files,
         registry: request.registry,
@@ -51,7 +61,12 @@ pub fn check(request: ResolveRequest<'_>, files: &dyn WorkspaceFiles) -> CheckRe
     // What the whole contradicts itself in, its parts do not show.
     if report.errors.is_empty() {
         match resolve(request, files) {
-            Ok(resolution) => report.warnings.extend(resolution.warnings),
+            Ok(resolution) => {
+                if let Err(error) = runnable(&resolution, files, policy) {
+                    add_new(&mut report.errors, of_compose(&error));
+                }
+                report.warnings.extend(resolution.warnings);
+            }
             Err(error) => add_new(&mut report.errors, of_compose(&error)),
         }
     }
@@ -60,6 +75,54 @@ pub fn check(request: ResolveRequest<'_>, files: &dyn WorkspaceFiles) -> CheckRe
     report.warnings.retain(is_new);
     report.valid = report.errors.is_empty();
     report
+}
+
+/// What `bundle` or `exec` would refuse of the whole. What lies in repositories is not known here:
+/// where there are such sources, nobody knows whether the file of `run` is missing.
+fn runnable(
+    resolution: &Resolution,
+    files: &dyn WorkspaceFiles,
+    policy: &HostPolicy,
+) -> Result<(), ComposeError> {
+    let manifest = read_manifest_of(resolution)?;
+    check_manifest(resolution, &manifest, &policy.images)?;
+    let is_here = |layer: &&Layer| !matches!(layer.form, LayerForm::GitHub { .. });
+    let layers: Vec<Layer> = resolution.layers.iter().filter(is_here).cloned().collect();
+    let options = GatherOptions {
+        caps: policy.unpack,
+        follow_symlinks: false,
+        workspace: None,
+        exclude: Vec::new(),
+    };
+    let gathered = gather(&layers, None, files, &Offline, &options)?;
+    match layers.len() == resolution.layers.len() {
+        true => check_run(resolution, &manifest, &gathered.tree),
+        false => Ok(()),
+    }
+}
+
+/// Fetches nothing.
+struct Offline;
+
+impl GitHub for Offline {
+    fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
+        Err(GitHubError::NotLocked {
+            repository: escape(repository.as_bytes()),
+            reference: escape(reference.as_bytes()),
+        })
+    }
+
+    fn fetch(
+        &self,
+        repository: &str,
+        sha: &str,
+        _path: Option<&RelPath>,
+    ) -> Result<FetchedTree, GitHubError> {
+        Err(GitHubError::NotLocked {
+            repository: escape(repository.as_bytes()),
+            reference: escape(sha.as_bytes()),
+        })
+    }
 }
 
 struct Checker<'call> {

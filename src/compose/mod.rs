@@ -28,6 +28,7 @@ pub mod output;
 pub mod overlay;
 mod pattern;
 pub mod resolve;
+pub mod runnable;
 mod secrets;
 mod sieve;
 pub mod source;

@@ -41,6 +41,10 @@ pub struct ResolveRequest<'call> {
 /// A manifest whose sources are known.
 #[derive(Debug)]
 pub struct Resolution {
+    /// Where the manifest lies in the workspace.
+    pub file: RelPath,
+    /// Its text.
+    pub root: Node,
     /// What it says, with what it inherits: the content of `.runner/manifest.json`.
     pub manifest: serde_json::Value,
     /// Its sources; a later one lies over the earlier ones.
@@ -89,6 +93,8 @@ pub fn resolve(
     resolver.warnings.extend(not_granted);
     manifest.sort_all_objects();
     Ok(Resolution {
+        file: file.path.clone(),
+        root: file.root.clone(),
         manifest,
         layers: resolver.layers,
         warnings: resolver.warnings,

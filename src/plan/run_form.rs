@@ -265,6 +265,23 @@ pub fn resolve(
     }
 }
 
+/// Whether `run` can be started from this bundle on some host: what it names is there.
+///
+/// # Errors
+/// [`RunFormError`].
+pub fn check_target(run: &Run, bundle: &dyn BundleView) -> Result<(), RunFormError> {
+    let everything = Interpreters {
+        node: None,
+        python: true,
+        python3: true,
+        bash: true,
+        tsx: true,
+        npx: true,
+        npm_registry: true,
+    };
+    resolve(run, bundle, &everything, &[]).map(|_| ())
+}
+
 fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> ResolvedRun {
     let mut argv: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_bytes()).collect();
     argv.extend_from_slice(arguments);

@@ -9,9 +9,9 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::bundle::{Entry, Surveyed, Tree};
 use crate::compose::manifests::{INVENTORY, Registry};
+pub use crate::compose::runnable::View;
 use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::grants::Origin;
-use crate::plan::run_form::{BundleView, EntryKind};
 use crate::run::block_documents::{self, Named};
 use crate::run::error::RunError;
 use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
@@ -315,25 +315,5 @@ pub fn run_value(options: &BundleOptions, manifest: &Manifest) -> Result<Option<
     match &options.run {
         Some(value) => Ok(Some(Run::from_option(value)?)),
         None => Ok(manifest.run.clone()),
-    }
-}
-
-/// The bundle as the run form looks at it.
-#[derive(Debug)]
-pub struct View<'bundle>(pub &'bundle Tree);
-
-impl BundleView for View<'_> {
-    fn kind(&self, path: &RelPath) -> Option<EntryKind> {
-        self.0.get(path).map(|entry| match entry {
-            Entry::File { executable, .. } => EntryKind::File {
-                executable: *executable,
-            },
-            Entry::Directory => EntryKind::Directory,
-            Entry::Symlink { .. } => EntryKind::Link,
-        })
-    }
-
-    fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_> {
-        Box::new(self.0.iter().map(|(path, _)| path))
     }
 }

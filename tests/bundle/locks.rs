@@ -52,7 +52,7 @@ fn drift_is_refused_with_each_difference_and_no_bundle() {
         let ground = locked();
         let text = match change {
             "m.yaml" => format!(
-                "runner: {{engine: sandbox}}\nnetwork: {{egress: [a.example]}}\nsecrets: {{K: {{vault: k}}}}\n{}",
+                "runner: {{engine: sandbox}}\nnetwork: {{egress: [a.example]}}\nsecrets: {{K: {{vault: kk}}}}\n{}",
                 manifest(
                     "local: lib\ninline: {path: b, content: b}\ninline: {path: c, content: c}"
                 )

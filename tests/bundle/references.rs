@@ -157,7 +157,7 @@ fn references_that_multiply_are_refused_and_not_resolved() {
 fn a_large_code_workspace_that_is_referred_to_often_is_merged_once() {
     let ground = Ground::new();
     let variables: String = (0..6_000)
-        .map(|number| format!("  V{number}: {{vault: a}}\n"))
+        .map(|number| format!("  V{number}: {{vault: aa}}\n"))
         .collect();
     ground.file(
         "w/manifest.yaml",

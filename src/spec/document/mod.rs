@@ -210,6 +210,15 @@ impl Node {
         self.entry(name).map(|(_, node)| node)
     }
 
+    /// What one step of a JSON Pointer leads to: the entry of a map, or the item of a list.
+    #[must_use]
+    pub fn child(&self, step: &str) -> Option<&Self> {
+        match &self.value {
+            Value::List(items) => items.get(step.parse::<usize>().ok()?),
+            _ => self.get(step),
+        }
+    }
+
     /// The entry of `name`, if this is a map that has it.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<(&Key, &Self)> {

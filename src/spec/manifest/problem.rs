@@ -246,6 +246,16 @@ pub enum Problem {
         /// The file that is started.
         program: String,
     },
+    /// What `exec` would refuse.
+    #[error("{message}")]
+    NotRunnable {
+        /// Stable name of the problem.
+        code: &'static str,
+        /// What was found and what was expected.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
     /// What is left when enough errors have been told.
     #[error("{more} more errors are not listed")]
     More {
@@ -290,6 +300,7 @@ impl Problem {
             Self::FsRootType => "fs_root_declared",
             Self::SchemaTooLarge { .. } => "schema_too_large",
             Self::NeedsContradictRun { .. } => "needs_contradict_run",
+            Self::NotRunnable { code, .. } => code,
             Self::More { .. } => "more_errors",
         }
     }
@@ -307,6 +318,7 @@ impl Problem {
             }
             Self::UnknownKey { .. } => return None,
             Self::WrongType { hint, .. } => (*hint)?,
+            Self::NotRunnable { hint, .. } => return hint.clone(),
             Self::UnknownValue { near, .. } => return near.map(did_you_mean),
             Self::OutOfRange { .. } | Self::MissingKey { .. } | Self::Duplicate { .. } => {
                 return None;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::cli::args::{ColorArgument, VoiceFlags};
 use crate::cli::surroundings::Surroundings;
+use crate::spec::path::is_hidden;
 
 /// How long a full standard error is waited for.
 const WORDS_PATIENCE: Timespec = Timespec {
@@ -263,11 +264,7 @@ fn status_line(text: &str, columns: usize) -> String {
 pub fn harmless(line: &str) -> String {
     line.chars()
         .map(|character| match character {
-            '\u{0}'..='\u{1f}'
-            | '\u{7f}'..='\u{9f}'
-            | '\u{200e}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => character.escape_unicode().to_string(),
+            hidden if is_hidden(hidden) => character.escape_unicode().to_string(),
             _ => character.to_string(),
         })
         .collect()

@@ -124,8 +124,36 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Bytes as text that is safe on a terminal: control characters, direction overrides and bytes
-/// that are not UTF-8 become `\x..` or `\u{..}`, a backslash is doubled; everything else stays.
+/// Whether a terminal obeys `character` or shows nothing for it: control characters, line and
+/// paragraph separators, all that changes the direction, and what Unicode calls ignorable by default
+/// (joiners, fillers, variation selectors, tags), by which two names that look alike differ.
+#[must_use]
+pub const fn is_hidden(character: char) -> bool {
+    matches!(
+        character,
+        '\u{0}'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// Bytes as text that is safe on a terminal: what [`is_hidden`] and bytes that are not UTF-8 become `\x..` or `\u{..}`, a backslash is doubled; everything else stays.
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -137,11 +165,7 @@ pub fn escape(bytes: &[u8]) -> String {
                 '\u{0}'..='\u{1f}' | '\u{7f}' => {
                     let _written = write!(text, "\\x{:02x}", u32::from(character));
                 }
-                '\u{80}'..='\u{9f}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2066}'..='\u{2069}'
-                | '\u{feff}' => {
+                hidden if is_hidden(hidden) => {
                     let _written = write!(text, "\\u{{{:x}}}", u32::from(character));
                 }
                 _ => text.push(character),
@@ -183,5 +207,21 @@ mod tests {
     fn a_name_is_escaped_before_a_terminal_sees_it() {
         assert_eq!(escape(b"a\x1b[31mb\xff\n"), "a\\x1b[31mb\\xff\\x0a");
         assert_eq!(escape("ab\u{202e}c ü".as_bytes()), "ab\\u{202e}c ü");
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_or_does_not_show_is_escaped() {
+        for hidden in [
+            0xad, 0x34f, 0x61c, 0x115f, 0x180e, 0x200b, 0x200e, 0x2028, 0x202a, 0x2060, 0x2062,
+            0x2064, 0x2066, 0x206f, 0x3164, 0xfe0f, 0xfeff, 0xffa0, 0xfffb, 0x1d173, 0xe0000,
+            0xe0001, 0xe0041, 0xe007f, 0xe0100,
+        ] {
+            let character = char::from_u32(hidden).expect("a character");
+            let expected = format!("a\\u{{{hidden:x}}}b");
+            assert_eq!(escape(format!("a{character}b").as_bytes()), expected);
+        }
+        for shown in ["é", "日本", "😀", "ا", "\u{301}"] {
+            assert_eq!(escape(shown.as_bytes()), shown);
+        }
     }
 }

@@ -90,6 +90,29 @@ fn a_wrong_word_is_a_usage_error_with_a_suggestion() {
 }
 
 #[test]
+fn a_volume_as_docker_has_it_is_told_the_flag_that_mounts() {
+    for words in [
+        &["run", "-v", "./data:/data", "--", "true"][..],
+        &["run", "-m", "64m", "-v", "/a:/data:ro", "true"],
+        &["run", "-v/a:/data", "true"],
+        &["run", "-v=/a:/data", "true"],
+        &["exec", "-v", "/a:/data", "bundle.tar.gz"],
+        &["exec", "-v", "/a:/data"],
+    ] {
+        let output = output(words);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
+        assert!(text.contains("(usage)"), "{words:?}: {text}");
+        let volume = words.iter().find_map(|word| {
+            let value = word.trim_start_matches("-v").trim_start_matches('=');
+            value.contains(":/").then_some(value)
+        });
+        let hint = format!("--mount {}", volume.expect("a volume"));
+        assert!(text.contains(&hint), "{words:?}: {text}");
+    }
+}
+
+#[test]
 fn the_help_is_enough_for_a_first_bundle() {
     let help = stdout(&output(&["bundle", "--help"]));
     let (_, example) = help.split_once("main.sh:\n\n").expect("an example");

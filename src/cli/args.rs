@@ -412,7 +412,7 @@ pub enum OnOutputLimitArgument {
     Kill,
 }
 
-/// `-i`, `-t`, `--stop-signal`.
+/// `-i`, `-t`, `--rm`, `--stop-signal`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "The process")]
 pub struct ProcessFlags {
@@ -422,6 +422,10 @@ pub struct ProcessFlags {
     /// Give the body a terminal of its own
     #[arg(short, long, env = "RUNNER_OPT_TTY", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub tty: bool,
+    /// Taken as docker's, and changes nothing: what a run makes is always removed
+    // Without a variable, as it is no flag of ours.
+    #[arg(long)]
+    pub rm: bool,
     /// The signal that asks the body to end, a name or a number [default: SIGTERM]
     #[arg(long, value_name = "SIGNAL", env = "RUNNER_OPT_STOP_SIGNAL", hide_env_values = true, value_parser = parse_signal)]
     pub stop_signal: Option<i32>,

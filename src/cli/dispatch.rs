@@ -9,6 +9,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
+use crate::cli::docker;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::plain;
 use crate::cli::plan;
@@ -99,12 +100,23 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
 
 /// Does what `words` ask; the first is the program's own name.
 pub fn dispatch(words: &[OsString], surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
-    if let Some(plain) = plain::read(words, surroundings) {
-        return verb(plain, surroundings, engine);
-    }
-    match CommandLine::try_parse_from(words) {
-        Ok(line) => verb(line.verb, surroundings, engine),
-        Err(error) => usage(&error, words, surroundings),
+    let read = match plain::read(words, surroundings) {
+        Some(plain) => plain,
+        None => match CommandLine::try_parse_from(words) {
+            Ok(line) => line.verb,
+            Err(error) => return usage(&error, words, surroundings),
+        },
+    };
+    match docker::volume(words, &read) {
+        Some(volume) => {
+            let printer = Printer::new(VoiceFlags::default(), surroundings);
+            let text = format!("refused: -v only prints more, so `{volume}` would be run (usage)");
+            printer.line(Tone::Error, &text);
+            let hint = docker::volume_hint(&volume);
+            printer.line(Tone::Hint, &format!("hint: {hint}"));
+            FAILED
+        }
+        None => verb(read, surroundings, engine),
     }
 }
 
@@ -232,6 +244,8 @@ fn usage_error(
             hints.extend(tips.filter(|tip| !tip.is_empty()));
         }
     }
+    let volume = docker::volume_of_error(words);
+    hints.extend(volume.map(|volume| docker::volume_hint(&volume)));
     // Nobody sees a variable on the command line.
     let flag = problem
         .split(['\'', ' ', '<'])

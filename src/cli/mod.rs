@@ -15,6 +15,7 @@ pub mod config;
 pub mod delegate;
 pub mod demo;
 pub mod dispatch;
+mod docker;
 pub mod doctor;
 pub mod environment;
 pub mod exit_code;

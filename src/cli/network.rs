@@ -1,5 +1,7 @@
 //! The flags about the network, and what they say.
 
+use std::path::PathBuf;
+
 use clap::builder::BoolishValueParser;
 
 use crate::spec::egress::{EgressError, EgressRule, meant};
@@ -8,16 +10,24 @@ use crate::spec::network::{
 };
 use crate::spec::path::escape;
 
-/// `--allow-net`, `--publish`, `--add-host`, `--report-denials`, `--egress-capture`.
+/// `--allow-net`, `--publish`, `--publish-file`, `--add-host`, `--report-denials`, `--egress-capture`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Network (none by default)")]
 pub struct NetworkFlags {
     /// A host that the body may reach: every TCP port, or only PORT; *.HOST for the names below it
     #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
     pub allow_net: Vec<String>,
-    /// A port on this host's 127.0.0.1 that leads to a port on the body's loopback
-    #[arg(long, value_name = "HOST_PORT:BODY_PORT", value_delimiter = ',')]
+    /// A port on this host's 127.0.0.1, 0 for any, that leads to a port on the body's loopback
+    #[arg(short, long, value_name = "HOST_PORT:BODY_PORT", value_delimiter = ',')]
     pub publish: Vec<String>,
+    /// Write each published port to this file before the body starts: HOST_PORT:BODY_PORT, one a line
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "RUNNER_OPT_PUBLISH_FILE",
+        hide_env_values = true
+    )]
+    pub publish_file: Option<PathBuf>,
     /// Where an allowed host is, before the hosts file and DNS; an address that is not public still needs the host policy
     #[arg(long, value_name = "HOST:IP", value_delimiter = ',')]
     pub add_host: Vec<String>,
@@ -93,9 +103,9 @@ impl NetworkError {
             }
             Self::Value {
                 flag: "publish", ..
-            } => {
-                "write HOST_PORT:BODY_PORT; the port of this host is always on 127.0.0.1".to_owned()
-            }
+            } => "write HOST_PORT:BODY_PORT; the port of this host is always on 127.0.0.1, and 0 \
+                 takes one that is free"
+                .to_owned(),
             Self::Value { .. } => {
                 "write HOST:IP; IPv6 in brackets or as it is, such as a.example.com:[2001:db8::7]"
                     .to_owned()
@@ -106,7 +116,7 @@ impl NetworkError {
 }
 
 impl NetworkFlags {
-    /// What the flags say.
+    /// What the flags say, but for the file, which needs the working directory.
     ///
     /// # Errors
     /// The first value that makes no sense.
@@ -118,6 +128,7 @@ impl NetworkFlags {
                 .map(|text| rule(text))
                 .collect::<Result<_, _>>()?,
             publish: published(&self.publish)?,
+            publish_file: None,
             added_hosts: values("add-host", &self.add_host, AddedHost::parse)?,
             report_denials: self.report_denials,
             capture: match self.egress_capture {
@@ -156,7 +167,10 @@ fn published(texts: &[String]) -> Result<Vec<PublishedPort>, NetworkError> {
     let ports = values("publish", texts, PublishedPort::parse)?;
     for (index, again) in ports.iter().enumerate() {
         let mut before = ports[..index].iter();
-        if let Some(first) = before.find(|first| first.host_port == again.host_port) {
+        let same = |first: &&PublishedPort| first.host_port == again.host_port;
+        if again.host_port != 0
+            && let Some(first) = before.find(same)
+        {
             return Err(NetworkError::PortTwice {
                 first: *first,
                 again: *again,
@@ -183,7 +197,8 @@ mod tests {
     fn every_value_lands_in_its_field() {
         let options = NetworkFlags {
             allow_net: texts(&["A.com:443", "*.b.com"]),
-            publish: texts(&["8080:80", "8081:80"]),
+            publish: texts(&["8080:80", "8081:80", "0:80", "0:81"]),
+            publish_file: None,
             add_host: texts(&["a.com:[::1]"]),
             report_denials: true,
             egress_capture: Some(CaptureArgument::Anyip),
@@ -192,7 +207,7 @@ mod tests {
         let allowed: Vec<String> = read.allow.iter().map(ToString::to_string).collect();
         assert_eq!(allowed, ["a.com:443", "*.b.com"]);
         let ports: Vec<String> = read.publish.iter().map(ToString::to_string).collect();
-        assert_eq!(ports, ["8080:80", "8081:80"]);
+        assert_eq!(ports, ["8080:80", "8081:80", "0:80", "0:81"]);
         assert_eq!(read.added_hosts[0].to_string(), "a.com:::1");
         assert_eq!(
             (read.report_denials, read.capture),
@@ -224,7 +239,10 @@ mod tests {
             assert!(told.contains(hint), "{told}");
         }
         for (ports, says) in [
-            (&["0:80"][..], "--publish `0:80`: the port is not a number"),
+            (
+                &["00:80"][..],
+                "--publish `00:80`: the port is not a number",
+            ),
             (&["80"], "expected HOST_PORT:BODY_PORT"),
             (
                 &["80:1", "81:1", "80:2"],

@@ -11,12 +11,13 @@ use crate::cli::args::{
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
 use crate::cli::images;
-use crate::cli::network::NetworkError;
+use crate::cli::network::{NetworkError, NetworkFlags};
 use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::syscalls::{self, LooserSyscalls};
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
+use crate::spec::network::NetworkOptions;
 use crate::spec::oci::reference::ReferenceError;
 use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, with_causes};
@@ -268,7 +269,7 @@ impl Making<'_> {
             workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
             environment: environment::resolve(&flags.environment, self.surroundings)?,
             secrets: (self.secrets)(&flags.environment, self.surroundings)?,
-            network: flags.network.read()?,
+            network: network(flags.network, self.surroundings)?,
             limits: limits(&flags.limits),
             streams: StreamOptions {
                 interactive: flags.process.interactive,
@@ -286,6 +287,19 @@ impl Making<'_> {
             caller: self.surroundings.caller(self.policy),
         })
     }
+}
+
+fn network(
+    mut flags: NetworkFlags,
+    surroundings: &Surroundings,
+) -> Result<NetworkOptions, RequestError> {
+    let file = flags.publish_file.take();
+    Ok(NetworkOptions {
+        publish_file: file
+            .map(|path| absolute("publish-file", &path, surroundings))
+            .transpose()?,
+        ..flags.read()?
+    })
 }
 
 fn grants(given: &[String]) -> Result<Grants, RequestError> {
@@ -536,7 +550,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{CommandLine, Verb};
     use crate::spec::egress::EgressRule;
-    use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
+    use crate::spec::network::{AddedHost, CaptureChoice, PublishedPort};
     use crate::spec::oci::reference::Place;
     use crate::spec::request::OciOptions;
     use crate::spec::syscall_policy::SyscallPolicyName;
@@ -760,6 +774,10 @@ mod tests {
                 .map(|rule| EgressRule::parse(rule).expect(rule))
                 .to_vec();
         });
+        assert_changes(&["--publish-file", "ports"], |r| {
+            r.network.publish_file = Some("/here/ports".into());
+        });
+        assert_changes(&["--rm"], |_same| ());
         assert_changes(&["--publish", "8080:80,8081:81"], |r| {
             r.network.publish = ["8080:80", "8081:81"]
                 .map(|ports| PublishedPort::parse(ports).expect(ports))

@@ -42,9 +42,17 @@ impl Hearing for RunStatus {
         if drawn.take().is_some() {
             self.printer.status("");
         }
-        if let Phase::Over { what, how, elapsed } = phase {
-            let text = format!("{what}: {how}, {}", seconds(*elapsed));
-            self.printer.line(Tone::Detail, &text);
+        match phase {
+            Phase::Over { what, how, elapsed } => {
+                let text = format!("{what}: {how}, {}", seconds(*elapsed));
+                self.printer.line(Tone::Detail, &text);
+            }
+            Phase::Published { ports } => {
+                let (host, body) = (ports.host_port, ports.body_port);
+                let text = format!("127.0.0.1:{host} leads to port {body} of the body");
+                self.printer.line(Tone::Good, &text);
+            }
+            Phase::Transfer { .. } | Phase::Preparing { .. } => (),
         }
     }
 }
@@ -56,7 +64,8 @@ fn text_of_phase(phase: &Phase<'_>) -> Option<String> {
             progress: Progress::Done,
             ..
         }
-        | Phase::Over { .. } => None,
+        | Phase::Over { .. }
+        | Phase::Published { .. } => None,
         // It names its place. The others have what counts first: a narrow line is cut.
         Phase::Transfer {
             progress: progress @ Progress::Asking { .. },

@@ -81,6 +81,7 @@ wire_struct!(GivenSecret {
 wire_struct!(NetworkOptions {
     allow,
     publish,
+    publish_file,
     added_hosts,
     report_denials,
     capture

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::oci::listener::Progress;
+use crate::spec::network::PublishedPort;
 
 /// How often an act is told of that has nothing to count.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +35,11 @@ pub enum Phase<'now> {
         what: &'now str,
         /// Since its begin.
         elapsed: Duration,
+    },
+    /// A free port of the host was chosen.
+    Published {
+        /// The port that it is, and where it leads to.
+        ports: PublishedPort,
     },
     /// It is over, well or not.
     Over {
@@ -150,6 +156,7 @@ mod tests {
                 Phase::Transfer { what, .. } => format!("{what} moves"),
                 Phase::Preparing { what, .. } => format!("{what} goes on"),
                 Phase::Over { what, how, .. } => format!("{what} {how}"),
+                Phase::Published { ports } => format!("{ports}"),
             };
             self.0.lock().expect("not poisoned").push(text);
         }

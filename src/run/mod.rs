@@ -265,6 +265,7 @@ impl Run<'_> {
             &mut self.masks.borrow_mut(),
             report,
         )?;
+        network::tell_ports(&published, &self.request.network, &**self.hearing)?;
         settlement.outward.published = published;
         let (mut launched, mut ready) =
             self.launch(held, prepared, (settlement, &sources), settled, report)?;

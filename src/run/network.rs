@@ -1,10 +1,13 @@
 //! The body's network: what is laid out inside, and the relay that holds the other end.
 
+use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Instant;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::egress::advice::Circumstances;
@@ -18,10 +21,12 @@ use crate::kernel::process;
 use crate::plan::egress::EgressPlan;
 use crate::plan::service::QUESTION_PORT;
 use crate::run::error::RunError;
+use crate::run::hearing::{Hearing, Phase};
 use crate::run::network_report;
 use crate::sandbox::network::{CapturePlan, NetworkPlan, NetworkSockets};
 use crate::spec::host_policy::HostPolicy;
-use crate::spec::network::{Capture, PublishedPort};
+use crate::spec::network::{Capture, NetworkOptions, PublishedPort};
+use crate::spec::path::escape;
 use crate::spec::report::Report;
 use crate::spec::request::Request;
 
@@ -62,11 +67,79 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
     let failed = |error: std::io::Error| refused(Errno::from_io_error(&error).unwrap_or(Errno::IO));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.host_port)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
+    let host_port = listener.local_addr().map_err(failed)?.port();
     Ok(Published {
         listener: listener.into(),
-        host_port: port.host_port,
+        host_port,
         body_port: port.body_port,
     })
+}
+
+/// Tells the ports before the body starts: those that were chosen to `hearing`, all of them to the
+/// file of `--publish-file`.
+///
+/// # Errors
+/// [`RunError::Argument`] for a file that cannot be written.
+pub(super) fn tell_ports(
+    published: &[Published],
+    options: &NetworkOptions,
+    hearing: &dyn Hearing,
+) -> Result<(), RunError> {
+    let mut text = String::new();
+    for (asked, had) in options.publish.iter().zip(published) {
+        let ports = PublishedPort {
+            host_port: had.host_port,
+            body_port: had.body_port,
+        };
+        if asked.host_port == 0 {
+            hearing.hear(&Phase::Published { ports });
+        }
+        text.push_str(&format!("{ports}\n"));
+    }
+    let Some(path) = &options.publish_file else {
+        return Ok(());
+    };
+    write_whole(path, text.as_bytes()).map_err(|errno| RunError::Argument {
+        code: "publish_file_unwritable",
+        what: "--publish-file",
+        object: escape(path.as_os_str().as_bytes()),
+        problem: format!("cannot be written: {errno}"),
+        hint: Some("name a file in a directory that can be written".to_owned()),
+    })
+}
+
+/// Puts a file with these bytes at `path`: whoever waits for it finds all of them. A link there is
+/// replaced, as a file is; nothing else is.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::ISDIR);
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(CWD, above, flags, Mode::empty())?;
+    match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Symlink => (),
+            FileType::Directory => return Err(Errno::ISDIR),
+            _ => return Err(Errno::EXIST),
+        },
+        Err(Errno::NOENT) => (),
+        Err(errno) => return Err(errno),
+    }
+    let mut random = [0; 8];
+    process::random(&mut random)?;
+    let new = format!(".ports-{:016x}.tmp", u64::from_le_bytes(random));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&directory, &*new, flags, Mode::from_raw_mode(0o666))?;
+    let written = std::fs::File::from(file).write_all(bytes);
+    written
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        .and_then(|()| rustix::fs::renameat(&directory, &*new, &directory, name))
+        .map_err(|errno| {
+            // The errno that is on its way says more than one of this.
+            match rustix::fs::unlinkat(&directory, &*new, AtFlags::empty()) {
+                Ok(()) | Err(_) => errno,
+            }
+        })
 }
 
 /// What is laid out inside; `None`: nothing but the body's own loopback.

@@ -170,6 +170,12 @@ fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
     note(arena, ChildStep::Namespaces);
     namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
     note(arena, ChildStep::Loopback);
+    // A server of the body's listens where it likes, at 80 too: nobody else is in this namespace.
+    match namespace::write_file(c"/proc/sys/net/ipv4/ip_unprivileged_port_start", b"0") {
+        // A kernel without it lets nobody but root listen there.
+        Ok(()) | Err(Errno::NOENT) => (),
+        Err(errno) => return Err(at(ChildStep::Loopback)(errno)),
+    }
     rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
     mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
     // The body inherits it, and nothing that init still does can fill it again.

@@ -36,7 +36,7 @@ child_steps! {
     KernelObjects: "limit the inotify instances and watches of its user namespace",
     OomScore: "offer itself to a host that is out of memory",
     Namespaces: "leave the host's network, ipc and uts namespaces",
-    Loopback: "bring the loopback device up",
+    Loopback: "bring the loopback device up and open its ports to the body",
     HostName: "set the host name",
     PrivateMounts: "make the mounts private",
     AwaitBase: "wait for the base plan",

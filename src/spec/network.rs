@@ -1,6 +1,7 @@
 //! What the caller says about the network: the flags after reading.
 
 use core::net::IpAddr;
+use std::path::PathBuf;
 
 use crate::spec::egress::EgressRule;
 use crate::spec::host_name::HostName;
@@ -10,8 +11,10 @@ use crate::spec::host_name::HostName;
 pub struct NetworkOptions {
     /// `--allow-net`, in order.
     pub allow: Vec<EgressRule>,
-    /// `--publish`, in order; no host port twice.
+    /// `--publish`, in order; no host port twice but 0.
     pub publish: Vec<PublishedPort>,
+    /// `--publish-file`: where the ports are told, absolute.
+    pub publish_file: Option<PathBuf>,
     /// `--add-host`, in order.
     pub added_hosts: Vec<AddedHost>,
     /// `--report-denials`: attempts are reported although nothing is allowed.
@@ -23,7 +26,7 @@ pub struct NetworkOptions {
 /// `--publish HOST_PORT:BODY_PORT`. Ordered by the host's port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublishedPort {
-    /// On 127.0.0.1 of the host; never 0.
+    /// On 127.0.0.1 of the host; 0 where the run chooses one that is free.
     pub host_port: u16,
     /// On the body's loopback; never 0.
     pub body_port: u16,
@@ -89,7 +92,10 @@ impl PublishedPort {
     pub fn parse(text: &str) -> Result<Self, NetworkFlagError> {
         let (host, body) = text.split_once(':').ok_or(NetworkFlagError::NoPorts)?;
         Ok(Self {
-            host_port: port(host)?,
+            host_port: match host {
+                "0" => 0,
+                host => port(host)?,
+            },
             body_port: port(body)?,
         })
     }
@@ -162,12 +168,14 @@ mod tests {
         let ports = PublishedPort::parse("8080:80").expect("two");
         assert_eq!((ports.host_port, ports.body_port), (8080, 80));
         assert_eq!(ports.to_string(), "8080:80");
+        let chosen = PublishedPort::parse("0:80").expect("one");
+        assert_eq!((chosen.host_port, chosen.body_port), (0, 80));
         for (text, error) in [
             ("", NetworkFlagError::NoPorts),
             ("8080", NetworkFlagError::NoPorts),
             (":80", NetworkFlagError::Port),
             ("80:", NetworkFlagError::Port),
-            ("0:80", NetworkFlagError::Port),
+            ("00:80", NetworkFlagError::Port),
             ("80:0", NetworkFlagError::Port),
             ("080:80", NetworkFlagError::Port),
             ("+80:80", NetworkFlagError::Port),

@@ -396,7 +396,7 @@ pub struct PlannedPreparation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedPort {
-    /// On 127.0.0.1 of the host.
+    /// On 127.0.0.1 of the host; 0 for one that the run chooses.
     pub host_port: u16,
     /// On the body's loopback.
     pub body_port: u16,

@@ -207,7 +207,7 @@ fn a_port_that_cannot_be_published_is_refused_before_anything_runs() {
         // The bed's own service holds 7777.
         for wrong in [
             "7777:8080",
-            "0:8080",
+            "00:8080",
             "8080:0",
             "70000:80",
             "x:80",

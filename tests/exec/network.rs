@@ -206,6 +206,72 @@ fn a_published_port_that_is_taken_is_refused_before_anything_runs() {
         .assert_nothing_ran();
 }
 
+/// A server that answers one caller at port 80, then ends.
+const SERVER: &str = "
+import socket
+with socket.create_server(('127.0.0.1', 80)) as listener:
+    connection, _ = listener.accept()
+    connection.sendall(b'served')
+    connection.close()
+";
+
+#[test]
+fn a_port_that_the_run_chooses_is_told_and_leads_to_port_80_of_the_body() {
+    let ground = Ground::new();
+    let file = ground.path("ports");
+    let words = ["run", "-p", "0:80", "--rm", "--publish-file", text(&file)];
+    let server = ["--", "/usr/bin/python3", "-c", SERVER];
+    let mut running = ground.command(&[&words[..], &server].concat()).start();
+    running.until("the file of the ports", || file.exists());
+    let ports = std::fs::read_to_string(&file).expect("readable");
+    let (host, body) = ports.trim_end().split_once(':').expect("two ports");
+    assert_eq!(body, "80");
+    let host: u16 = host.parse().expect("a number");
+    // Reset until the body listens.
+    running.until("an answer", || {
+        let connection = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, host));
+        let answered = connection.and_then(|mut it| {
+            let mut answer = [0; 6];
+            it.read_exact(&mut answer).map(|()| answer)
+        });
+        answered.is_ok_and(|answer| answer == *b"served")
+    });
+    let done = running.done();
+    done.assert_exited(0);
+    let published = &done.report["egress"]["published"][0];
+    assert_eq!(published["host_port"], host);
+    assert_eq!(published["body_port"], 80);
+    let told = format!("runner: 127.0.0.1:{host} leads to port 80 of the body");
+    assert_eq!(lines(&done), [told]);
+}
+
+#[test]
+fn a_file_for_the_ports_that_cannot_be_written_is_refused_before_the_body_starts() {
+    let ground = Ground::new();
+    for file in [ground.path("none/ports"), ground.path("")] {
+        let flags = ["-p", "0:80", "--publish-file", text(&file)];
+        ground
+            .exec(&flags, &ground.script("run: body.sh\n", "echo ran\n"))
+            .assert_error("refused", "publish_file_unwritable")
+            .assert_message(text(&file).trim_end_matches('/'))
+            .assert_nothing_ran();
+    }
+}
+
+#[test]
+fn a_link_where_the_ports_are_told_is_replaced_and_not_followed() {
+    let ground = Ground::new();
+    let kept = ground.write("kept", "K");
+    let link = ground.path("ports");
+    std::os::unix::fs::symlink(&kept, &link).expect("a link");
+    let flags = ["-p", "0:80", "--publish-file", text(&link)];
+    let done = ground.exec(&flags, &ground.script("run: body.sh\n", "true\n"));
+    done.assert_exited(0);
+    assert_eq!(std::fs::read_to_string(&kept).expect("readable"), "K");
+    let ports = std::fs::read_to_string(&link).expect("readable");
+    assert!(ports.ends_with(":80\n"), "{ports}");
+}
+
 /// The C library asks for no IPv4 address by name where it sees no device that has one.
 #[test]
 fn a_program_that_asks_for_ipv4_alone_is_told_of_an_allowed_host() {

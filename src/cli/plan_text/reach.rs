@@ -75,10 +75,13 @@ impl Page<'_> {
             self.row("guard", &guard(network));
         }
         for ports in &network.published {
-            let told = format!(
-                "127.0.0.1:{} of this host leads to port {} of the body (--publish)",
-                ports.host_port, ports.body_port
-            );
+            let place = match ports.host_port {
+                0 => "a free port of 127.0.0.1".to_owned(),
+                port => format!("127.0.0.1:{port}"),
+            };
+            let body_port = ports.body_port;
+            let told =
+                format!("{place} of this host leads to port {body_port} of the body (--publish)");
             self.row("published", &told);
         }
     }

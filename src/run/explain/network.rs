@@ -63,6 +63,7 @@ pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<Stri
     let mut list: Vec<String> = network
         .published
         .iter()
+        .filter(|ports| ports.host_port != 0)
         .map(|ports| format!("port {} of 127.0.0.1: whether it is free", ports.host_port))
         .collect();
     if network.capture != "none" && request.network.capture == CaptureChoice::Tproxy {

@@ -176,6 +176,7 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
     request.network = NetworkOptions {
         allow: step.reach.clone(),
         publish: Vec::new(),
+        publish_file: None,
         added_hosts: step.added_hosts.clone(),
         ..outer.network.clone()
     };

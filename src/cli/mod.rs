@@ -39,3 +39,4 @@ pub mod source;
 pub mod summary;
 pub mod surroundings;
 pub mod syscalls;
+mod view;

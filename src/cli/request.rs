@@ -2,11 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::cli::args::{
     BundleFlags, EnvironmentFlags, Exec, LimitFlags, LimitsArgument, OnOutputLimitArgument, Run,
-    RunFlags, ViewFlags,
+    RunFlags,
 };
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
@@ -15,6 +15,7 @@ use crate::cli::network::{NetworkError, NetworkFlags};
 use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::syscalls::{self, LooserSyscalls};
+use crate::cli::view;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
 use crate::spec::network::NetworkOptions;
@@ -23,9 +24,8 @@ use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::request::{
     BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
-    OnOutputLimit, Request, StreamOptions, Subject, ViewEntry,
+    OnOutputLimit, Request, StreamOptions, Subject,
 };
-use crate::spec::units::parse_size_bytes;
 
 /// Where a bundle lies inside, for a relative `--workdir` of `exec`.
 const BUNDLE_INSIDE: &str = "/bundle";
@@ -237,7 +237,7 @@ impl Making<'_> {
             .into_iter()
             .map(OsStringExt::into_vec)
             .collect();
-        let workdir = |given: &Path| Ok(normal(&Path::new(BUNDLE_INSIDE).join(given)));
+        let workdir = |given: &Path| Ok(view::normal(&Path::new(BUNDLE_INSIDE).join(given)));
         let mut request = self.of_flags(Subject::Bundle(bundle), exec.flags, &workdir)?;
         request.bundle.arguments = arguments;
         Ok(request)
@@ -248,7 +248,13 @@ impl Making<'_> {
             return Err(RequestError::NeedsBundle { flag: "run" });
         }
         let argv = run.command.into_iter().map(OsStringExt::into_vec).collect();
-        let workdir = |given: &Path| Ok(normal(&absolute("workdir", given, self.surroundings)?));
+        let workdir = |given: &Path| {
+            Ok(view::normal(&absolute(
+                "workdir",
+                given,
+                self.surroundings,
+            )?))
+        };
         self.of_flags(Subject::Command(argv), run.flags, &workdir)
     }
 
@@ -265,7 +271,7 @@ impl Making<'_> {
         forbid(&flags, grants, self.policy)?;
         Ok(Request {
             subject,
-            view: view(&flags, self.surroundings)?,
+            view: view::view(&flags.view, self.surroundings)?,
             workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
             environment: environment::resolve(&flags.environment, self.surroundings)?,
             secrets: (self.secrets)(&flags.environment, self.surroundings)?,
@@ -280,7 +286,7 @@ impl Making<'_> {
             strict: flags.policy.strict,
             syscalls: syscalls::read(flags.policy.syscalls, self.policy)?,
             unix_sockets: flags.policy.unix_sockets,
-            sockets: sockets(&flags.view, self.surroundings)?,
+            sockets: view::sockets(&flags.view, self.surroundings)?,
             grants,
             oci: images::read(flags.oci, self.surroundings, self.policy)?,
             bundle: bundle(flags.bundle, self.surroundings)?,
@@ -343,87 +349,6 @@ fn forbid(flags: &RunFlags, grants: Grants, policy: &HostPolicy) -> Result<(), R
         }),
         None => Ok(()),
     }
-}
-
-/// Where the sockets of `--socket` appear.
-fn sockets(flags: &ViewFlags, surroundings: &Surroundings) -> Result<Vec<PathBuf>, RequestError> {
-    let place = |path: &PathBuf| absolute("socket", path, surroundings).map(|path| normal(&path));
-    flags.socket.iter().map(place).collect()
-}
-
-fn view(flags: &RunFlags, surroundings: &Surroundings) -> Result<Vec<ViewEntry>, RequestError> {
-    let mut entries = Vec::new();
-    for (flag, paths, writable) in [
-        ("ro", &flags.view.ro, false),
-        ("socket", &flags.view.socket, false),
-        ("rw", &flags.view.rw, true),
-    ] {
-        for path in paths {
-            let source = absolute(flag, path, surroundings)?;
-            entries.push(ViewEntry::Bind {
-                target: normal(&source),
-                source,
-                writable,
-            });
-        }
-    }
-    for given in &flags.view.mount {
-        entries.push(mount(given, surroundings)?);
-    }
-    for given in &flags.view.tmpfs {
-        entries.push(tmpfs(given)?);
-    }
-    Ok(entries)
-}
-
-fn mount(given: &OsStr, surroundings: &Surroundings) -> Result<ViewEntry, RequestError> {
-    let malformed = || RequestError::Flag {
-        flag: "mount",
-        found: escape(given.as_bytes()),
-        expected: "SRC:DST or SRC:DST:ro, DST absolute, such as ./data:/data:ro",
-    };
-    let parts: Vec<&[u8]> = given.as_bytes().split(|byte| *byte == b':').collect();
-    let (source, target, writable) = match parts.as_slice() {
-        [source, target] | [source, target, b"rw"] => (*source, *target, true),
-        [source, target, b"ro"] => (*source, *target, false),
-        _ => return Err(malformed()),
-    };
-    let target = Path::new(OsStr::from_bytes(target));
-    if source.is_empty() || !target.is_absolute() {
-        return Err(malformed());
-    }
-    Ok(ViewEntry::Bind {
-        source: absolute("mount", Path::new(OsStr::from_bytes(source)), surroundings)?,
-        target: target.to_owned(),
-        writable,
-    })
-}
-
-fn tmpfs(given: &OsStr) -> Result<ViewEntry, RequestError> {
-    let malformed = || RequestError::Flag {
-        flag: "tmpfs",
-        found: escape(given.as_bytes()),
-        expected: "DST or DST:SIZE, DST absolute, such as /var/cache:64m",
-    };
-    let bytes = given.as_bytes();
-    let (target, size) = match bytes.iter().position(|byte| *byte == b':') {
-        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
-        None => (bytes, None),
-    };
-    let target = PathBuf::from(OsStr::from_bytes(target));
-    if !target.is_absolute() {
-        return Err(malformed());
-    }
-    let size_bytes = size
-        .map(|size| {
-            std::str::from_utf8(size)
-                .ok()
-                .and_then(|text| parse_size_bytes(text).ok())
-                .filter(|bytes| 0 < *bytes)
-                .ok_or_else(malformed)
-        })
-        .transpose()?;
-    Ok(ViewEntry::Tmpfs { target, size_bytes })
 }
 
 fn bundle(flags: BundleFlags, surroundings: &Surroundings) -> Result<BundleOptions, RequestError> {
@@ -530,21 +455,6 @@ pub(super) fn absolute(
     }
 }
 
-/// A path inside: without `.` and `..`, which a mount's target must not have.
-fn normal(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => clean.push(name),
-            Component::ParentDir => {
-                clean.pop();
-            }
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => (),
-        }
-    }
-    clean
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -552,7 +462,7 @@ mod tests {
     use crate::spec::egress::EgressRule;
     use crate::spec::network::{AddedHost, CaptureChoice, PublishedPort};
     use crate::spec::oci::reference::Place;
-    use crate::spec::request::OciOptions;
+    use crate::spec::request::{OciOptions, ViewEntry};
     use crate::spec::syscall_policy::SyscallPolicyName;
     use clap::Parser as _;
     use std::time::Duration;

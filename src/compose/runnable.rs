@@ -131,10 +131,8 @@ fn refused(code: &'static str, message: String, hint: Option<String>) -> Problem
 
 /// The error where the manifest says it; without a place where it is inherited.
 fn at(resolution: &Resolution, pointer: &str, problem: Problem) -> ManifestError {
-    let steps = pointer.split('/').skip(1);
-    let node = steps.fold(Some(&resolution.root), |node, step| {
-        node.and_then(|node| Node::child(node, step))
-    });
+    let mut steps = pointer.split('/').skip(1);
+    let node = steps.try_fold(&resolution.root, Node::child);
     ManifestError {
         file: resolution.file.to_string(),
         place: node.map(|node| node.place),

@@ -83,6 +83,18 @@ pub enum ScratchError {
         /// [`crate::scratch::FileLimits::files`].
         limit: usize,
     },
+    /// A link on the way to it is neither the caller's nor root's.
+    #[error(
+        "the directory `{path}` cannot be used: the link `{link}` on the way belongs to uid {uid}"
+    )]
+    WorkspaceLink {
+        /// The path, escaped.
+        path: String,
+        /// The name of the link, escaped.
+        link: String,
+        /// Its owner.
+        uid: u32,
+    },
     /// The workspace cannot be opened or locked.
     #[error("workspace {path}: {call}: {errno}")]
     WorkspaceUnusable {
@@ -316,6 +328,7 @@ impl ScratchError {
             Self::KeyTwice { .. } => "key_twice",
             Self::TooManyFiles { .. } => "too_many_files",
             Self::WorkspaceUnusable { .. } => "workspace_unusable",
+            Self::WorkspaceLink { .. } => "workspace_link",
             Self::LocksUnusable { .. } => "locks_unusable",
             Self::WorkspaceBusy { .. } => "workspace_busy",
             Self::ScratchUnwritable {
@@ -363,6 +376,9 @@ impl ScratchError {
             }
             "too_many_files" => "declare fewer files; let the body pack them into one archive",
             "workspace_unusable" => "give --workspace a directory that you may read",
+            "workspace_link" => {
+                "name the directory itself, or lay the link as the user who runs this"
+            }
             "locks_unusable" => "name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY",
             "workspace_busy" => "wait until the other run has ended; its sync holds the lock",
             "scratch_full" => "raise --disk, or stage smaller files",

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::credentials::HostIds;
@@ -15,6 +15,9 @@ use crate::spec::path::escape;
 
 /// How long to sleep between two tries to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// How many links a path may lead through (`path_resolution(7)`).
+const LINKS_MAX: u32 = 40;
 
 /// The host directory that inputs come from and outputs go back to, open.
 #[derive(Debug)]
@@ -26,9 +29,11 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Opens the directory at `path`, which is the caller's own word: links in it are followed.
+    /// Opens the directory at `path`, which is the caller's own word: links in it are followed that
+    /// the caller or root laid. Those of others would say where the caller's rights write.
     ///
     /// # Errors
+    /// [`ScratchError::WorkspaceLink`] for a link of somebody else's.
     /// [`ScratchError::WorkspaceUnusable`] with the errno of open(2), fstat(2), or of reading
     /// `/proc/self/uid_map`.
     pub fn open(path: &Path) -> Result<Self, ScratchError> {
@@ -37,10 +42,15 @@ impl Workspace {
             let path = shown.clone();
             move |errno| ScratchError::WorkspaceUnusable { path, call, errno }
         };
-        // Not O_PATH: fsync(2) needs a descriptor that is really open.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
-            rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
+            open_by_own_links(path.as_os_str().as_bytes()).map_err(|unopened| match unopened {
+                Unopened::Link { link, uid } => ScratchError::WorkspaceLink {
+                    path: shown.clone(),
+                    link: escape(&link),
+                    uid,
+                },
+                Unopened::Call(errno) => failed("open")(errno),
+            })?;
         let stat = rustix::fs::fstat(&directory).map_err(failed("fstat"))?;
         let owner = gives_files_away().map_err(failed("/proc/self/uid_map"))?;
         Ok(Self {
@@ -114,6 +124,67 @@ impl Workspace {
 #[derive(Debug)]
 pub(super) struct WorkspaceLock {
     _held: OwnedFd,
+}
+
+/// Why a directory was not opened.
+enum Unopened {
+    Link { link: Vec<u8>, uid: u32 },
+    Call(Errno),
+}
+
+impl From<Errno> for Unopened {
+    fn from(errno: Errno) -> Self {
+        Self::Call(errno)
+    }
+}
+
+/// Opens the directory at `path`, one component after the other.
+fn open_by_own_links(path: &[u8]) -> Result<OwnedFd, Unopened> {
+    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = |place: &str| rustix::fs::openat(CWD, place, step, Mode::empty());
+    let words = |path: &[u8]| -> Vec<Vec<u8>> {
+        let words = path.split(|byte| *byte == b'/').rev();
+        words.map(<[u8]>::to_vec).collect()
+    };
+    if path.is_empty() {
+        return Err(Errno::NOENT.into());
+    }
+    let start = |path: &[u8]| match path.first() {
+        Some(b'/') => Some("/"),
+        _ => None,
+    };
+    let mut here = open(start(path).unwrap_or("."))?;
+    let mut rest = words(path);
+    let mut links = 0;
+    while let Some(word) = rest.pop() {
+        if matches!(&*word, b"" | b".") {
+            continue;
+        }
+        let next = rustix::fs::openat(&here, &*word, step, Mode::empty())?;
+        let stat = rustix::fs::fstat(&next)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            here = next;
+            continue;
+        }
+        links += 1;
+        if LINKS_MAX < links {
+            return Err(Errno::LOOP.into());
+        }
+        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(Unopened::Link {
+                link: word,
+                uid: stat.st_uid,
+            });
+        }
+        let target = rustix::fs::readlinkat(&next, "", Vec::new())?.into_bytes();
+        if let Some(root) = start(&target) {
+            here = open(root)?;
+        }
+        rest.extend(words(&target));
+    }
+    // Not O_PATH: fsync(2) needs a descriptor that is really open.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&here, ".", flags, Mode::empty())?)
 }
 
 /// The byte for one directory. Two that share one wait for each other, which costs them time only.

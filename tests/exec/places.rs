@@ -1,7 +1,41 @@
 //! Where a bundle and its manifest come from.
 
 use super::scripts::{sha256, text};
-use super::support::Ground;
+use super::support::{Ground, is_root, skip};
+
+/// D-11: a link that is there before.
+#[test]
+fn a_link_of_another_user_on_the_way_to_the_workspace_is_not_followed() {
+    let ground = Ground::new();
+    let bundle = ground.script(
+        "run: body.sh\noutputsFiles: {o: {path: o}}\n",
+        "echo out > /scratch/o\n",
+    );
+    std::fs::create_dir(ground.path("real")).expect("made");
+    let link = ground.path("link");
+    std::os::unix::fs::symlink("real", &link).expect("a link");
+    let through = ground.path("link/../link/.");
+    for flag in ["--workspace", "--out-dir"] {
+        let done = ground.exec(&[flag, text(&through)], &bundle);
+        done.assert_exited(0);
+        let out = ground.path("real/o");
+        assert_eq!(std::fs::read_to_string(&out).expect("synced"), "out\n");
+        std::fs::remove_file(out).expect("removed");
+    }
+    if !is_root() {
+        return skip("only root can give a link to somebody else");
+    }
+    std::os::unix::fs::lchown(&link, Some(12_345), None).expect("given");
+    for flag in ["--workspace", "--out-dir"] {
+        ground
+            .exec(&[flag, text(&through)], &bundle)
+            .assert_error("refused", "workspace_link")
+            .assert_message("the link `link` on the way belongs to uid 12345")
+            .assert_hint("name the directory itself")
+            .assert_nothing_ran();
+        assert!(!ground.path("real/o").exists());
+    }
+}
 
 #[test]
 fn a_folder_packed_with_plain_tar_runs_unchanged() {

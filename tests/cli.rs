@@ -112,6 +112,72 @@ fn a_volume_as_docker_has_it_is_told_the_flag_that_mounts() {
     }
 }
 
+/// The verbs that a help lists.
+fn verbs(help: &str) -> Vec<&str> {
+    let (_, list) = help.split_once("Commands:\n").unwrap_or_default();
+    let lines = list.lines().take_while(|line| line.starts_with("  "));
+    lines
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+#[test]
+fn each_verb_s_help_has_examples_and_is_what_help_prints() {
+    let top = stdout(&output(&["help"]));
+    assert_eq!(top, stdout(&output(&["--help"])));
+    let mut asked: Vec<Vec<&str>> = verbs(&top).into_iter().map(|verb| vec![verb]).collect();
+    assert!(10 <= asked.len(), "{top}");
+    while let Some(verb) = asked.pop() {
+        let help = stdout(&output(&[&["help"][..], &verb].concat()));
+        assert_eq!(help, stdout(&output(&[&verb[..], &["--help"]].concat())));
+        let inner = verbs(&help);
+        if !inner.is_empty() {
+            let below = |inner: &'static str| [&verb[..], &[inner]].concat();
+            asked.extend(
+                inner
+                    .into_iter()
+                    .map(|inner| below(String::from(inner).leak())),
+            );
+            continue;
+        }
+        assert!(
+            help.contains(
+                "Examples:
+  runner "
+            ),
+            "{verb:?}: {help}"
+        );
+    }
+}
+
+#[test]
+fn the_version_has_a_verb_and_what_is_hidden_is_not_suggested() {
+    assert_eq!(
+        stdout(&output(&["version"])),
+        stdout(&output(&["--version"]))
+    );
+    for words in [&["residnet"][..], &["help", "residnet"]] {
+        let told = stderr(&output(words));
+        assert!(
+            told.contains("(usage)") && !told.contains("'resident'"),
+            "{told}"
+        );
+    }
+    let told = stderr(&output(&["help", "bundel"]));
+    assert!(told.contains("'bundle'"), "{told}");
+}
+
+#[test]
+fn a_quiet_doctor_says_nothing_where_bodies_run() {
+    let (loud, quiet) = (output(&["doctor"]), output(&["doctor", "-q"]));
+    assert_eq!(loud.status.code(), quiet.status.code());
+    assert!(!stdout(&loud).is_empty());
+    if quiet.status.code() != Some(2) {
+        assert_eq!(stdout(&quiet), "");
+    }
+}
+
 #[test]
 fn the_help_is_enough_for_a_first_bundle() {
     let help = stdout(&output(&["bundle", "--help"]));

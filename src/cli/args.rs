@@ -14,6 +14,9 @@ use clap::builder::BoolishValueParser;
 use crate::cli::bundle_flags::{BUNDLE_HELP, Bundle};
 use crate::cli::cache::Cache;
 use crate::cli::check::{CHECK_HELP, Check};
+use crate::cli::help::{
+    DEMO_HELP, DOCTOR_HELP, EXEC_HELP, GC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP,
+};
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::resident::Resident;
@@ -24,20 +27,12 @@ use crate::spec::host_policy::GRANT_NAMES;
 use crate::spec::units::parse_duration;
 use crate::spec::units::parse_size_bytes;
 
-const AFTER_HELP: &str = "\
-Durations: 300ms 2s 5m 1h. Sizes: 512k 64m 1g (powers of 1024).
-Each flag has a variable: RUNNER_OPT_ and its long name, RUNNER_OPT_CPU_TIME=30s for --cpu-time.
-A flag that may be repeated reads a list there, commas between (--env, --env-file and --secret:
-one entry a line). What the command line says replaces what the variable says.
-
-Exit codes: the body's own; 124 out of time; 125 refused, failed or wrong usage; 126 not
-executable; 127 not found; 128+n ended by signal n (137 also for out of memory).";
-
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "runner",
     version,
+    after_help = VERBS_HELP,
     args_override_self = true,
     max_term_width = 100
 )]
@@ -53,10 +48,10 @@ pub struct CommandLine {
 #[command(disable_help_subcommand = true, defer = true)]
 pub enum Verb {
     /// Run a bundle: unpack it, confine its body, stage and sync its files, report
-    #[command(after_help = AFTER_HELP, args_override_self = true)]
+    #[command(after_help = EXEC_HELP, args_override_self = true)]
     Exec(Box<Exec>),
     /// Run a command of this host, confined the same way, without a bundle
-    #[command(after_help = AFTER_HELP, args_override_self = true)]
+    #[command(after_help = RUN_HELP, args_override_self = true)]
     Run(Box<Run>),
     /// Make a bundle of a manifest and its sources
     #[command(after_help = BUNDLE_HELP, args_override_self = true)]
@@ -68,13 +63,16 @@ pub enum Verb {
     #[command(after_help = CHECK_HELP, args_override_self = true)]
     Check(Check),
     /// Say what this host can enforce, and how to mend what it cannot
-    #[command(after_help = "Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.")]
+    #[command(after_help = DOCTOR_HELP)]
     Doctor(Doctor),
     /// Run a built-in bundle that tries what is allowed and what is not, and show the result
+    #[command(after_help = DEMO_HELP)]
     Demo(Demo),
     /// Print a JSON Schema of this program's documents
+    #[command(after_help = SCHEMA_HELP)]
     Schema(Schema),
     /// Remove what killed supervisors left behind; runs that live are not touched
+    #[command(after_help = GC_HELP)]
     Gc(Gc),
     /// Look at the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]

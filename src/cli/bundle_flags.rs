@@ -23,6 +23,11 @@ a warning; `!NAME` in .bundleignore takes it.
 
 What -o and --lock replace is an earlier bundle or lock file, never a file of another kind.
 
+Examples:
+  runner bundle . -o hello.tar.gz
+  runner bundle tool.yaml --list
+  runner bundle . -o tool.tar.gz --lock manifest.lock
+
 Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";
 
 /// Make a bundle of a manifest and its sources.

@@ -26,11 +26,15 @@ pub struct Cache {
 #[command(disable_help_subcommand = true)]
 pub enum What {
     /// List them, the one that was used last first
+    #[command(after_help = "Examples:\n  runner cache ls")]
     Ls(FoundFlags),
     /// Remove what is above the size and what dead runs left; never a tree in use
+    #[command(after_help = "Examples:\n  runner cache gc\n  runner cache gc --all")]
     Gc(CacheGc),
     /// Read them all and remove those that are not what their digest says
-    #[command(after_help = "Exit codes: 0 all whole, 1 some were damaged and are removed.")]
+    #[command(
+        after_help = "Examples:\n  runner cache verify\n\nExit codes: 0 all whole, 1 some were damaged and are removed."
+    )]
     Verify(FoundFlags),
 }
 

@@ -21,6 +21,10 @@ pub const CHECK_HELP: &str = "\
 Every error is told at once, on standard output. `runner bundle --help` shows a first manifest,
 `runner schema manifest` each key.
 
+Examples:
+  runner check .
+  runner check --json tool.yaml
+
 Exit codes: 0 valid, 125 not.";
 
 /// Say everything that is wrong with a manifest, its blocks and what it refers to.

@@ -100,6 +100,15 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
 
 /// Does what `words` ask; the first is the program's own name.
 pub fn dispatch(words: &[OsString], surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
+    // `runner help VERB` is `runner VERB --help`, whatever VERB is.
+    if let [program, help, verb @ ..] = words
+        && help == "help"
+    {
+        let mut asked = vec![program.clone()];
+        asked.extend_from_slice(verb);
+        asked.push("--help".into());
+        return dispatch(&asked, surroundings, engine);
+    }
     let read = match plain::read(words, surroundings) {
         Some(plain) => plain,
         None => match CommandLine::try_parse_from(words) {
@@ -228,6 +237,15 @@ fn usage(error: &clap::Error, words: &[OsString], surroundings: &Surroundings) -
     FAILED
 }
 
+/// Whether a tip names a verb that is for programs.
+fn names_hidden(tip: &str) -> bool {
+    let known = CommandLine::command();
+    known
+        .get_subcommands()
+        .filter(|verb| verb.is_hide_set())
+        .any(|verb| tip.contains(&format!("'{}'", verb.get_name())))
+}
+
 /// What clap says in paragraphs, as one line and what to do about it.
 fn usage_error(
     text: &str,
@@ -241,7 +259,7 @@ fn usage_error(
     for paragraph in paragraphs.map(str::trim) {
         if !paragraph.starts_with("Usage: ") && !paragraph.starts_with("For more") {
             let tips = paragraph.split("tip: ").map(in_one);
-            hints.extend(tips.filter(|tip| !tip.is_empty()));
+            hints.extend(tips.filter(|tip| !tip.is_empty() && !names_hidden(tip)));
         }
     }
     let volume = docker::volume_of_error(words);
@@ -477,6 +495,29 @@ mod tests {
             assert_eq!(hints.next(), None, "{words:?}");
         }
         assert_eq!(told(&[]), None);
+    }
+
+    #[test]
+    fn every_example_of_a_help_is_a_line_that_means_something() {
+        let mut command = CommandLine::command();
+        command.build();
+        let mut left = vec![&command];
+        let mut count = 0;
+        while let Some(verb) = left.pop() {
+            left.extend(verb.get_subcommands());
+            let help = verb.get_after_help().map(ToString::to_string);
+            for line in help.unwrap_or_default().lines() {
+                let Some(example) = line.strip_prefix("  runner ") else {
+                    continue;
+                };
+                let words = example.split_whitespace().take_while(|word| *word != ">");
+                let read = CommandLine::try_parse_from(["runner"].into_iter().chain(words));
+                assert!(read.is_ok(), "{line}: {read:?}");
+                assert!(example.starts_with(verb.get_name()) || example.contains(verb.get_name()));
+                count += 1;
+            }
+        }
+        assert!(20 <= count, "{count}");
     }
 
     #[test]

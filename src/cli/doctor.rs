@@ -28,6 +28,9 @@ pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: boo
             return FAILED;
         }
     };
+    if printer.is_quiet() && !json && diagnosis.verdict != Verdict::CannotRun {
+        return exit_code(&diagnosis);
+    }
     let text = if json {
         // Strings, numbers and lists of them: this cannot fail.
         let mut text = serde_json::to_string_pretty(&diagnosis).unwrap_or_default();
@@ -36,21 +39,28 @@ pub fn doctor(caller: &Caller, policy: &HostPolicy, printer: &Printer, json: boo
     } else {
         table(&diagnosis, printer)
     };
-    let code = match diagnosis.verdict {
+    match document(printer, &text) {
+        0 => exit_code(&diagnosis),
+        failed => failed,
+    }
+}
+
+fn exit_code(diagnosis: &Diagnosis) -> u8 {
+    match diagnosis.verdict {
         Verdict::Full => 0,
         Verdict::Degraded => 1,
         Verdict::CannotRun => 2,
-    };
-    match document(printer, &text) {
-        0 => code,
-        failed => failed,
     }
 }
 
 fn table(diagnosis: &Diagnosis, printer: &Printer) -> String {
     let mut text = String::new();
     let mut told = None;
-    for item in &diagnosis.items {
+    let told_of = |item: &&Item| {
+        let stops = (item.state, item.needed_for) == (EnforcementState::Absent, Need::Running);
+        stops || !printer.is_quiet()
+    };
+    for item in diagnosis.items.iter().filter(told_of) {
         text.push_str(&row(item, printer));
         if let Some(mend) = item.mend.as_ref().filter(|mend| told != Some(*mend)) {
             // On a line of its own and whole, so that it can be copied.

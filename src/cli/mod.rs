@@ -21,6 +21,7 @@ pub mod environment;
 pub mod exit_code;
 pub mod found;
 pub mod gc;
+mod help;
 mod images;
 pub mod network;
 pub mod plain;

@@ -16,7 +16,7 @@ use crate::cli::signal::parse_signal;
 use crate::cli::surroundings::Surroundings;
 use crate::spec::units::{parse_duration, parse_size_bytes};
 
-/// What `runner --version` prints.
+/// What `runner --version` and `runner version` print.
 pub const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
 
 /// Variables that begin like those of flags and are none.
@@ -31,7 +31,7 @@ const NO_FLAGS: [&str; 5] = [
 /// Whether [`VERSION`] is all that is asked for.
 #[must_use]
 pub fn asks_for_version(words: &[OsString]) -> bool {
-    matches!(words, [_, flag] if flag == "--version" || flag == "-V")
+    matches!(words, [_, word] if word == "--version" || word == "-V" || word == "version")
 }
 
 /// What `words` ask, the first of which is the program's own name; `None` where clap must say.

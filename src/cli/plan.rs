@@ -22,6 +22,11 @@ pub const PLAN_HELP: &str = "\
 Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
 --json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
 
+Examples:
+  runner plan tool.tar.gz
+  runner plan --json -m 1g tool.tar.gz -- --verbose
+  runner plan --ro . -- python3 script.py
+
 Exit codes: 0 the run would be started; 125 it would not, and the last lines say why.";
 
 /// Say what `exec` or `run` would do, who decided each part, and whether it would start.

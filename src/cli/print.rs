@@ -153,6 +153,12 @@ impl Printer {
         format!("{on}{text}{off}")
     }
 
+    /// Whether only errors are told.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Text that is not prefixed, on standard error: what clap has to say.
     pub fn usage(&self, text: &str) {
         write_or_forget(rustix::stdio::stderr(), text.as_bytes());

@@ -35,6 +35,10 @@ warning; --strict refuses instead.
 The artifact lies in the store afterwards, as NAME:VERSION. With SOURCE_DATE_EPOCH that is when it
 was created, else when the commit was: the same sources are the same artifact.
 
+Examples:
+  runner source build ./models
+  runner source build . --name models --version 1.2.0
+
 Exit codes: 0 done; 125 refused, failed or wrong usage, and nothing was written.";
 
 /// Make a source artifact of a directory or a checkout of git.

@@ -57,12 +57,18 @@ pub enum SourceVerb {
     #[command(after_help = PUSH_HELP, args_override_self = true)]
     Push(Box<Push>),
     /// Fetch a source into the store and unpack it there, so that runs have it at once
+    #[command(
+        after_help = "Examples:\n  runner source pull --allow-tags registry.example.com/team/models:1.2.0"
+    )]
     Pull(SourcePull),
     /// Say what a source says of itself: one in the store, in a layout, or in a registry
+    #[command(after_help = "Examples:\n  runner source inspect models:1.2.0")]
     Inspect(SourceInspect),
     /// List the sources in the store, the one that was used last first
+    #[command(after_help = "Examples:\n  runner source list\n  runner source list --json")]
     List(SourceList),
     /// Remove what is above the size and what dead processes left; never what a run uses
+    #[command(after_help = "Examples:\n  runner source gc\n  runner source gc --all")]
     Gc(SourceGc),
 }
 

@@ -24,6 +24,9 @@ pub const PUSH_HELP: &str = "\
 NAME:VERSION is what `runner source list` shows. A layout is a directory that holds a file
 oci-layout; DIR:NAME and DIR@sha256:… say which of its artifacts.
 
+Examples:
+  runner source push models:1.2.0 registry.example.com/team/models
+
 Exit codes: 0 done; 125 refused, failed or wrong usage.";
 
 /// Send a source artifact to a registry.

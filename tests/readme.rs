@@ -1,0 +1,166 @@
+//! README.md as a new user follows it: each command, in its order, from one empty directory.
+
+#![expect(clippy::expect_used, reason = "a failure of a test is a panic")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Commands that cannot be run here: how they begin, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("cargo run", "is for the source tree, and builds"),
+    ("scripts/", "is for the source tree"),
+    ("SOURCE_DATE_EPOCH=", "needs a registry at 127.0.0.1:5000"),
+    ("runner exec review", "needs what was sent to that registry"),
+    (
+        "runner exec --insecure",
+        "needs what was sent to that registry",
+    ),
+    (
+        "runner run --image oci:tiny",
+        "needs an image, which no command makes",
+    ),
+    (
+        "runner exec --policy",
+        "needs indexes of Debian and Python packages",
+    ),
+    ("runner source pull REF", "has a placeholder"),
+    ("runner source push NAME", "has a placeholder"),
+    ("runner source inspect REF", "has a placeholder"),
+    ("runner exec -vv B.tar.gz", "has a placeholder"),
+    ("runner cache ls [", "says which flags there are"),
+    ("runner cache verify [", "says which flags there are"),
+    ("runner cache gc [", "says which flags there are"),
+];
+/// Commands that end with another exit code than 0, which the text around them says.
+const CODES: &[(&str, i32)] = &[("mkdir hello work", 1), ("runner check bad.yaml", 125)];
+/// Commands that print what this host has: what they print is not compared.
+const OF_HOST: &[&str] = &["runner plan", "runner source", "runner cache"];
+
+/// A command, and what it prints where that is shown.
+#[derive(Debug)]
+struct Shown {
+    command: String,
+    output: Option<String>,
+}
+
+fn begins<T>(list: &[(&'static str, T)], command: &str) -> Option<usize> {
+    list.iter()
+        .position(|(start, _)| command.starts_with(start))
+}
+
+/// All commands of the document, in its order.
+fn commands(document: &str) -> Vec<Shown> {
+    let mut found: Vec<Shown> = Vec::new();
+    let mut lines = document.lines().peekable();
+    // Whether the last thing was a block of commands: its output stands behind it.
+    let mut awaits_output = false;
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            match language {
+                "sh" => found.push(Shown {
+                    command: block.join("\n"),
+                    output: None,
+                }),
+                "text" if block[0].starts_with("$ ") => found.extend(session(&block)),
+                "text" if awaits_output => {
+                    let last = found.last_mut().expect("a command");
+                    last.output = Some(block.join("\n"));
+                }
+                _ => (),
+            }
+            awaits_output = language == "sh";
+        } else if let Some(command) = line.strip_prefix("    ")
+            && ["runner ", "cargo ", "scripts/"]
+                .iter()
+                .any(|word| command.starts_with(word))
+        {
+            found.push(Shown {
+                command: command.to_owned(),
+                output: None,
+            });
+        } else if !line.is_empty() {
+            awaits_output = false;
+        }
+    }
+    found
+}
+
+/// `$ command`, what it prints, and so on.
+fn session(block: &[&str]) -> Vec<Shown> {
+    let mut found: Vec<Shown> = Vec::new();
+    let mut goes_on = false;
+    for line in block {
+        match (line.strip_prefix("$ "), found.last_mut()) {
+            (Some(command), _) => found.push(Shown {
+                command: command.to_owned(),
+                output: Some(String::new()),
+            }),
+            (None, Some(last)) if goes_on => last.command += &format!("\n{line}"),
+            (None, Some(Shown { output, .. })) => {
+                let output = output.as_mut().expect("made above");
+                output.push_str(line);
+                output.push('\n');
+            }
+            (None, None) => (),
+        }
+        goes_on = line.ends_with('\\');
+    }
+    found
+}
+
+fn shell(directory: &Path, command: &str) -> (Option<i32>, String) {
+    let program: PathBuf = std::env::var_os("RUNNER_BIN")
+        .unwrap_or_else(|| env!("CARGO_BIN_EXE_runner").into())
+        .into();
+    let mut path = OsString::from(program.parent().expect("a directory"));
+    path.push(":/usr/local/bin:/usr/bin:/bin");
+    let home = directory.parent().expect("above").join("home");
+    let output = Command::new("bash")
+        .args(["-c", &format!("exec 2>&1\n{command}")])
+        .current_dir(directory)
+        .env("PATH", path)
+        .env("HOME", &home)
+        .env("XDG_CACHE_HOME", home.join("cache"))
+        .env("LC_ALL", "C")
+        .output()
+        .expect("bash starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), text)
+}
+
+#[test]
+fn every_command_of_the_readme_works_as_printed_from_an_empty_directory() {
+    let ground = tempfile::tempdir().expect("a directory");
+    let directory = ground.path().join("empty");
+    for name in ["empty", "home"] {
+        std::fs::create_dir(ground.path().join(name)).expect("made");
+    }
+    let mut left_out = vec![false; NOT_RUN.len()];
+    let mut wrong = Vec::new();
+    for Shown { command, output } in commands(include_str!("../README.md")) {
+        if let Some(at) = begins(NOT_RUN, &command) {
+            left_out[at] = true;
+            continue;
+        }
+        let (code, printed) = shell(&directory, &command);
+        let expected = begins(CODES, &command).map_or(0, |at| CODES[at].1);
+        if code != Some(expected) {
+            wrong.push(format!("`{command}` ended with {code:?}: {printed}"));
+        }
+        let is_of_host = OF_HOST.iter().any(|start| command.starts_with(start));
+        if let Some(output) = output
+            && !is_of_host
+            && output.trim_end() != printed.trim_end()
+        {
+            wrong.push(format!("`{command}` printed:\n{printed}"));
+        }
+    }
+    for ((command, why), is_there) in NOT_RUN.iter().zip(left_out) {
+        if !is_there {
+            wrong.push(format!("no command begins with `{command}` ({why})"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

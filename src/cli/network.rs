@@ -1,6 +1,6 @@
 //! The flags about the network, and what they say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::BoolishValueParser;
 
@@ -116,7 +116,22 @@ impl NetworkError {
 }
 
 impl NetworkFlags {
-    /// What the flags say, but for the file, which needs the working directory.
+    /// What the flags say; `absolute` knows the working directory.
+    ///
+    /// # Errors
+    /// The first value that makes no sense.
+    pub fn read_in<Error: From<NetworkError>>(
+        mut self,
+        absolute: impl Fn(&Path) -> Result<PathBuf, Error>,
+    ) -> Result<NetworkOptions, Error> {
+        let file = self.publish_file.take();
+        Ok(NetworkOptions {
+            publish_file: file.as_deref().map(absolute).transpose()?,
+            ..self.read()?
+        })
+    }
+
+    /// What the flags say, but for the file.
     ///
     /// # Errors
     /// The first value that makes no sense.

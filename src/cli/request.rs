@@ -11,14 +11,13 @@ use crate::cli::args::{
 use crate::cli::environment;
 use crate::cli::environment::EnvironmentError;
 use crate::cli::images;
-use crate::cli::network::{NetworkError, NetworkFlags};
+use crate::cli::network::NetworkError;
 use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::syscalls::{self, LooserSyscalls};
 use crate::cli::view;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
-use crate::spec::network::NetworkOptions;
 use crate::spec::oci::reference::ReferenceError;
 use crate::spec::path::escape;
 use crate::spec::report::{ErrorReport, with_causes};
@@ -275,7 +274,9 @@ impl Making<'_> {
             workdir: flags.view.workdir.as_deref().map(workdir).transpose()?,
             environment: environment::resolve(&flags.environment, self.surroundings)?,
             secrets: (self.secrets)(&flags.environment, self.surroundings)?,
-            network: network(flags.network, self.surroundings)?,
+            network: flags
+                .network
+                .read_in(|path| absolute("publish-file", path, self.surroundings))?,
             limits: limits(&flags.limits),
             streams: StreamOptions {
                 interactive: flags.process.interactive,
@@ -293,19 +294,6 @@ impl Making<'_> {
             caller: self.surroundings.caller(self.policy),
         })
     }
-}
-
-fn network(
-    mut flags: NetworkFlags,
-    surroundings: &Surroundings,
-) -> Result<NetworkOptions, RequestError> {
-    let file = flags.publish_file.take();
-    Ok(NetworkOptions {
-        publish_file: file
-            .map(|path| absolute("publish-file", &path, surroundings))
-            .transpose()?,
-        ..flags.read()?
-    })
 }
 
 fn grants(given: &[String]) -> Result<Grants, RequestError> {
@@ -460,7 +448,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{CommandLine, Verb};
     use crate::spec::egress::EgressRule;
-    use crate::spec::network::{AddedHost, CaptureChoice, PublishedPort};
+    use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
     use crate::spec::oci::reference::Place;
     use crate::spec::request::{OciOptions, ViewEntry};
     use crate::spec::syscall_policy::SyscallPolicyName;

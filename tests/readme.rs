@@ -145,6 +145,10 @@ fn every_command_of_the_readme_works_as_printed_from_an_empty_directory() {
             continue;
         }
         let (code, printed) = shell(&directory, &command);
+        // Where no group can be made, every run says so.
+        let mut printed: Vec<&str> = printed.lines().collect();
+        printed.retain(|line| !line.ends_with("(limit_weaker)"));
+        let printed = printed.join("\n");
         let expected = begins(CODES, &command).map_or(0, |at| CODES[at].1);
         if code != Some(expected) {
             wrong.push(format!("`{command}` ended with {code:?}: {printed}"));

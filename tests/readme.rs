@@ -27,6 +27,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("runner source pull REF", "has a placeholder"),
     ("runner source push NAME", "has a placeholder"),
     ("runner source inspect REF", "has a placeholder"),
+    ("runner source rm NAME", "has a placeholder"),
     ("runner exec -vv B.tar.gz", "has a placeholder"),
     ("runner cache ls [", "says which flags there are"),
     ("runner cache verify [", "says which flags there are"),

@@ -8,7 +8,8 @@ use crate::oci::error::OciError;
 use crate::oci::opening::{StoreAlone, Terms};
 use crate::oci::origin::Origin;
 use crate::oci::pull::{self, Source, Tags};
-use crate::oci::store::{Listed, Store, Wanted};
+use crate::oci::store::{Listed, Store, StoreError, Wanted};
+use crate::spec::digest::Digest;
 use crate::spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
 use crate::spec::oci::reference::{Place, Reference, ReferenceError, Which};
 use crate::spec::path::escape;
@@ -150,6 +151,80 @@ pub fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorRepor
         trees: gone.trees,
         bytes: gone.bytes,
     })
+}
+
+/// Forgets the source that is called `name` in the store, and removes what no other name there needs.
+///
+/// # Errors
+/// It is no name in the store, or the store cannot be used.
+pub fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, ErrorReport> {
+    let removing = || {
+        let store = terms.store()?;
+        let Some(manifest) = store.named(name)? else {
+            return Ok(None);
+        };
+        let mut blobs = vec![manifest];
+        let mut snapshot = None;
+        if let Some((bytes, layer)) = parts_of(&store, &manifest)? {
+            blobs.extend(bytes);
+            snapshot = tree_of(terms, &store, &layer)?;
+        }
+        for (other, digest) in store.names()? {
+            if other == name {
+                continue;
+            }
+            blobs.retain(|blob| *blob != digest);
+            let text = store.peek(&digest, MANIFEST_BYTES_MAX)?.unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            // Whatever kind of manifest it is, it names its parts by their digests.
+            blobs.retain(|blob| !text.contains(&blob.to_string()));
+            if let Some((_, layer)) = parts_of(&store, &digest)?
+                && snapshot.is_some()
+                && tree_of(terms, &store, &layer)? == snapshot
+            {
+                snapshot = None;
+            }
+        }
+        Ok(Some(store.forget(name, &blobs, snapshot.as_ref())?))
+    };
+    let gone = removing().map_err(|error: OciError| told(&error))?;
+    let gone = gone.ok_or_else(|| ErrorReport {
+        code: "source_not_stored".to_owned(),
+        message: format!("`{}` is no name of the store", escape(name.as_bytes())),
+        hint: Some("`runner source list` shows what is in the store".to_owned()),
+    })?;
+    Ok(SourceRemoval {
+        blobs: gone.blobs,
+        trees: gone.trees,
+        bytes: gone.bytes,
+    })
+}
+
+/// The blobs that a source's manifest names, and the layer among them; `None`: it is no source, or
+/// is not there.
+fn parts_of(store: &Store, manifest: &Digest) -> Result<Option<(Vec<Digest>, Wanted)>, OciError> {
+    let Some(bytes) = store.peek(manifest, MANIFEST_BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let Ok(manifest) = serde_json::from_slice(&bytes) else {
+        return Ok(None);
+    };
+    let Ok(parts) = source_parts(&manifest) else {
+        return Ok(None);
+    };
+    let config = parts.config.map(|config| config.digest);
+    let blobs = config.into_iter().chain([parts.layer.digest]).collect();
+    Ok(Some((blobs, parts.layer)))
+}
+
+/// What the layer was unpacked to, where it was by the limits that hold now.
+fn tree_of(terms: &Terms<'_>, store: &Store, layer: &Wanted) -> Result<Option<Digest>, OciError> {
+    let limits = terms.layer_limits();
+    let snapshots = store.snapshots()?;
+    let kept = snapshots.kept(layer.bytes, &layer.digest, &limits);
+    Ok(kept
+        .map_err(StoreError::from)?
+        .map(|kept| kept.content_digest))
 }
 
 /// An error as the verbs tell it.

@@ -111,7 +111,7 @@ pub struct SourceKept {
     pub used_unix_s: u64,
 }
 
-/// `source gc`: what was removed.
+/// `source gc` and `source rm`: what was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SourceRemoval {
     /// Manifests, configs, layers as they are sent, and downloads that were not finished.

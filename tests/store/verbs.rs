@@ -91,6 +91,55 @@ fn a_source_is_pulled_listed_inspected_and_collected() {
 }
 
 #[test]
+fn a_source_is_removed_with_what_no_other_one_shares() {
+    let (config, layer) = (config(1), snapshot(&[("a", b"a")]));
+    let manifest = source_manifest(&config, &layer);
+    let mut noted = manifest.clone();
+    noted["annotations"] = json!({ "note": "another manifest of the same layer" });
+    let ground = Ground::new();
+    let place = |name: &str, manifest: &Value| {
+        let artifact = Artifact::default()
+            .with_blob(&config)
+            .with_blob(&layer)
+            .with_manifest(manifest);
+        artifact.write(&ground.path(name), Some("latest"));
+        let place = format!("oci:{}", ground.path(name).display());
+        found(&ground, &["pull", &place]);
+    };
+    place("one", &manifest);
+    place("two", &noted);
+    let listing = found(&ground, &["list"]);
+    let names: Vec<&str> = listing["sources"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|source| source["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names.len(), 2, "{listing}");
+    let removed = found(&ground, &["rm", names[0]]);
+    assert_eq!(
+        (&removed["blobs"], &removed["trees"]),
+        (&json!(1), &json!(0))
+    );
+    let left = found(&ground, &["list"]);
+    assert_eq!(left["sources"].as_array().map(Vec::len), Some(1));
+    assert_eq!(left["sources"][0]["layer_in_store"], true);
+    let again = said(&ground, &["rm", names[0]]);
+    assert_eq!((again.code, &*again.stdout), (125, ""));
+    assert!(
+        again.stderr.contains("(source_not_stored)"),
+        "{}",
+        again.stderr
+    );
+    let removed = found(&ground, &["rm", names[1]]);
+    assert_eq!(
+        (&removed["blobs"], &removed["trees"]),
+        (&json!(3), &json!(1))
+    );
+    assert_eq!(found(&ground, &["list"])["used_bytes"], 0);
+}
+
+#[test]
 fn what_is_printed_for_people_names_the_digest_first() {
     let artifact = source(1, 40_000);
     let (ground, place) = with_layout(&artifact);

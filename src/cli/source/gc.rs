@@ -25,7 +25,7 @@ impl SourceGc {
     }
 }
 
-fn plain(removed: &SourceRemoval) -> String {
+pub(super) fn plain(removed: &SourceRemoval) -> String {
     format!(
         "removed {} blobs and {} trees, {} KiB\n",
         removed.blobs,

@@ -9,6 +9,7 @@ mod inspect;
 mod list;
 mod pull;
 pub mod push;
+mod rm;
 mod status;
 
 use std::fmt::Write as _;
@@ -35,6 +36,7 @@ pub use gc::SourceGc;
 pub use inspect::SourceInspect;
 pub use list::SourceList;
 pub use pull::SourcePull;
+pub use rm::SourceRm;
 pub use status::TransferStatus;
 pub(super) use status::text_of;
 
@@ -67,6 +69,9 @@ pub enum SourceVerb {
     /// List the sources in the store, the one that was used last first
     #[command(after_help = "Examples:\n  runner source list\n  runner source list --json")]
     List(SourceList),
+    /// Forget a source of the store, and remove what no other one there shares; never what a run uses
+    #[command(after_help = "Examples:\n  runner source rm models:1.2.0")]
+    Rm(SourceRm),
     /// Remove what is above the size and what dead processes left; never what a run uses
     #[command(after_help = "Examples:\n  runner source gc\n  runner source gc --all")]
     Gc(SourceGc),
@@ -82,6 +87,7 @@ impl SourceVerb {
             Self::Pull(pull) => &pull.flags,
             Self::Inspect(inspect) => &inspect.flags,
             Self::List(list) => &list.flags,
+            Self::Rm(rm) => &rm.flags,
             Self::Gc(gc) => &gc.flags,
         };
         (flags.voice, &flags.policy)
@@ -100,7 +106,7 @@ impl SourceVerb {
             Self::Inspect(inspect) => inspect.insecure,
             Self::Build(build) => build.insecure,
             Self::Push(push) => push.insecure,
-            Self::List(_) | Self::Gc(_) => false,
+            Self::List(_) | Self::Rm(_) | Self::Gc(_) => false,
         }
     }
 }
@@ -128,6 +134,7 @@ pub fn source(
         SourceVerb::Pull(pull) => pull.said(&terms, printer),
         SourceVerb::Inspect(inspect) => inspect.said(&terms),
         SourceVerb::List(list) => list.said(&terms),
+        SourceVerb::Rm(rm) => rm.said(&terms),
         SourceVerb::Gc(gc) => gc.said(&terms),
     };
     tell(said, printer)

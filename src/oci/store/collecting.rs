@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 use crate::cache::Shelved;
 use crate::cache::shelf::Names;
 use crate::kernel::lock::try_claim_file;
+use crate::oci::store::names::file_of;
 use crate::oci::store::{
     BLOBS, LAYERS, PARTIAL, PREPARED, SNAPSHOTS, Store, StoreError, hexadecimal,
 };
@@ -92,6 +93,34 @@ impl Store {
             }
         }
         self.shelf.remove_other_versions()?;
+        Ok(gone)
+    }
+
+    /// Forgets `name` and removes these blobs and this snapshot, each where nobody uses it.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn forget(
+        &self,
+        name: &str,
+        blobs: &[Digest],
+        snapshot: Option<&Digest>,
+    ) -> Result<Gone, StoreError> {
+        let names = self.shelf.lock_names()?;
+        self.unlink(&file_of(name))?;
+        let mut gone = Gone::default();
+        for one in self.removable()? {
+            let is_named = |digest: &Digest| hexadecimal(digest) == one.name;
+            let (goes, count) = match one.part {
+                BLOBS => (blobs.iter().any(is_named), &mut gone.blobs),
+                SNAPSHOTS => (snapshot.is_some_and(is_named), &mut gone.trees),
+                _ => continue,
+            };
+            if goes && self.remove_unused(&names, &one)? {
+                *count += 1;
+                gone.bytes = gone.bytes.saturating_add(one.bytes);
+            }
+        }
         Ok(gone)
     }
 

@@ -87,6 +87,6 @@ impl Store {
     }
 }
 
-fn file_of(name: &str) -> String {
+pub(super) fn file_of(name: &str) -> String {
     format!("{NAMES}/{}", hexadecimal(&Digest::of(name.as_bytes())))
 }

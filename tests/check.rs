@@ -130,7 +130,7 @@ fn every_error_is_told_at_once_with_its_place_and_what_to_do() {
             "manifest.yaml:2:10 /runner/engin unknown_key",
             "manifest.yaml:2:46 /runner/limits/memory_mb out_of_range",
             "manifest.yaml:3:20 /network/egress/0 egress_invalid",
-            "manifest.yaml:4:9 /inputs schema_invalid",
+            "manifest.yaml:4:16 /inputs/type schema_invalid",
         ]
     );
 }
@@ -479,4 +479,195 @@ fn bundled(ground: &Ground) -> String {
         true => String::new(),
         false => stderr,
     }
+}
+
+/// The mistake, the line that is told, and a part of the message or of what to do.
+const MISTAKES: &[(&str, u64, &str)] = &[
+    ("network:\n  egress: [*.x.com]\n", 3, "write `'*.x.com'`"),
+    (
+        "network:\n  egress:\n    - *.x.com\n",
+        4,
+        "text that starts with `*` needs quotes",
+    ),
+    ("name: @acme/x\n", 2, "write `'@acme/x'`"),
+    (
+        "description: foo: bar\n",
+        2,
+        "put the text in quotes: `description: 'foo: bar'`",
+    ),
+    ("description: it's: so\n", 2, "`description: 'it''s: so'`"),
+    (
+        "network:\n  egress: [a.x\ntimeout_ms: 5\n",
+        3,
+        "the `[` is not closed",
+    ),
+    (
+        "runner: {engine: sandbox\ntimeout_ms: 5\n",
+        2,
+        "the `{` is not closed",
+    ),
+    (
+        "description: \"a\ntimeout_ms: 5\n",
+        2,
+        "the `\"` is not closed",
+    ),
+    (
+        "description: 'a\ntimeout_ms: 5\n",
+        2,
+        "the `'` is not closed",
+    ),
+    (
+        "network:\n\tegress: [a.x]\n",
+        3,
+        "found a tab, expected spaces",
+    ),
+    (
+        "network:\n\u{a0}\u{a0}egress: [a.x]\n",
+        3,
+        "(U+00A0), expected a space",
+    ),
+    (
+        "network:\n  egress:\u{a0}[a.x]\n",
+        3,
+        "(U+00A0), expected a space",
+    ),
+    ("network:\n  egress:\n  -a.x\n", 4, "write `- a.x`"),
+    (
+        "runner:\n  engine: sandbox\n   limits: {}\n",
+        4,
+        "by the same number of spaces",
+    ),
+    (
+        "runner: {inline: {}, ref: ./R.md}\n",
+        2,
+        "write either `inline` or `ref`",
+    ),
+    (
+        "secrets: {X: {}}\n",
+        2,
+        "the key `vault`, `oauth` or `value` is missing",
+    ),
+    (
+        "runner: {limits: {memory_mb: 512m}}\n",
+        2,
+        "counts MiB and has no unit: write `512`",
+    ),
+    ("runner: {limits: {memory_mb: 2 GB}}\n", 2, "write `2048`"),
+    (
+        "timeout_ms: 30s\n",
+        2,
+        "counts milliseconds and has no unit: write `30000`",
+    ),
+    ("engine: sandbox\n", 2, "write `runner: {engine: …}`"),
+    ("egress: [a.x]\n", 2, "write `network: {egress: …}`"),
+    (
+        "memory_mb: 5\n",
+        2,
+        "write `runner: {limits: {memory_mb: …}}`",
+    ),
+    (
+        "runner: {pip: [a]}\n",
+        2,
+        "write `runner: {needs: {pip: …}}`",
+    ),
+    (
+        "sandbox: {provider: local, config: {}, inputs: {}}\n",
+        2,
+        "belongs to the top level",
+    ),
+    ("network: {egress: a.x}\n", 2, "write a list: `[a.x]`"),
+    ("network: {egress: '*.x'}\n", 2, "write a list: `['*.x']`"),
+    (
+        "code: {sources: ./a}\n",
+        2,
+        "write a list: `[{local: ./a}]`",
+    ),
+    ("outputsFiles: {a: out.csv}\n", 2, "write `{path: out.csv}`"),
+    (
+        "code: {sources: [{local: a, github: {repo: a/b, ref: main}}]}\n",
+        2,
+        "found `local` and `github` in one entry",
+    ),
+    ("inputs: {type: objct}\n", 2, "did you mean `object`?"),
+    (
+        "inputs:\n  type: object\n  properties:\n    a: {type: strng}\n",
+        5,
+        "found the type `strng`, expected one of array,",
+    ),
+];
+
+#[test]
+fn each_mistake_of_an_author_is_told_by_its_line_and_how_to_write_it() {
+    let ground = Ground::new();
+    write(&ground, &[("main.py", "")]);
+    for (mistake, line, fragment) in MISTAKES {
+        write(
+            &ground,
+            &[("manifest.yaml", &format!("run: main.py\n{mistake}"))],
+        );
+        let document = document(&ground, &["."]);
+        let errors = document["errors"].as_array().expect("a list");
+        assert_eq!(errors.len(), 1, "{mistake}{document}");
+        assert_eq!(errors[0]["line"], *line, "{mistake}{document}");
+        let said = [&errors[0]["message"], &errors[0]["hint"]].map(|text| text.as_str());
+        let is_told = said.iter().flatten().any(|text| text.contains(fragment));
+        assert!(is_told, "{mistake}: {fragment}\n{document}");
+    }
+}
+
+#[test]
+fn a_word_of_a_schema_that_means_nothing_is_a_warning() {
+    let ground = Ground::new();
+    write(&ground, &[("main.py", "")]);
+    for (schema, place, fragment) in [
+        (
+            "inputs: {name: string}\n",
+            "manifest.yaml:2:10:",
+            "properties: {NAME: {type: string}}",
+        ),
+        (
+            "inputs:\n  type: object\n  propertis: {}\n",
+            "manifest.yaml:4:3:",
+            "did you mean `properties`?",
+        ),
+        (
+            "outputs: {properties: {a: {typ: string}}}\n",
+            "manifest.yaml:2:28:",
+            "did you mean `type`?",
+        ),
+    ] {
+        write(
+            &ground,
+            &[("manifest.yaml", &format!("run: main.py\n{schema}"))],
+        );
+        let document = document(&ground, &["."]);
+        let warnings = document["warnings"].as_array().expect("a list");
+        assert_eq!(warnings.len(), 1, "{schema}{document}");
+        assert_eq!(warnings[0]["code"], "schema_keyword_unknown");
+        let message = warnings[0]["message"].as_str().expect("text");
+        assert!(
+            message.starts_with(place) && message.contains(fragment),
+            "{message}"
+        );
+    }
+    let known = "inputs: {type: object, properties: {propertis: {type: string, x-a: 1}}}\n";
+    write(
+        &ground,
+        &[("manifest.yaml", &format!("run: main.py\n{known}"))],
+    );
+    assert_eq!(document(&ground, &["."])["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn a_manifest_may_be_called_manifest_yml() {
+    let ground = Ground::new();
+    write(
+        &ground,
+        &[
+            ("manifest.yml", "name: short\nrun: main.py\n"),
+            ("main.py", ""),
+        ],
+    );
+    assert_eq!(document(&ground, &["."])["name"], "short");
+    assert_eq!(bundled(&ground), "");
 }

@@ -892,7 +892,7 @@ fn one_document_without_tags_is_accepted_and_nothing_else() {
         ("{a: 1}: b\n", "key_not_text", "1:1", ""),
         ("run: a: b\n", "manifest_syntax", "1:7", ""),
         ("run: [a\n", "manifest_syntax", "1:6", ""),
-        ("run: 'a\n", "manifest_syntax", "2:1", ""),
+        ("run: 'a\n", "manifest_syntax", "1:6", ""),
     ]);
     assert_eq!(
         accepted("---\nrun: x\n...\n").run,

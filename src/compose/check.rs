@@ -19,8 +19,10 @@ use crate::compose::resolve::{
 use crate::compose::runnable::{check_manifest, check_run, read_manifest_of};
 use crate::judge::{Question, Refused, judge};
 use crate::spec::check::{CheckError, CheckReport};
-use crate::spec::document::{Node, Value};
+use crate::spec::document::{Node, Value, excerpt};
 use crate::spec::host_policy::HostPolicy;
+use crate::spec::io::ContractError;
+use crate::spec::io::keywords::{self, Meaningless};
 use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
 };
@@ -219,6 +221,18 @@ impl Checker<'_> {
             if !matches!(node.value, Value::Map(_)) {
                 continue;
             }
+            for word in keywords::meaningless(node) {
+                let Meaningless { key, advice } = word;
+                let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+                let message = format!(
+                    "{path}:{}: `{}` of `{block}` is no keyword of JSON Schema and checks \
+                     nothing{advice}",
+                    key.place,
+                    excerpt(&key.name)
+                );
+                let warning = WarningReport::new("schema_keyword_unknown", message);
+                self.report.warnings.push(warning);
+            }
             let Ok(schema) = node.to_json() else {
                 continue;
             };
@@ -230,6 +244,10 @@ impl Checker<'_> {
             let (code, problem, hint) = match judge(&[question], None, None) {
                 Ok(()) => continue,
                 Err(Refused::Schema { error, .. }) => {
+                    if let Some(wrong) = wrong_type_of(path, block, node, &error) {
+                        add_new(&mut self.report.errors, vec![wrong]);
+                        continue;
+                    }
                     (error.code(), error.to_string(), error.hint())
                 }
                 Err(other) => ("schema_unread", format!("{other:?}"), "try again"),
@@ -312,6 +330,30 @@ impl Checker<'_> {
             self.error(&ComposeError::of_source(&origin, problem));
         }
     }
+}
+
+/// A `type` that is none, told where it stands.
+fn wrong_type_of(
+    path: &RelPath,
+    block: &str,
+    schema: &Node,
+    error: &ContractError,
+) -> Option<CheckError> {
+    let ContractError::Invalid { pointer, .. } = error else {
+        return None;
+    };
+    let mut steps = pointer.split('/').skip(1);
+    let node = steps.try_fold(schema, Node::child)?;
+    let (message, hint) = keywords::wrong_type(node).filter(|_| pointer.ends_with("/type"))?;
+    Some(CheckError {
+        code: error.code().to_owned(),
+        message,
+        file: Some(path.to_string()),
+        line: Some(node.place.line),
+        column: Some(node.place.column),
+        pointer: Some(format!("/{block}{pointer}")),
+        hint,
+    })
 }
 
 fn origin(file: &RelPath, node: &Node, pointer: String, kind: SourceKind) -> SourceOrigin {

@@ -18,8 +18,9 @@ use crate::spec::manifest::{
 use crate::spec::path::{RelPath, escape};
 
 /// The names that a manifest may have in its folder, in the order in which they are looked for.
-pub const MANIFEST_NAMES: [&str; 5] = [
+pub const MANIFEST_NAMES: [&str; 6] = [
     "manifest.yaml",
+    "manifest.yml",
     "manifest.json",
     "CODE.md",
     "TOOL.md",

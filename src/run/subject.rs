@@ -23,9 +23,10 @@ use crate::spec::request::BundleOptions;
 use crate::spec::run_form::Run;
 
 /// Where a bundle's manifest may lie, in the order in which it is looked for.
-const MANIFEST_NAMES: [(&str, Format); 6] = [
+const MANIFEST_NAMES: [(&str, Format); 7] = [
     (RESOLVED, Format::Json),
     ("manifest.yaml", Format::Yaml),
+    ("manifest.yml", Format::Yaml),
     ("manifest.json", Format::Json),
     ("CODE.md", Format::FrontMatter),
     ("TOOL.md", Format::FrontMatter),

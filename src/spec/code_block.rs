@@ -187,7 +187,21 @@ fn read_source<'document>(
 ) -> Result<CodeSource, ManifestError> {
     let entries = reader.known_map(node, &KINDS)?;
     let [(key, value)] = entries else {
-        return Err(reader.wrong_type(node, "a map with one of inline, local, github, ref"));
+        let kinds: Vec<String> = entries
+            .iter()
+            .map(|(key, _)| format!("`{}`", key.name))
+            .collect();
+        return Err(match kinds.as_slice() {
+            [] => reader.wrong_type(node, "a map with one of inline, local, github, ref"),
+            kinds => reader.error(
+                node,
+                Problem::WrongType {
+                    found: format!("{} in one entry", kinds.join(" and ")),
+                    expected: "one of them".to_owned(),
+                    hint: Some("write an entry of the list for each".to_owned()),
+                },
+            ),
+        });
     };
     match key.name.as_str() {
         "inline" => read_inline(reader, value),

@@ -149,7 +149,7 @@ fn read_image<'document>(
             Problem::WrongType {
                 found: format!("the text `{}`", excerpt(image)),
                 expected: "the id of a template: letters, digits, `-`, `_` and `.`".to_owned(),
-                hint: Some("only `--image` may name a registry or a directory"),
+                hint: Some("only `--image` may name a registry or a directory".to_owned()),
             },
         ))
     }

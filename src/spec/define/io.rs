@@ -139,7 +139,7 @@ fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
         let problem = Problem::WrongType {
             found: excerpt(&definition.to_string()),
             expected: "a map".to_owned(),
-            hint: Some("give the four blocks, each of them optional"),
+            hint: Some("give the four blocks, each of them optional".to_owned()),
         };
         return Err(refuse(String::new(), problem));
     };

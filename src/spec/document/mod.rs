@@ -12,6 +12,7 @@
 
 mod budget;
 mod json;
+mod mistake;
 mod place;
 mod problem;
 mod yaml;

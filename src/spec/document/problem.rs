@@ -51,6 +51,14 @@ pub enum DocumentProblem {
         /// What the parser says.
         reason: String,
     },
+    /// The parser cannot read it, and what the author did is known.
+    #[error("{reason}")]
+    Mistake {
+        /// What is wrong.
+        reason: String,
+        /// How to write it.
+        hint: String,
+    },
     /// Nothing is in it.
     #[error("found nothing but white space or comments, expected a map")]
     Empty,
@@ -131,7 +139,7 @@ impl DocumentProblem {
             Self::TooLarge { .. } => "manifest_too_large",
             Self::OtherEncoding | Self::NotUtf8 { .. } => "manifest_not_utf8",
             Self::NulCharacter => "manifest_nul_character",
-            Self::Syntax { .. } => "manifest_syntax",
+            Self::Syntax { .. } | Self::Mistake { .. } => "manifest_syntax",
             Self::Empty => "manifest_empty",
             Self::SecondDocument => "manifest_second_document",
             Self::TooDeep { .. } => "manifest_too_deep",
@@ -150,7 +158,7 @@ impl DocumentProblem {
 
     /// What to do about it.
     #[must_use]
-    pub const fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::TooLarge { .. } | Self::TooMuch { .. } => {
                 Some("put large data into a file of the bundle")
@@ -158,6 +166,7 @@ impl DocumentProblem {
             Self::OtherEncoding | Self::NotUtf8 { .. } => Some("save the file as UTF-8"),
             Self::NulCharacter => Some("remove the NUL character"),
             Self::Syntax { .. } | Self::TooDeep { .. } => None,
+            Self::Mistake { hint, .. } => Some(hint),
             Self::Empty => Some("a manifest has at least `run: PROGRAM`"),
             Self::SecondDocument => Some("remove everything from the second `---` on"),
             Self::AliasCycle | Self::MergeKey => Some("write the values out"),

@@ -8,6 +8,7 @@ use serde_saphyr::granit_parser::{
 
 use crate::spec::document::budget::{Budget, check_depth};
 use crate::spec::document::json::{is_digits, is_number};
+use crate::spec::document::mistake::{other_space, recognise};
 use crate::spec::document::problem::excerpt;
 use crate::spec::document::{DEPTH_MAX, DocumentError, DocumentProblem, Key, Node, Place, Value};
 
@@ -28,7 +29,7 @@ pub(super) fn parse(text: &str, lines_before: u32) -> Result<Node, DocumentError
         root: None,
     };
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| composer.scan_error(&error))?;
+        let (event, span) = event.map_err(|error| composer.scan_error(&error, text))?;
         composer.take(event, span)?;
     }
     composer.root.ok_or_else(|| {
@@ -91,8 +92,19 @@ impl Composer {
         }
     }
 
-    fn scan_error(&self, error: &ScanError) -> DocumentError {
+    fn scan_error(&self, error: &ScanError, text: &str) -> DocumentError {
         let place = self.place(error.marker());
+        let inside = Place {
+            line: place.line.saturating_sub(self.lines_before),
+            ..place
+        };
+        if let Some((found, problem)) = recognise(error.kind(), text, inside) {
+            let place = Place {
+                line: found.line.saturating_add(self.lines_before),
+                ..found
+            };
+            return DocumentError::new(Some(place), problem);
+        }
         let problem = match error.kind() {
             ErrorKind::RecursionLimitExceeded => DocumentProblem::TooDeep {
                 depth_max: DEPTH_MAX,
@@ -213,6 +225,9 @@ impl Composer {
             return self.key(place, text, plain);
         }
         self.budget.charge(place, 1, text.len())?;
+        if let Some(problem) = other_space(text, false).filter(|_| plain) {
+            return Err(DocumentError::new(Some(place), problem));
+        }
         let value = if plain {
             resolve_plain(text).map_err(|problem| DocumentError::new(Some(place), problem))?
         } else {
@@ -226,6 +241,9 @@ impl Composer {
 
     fn key(&mut self, place: Place, text: &str, plain: bool) -> Result<(), DocumentError> {
         if plain {
+            if let Some(problem) = other_space(text, true) {
+                return Err(DocumentError::new(Some(place), problem));
+            }
             if text == "<<" {
                 return Err(DocumentError::new(Some(place), DocumentProblem::MergeKey));
             }

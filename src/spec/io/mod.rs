@@ -3,6 +3,7 @@
 
 pub mod contract;
 pub mod fs_root;
+pub mod keywords;
 
 pub use contract::{Contract, ContractError, Mismatch, ReadDocumentError, read_document};
 pub use fs_root::{FS_ROOT, FsRootError, declare_fs_root, inject_fs_root};

@@ -5,6 +5,7 @@
 //! reads is refused. The manifest only *asks*: who grants what it asks for is decided elsewhere.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod blocks;
 pub mod commits;
 mod findings;

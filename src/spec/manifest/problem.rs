@@ -79,7 +79,7 @@ pub enum Problem {
         /// What would be accepted.
         expected: String,
         /// What to do.
-        hint: Option<&'static str>,
+        hint: Option<String>,
     },
     /// A whole number that is too small or too large.
     #[error("found {found}, expected a whole number from {minimum} to {maximum}")]
@@ -317,7 +317,7 @@ impl Problem {
                 "`runner schema manifest` lists them"
             }
             Self::UnknownKey { .. } => return None,
-            Self::WrongType { hint, .. } => (*hint)?,
+            Self::WrongType { hint, .. } => return hint.clone(),
             Self::NotRunnable { hint, .. } => return hint.clone(),
             Self::UnknownValue { near, .. } => return near.map(did_you_mean),
             Self::OutOfRange { .. } | Self::MissingKey { .. } | Self::Duplicate { .. } => {

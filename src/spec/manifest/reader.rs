@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use crate::spec::did_you_mean::nearest;
 use crate::spec::document::{Key, Node, Place, Value, excerpt, pointer_step};
 use crate::spec::inventory::Inventory;
+use crate::spec::manifest::advice;
 use crate::spec::manifest::blocks::{
     BlockDocuments, BlockForm, BlockReference, Looked, auth_reference, reference_of,
 };
@@ -213,20 +214,7 @@ impl<'document> Reader<'document> {
     }
 
     pub(crate) fn wrong_type(&self, node: &Node, expected: &str) -> ManifestError {
-        let hint = match &node.value {
-            Value::Number(_) if expected.contains("text") => Some("put it in quotes"),
-            Value::Null => Some("write a value, or remove the key"),
-            Value::Text(text) if expected.starts_with("true") && is_yaml_1_1_boolean(text) => {
-                Some("booleans of YAML 1.2 are `true` and `false`")
-            }
-            Value::Text(text) if expected.contains("whole") && text.parse::<u64>().is_ok() => {
-                Some("remove the quotes")
-            }
-            Value::List(_) if expected.ends_with("`sources`") => {
-                Some("write the list at `sources` of it")
-            }
-            _ => None,
-        };
+        let hint = advice::on_type(node, expected, &self.pointer(node));
         self.error(
             node,
             Problem::WrongType {
@@ -267,10 +255,16 @@ impl<'document> Reader<'document> {
         advice: Option<&str>,
     ) -> ManifestError {
         let counted_only = self.findings.borrow().is_full();
-        let near = advice.map(str::to_owned).or_else(|| {
+        let given = advice;
+        let near = given.map(str::to_owned).or_else(|| {
             let near = (!counted_only).then(|| nearest(&key.name, known.iter().copied()))?;
             near.map(did_you_mean)
         });
+        let home = given
+            .is_none()
+            .then(|| advice::home_of(&key.name, known))
+            .flatten();
+        let near = home.or(near);
         let problem = Problem::UnknownKey {
             key: excerpt(&key.name),
             known: known.to_vec(),
@@ -416,7 +410,10 @@ impl<'document> Reader<'document> {
             return Ok(node);
         };
         if let Some((other, _)) = entries.iter().find(|(other, _)| other.name != key.name) {
-            let advice = format!("`{}` stands alone", key.name);
+            let advice = match FORMS.contains(&other.name.as_str()) {
+                true => format!("write either `{}` or `{}`", key.name, other.name),
+                false => format!("`{}` stands alone", key.name),
+            };
             return Err(self.unknown_key(node, other, &FORMS, Some(&advice)));
         }
         if key.name == "inline" {
@@ -530,11 +527,4 @@ pub(crate) fn describe(node: &Node) -> String {
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a map".to_owned(),
     }
-}
-
-fn is_yaml_1_1_boolean(text: &str) -> bool {
-    matches!(
-        text.to_ascii_lowercase().as_str(),
-        "y" | "yes" | "on" | "n" | "no" | "off"
-    )
 }

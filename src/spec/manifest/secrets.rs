@@ -109,7 +109,14 @@ fn read_reference<'document>(
     }
     let entries = reader.entries(node, &["vault", "oauth", "value"])?;
     let (key, value) = match entries.as_slice() {
-        [] => return Err(reader.error(node, Problem::MissingKey { key: "vault" })),
+        // What is not known has been told.
+        [] if node.value != Value::Map(Vec::new()) => {
+            return Err(reader.error(node, Problem::MissingKey { key: "vault" }));
+        }
+        [] => {
+            let key = "vault`, `oauth` or `value";
+            return Err(reader.error(node, Problem::MissingKey { key }));
+        }
         [(key, value)] => (key.name.as_str(), value),
         [(one, _), (other, value), ..] => {
             let word = |name: &str| match name {

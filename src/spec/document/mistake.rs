@@ -116,11 +116,10 @@ fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
                 .map(|(_, sign)| *sign)
                 .filter(|sign| matches!(sign, '"' | '\''));
             match (quote, sign) {
-                (Some(quote), _) => {
-                    if sign == quote && before != '\\' {
-                        open.pop();
-                    }
+                (Some(quote), _) if sign == quote && before != '\\' => {
+                    open.pop();
                 }
+                (Some(_), _) => (),
                 (None, '#') if before == ' ' => break,
                 (None, '[' | '{' | '"' | '\'') if starts => open.push((place, sign)),
                 (None, ']' | '}') => {

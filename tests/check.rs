@@ -671,3 +671,35 @@ fn a_manifest_may_be_called_manifest_yml() {
     assert_eq!(document(&ground, &["."])["name"], "short");
     assert_eq!(bundled(&ground), "");
 }
+
+#[test]
+fn a_document_of_a_block_is_read_by_its_own_schema() {
+    let ground = Ground::new();
+    for (name, good, bad, place) in [
+        (
+            "RUNNER.md",
+            "engine: sandbox",
+            "engin: sandbox",
+            "RUNNER.md:2:1 /engin unknown_key",
+        ),
+        (
+            "SANDBOX.md",
+            "schema: sandbox/v1\nprovider: local\nconfig: {}",
+            "provider: local\nconfig: {shel: /bin/sh}",
+            "SANDBOX.md:3:10 /config/shel unknown_key",
+        ),
+        (
+            "SECRETS.md",
+            "secrets: [{slug: a-key, name: A, description: d}]",
+            "secrets: [{slug: a-key, name: A}]",
+            "SECRETS.md:2:11 /secrets/0 missing_key",
+        ),
+    ] {
+        write(&ground, &[(name, &format!("---\n{good}\n---\n"))]);
+        let accepted = document(&ground, &[name]);
+        assert_eq!(told(&accepted), [""; 0], "{name}");
+        assert_eq!(accepted["name"], name);
+        write(&ground, &[(name, &format!("---\n{bad}\n---\n"))]);
+        assert_eq!(told(&document(&ground, &[name])), [place]);
+    }
+}

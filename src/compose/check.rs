@@ -10,7 +10,7 @@ use crate::compose::folders::folder_at;
 use crate::compose::gather::{GatherOptions, gather};
 use crate::compose::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
 use crate::compose::layer::{Layer, LayerForm};
-use crate::compose::manifests::{ManifestText, Registry, read_text_of};
+use crate::compose::manifests::{ManifestText, Registry, blocks_of, read_text_of};
 use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::resolve::{
     REFERENCE_DEPTH_MAX, Resolution, ResolveRequest, folder_name, ignored, referenced_manifest,
@@ -19,12 +19,13 @@ use crate::compose::resolve::{
 use crate::compose::runnable::{check_manifest, check_run, read_manifest_of};
 use crate::judge::{Question, Refused, judge};
 use crate::spec::check::{CheckError, CheckReport};
-use crate::spec::document::{Node, Value, excerpt};
+use crate::spec::document::{self, Node, Value, excerpt};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::io::ContractError;
 use crate::spec::io::keywords::{self, Meaningless};
 use crate::spec::manifest::{
-    CodeReference, ERRORS_MAX, Kind, Manifest, code_references, github_references, parse_with,
+    CodeReference, ERRORS_MAX, Format, Kind, Manifest, ManifestError, code_references,
+    github_references, parse_with,
 };
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::{WarningReport, with_causes};
@@ -61,7 +62,7 @@ pub fn check(
         });
     }
     // What the whole contradicts itself in, its parts do not show.
-    if report.errors.is_empty() {
+    if report.errors.is_empty() && block_of(request.manifest).is_none() {
         match resolve(request, files) {
             Ok(resolution) => {
                 if let Err(error) = runnable(&resolution, files, policy) {
@@ -77,6 +78,16 @@ pub fn check(
     report.warnings.retain(is_new);
     report.valid = report.errors.is_empty();
     report
+}
+
+/// The block that a document of this name holds.
+fn block_of(path: &RelPath) -> Option<&'static str> {
+    match path.file_name() {
+        b"SANDBOX.md" => Some("sandbox"),
+        b"RUNNER.md" => Some("runner"),
+        b"SECRETS.md" => Some("secrets"),
+        _ => None,
+    }
 }
 
 /// What `bundle` or `exec` would refuse of the whole. What lies in repositories is not known here:
@@ -148,6 +159,9 @@ impl Checker<'_> {
     fn manifest(&mut self, path: &RelPath) {
         // One that cannot be read is told once, and not for being of another kind.
         self.seen.insert(path.clone(), true);
+        if let Some(block) = block_of(path).filter(|_| self.open.is_empty()) {
+            return self.block(path, block);
+        }
         let text = match read_text_of(self.files, path, self.registry) {
             Ok(text) => text,
             Err(error) => return self.error(&error),
@@ -177,6 +191,28 @@ impl Checker<'_> {
             self.reference(path, &reference);
         }
         self.open.pop();
+    }
+
+    /// Reads a document that a block lies in, as a manifest beside it would that names it.
+    fn block(&mut self, path: &RelPath, block: &str) {
+        let name = serde_json::Value::from(escape(path.file_name()));
+        let text = format!("{block}: {{file: {name}}}");
+        let root = match document::parse(text.as_bytes(), Format::Yaml) {
+            Ok(root) => root,
+            Err(error) => {
+                let error = ManifestError::of_document(&path.to_string(), error);
+                return self.error(&ComposeError::Manifest(vec![error]));
+            }
+        };
+        let blocks = blocks_of(self.files, path, &root, self.registry);
+        let parsed = parse_with(&root, &path.to_string(), &blocks);
+        let errors = parsed.errors.iter().map(CheckError::from).collect();
+        add_new(&mut self.report.errors, errors);
+        if let Some(manifest) = &parsed.manifest {
+            let warnings = manifest.warnings.iter().cloned();
+            self.report.warnings.extend(warnings);
+            self.report.name = Some(path.to_string());
+        }
     }
 
     /// What a manifest without errors has to say.

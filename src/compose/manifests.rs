@@ -110,9 +110,19 @@ pub(crate) fn read_text_of(
     })?;
     let root = document::parse(&text, format_of(path.as_bytes()))
         .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
-    let read = |file: &RelPath| read_text(files, file).map_err(|unread| unread.tried());
-    let blocks = read_blocks(&read, path, &root, registry);
+    let blocks = blocks_of(files, path, &root, registry);
     Ok(ManifestText { root, blocks })
+}
+
+/// The documents of the workspace that blocks of `root`, which lies at `path`, refer to.
+pub(crate) fn blocks_of(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    root: &Node,
+    registry: &Registry,
+) -> BlockDocuments {
+    let read = |file: &RelPath| read_text(files, file).map_err(|unread| unread.tried());
+    read_blocks(&read, path, root, registry)
 }
 
 /// Reads the manifest at `path` and every document that one of its blocks lies in.

@@ -145,8 +145,7 @@ fn follow(
         drop(polled);
         if let Some(signals) = signals {
             while let Some(number) = signal::take(signals).map_err(NoAnswer::Host)? {
-                // The size of a terminal says nothing about the run.
-                if number != libc::SIGWINCH {
+                if signal::ends_a_run(number) {
                     return Err(NoAnswer::Signal(number));
                 }
             }

@@ -79,6 +79,41 @@ pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Signals that ask a run to end.
+const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// Signals that would end this process by default and ask it for nothing: they are the body's.
+const PASSED_ON: [i32; 9] = [
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+];
+
+/// All that a supervisor takes from its [`descriptor`]: those that end a run, the change of a
+/// terminal's size, and those that are passed on to the body, real-time ones included.
+#[must_use]
+pub fn of_a_run() -> SignalSet {
+    let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    let all: Vec<i32> = ENDING
+        .into_iter()
+        .chain(PASSED_ON)
+        .chain([libc::SIGWINCH])
+        .chain(real_time)
+        .collect();
+    SignalSet::of(&all)
+}
+
+/// Whether a signal asks a run to end.
+#[must_use]
+pub fn ends_a_run(number: i32) -> bool {
+    ENDING.contains(&number)
+}
+
 /// Takes one pending signal from a [`descriptor`]; `None` when none is pending.
 ///
 /// # Errors

@@ -92,9 +92,11 @@ impl Listener for UntilSignal {
     fn is_cancelled(&self) -> bool {
         while self.cancelled_by().is_none() {
             match signal::take(self.signals.as_fd()) {
-                // The size of a terminal says nothing about the run.
-                Ok(Some(libc::SIGWINCH)) => (),
-                Ok(Some(number)) => self.cancelled_by.store(number, Ordering::Relaxed),
+                Ok(Some(number)) if signal::ends_a_run(number) => {
+                    self.cancelled_by.store(number, Ordering::Relaxed);
+                }
+                // The others say nothing of what is fetched.
+                Ok(Some(_)) => (),
                 // One that cannot be read is left to whoever watches the body.
                 Ok(None) | Err(_) => return false,
             }

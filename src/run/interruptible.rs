@@ -53,8 +53,7 @@ impl<'run> Interruptible<'run> {
             }
             let has_bytes = !ends[0].revents().is_empty();
             while let Some(number) = signal::take(self.signals)? {
-                // The size of a terminal says nothing about the run.
-                if number != libc::SIGWINCH {
+                if signal::ends_a_run(number) {
                     self.cancelled_by = Some(number);
                     return Err(Errno::CANCELED);
                 }

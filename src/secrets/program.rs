@@ -260,8 +260,7 @@ struct Ready {
 /// Takes the signals that are there; one that cancels the run is an error.
 fn heed(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
     while let Some(number) = signal::take(signals).map_err(Unusable::Lost)? {
-        // The size of a terminal says nothing about the run.
-        if number != libc::SIGWINCH {
+        if signal::ends_a_run(number) {
             return Err(Unusable::Cancelled { signal: number });
         }
     }

@@ -325,6 +325,13 @@ impl Watch<'_> {
                 }
                 continue;
             }
+            if !signal::ends_a_run(number) {
+                // As docker: what asks the runner for nothing is the body's.
+                if self.stopping_since.is_none() && self.ended_at.is_none() {
+                    self.pass_on(number);
+                }
+                continue;
+            }
             if self.init_gone {
                 // The body is gone; the reader is not waited for any longer.
                 self.give_up();
@@ -420,14 +427,18 @@ impl Watch<'_> {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);
         for number in [signal, libc::SIGCONT] {
-            if let Err(errno) = self.launched.signal(number) {
-                self.observed
-                    .problems
-                    .push(format!("signal {number} to the body: {errno}"));
-            }
+            self.pass_on(number);
         }
         if self.limits.grace.is_zero() {
             self.kill(now);
+        }
+    }
+
+    fn pass_on(&mut self, number: i32) {
+        if let Err(errno) = self.launched.signal(number) {
+            self.observed
+                .problems
+                .push(format!("signal {number} to the body: {errno}"));
         }
     }
 
@@ -472,13 +483,7 @@ fn poll_for(waiting: Waiting<'_>) -> PollFd<'_> {
 /// # Errors
 /// The errno of rt_sigprocmask(2) or signalfd4(2).
 pub fn listen_for_signals() -> Result<OwnedFd, Errno> {
-    let set = signal::SignalSet::of(&[
-        libc::SIGINT,
-        libc::SIGTERM,
-        libc::SIGHUP,
-        libc::SIGQUIT,
-        libc::SIGWINCH,
-    ]);
+    let set = signal::of_a_run();
     signal::own_dispositions()?;
     signal::set_mask(set)?;
     process::close_on_exec_from(3)?;

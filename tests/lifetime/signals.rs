@@ -37,6 +37,39 @@ const SIGNALS: [(Signal, &str, i32); 4] = [
     (Signal::QUIT, "QUIT", 3),
 ];
 
+/// E-06: what would end the runner by default and asks it for nothing is the body's, as with docker.
+#[test]
+fn a_signal_that_asks_for_nothing_is_passed_on_and_the_run_goes_on() {
+    let ground = Ground::new();
+    let script = "trap 'echo got USR1' USR1; trap 'echo got USR2' USR2; trap 'echo got ALRM' ALRM
+        trap 'echo got PROF' PROF; trap 'echo got 40' 40; trap 'exit 3' TERM
+        echo up; while :; do sleep 0.05; done";
+    let words = ["run", "--grace=60s", "--", "/bin/bash", "-c", script];
+    let mut running = ground.command(&words).start();
+    hear(&mut running, "up\n");
+    let pid = Pid::from_raw(running.pid()).expect("a pid");
+    for (signal, said) in [
+        (Signal::USR1, "got USR1\n"),
+        (Signal::USR2, "got USR2\n"),
+        (Signal::ALARM, "got ALRM\n"),
+        (Signal::PROF, "got PROF\n"),
+    ] {
+        rustix::process::kill_process(pid, signal).expect("sent");
+        hear(&mut running, said);
+    }
+    let sent = std::process::Command::new("kill")
+        .args(["-40", &running.pid().to_string()])
+        .status();
+    assert!(
+        sent.is_ok_and(|status| status.success()),
+        "a real-time signal"
+    );
+    hear(&mut running, "got 40\n");
+    running.signal(Signal::TERM);
+    let done = running.done();
+    assert_eq!((done.outcome(), done.code), ("cancelled", 143), "{done:#?}");
+}
+
 /// E-06
 #[test]
 fn a_signal_to_the_runner_reaches_the_body_and_cancels_the_run() {

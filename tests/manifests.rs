@@ -1924,10 +1924,22 @@ fn a_document_is_measured_before_it_is_read() {
         (b"[1] [2]".to_vec(), "not JSON"),
         (b"\"\xff\"".to_vec(), "not JSON"),
         (b"1e999".to_vec(), "not JSON"),
+        (
+            b"{\"a\": 18446744073709551616}".to_vec(),
+            "18446744073709551616 at byte 6",
+        ),
+        (b"[\"\\\\\", -9223372036854775809]".to_vec(), "at byte 7"),
+        (
+            b"123456789012345678901234567890".to_vec(),
+            "more than 64 bits",
+        ),
     ] {
         let error = read_document(&text, usize::MAX).expect_err(told);
         assert!(error.to_string().contains(told), "{told}: {error}");
     }
+    let exact = "[18446744073709551615,-9223372036854775808,\"99999999999999999999\\\"1\",1e300]";
+    let read = read_document(exact.as_bytes(), 4_096).expect("read");
+    assert_eq!(read.to_string(), exact.replace("1e300", "1e+300"));
     assert_eq!(
         read_document(b"[\"[[\\\"[[\", {\"a\": 1}]", 4_096),
         Ok(json!(["[[\"[[", {"a": 1}]))

@@ -127,6 +127,14 @@ pub enum ReadDocumentError {
         /// The limit.
         memory_max: usize,
     },
+    /// A whole number that would come out as another one.
+    #[error("the whole number {found} at byte {at} needs more than 64 bits: write it as text")]
+    WideInteger {
+        /// Its first digits.
+        found: String,
+        /// Where it begins.
+        at: usize,
+    },
     /// Not JSON.
     #[error("not JSON: {reason}")]
     Syntax {
@@ -255,9 +263,57 @@ pub fn read_document(text: &[u8], memory_max: usize) -> Result<Value, ReadDocume
         });
     }
     measure(text, memory_max.min(DOCUMENT_MEMORY_MAX))?;
-    serde_json::from_slice(text).map_err(|error| ReadDocumentError::Syntax {
+    let value = serde_json::from_slice(text).map_err(|error| ReadDocumentError::Syntax {
         reason: error.to_string(),
-    })
+    })?;
+    match wide_integer(text) {
+        Some((at, digits)) => Err(ReadDocumentError::WideInteger {
+            found: shorten(&String::from_utf8_lossy(digits)),
+            at,
+        }),
+        None => Ok(value),
+    }
+}
+
+/// The first whole number of JSON that 64 bits do not hold: the parser makes another one of it, without
+/// a word.
+fn wide_integer(text: &[u8]) -> Option<(usize, &[u8])> {
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        let rest = text.get(at..)?;
+        match byte {
+            b'"' => at += length_of_text(rest),
+            b'-' | b'0'..=b'9' => {
+                let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let length = rest.iter().take_while(|byte| is_of_number(byte)).count();
+                let number = rest.get(..length)?;
+                let whole = !number.iter().any(|byte| b".eE".contains(byte));
+                // What has no more than 18 digits fits.
+                if whole && 18 < length {
+                    let digits = std::str::from_utf8(number).ok()?;
+                    if digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err() {
+                        return Some((at, number));
+                    }
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// Bytes of the JSON text that `rest` begins with, its quotes included.
+fn length_of_text(rest: &[u8]) -> usize {
+    let mut escaped = false;
+    for (at, byte) in rest.iter().enumerate().skip(1) {
+        match byte {
+            b'"' if !escaped => return at + 1,
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    rest.len()
 }
 
 /// What the parts of a document take in memory, rather too much than too little.

@@ -122,6 +122,11 @@ fn a_descriptor_that_was_handed_out_does_not_reach_the_synced_output() {
     let flags = [&outputs[..], &["--rw", lent]].concat();
     let done = case(&ground, &flags, &hand_out, &[socket]).done();
     done.assert_exited(0);
+    assert!(done.text().starts_with("connect E"), "{done:#?}");
+
+    let flags = [&flags[..], &["--unix-sockets"]].concat();
+    let done = case(&ground, &flags, &hand_out, &[socket]).done();
+    done.assert_exited(0);
     let synced = || std::fs::read_to_string(ground.path("work/out")).expect("synced");
     assert_eq!(synced(), "good");
     if done.text() == "connect EACCES\n" {

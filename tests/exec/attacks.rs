@@ -17,7 +17,9 @@ fn assert_output_fails(attack: &str, code: &str) {
     let attack = attack.replace("SECRET", text(&secret));
     let body = format!("cd /scratch; printf good > good\n{attack}\n");
     // The secret is visible to the body, so that nothing but the sync itself keeps it back.
-    let done = ground.exec_script(&["--ro", &shared], MANIFEST, &body);
+    // One of the bodies binds a socket.
+    let flags = ["--unix-sockets", "--ro", &shared];
+    let done = ground.exec_script(&flags, MANIFEST, &body);
     done.assert_exited(0);
     let output = done.output("out");
     assert_eq!(output["state"], "failed", "{attack}: {done:#?}");

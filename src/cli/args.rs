@@ -278,7 +278,7 @@ pub struct BundleFlags {
     /// The structured input: JSON, or @FILE
     #[arg(
         long,
-        value_name = "JSON|@FILE",
+        value_name = "JSON|@FILE|@-",
         env = "RUNNER_OPT_INPUTS",
         hide_env_values = true
     )]

@@ -365,7 +365,7 @@ fn inputs(given: OsString) -> Result<InputsArgument, RequestError> {
     let malformed = |found: &OsStr| RequestError::Flag {
         flag: "inputs",
         found: escape(found.as_bytes()),
-        expected: "a JSON text, or @FILE",
+        expected: "a JSON text, @FILE, or @- for standard input",
     };
     match given.as_bytes().strip_prefix(b"@") {
         Some(b"") => Err(malformed(&given)),

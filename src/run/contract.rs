@@ -1,7 +1,10 @@
 //! The structured side of the contract: inputs in, output out, both against their schemas.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -12,7 +15,7 @@ use crate::judge::{Question, Refused, judge};
 use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
-use crate::run::subject::read_file;
+use crate::run::interruptible::Interruptible;
 use crate::scratch::{InputFile, OutputFile};
 use crate::spec::io::contract::{DOCUMENT_MEMORY_MAX, read_document};
 use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
@@ -160,6 +163,49 @@ fn resolve(path: &TokenPath, tokens: TokenValues<'_>, place: &str) -> Result<Rel
     })
 }
 
+/// What `--inputs @FILE` names: any file that ends, a pipe of the caller's too; `-` is standard input.
+/// A FIFO that nobody writes to is not waited for.
+fn read_inputs(path: &Path, patience: Patience<'_>) -> Result<Vec<u8>, RunError> {
+    let refused = |problem: String| RunError::Argument {
+        code: "inputs_unreadable",
+        what: "--inputs file",
+        object: escape(path.as_os_str().as_bytes()),
+        problem,
+        hint: None,
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = match path.as_os_str().as_bytes() {
+        b"-" => rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3),
+        _ => rustix::fs::open(path, flags, Mode::empty()),
+    };
+    let file = opened.map_err(|errno| refused(format!("cannot be opened: {errno}")))?;
+    let mut text = vec![0; 4096];
+    // poll(2) waits for a writer of a FIFO that never had one; reading without waiting tells its end.
+    let first = match path.as_os_str().as_bytes() {
+        b"-" => Err(Errno::AGAIN),
+        _ => rustix::io::read(&file, &mut text[..]),
+    };
+    let has_ended = matches!(first, Ok(0));
+    text.truncate(match first {
+        Ok(count) => count,
+        Err(Errno::AGAIN | Errno::INTR) => 0,
+        Err(errno) => return Err(refused(format!("cannot be read: {errno}"))),
+    });
+    let mut source = Interruptible::new(File::from(file), patience.signals);
+    let read = match has_ended {
+        true => Ok(0),
+        false => source
+            .by_ref()
+            .take(DOCUMENT_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut text),
+    };
+    match (source.cancelled_by, read) {
+        (Some(signal), _) => Err(RunError::Cancelled { signal }),
+        (None, Err(error)) => Err(refused(format!("cannot be read: {error}"))),
+        (None, Ok(_)) => Ok(text),
+    }
+}
+
 fn settle_input(
     io: &IoBlocks,
     options: &BundleOptions,
@@ -172,8 +218,7 @@ fn settle_input(
             Some(read_document(text.as_bytes(), DOCUMENT_MEMORY_MAX)?)
         }
         Some(InputsArgument::File(path)) => {
-            let shown = escape(path.as_os_str().as_bytes());
-            let text = read_file(path, &shown, "inputs_unreadable", "--inputs file")?;
+            let text = read_inputs(path, patience)?;
             Some(read_document(&text, DOCUMENT_MEMORY_MAX)?)
         }
     };

@@ -15,14 +15,15 @@ use crate::kernel::signal;
 #[derive(Debug)]
 pub(super) struct Interruptible<'run> {
     source: File,
-    signals: BorrowedFd<'run>,
+    signals: Option<BorrowedFd<'run>>,
     /// The signal that ended it.
     pub(super) cancelled_by: Option<i32>,
 }
 
 impl<'run> Interruptible<'run> {
-    /// Reads `source`; `signals` is the descriptor of the signals that cancel a run.
-    pub(super) fn new(source: File, signals: BorrowedFd<'run>) -> Self {
+    /// Reads `source`; `signals` is the descriptor of the signals that cancel a run, `None` where they
+    /// end the process by themselves.
+    pub(super) fn new(source: File, signals: Option<BorrowedFd<'run>>) -> Self {
         Self {
             source,
             signals,
@@ -43,19 +44,20 @@ impl<'run> Interruptible<'run> {
 
     fn wait(&mut self) -> Result<(), Errno> {
         loop {
-            let mut ends = [
-                PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.signals, PollFlags::IN),
-            ];
+            let mut ends = vec![PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN)];
+            let signals = self.signals;
+            ends.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals, PollFlags::IN)));
             match poll(&mut ends, None) {
                 Ok(_) | Err(Errno::INTR) => (),
                 Err(errno) => return Err(errno),
             }
             let has_bytes = !ends[0].revents().is_empty();
-            while let Some(number) = signal::take(self.signals)? {
-                if signal::ends_a_run(number) {
-                    self.cancelled_by = Some(number);
-                    return Err(Errno::CANCELED);
+            if let Some(signals) = signals {
+                while let Some(number) = signal::take(signals)? {
+                    if signal::ends_a_run(number) {
+                        self.cancelled_by = Some(number);
+                        return Err(Errno::CANCELED);
+                    }
                 }
             }
             if has_bytes {

@@ -165,7 +165,7 @@ impl Run<'_> {
     ) -> Result<Bundle, RunError> {
         let root = self.own_directory(prepared, held)?;
         let _assumed = self.assume(held)?;
-        let mut source = Interruptible::new(file, signals);
+        let mut source = Interruptible::new(file, Some(signals));
         let ahead_from_bytes = source.ahead_from_bytes();
         let unpacked = bundle::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
         match source.cancelled_by {
@@ -378,7 +378,7 @@ impl Look<'_> {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             Failure::Run(RunError::host("read the bundle")(errno))
         })?;
-        Ok(Interruptible::new(file, self.signals))
+        Ok(Interruptible::new(file, Some(self.signals)))
     }
 
     /// Unpacks the archive into the cache: once, and hashed on the way.

@@ -89,6 +89,33 @@ fn inputs_that_are_no_document_are_refused() {
     }
 }
 
+/// A document may come from standard input, a pipe and a file of 3 MiB; a body that reads nothing of
+/// it has not failed.
+#[test]
+fn inputs_come_from_standard_input_and_from_any_file() {
+    let ground = Ground::new();
+    let schema = "run: body.sh\ninputs: {type: object}\n";
+    let bundle = ground.script(schema, "cat \"$RUNNER_INPUT\" | tail -c 9\n");
+    let words = ["exec", "--inputs", "@-", text(&bundle)];
+    let done = ground.command(&words).stdin("{\"n\": 4321}").done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "\"n\":4321}");
+    let large = format!("{{\"a\": \"{}\", \"n\": 1234}}", "x".repeat(3 << 20));
+    let file = format!("@{}", text(&ground.write("large.json", &large)));
+    let done = ground.exec(&["--inputs", &file], &bundle);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "\"n\":1234}");
+    let reads_nothing = ground.script(schema, "exec true\n");
+    let done = ground.exec(&["--inputs", &file], &reads_nothing);
+    done.assert_exited(0);
+    assert_eq!(done.report["warnings"], serde_json::json!([]));
+    // As the shell's <(…) gives it.
+    let words = ["exec", "--inputs", "@/dev/stdin", text(&bundle)];
+    let done = ground.command(&words).stdin("{\"n\": 5678}").done();
+    done.assert_exited(0);
+    assert_eq!(done.text(), "\"n\":5678}");
+}
+
 #[test]
 fn with_the_caller_s_standard_input_passed_on_the_document_is_in_its_file_only() {
     let ground = Ground::new();

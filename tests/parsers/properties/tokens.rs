@@ -89,16 +89,34 @@ fn check_amount(text: &str) {
     let whole = |factor: Option<u128>| number?.checked_mul(factor?);
     let bytes = whole(factor).filter(|bytes| *bytes <= i64::MAX as u128);
     assert_eq!(parse_size_bytes(text).ok().map(u128::from), bytes);
-    let factor_ns = match unit {
-        "ms" => Some(1_000_000),
-        "s" => Some(1_000_000_000),
-        "m" => Some(60_000_000_000),
-        "h" => Some(3_600_000_000_000),
-        _ => None,
-    };
-    let nanoseconds = whole(factor_ns).filter(|nanoseconds| *nanoseconds <= i64::MAX as u128);
     assert_eq!(
         parse_duration(text).ok().map(|time| time.as_nanos()),
-        nanoseconds
+        nanoseconds(text)
     );
+}
+
+/// Numbers with units that get smaller.
+fn nanoseconds(text: &str) -> Option<u128> {
+    let (mut rest, mut total, mut last) = (text, 0_u128, u128::MAX);
+    while !rest.is_empty() || last == u128::MAX {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at(digits);
+        let unit = after
+            .bytes()
+            .take_while(|byte| !byte.is_ascii_digit())
+            .count();
+        let (unit, others) = after.split_at(unit);
+        let factor = match unit {
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            "d" => 86_400_000_000_000,
+            _ => return None,
+        };
+        let part = number.parse::<u128>().ok()?.checked_mul(factor)?;
+        total = total.checked_add(part).filter(|_| factor < last)?;
+        (rest, last) = (others, factor);
+    }
+    Some(total).filter(|total| *total <= i64::MAX as u128)
 }

@@ -28,6 +28,32 @@ fn a_program_given_by_its_path_is_shown_as_a_single_file_and_runs() {
 }
 
 #[test]
+fn a_relative_program_is_that_of_the_directory_it_starts_in_and_not_the_host_s() {
+    let ground = Ground::new();
+    let lent = tempfile::tempdir().expect("a directory");
+    let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(lent.path(), mode.clone()).expect("set");
+    let tool = lent.path().join("Cargo.toml");
+    std::fs::write(&tool, "#!/bin/sh\nexit 7\n").expect("written");
+    std::fs::set_permissions(&tool, mode).expect("set");
+    // The tests start in the directory of the package, which has a file of that name.
+    assert!(std::path::Path::new("./Cargo.toml").exists());
+    let mount = format!("{}:/data:ro", lent.path().display());
+    let words = ["--mount", &mount, "-w", "/data"];
+    ground.run(&words, &["./Cargo.toml"]).assert_exited(7);
+    let missing = ground.run(&words, &["./README.md"]);
+    missing.assert_error("failed", "program_not_found");
+    // The host has a file of the very path that is mounted: the one that is mounted is meant.
+    let hidden = tempfile::tempdir().expect("a directory");
+    std::fs::write(hidden.path().join("Cargo.toml"), "").expect("written");
+    let target = hidden.path().to_str().expect("UTF-8");
+    let mount = format!("{}:{target}:ro", lent.path().display());
+    let program = format!("{target}/Cargo.toml");
+    let words = ["--mount", &mount];
+    ground.run(&words, &[&program]).assert_exited(7);
+}
+
+#[test]
 fn a_program_that_is_not_there_is_127_and_one_that_cannot_be_executed_126() {
     let ground = Ground::new();
     let done = ground.run(&[], &["no-such-program-7f3a"]);

@@ -401,9 +401,11 @@ pub fn of_command(
         chosen.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
         return Ok(chosen);
     }
-    if let Some(path) = program::of_path(name, here) {
+    // A relative program belongs to the directory that it starts in, whatever the host has here.
+    let start = request.workdir.as_deref().or(here);
+    if let Some(path) = program::of_path(name, start) {
         chosen.program = Some(bytes_of(&path));
-        if !is_visible_anyway(&path) && !shows(&chosen.view, &path) && path.exists() {
+        if !is_visible_anyway(&path) && !covers(&chosen.view, &path) && path.exists() {
             chosen.bound.push(escape(&bytes_of(&path)));
             chosen.view.push(ViewEntry::Bind {
                 source: path.clone(),
@@ -546,6 +548,12 @@ fn shows(view: &[ViewEntry], path: &Path) -> bool {
         ViewEntry::Bind { source, target, .. } => source == target && path.starts_with(target),
         ViewEntry::Tmpfs { .. } => false,
     })
+}
+
+/// Whether the caller said what of the host lies at `path` inside: another file of that path is not it.
+fn covers(view: &[ViewEntry], path: &Path) -> bool {
+    view.iter()
+        .any(|entry| matches!(entry, ViewEntry::Bind { target, .. } if path.starts_with(target)))
 }
 
 fn bytes_of(path: &Path) -> Vec<u8> {

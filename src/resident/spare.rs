@@ -59,8 +59,7 @@ fn attend(duty: &Duty<'_>) -> Result<(), Errno> {
         return give_back(warm);
     };
     tell(duty.nest, word::TAKEN, &[])?;
-    let (bytes, descriptors) = errand;
-    let report = run(duty, warm, &line, bytes, descriptors)?;
+    let report = run(duty, warm, &line, errand)?;
     match say(line.as_fd(), &report, &[]) {
         // Nobody wants to know any more.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
@@ -97,7 +96,7 @@ fn await_errand(
     duty: &Duty<'_>,
     warm: Option<&Warm>,
     line: &OwnedFd,
-) -> Result<Option<Heard>, Errno> {
+) -> Result<Option<(Heard, PollFlags)>, Errno> {
     let begun = std::time::Instant::now();
     loop {
         let mut watched = vec![
@@ -125,7 +124,10 @@ fn await_errand(
             rustix::net::shutdown(line, Shutdown::Read)?;
         }
         return match hear(line.as_fd()) {
-            Ok(errand) => Ok(Some(errand)),
+            // After this process's own shutdown the line looks like one whose caller has gone, until
+            // both ends are shut.
+            Ok(errand) if asked => Ok(Some((errand, PollFlags::RDHUP))),
+            Ok(errand) => Ok(Some((errand, PollFlags::empty()))),
             // The caller dropped the offer, or gave up before all was said.
             Err(Silence::Ended | Silence::Failed(Errno::CONNRESET)) => Ok(None),
             Err(Silence::Failed(errno)) => Err(errno),
@@ -137,8 +139,7 @@ fn run(
     duty: &Duty<'_>,
     warm: Option<Warm>,
     line: &OwnedFd,
-    mut bytes: Vec<u8>,
-    descriptors: Vec<OwnedFd>,
+    ((mut bytes, descriptors), ended): (Heard, PollFlags),
 ) -> Result<Report, Errno> {
     let errand = unframed::<Errand>(&bytes);
     overwrite(&mut bytes);
@@ -147,7 +148,7 @@ fn run(
         return Err(Errno::BADMSG);
     };
     connect(&streams, descriptors)?;
-    cancel_at_the_end_of(line)?;
+    cancel_at_the_end_of(line, ended)?;
     let mut report = match warm {
         Some(warm) => warm.execute(&request, &duty.orders.policy),
         None => execute(&request, &duty.orders.policy),
@@ -180,15 +181,16 @@ fn connect(streams: &[(u8, bool)], descriptors: Vec<OwnedFd>) -> Result<(), Errn
 }
 
 /// From now on the end of the caller, or of its patience, is a SIGTERM to this process.
-fn cancel_at_the_end_of(line: &OwnedFd) -> Result<(), Errno> {
+/// `ended` are the events, besides a hang-up, that say that it has ended already.
+fn cancel_at_the_end_of(line: &OwnedFd, ended: PollFlags) -> Result<(), Errno> {
     signal::at_change_of(line.as_fd(), libc::SIGTERM)?;
-    let mut ended = [PollFd::new(line, PollFlags::RDHUP)];
+    let mut watched = [PollFd::new(line, ended)];
     let now = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // It may have ended before the signal was asked for.
-    if poll(&mut ended, Some(&now))? != 0 {
+    if poll(&mut watched, Some(&now))? != 0 {
         let this = rustix::process::getpid().as_raw_nonzero().get();
         process::kill(this, libc::SIGTERM)?;
     }

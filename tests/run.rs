@@ -33,22 +33,26 @@ fn a_relative_program_is_that_of_the_directory_it_starts_in_and_not_the_host_s()
     let lent = tempfile::tempdir().expect("a directory");
     let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(lent.path(), mode.clone()).expect("set");
-    let tool = lent.path().join("Cargo.toml");
+    let docs = lent.path().join("docs");
+    std::fs::create_dir(&docs).expect("made");
+    std::fs::set_permissions(&docs, mode.clone()).expect("set");
+    let tool = docs.join("threats.md");
     std::fs::write(&tool, "#!/bin/sh\nexit 7\n").expect("written");
     std::fs::set_permissions(&tool, mode).expect("set");
-    // The tests start in the directory of the package, which has a file of that name.
-    assert!(std::path::Path::new("./Cargo.toml").exists());
+    // The tests start in the directory of the package or in a copy, which have a file of that name.
+    assert!(std::path::Path::new("./docs/threats.md").exists());
     let mount = format!("{}:/data:ro", lent.path().display());
     let words = ["--mount", &mount, "-w", "/data"];
-    ground.run(&words, &["./Cargo.toml"]).assert_exited(7);
-    let missing = ground.run(&words, &["./README.md"]);
+    ground.run(&words, &["./docs/threats.md"]).assert_exited(7);
+    let missing = ground.run(&words, &["./docs/performance.md"]);
     missing.assert_error("failed", "program_not_found");
     // The host has a file of the very path that is mounted: the one that is mounted is meant.
     let hidden = tempfile::tempdir().expect("a directory");
-    std::fs::write(hidden.path().join("Cargo.toml"), "").expect("written");
+    std::fs::create_dir(hidden.path().join("docs")).expect("made");
+    std::fs::write(hidden.path().join("docs/threats.md"), "").expect("written");
     let target = hidden.path().to_str().expect("UTF-8");
     let mount = format!("{}:{target}:ro", lent.path().display());
-    let program = format!("{target}/Cargo.toml");
+    let program = format!("{target}/docs/threats.md");
     let words = ["--mount", &mount];
     ground.run(&words, &[&program]).assert_exited(7);
 }

@@ -30,31 +30,31 @@ fn a_program_given_by_its_path_is_shown_as_a_single_file_and_runs() {
 #[test]
 fn a_relative_program_is_that_of_the_directory_it_starts_in_and_not_the_host_s() {
     let ground = Ground::new();
-    let lent = tempfile::tempdir().expect("a directory");
     let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(lent.path(), mode.clone()).expect("set");
-    let docs = lent.path().join("docs");
-    std::fs::create_dir(&docs).expect("made");
-    std::fs::set_permissions(&docs, mode.clone()).expect("set");
-    let tool = docs.join("threats.md");
-    std::fs::write(&tool, "#!/bin/sh\nexit 7\n").expect("written");
-    std::fs::set_permissions(&tool, mode).expect("set");
-    // The tests start in the directory of the package or in a copy, which have a file of that name.
-    assert!(std::path::Path::new("./docs/threats.md").exists());
-    let mount = format!("{}:/data:ro", lent.path().display());
-    let words = ["--mount", &mount, "-w", "/data"];
-    ground.run(&words, &["./docs/threats.md"]).assert_exited(7);
-    let missing = ground.run(&words, &["./docs/performance.md"]);
+    let tool = |directory: &str, name: &str, code: u8| {
+        let path = ground.write(
+            &format!("{directory}/{name}"),
+            format!("#!/bin/sh\nexit {code}\n"),
+        );
+        std::fs::set_permissions(path, mode.clone()).expect("set");
+        ground.path(directory).to_str().expect("UTF-8").to_owned()
+    };
+    let here = tool("here", "tool", 1);
+    tool("here", "of-the-host", 1);
+    let lent = tool("lent", "tool", 7);
+    let run = |words: &[&str]| {
+        let mut case = ground.command(&[&["run"], words].concat());
+        case.command.current_dir(&here);
+        case.done()
+    };
+    let mount = format!("{lent}:/data:ro");
+    let words = ["--mount", &mount, "-w", "/data", "--"];
+    run(&[&words[..], &["./tool"]].concat()).assert_exited(7);
+    let missing = run(&[&words[..], &["./of-the-host"]].concat());
     missing.assert_error("failed", "program_not_found");
     // The host has a file of the very path that is mounted: the one that is mounted is meant.
-    let hidden = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir(hidden.path().join("docs")).expect("made");
-    std::fs::write(hidden.path().join("docs/threats.md"), "").expect("written");
-    let target = hidden.path().to_str().expect("UTF-8");
-    let mount = format!("{}:{target}:ro", lent.path().display());
-    let program = format!("{target}/docs/threats.md");
-    let words = ["--mount", &mount];
-    ground.run(&words, &[&program]).assert_exited(7);
+    let mount = format!("{lent}:{here}:ro");
+    run(&["--mount", &mount, "--", &format!("{here}/tool")]).assert_exited(7);
 }
 
 #[test]
@@ -75,4 +75,29 @@ fn the_output_of_the_body_is_its_own_and_nothing_is_added() {
         (done.text().as_str(), done.stderr.as_str()),
         ("out\n", "err\n")
     );
+}
+
+#[test]
+fn a_report_says_when_which_program_and_which_bundle() {
+    let ground = Ground::new();
+    let since_1970 = || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now_ms = now.expect("a clock").as_millis();
+        u64::try_from(now_ms).expect("fits")
+    };
+    let manifest = "id: named\nversion: 1.2.3\nrun: x.sh\n";
+    let bundle = ground.bundle(&[("manifest.yaml", manifest), ("x.sh", "true\n")]);
+    let before = runner::spec::utc::text_of_milliseconds(since_1970());
+    let done = ground.exec(&[], &bundle);
+    let after = runner::spec::utc::text_of_milliseconds(since_1970());
+    done.assert_exited(0);
+    let started = done.report["started_at"].as_str().expect("a time");
+    // Times of one length sort as they follow each other.
+    assert!(*before <= *started && *started <= *after, "{started}");
+    assert_eq!(done.report["runner_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(done.report["bundle"]["name"], "named");
+    assert_eq!(done.report["bundle"]["version"], "1.2.3");
+    let took = done.report["timings_ms"].as_object().expect("an object");
+    let sum: f64 = took.values().filter_map(serde_json::Value::as_f64).sum();
+    assert!(took.contains_key("body") && 0.0 < sum, "{took:?}");
 }

@@ -1,7 +1,7 @@
 //! Where a bundle and its manifest come from.
 
 use super::scripts::{sha256, text};
-use super::support::{Ground, is_root, skip};
+use super::support::{Ground, is_root, needs_root};
 
 /// D-11: a link that is there before.
 #[test]
@@ -23,7 +23,7 @@ fn a_link_of_another_user_on_the_way_to_the_workspace_is_not_followed() {
         std::fs::remove_file(out).expect("removed");
     }
     if !is_root() {
-        return skip("only root can give a link to somebody else");
+        return needs_root("only root can give a link to somebody else");
     }
     std::os::unix::fs::lchown(&link, Some(12_345), None).expect("given");
     for flag in ["--workspace", "--out-dir"] {

@@ -135,6 +135,14 @@ fn read_by_tar(tar: &[u8]) -> Option<BTreeMap<Vec<u8>, Made>> {
     let mut read: BTreeMap<Vec<u8>, Made> = BTreeMap::new();
     for entry in archive.entries().expect("an archive") {
         let mut entry = entry.ok()?;
+        // It reads extended headers line by line, and takes a value of two lines for nothing.
+        if entry
+            .pax_extensions()
+            .ok()?
+            .is_some_and(|mut all| all.any(|one| one.is_err()))
+        {
+            return None;
+        }
         let written = entry.path_bytes().into_owned();
         let kind = entry.header().entry_type();
         let path = without_dot(&written).to_vec();

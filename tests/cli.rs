@@ -90,6 +90,55 @@ fn a_wrong_word_is_a_usage_error_with_a_suggestion() {
 }
 
 #[test]
+fn a_wrong_word_beside_json_is_reported_too() {
+    for words in [
+        &["run", "--json", "--memroy", "5m", "--", "true"][..],
+        &["exec", "--json"],
+        &["exec", "--limits=requier", "x", "--json=fd:1"],
+        &["run", "--json", "-v", "/a:/data", "true"],
+        &["run", "--json", "r.json", "--", "true"],
+    ] {
+        let output = output(words);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
+        assert!(text.contains("(usage)"), "{words:?}: {text}");
+        let report = assert_valid_report(&stdout(&output));
+        assert_eq!(report["outcome"], "refused", "{words:?}");
+        assert_eq!(report["error"]["code"], "usage", "{words:?}");
+    }
+    let output = output(&["plan", "--json", "--memroy", "5m", "--", "true"]);
+    let plan: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("a plan");
+    assert_eq!(plan["verdict"], "would_be_refused");
+    assert_eq!(plan["error"]["code"], "usage");
+}
+
+#[test]
+fn the_file_of_a_report_that_is_taken_for_the_command_is_told_how_to_write_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("r.json");
+    let file = file.to_str().expect("a plain path");
+    for words in [
+        &["run", "--json", file, "--", "true"][..],
+        &["run", "--json", file, "true"],
+        &["exec", "--json", file, "bundle.tar.gz"],
+    ] {
+        let output = output(words);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {text}");
+        let hint = format!("--json={file}");
+        assert!(text.contains(&hint), "{words:?}: {text}");
+        // The hint works: what it names is where the report is.
+        let followed = output_of_hint(&hint);
+        let report = assert_valid_report(&std::fs::read_to_string(file).expect("a report"));
+        assert_eq!(report["argv"], serde_json::json!(["true"]), "{followed:?}");
+    }
+}
+
+fn output_of_hint(flag: &str) -> Output {
+    output(&["run", flag, "--", "true"])
+}
+
+#[test]
 fn a_volume_as_docker_has_it_is_told_the_flag_that_mounts() {
     for words in [
         &["run", "-v", "./data:/data", "--", "true"][..],

@@ -86,11 +86,11 @@ fn the_diagnosis_says_of_limits_what_a_run_says() {
     done.assert_exited(0);
     for axis in ["memory", "processes", "cpu_share", "cpu_time"] {
         let item = find(&diagnosis["items"], "id", &format!("limit_{axis}"));
-        let of_run = find(&done.report["enforcement"], "axis", axis);
+        let of_run = &done.report["enforcement"][axis];
         assert_eq!(item["state"], of_run["state"], "{axis}");
     }
     let landlock = find(&diagnosis["items"], "id", "landlock");
-    let of_run = find(&done.report["enforcement"], "axis", "landlock");
+    let of_run = &done.report["enforcement"]["landlock"];
     assert_eq!(landlock["state"], of_run["state"]);
 }
 

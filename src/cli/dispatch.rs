@@ -5,11 +5,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
-use crate::cli::docker;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::plain;
 use crate::cli::plan;
@@ -21,6 +20,7 @@ use crate::cli::run_status::RunStatus;
 use crate::cli::schema;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
+use crate::cli::usage;
 use crate::kernel::file::CallError;
 use crate::kernel::signal::own_dispositions;
 use crate::kernel::stack;
@@ -33,6 +33,7 @@ use crate::spec::plan_report::PlanReport;
 use crate::spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use crate::spec::request::{Caller, Request};
 use crate::spec::ulid::ulid;
+use crate::spec::utc::text_of_milliseconds;
 
 /// Does one run.
 pub type Execute<'call> = dyn Fn(&Request, &HostPolicy, &Arc<dyn Hearing>) -> Report + 'call;
@@ -113,18 +114,11 @@ pub fn dispatch(words: &[OsString], surroundings: &Surroundings, engine: &Engine
         Some(plain) => plain,
         None => match CommandLine::try_parse_from(words) {
             Ok(line) => line.verb,
-            Err(error) => return usage(&error, words, surroundings),
+            Err(error) => return usage::explain(&error, words, surroundings),
         },
     };
-    match docker::volume(words, &read) {
-        Some(volume) => {
-            let printer = Printer::new(VoiceFlags::default(), surroundings);
-            let text = format!("refused: -v only prints more, so `{volume}` would be run (usage)");
-            printer.line(Tone::Error, &text);
-            let hint = docker::volume_hint(&volume);
-            printer.line(Tone::Hint, &format!("hint: {hint}"));
-            FAILED
-        }
+    match usage::misread(words, &read) {
+        Some(mistake) => usage::refuse(&mistake, words, surroundings),
         None => verb(read, surroundings, engine),
     }
 }
@@ -216,69 +210,6 @@ pub fn document(printer: &Printer, text: &str) -> u8 {
             FAILED
         }
     }
-}
-
-fn usage(error: &clap::Error, words: &[OsString], surroundings: &Surroundings) -> u8 {
-    let text = error.render().to_string();
-    let printer = Printer::new(VoiceFlags::default(), surroundings);
-    if !error.use_stderr() {
-        return document(&printer, &text);
-    }
-    match usage_error(&text, words, surroundings) {
-        Some((problem, hints)) => {
-            printer.line(Tone::Error, &format!("refused: {problem} (usage)"));
-            for hint in hints {
-                printer.line(Tone::Hint, &format!("hint: {hint}"));
-            }
-        }
-        // Nothing was asked for: the help, which is no error message.
-        None => printer.usage(&text),
-    }
-    FAILED
-}
-
-/// Whether a tip names a verb that is for programs.
-fn names_hidden(tip: &str) -> bool {
-    let known = CommandLine::command();
-    known
-        .get_subcommands()
-        .filter(|verb| verb.is_hide_set())
-        .any(|verb| tip.contains(&format!("'{}'", verb.get_name())))
-}
-
-/// What clap says in paragraphs, as one line and what to do about it.
-fn usage_error(
-    text: &str,
-    words: &[OsString],
-    surroundings: &Surroundings,
-) -> Option<(String, Vec<String>)> {
-    let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut paragraphs = text.split("\n\n");
-    let problem = in_one(paragraphs.next()?.strip_prefix("error: ")?);
-    let mut hints = Vec::new();
-    for paragraph in paragraphs.map(str::trim) {
-        if !paragraph.starts_with("Usage: ") && !paragraph.starts_with("For more") {
-            let tips = paragraph.split("tip: ").map(in_one);
-            hints.extend(tips.filter(|tip| !tip.is_empty() && !names_hidden(tip)));
-        }
-    }
-    let volume = docker::volume_of_error(words);
-    hints.extend(volume.map(|volume| docker::volume_hint(&volume)));
-    // Nobody sees a variable on the command line.
-    let flag = problem
-        .split(['\'', ' ', '<'])
-        .find_map(|word| word.strip_prefix("--"));
-    let variable = flag.map(|flag| flag.to_ascii_uppercase().replace('-', "_"));
-    let variable = variable.map(|name| format!("RUNNER_OPT_{name}"));
-    if let Some(name) = variable.filter(|name| surroundings.variable(name).is_some()) {
-        hints.push(format!("the variable {name} is set here"));
-    }
-    let known = CommandLine::command();
-    let verb = words.get(1).and_then(|word| word.to_str());
-    let verb = verb.filter(|verb| known.find_subcommand(verb).is_some());
-    let command = verb.map_or_else(|| "runner".to_owned(), |verb| format!("runner {verb}"));
-    hints.push(format!("`{command} --help` says what there is"));
-    Some((problem, hints))
 }
 
 /// The flags that frame a run: they are needed before and after the request.
@@ -384,7 +315,7 @@ pub(super) fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
 }
 
 /// The report of a request that never became a run.
-fn refused(error: ErrorReport) -> Report {
+pub(super) fn refused(error: ErrorReport) -> Report {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
     // Without randomness the name is still a name: nothing on the host is called by it.
@@ -396,6 +327,7 @@ fn refused(error: ErrorReport) -> Report {
         random = [0; 10];
     }
     let mut report = Report::new(ulid(now_ms, random), Outcome::Refused);
+    report.started_at = text_of_milliseconds(now_ms);
     report.error = Some(error);
     report
 }
@@ -405,6 +337,7 @@ mod tests {
     use super::*;
     use crate::spec::report::Exit;
     use crate::spec::request::Subject;
+    use clap::CommandFactory as _;
     use std::cell::RefCell;
 
     fn around() -> Surroundings {
@@ -449,52 +382,6 @@ mod tests {
             raw_status: code << 8,
         });
         report
-    }
-
-    #[test]
-    fn wrong_usage_is_one_line_and_hints() {
-        let told = |words: &[&str]| {
-            let words = [&["runner"], words].concat();
-            let error = CommandLine::try_parse_from(&words).expect_err("wrong");
-            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-            usage_error(&error.render().to_string(), &words, &around())
-        };
-        for (words, problem, hint) in [
-            (
-                &["bundle", ".", "--lsit"][..],
-                "unexpected argument '--lsit' found",
-                Some("a similar argument exists: '--list'"),
-            ),
-            (
-                &["bundel"],
-                "unrecognized subcommand 'bundel'",
-                Some("a similar subcommand exists: 'bundle'"),
-            ),
-            (
-                &["check"],
-                "the following required arguments were not provided: <MANIFEST|DIR|NAME>",
-                None,
-            ),
-            (
-                &["bundle", ".", "--symlinks", "folow"],
-                "invalid value 'folow' for '--symlinks <WHAT>' [possible values: keep, follow]",
-                Some("a similar value exists: 'follow'"),
-            ),
-        ] {
-            let (found, hints) = told(words).expect("an error");
-            assert_eq!(found, problem);
-            let mut hints = hints.iter().map(String::as_str);
-            if hint.is_some() {
-                assert_eq!(hints.next(), hint, "{words:?}");
-            }
-            let last = hints.next().expect("where to read more");
-            let verb = if words[0] == "bundel" { "" } else { words[0] };
-            let command = format!("runner {verb}");
-            let expected = format!("`{} --help` says what there is", command.trim_end());
-            assert_eq!(last, expected);
-            assert_eq!(hints.next(), None, "{words:?}");
-        }
-        assert_eq!(told(&[]), None);
     }
 
     #[test]

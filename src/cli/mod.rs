@@ -40,4 +40,5 @@ pub mod source;
 pub mod summary;
 pub mod surroundings;
 pub mod syscalls;
+mod usage;
 mod view;

@@ -16,8 +16,8 @@ use crate::spec::outcome::Outcome;
 use crate::spec::preparation_report::{PreparationFound, PreparationReport};
 use crate::spec::report::{
     BundleCacheReport, BundleReport, BundleView, CacheFound, Denial, Enforcement, EnforcementState,
-    ErrorReport, Exit, LimitReport, Report, RunForm, SCHEMA_VERSION, SecretReport, StagedReport,
-    StepEnd, SyncState, SyncedReport, Timing, Usage, WarningReport,
+    ErrorReport, Exit, LimitReport, RUNNER_VERSION, Report, RunForm, SCHEMA_VERSION, SecretReport,
+    StagedReport, StepEnd, SyncState, SyncedReport, Timing, Usage, WarningReport,
 };
 use crate::spec::request::{
     BundleArgument, BundleOptions, Caller, GivenSecret, Grants, InputsArgument, LimitOptions,
@@ -140,11 +140,13 @@ wire_struct!(Caller {
 wire_struct!(Report {
     schema_version,
     run_id,
+    runner_version,
+    started_at,
     outcome,
     exit,
     cancelled_by,
     error,
-    timings_us,
+    timings,
     steps,
     usage,
     limits,
@@ -164,7 +166,6 @@ wire_struct!(Report {
     run_form,
     argv,
     bound_programs,
-    downgraded,
     runner,
     image,
     kept,
@@ -303,6 +304,8 @@ wire_struct!(PublishedReport {
     connections
 });
 wire_struct!(BundleReport {
+    name,
+    version,
     content_digest,
     archive_digest,
     bytes,
@@ -354,6 +357,7 @@ wire_struct!(WarningReport { code, message });
 /// Every name that stands in a report as a constant of the program.
 const NAMES: &[&str] = &[
     SCHEMA_VERSION,
+    RUNNER_VERSION,
     // Phases.
     "prepare",
     "unpack",

@@ -14,6 +14,7 @@ use crate::sandbox::launch::Launched;
 use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
 use crate::spec::report::{Exit, Report, StreamReport, Timing, Usage, WarningReport};
+use crate::spec::units;
 use crate::supervise::judge::{Facts, Reason, judge};
 use crate::supervise::streams::OutputPump;
 use crate::supervise::watch::Observed;
@@ -33,7 +34,7 @@ impl Stopwatch {
     pub(super) fn lap(&mut self, report: &mut Report, phase: &'static str) {
         let now = Instant::now();
         let duration_us = u64::try_from(now.duration_since(self.0).as_micros()).unwrap_or(u64::MAX);
-        report.timings_us.push(Timing { phase, duration_us });
+        report.timings.push(Timing { phase, duration_us });
         self.0 = now;
     }
 }
@@ -41,14 +42,20 @@ impl Stopwatch {
 /// What was chosen to run.
 pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
     report.warnings.extend(chosen.warnings.iter().cloned());
-    if let (Some(bundle), Origin::Bundle) = (&mut report.bundle, chosen.origin) {
-        bundle.sources.clone_from(&chosen.manifest.commits);
+    if let Some(bundle) = &mut report.bundle {
+        let manifest = &chosen.manifest;
+        let name = manifest.token_id();
+        bundle.name = name.map(|name| escape(name.as_bytes()));
+        let version = manifest.version.as_deref();
+        bundle.version = version.map(|version| escape(version.as_bytes()));
+        if chosen.origin == Origin::Bundle {
+            bundle.sources.clone_from(&manifest.commits);
+        }
     }
     report.run_form = chosen.form;
     report.syscall_policy = Some(chosen.syscalls);
     report.argv = shown(&chosen.argv);
     report.bound_programs.clone_from(&chosen.bound);
-    report.downgraded = chosen.manifest.runner.downgraded;
     report.runner.clone_from(&chosen.runner);
     report.preparation.clone_from(&chosen.provided.rows);
     report.image = chosen.image.as_ref().map(ChosenImage::report);
@@ -108,6 +115,8 @@ pub(super) fn conclude(
     }
     if report.outcome == Outcome::OutOfMemory {
         explain_memory(report, &counted, limits);
+    } else {
+        tell_memory_kills(report, limits);
     }
     if observed.unkillable {
         report.outcome = Outcome::Failed;
@@ -140,6 +149,27 @@ fn explain_memory(report: &mut Report, counted: &Counted, limits: &Limits) {
             .warnings
             .push(WarningReport::new("memory_was_files", message));
     }
+}
+
+/// The outcome is the first process's: what it lost is told, or the result looks whole.
+fn tell_memory_kills(report: &mut Report, limits: &Limits) {
+    let (processes, were) = match report.usage.oom_kills {
+        None | Some(0) => return,
+        Some(1) => ("1 process".to_owned(), "was"),
+        Some(count) => (format!("{count} processes"), "were"),
+    };
+    let went_on = match report.outcome {
+        Outcome::Exited => ", and the command went on",
+        _ => "",
+    };
+    let message = format!(
+        "{processes} {were} killed at the memory limit of {}{went_on}; a higher --memory \
+         makes room",
+        units::bytes(limits.memory_bytes)
+    );
+    report
+        .warnings
+        .push(WarningReport::new("memory_kills", message));
 }
 
 fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &Launched) -> Usage {

@@ -13,6 +13,7 @@ use crate::spec::outcome::Outcome;
 use crate::spec::report::Report;
 use crate::spec::request::Request;
 use crate::spec::ulid::ulid;
+use crate::spec::utc::text_of_milliseconds;
 
 /// The time since 1970.
 pub(super) fn started() -> Duration {
@@ -23,7 +24,11 @@ pub(super) fn started() -> Duration {
 
 /// The name of a run that was begun then; `seed` makes it its own.
 pub(super) fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
-    ulid(u64::try_from(started.as_millis()).unwrap_or_default(), seed)
+    ulid(unix_ms(started), seed)
+}
+
+fn unix_ms(since_1970: Duration) -> u64 {
+    u64::try_from(since_1970.as_millis()).unwrap_or_default()
 }
 
 /// Nobody who would be told of a run.
@@ -39,6 +44,7 @@ pub(super) fn told(
     mut report: Report,
     tell: impl FnOnce(&Run<'_>, &mut Report) -> Result<(), RunError>,
 ) -> Report {
+    report.started_at = text_of_milliseconds(unix_ms(started));
     let masks = RefCell::new(Masks::default());
     let hearing = unheard();
     let run = Run {

@@ -119,6 +119,8 @@ impl Run<'_> {
         };
         let unpacked = &bundle.unpacked;
         report.bundle = Some(BundleReport {
+            name: None,
+            version: None,
             content_digest: unpacked.content_digest,
             archive_digest: unpacked.archive_digest,
             bytes: unpacked.bytes,

@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use crate::spec::digest::Digest;
 use crate::spec::image_report::ImageReport;
+use crate::spec::named::{Named, by_name};
 use crate::spec::report::{Enforcement, EnforcementState, ErrorReport, RunForm, WarningReport};
 use crate::spec::runner_report::UnsatisfiedNeed;
 use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "2.0";
 /// What stands for the id that a run would have.
 pub const RUN_ID: &str = "<runId>";
 /// The word for what no one but this program decides.
@@ -79,9 +80,19 @@ pub struct PlanReport {
     pub network: PlannedNetwork,
     /// Variables whose values are secrets.
     pub secrets: Vec<PlannedSecret>,
-    /// Each limit.
+    /// Each limit by its name, as in the report.
+    #[serde(serialize_with = "by_name")]
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, PlannedLimit>")
+    )]
     pub limits: Vec<PlannedLimit>,
-    /// Each axis of the confinement and how strongly it would hold.
+    /// Each axis of the confinement by its name, and how strongly it would hold.
+    #[serde(serialize_with = "by_name")]
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, Enforcement>")
+    )]
     pub enforcement: Vec<Enforcement>,
     /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
@@ -433,6 +444,7 @@ pub struct PlannedSecret {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlannedLimit {
     /// With its unit last, as in the report.
+    #[serde(skip)]
     pub name: String,
     /// What would hold; absent: unlimited.
     pub value: Option<u64>,
@@ -446,6 +458,12 @@ pub struct PlannedLimit {
     pub state: Option<EnforcementState>,
     /// Why it is not `enforced`.
     pub reason: Option<String>,
+}
+
+impl Named for PlannedLimit {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 /// Somebody who speaks about a limit.

@@ -1,6 +1,6 @@
 //! The report: the JSON document about one run. Its schema is `schemas/report.schema.json`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 
 #[cfg(test)]
@@ -10,6 +10,7 @@ use crate::spec::digest::Digest;
 use crate::spec::egress_report::EgressReport;
 use crate::spec::image_report::ImageReport;
 use crate::spec::manifest::SourceCommit;
+use crate::spec::named::{Named, by_name};
 use crate::spec::outcome::Outcome;
 use crate::spec::preparation_report::PreparationReport;
 pub use crate::spec::runner_report::RunnerReport;
@@ -17,7 +18,10 @@ use crate::spec::syscall_policy::SyscallPolicyName;
 use crate::spec::workspace_source_report::WorkspaceSourceReport;
 
 /// Version of the document's shape: the number before the dot changes when a reader would break.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "2.0";
+
+/// Version of the program.
+pub const RUNNER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The JSON document about one run.
 #[derive(Debug, Clone, Serialize)]
@@ -28,6 +32,10 @@ pub struct Report {
     pub schema_version: &'static str,
     /// Lower-case ULID.
     pub run_id: String,
+    /// Version of the program that wrote this.
+    pub runner_version: &'static str,
+    /// When the run began: UTC, RFC 3339, to the millisecond.
+    pub started_at: String,
     /// What became of the body.
     pub outcome: Outcome,
     /// How the body's first process ended; absent where it never ran.
@@ -36,17 +44,33 @@ pub struct Report {
     pub cancelled_by: Option<i32>,
     /// Why the outcome is `refused` or `failed`.
     pub error: Option<ErrorReport>,
-    /// Wall time of each phase, in order, microseconds.
-    pub timings_us: Vec<Timing>,
+    /// Wall time of each phase by its name, in order, milliseconds: `prepare`, `unpack`, `sources`,
+    /// `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
+    #[serde(rename = "timings_ms", serialize_with = "by_name")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, f64>"))]
+    pub timings: Vec<Timing>,
     /// What the child did when, for `-vv`: not part of the document.
     #[serde(skip)]
     #[cfg_attr(test, schemars(skip))]
     pub steps: Vec<StepEnd>,
     /// What the body used.
     pub usage: Usage,
-    /// Each limit: what was asked, what held, through what.
+    /// Each limit by its name, which ends with its unit: `memory_bytes`, `wall_time_ms`,
+    /// `cpu_time_ms`, `cpu_millis`, `processes`, `open_files`, `disk_bytes`, `disk_inodes`,
+    /// `output_bytes`.
+    #[serde(serialize_with = "by_name")]
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, LimitReport>")
+    )]
     pub limits: Vec<LimitReport>,
-    /// Each axis of the confinement and how strongly it holds.
+    /// Each axis of the confinement by its name, and how strongly it holds: `user_namespace`,
+    /// `landlock`, `seccomp`, `memory` …
+    #[serde(serialize_with = "by_name")]
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, Enforcement>")
+    )]
     pub enforcement: Vec<Enforcement>,
     /// Name of the cgroup back end: `v2`, `v2-scope`, `v1`, `none`.
     pub cgroup_backend: String,
@@ -78,8 +102,6 @@ pub struct Report {
     pub argv: Vec<String>,
     /// Host directories that were made visible for a program outside the system directories.
     pub bound_programs: Vec<String>,
-    /// `true` where `engine: in-process` became a subprocess.
-    pub downgraded: bool,
     /// Engine, image and needs; absent for `runner run`.
     pub runner: Option<RunnerReport>,
     /// The image that was the body's root; absent where the host's programs were.
@@ -138,13 +160,30 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Wall time of one phase.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// `prepare`, `unpack`, `sources`, `plan`, `stage`, `launch`, `body`, `sync`, `clean`.
+    /// Its name.
     pub phase: &'static str,
     /// Microseconds.
     pub duration_us: u64,
+}
+
+/// Milliseconds with three decimals.
+#[expect(clippy::cast_precision_loss, reason = "exact for three hundred years")]
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1_000.0
+}
+
+impl Named for Timing {
+    fn name(&self) -> &str {
+        self.phase
+    }
+}
+
+impl Serialize for Timing {
+    fn serialize<Into: Serializer>(&self, into: Into) -> Result<Into::Ok, Into::Error> {
+        into.serialize_f64(milliseconds(self.duration_us))
+    }
 }
 
 /// The end of one step of the child's between its clone and the body's exec.
@@ -180,7 +219,8 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LimitReport {
-    /// With its unit last: `memory_bytes`, `wall_time_ms`, `cpu_time_ms`, `cpu_millis`, `processes`, `open_files`, `disk_bytes`, `disk_inodes`, `output_bytes`.
+    /// With its unit last.
+    #[serde(skip)]
     pub name: &'static str,
     /// What was asked; `None` where nobody asked.
     pub requested: Option<u64>,
@@ -196,12 +236,25 @@ pub struct LimitReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Enforcement {
-    /// `user-namespace`, `landlock`, `seccomp`, `memory` …
+    /// Its name.
+    #[serde(skip)]
     pub axis: String,
     /// How strongly.
     pub state: EnforcementState,
-    /// Why it is not `enforced`.
+    /// Why it is not `enforced`, or what it does not reach.
     pub reason: Option<String>,
+}
+
+impl Named for LimitReport {
+    fn name(&self) -> &str {
+        self.name
+    }
+}
+
+impl Named for Enforcement {
+    fn name(&self) -> &str {
+        &self.axis
+    }
 }
 
 /// How strongly an axis holds.
@@ -301,6 +354,10 @@ pub struct Denial {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BundleReport {
+    /// Name and version that the manifest gives it; absent where it gives none.
+    pub name: Option<String>,
+    /// See `name`.
+    pub version: Option<String>,
     /// SHA-256 of the canonical tar: the bundle's identity.
     #[cfg_attr(test, schemars(with = "String"))]
     pub content_digest: Digest,
@@ -415,11 +472,13 @@ impl Report {
         Self {
             schema_version: SCHEMA_VERSION,
             run_id,
+            runner_version: RUNNER_VERSION,
+            started_at: String::new(),
             outcome,
             exit: None,
             cancelled_by: None,
             error: None,
-            timings_us: Vec::new(),
+            timings: Vec::new(),
             steps: Vec::new(),
             usage: Usage::default(),
             limits: Vec::new(),
@@ -438,7 +497,6 @@ impl Report {
             run_form: None,
             argv: Vec::new(),
             bound_programs: Vec::new(),
-            downgraded: false,
             runner: None,
             image: None,
             preparation: Vec::new(),

@@ -21,9 +21,10 @@ fn warns(done: &Done, code: &str) -> bool {
 }
 
 fn limit<'done>(done: &'done Done, name: &str) -> &'done Value {
-    let limits = done.report["limits"].as_array().expect("a list");
-    let found = limits.iter().find(|limit| limit["name"] == name);
-    found.unwrap_or_else(|| panic!("no limit {name}: {limits:#?}"))
+    let limits = done.report["limits"].as_object().expect("an object");
+    limits
+        .get(name)
+        .unwrap_or_else(|| panic!("no limit {name}: {limits:#?}"))
 }
 
 /// Rows 4 and 31.

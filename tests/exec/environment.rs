@@ -88,7 +88,6 @@ fn variables_come_from_flags_files_and_the_caller_by_name() {
     assert!(!done.text().contains("OTHER"));
     let done = ground
         .command(&["exec", "-e", "NOT_SET_7F3A", text(&bundle)])
-        .without("I8")
         .done();
     assert_eq!(done.code, 125);
     assert!(

@@ -170,7 +170,6 @@ fn a_mount_over_a_place_of_the_runner_s_own_is_refused() {
         let flag = format!("{}:{target}", text(&folder));
         let done = ground
             .command(&["exec", "--mount", &flag, text(&bundle)])
-            .without("I8")
             .done();
         assert_eq!(done.code, 125, "{target} {done:#?}");
         assert!(done.stdout.is_empty(), "{target} {done:#?}");

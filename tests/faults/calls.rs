@@ -204,15 +204,17 @@ const OF_AXES: [(&str, &[&str]); 16] = [
 
 /// The axes of which two reports say different things.
 fn differing_axes(usual: &serde_json::Value, other: &serde_json::Value) -> Vec<String> {
-    let list = |report: &serde_json::Value| -> Vec<serde_json::Value> {
-        let list = report["enforcement"].as_array();
-        list.cloned().unwrap_or_default()
+    let axes = |report: &serde_json::Value| {
+        let axes = report["enforcement"].as_object();
+        axes.cloned().unwrap_or_default()
     };
-    let (usual, other) = (list(usual), list(other));
-    let one_sided = |all: &[serde_json::Value], some: &[serde_json::Value]| -> Vec<String> {
-        let left = all.iter().filter(|axis| !some.contains(axis));
-        left.map(|axis| axis["axis"].as_str().expect("a name").to_owned())
-            .collect()
+    let (usual, other) = (axes(usual), axes(other));
+    type Axes = serde_json::Map<String, serde_json::Value>;
+    let one_sided = |all: &Axes, some: &Axes| -> Vec<String> {
+        let left = all
+            .iter()
+            .filter(|(axis, held)| some.get(*axis) != Some(held));
+        left.map(|(axis, _)| axis.clone()).collect()
     };
     let mut axes = one_sided(&usual, &other);
     axes.extend(one_sided(&other, &usual));

@@ -253,7 +253,7 @@ impl Scene {
 pub fn lasting(report: &Value) -> Value {
     let mut report = report.clone();
     if let Some(fields) = report.as_object_mut() {
-        for field in ["run_id", "timings_us"] {
+        for field in ["run_id", "started_at", "timings_ms"] {
             fields.remove(field);
         }
         // How much was used differs from run to run; whether it is known does not.

@@ -25,10 +25,8 @@ pub fn has_groups() -> bool {
 
 /// How strongly one axis holds, as the report says.
 pub fn state<'done>(done: &'done Done, axis: &str) -> &'done str {
-    done.report["enforcement"]
-        .as_array()
-        .and_then(|list| list.iter().find(|entry| entry["axis"] == axis))
-        .and_then(|entry| entry["state"].as_str())
+    done.report["enforcement"][axis]["state"]
+        .as_str()
         .unwrap_or("not in the report")
 }
 
@@ -50,10 +48,7 @@ pub fn usage(done: &Done, name: &str) -> u64 {
 
 /// One limit of the report: what held, and whose word it was.
 pub fn limit<'done>(done: &'done Done, name: &str) -> (Option<u64>, &'done str) {
-    let entry = done.report["limits"]
-        .as_array()
-        .and_then(|list| list.iter().find(|entry| entry["name"] == name))
-        .expect("in the report");
+    let entry = &done.report["limits"][name];
     (
         entry["effective"].as_u64(),
         entry["source"].as_str().expect("a source"),

@@ -160,8 +160,7 @@ runner: {limits: {memory_mb: 200}}
     let done = ground.command(&words).done();
     done.assert_exited(0);
     assert_eq!(done.text(), "hello workspace 2.0.0 composed\n");
-    let memory = &done.report["limits"][0];
-    assert_eq!(memory["name"], "memory_bytes", "{done:#?}");
+    let memory = &done.report["limits"]["memory_bytes"];
     assert_eq!(memory["effective"], 200 << 20, "{done:#?}");
     let digest = make(&["--print-digest"]);
     assert_eq!(

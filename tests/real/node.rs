@@ -44,8 +44,7 @@ fn a_node_program_with_installed_dependencies_runs_from_a_plain_tar() {
     let done = ground.exec(&[], &pack(&folder));
     done.assert_exited(0);
     assert_eq!(done.text(), "hello sandbox 1.3.0\ntrue\n2.5.0\n");
-    let memory = &done.report["limits"][0];
-    assert_eq!(memory["name"], "memory_bytes", "{done:#?}");
+    let memory = &done.report["limits"]["memory_bytes"];
     assert_eq!(memory["effective"], 256 << 20, "{done:#?}");
 }
 

@@ -22,6 +22,7 @@ pub mod packages;
 pub mod registry;
 pub mod screen;
 mod skips;
+mod unique;
 
 pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
 
@@ -34,6 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use unique::Unique;
 
 use invariants::Before;
 
@@ -352,7 +354,8 @@ impl Running<'_> {
     /// The report as far as it is written.
     pub fn report(&self) -> Value {
         let text = std::fs::read_to_string(&self.case.report).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or(Value::Null)
+        let read = serde_json::from_str(&text);
+        read.map_or(Value::Null, |Unique(report)| report)
     }
 
     /// Puts another report in the place of its own.

@@ -13,9 +13,7 @@ use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{Target, keep_name, push, target};
 use crate::cli::surroundings::Surroundings;
 use crate::compose::files::FileIdentity;
-use crate::compose::source::{
-    BuildHost, BuildRequest, Snapshot, SourceDirectory, created_text, documents,
-};
+use crate::compose::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, documents};
 use crate::compose::write::WrittenBundle;
 use crate::oci::error::OciError;
 use crate::oci::opening::Terms;
@@ -25,6 +23,7 @@ use crate::spec::digest::Digest;
 use crate::spec::host_policy::UnpackCaps;
 use crate::spec::path::{RelPath, escape};
 use crate::spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
+use crate::spec::utc::text_of_seconds;
 
 /// What `runner source build --help` says besides its flags.
 pub const BUILD_HELP: &str = "\
@@ -205,7 +204,7 @@ fn report(
         digest,
         reference: None,
         layout: None,
-        created: created_text(snapshot.created_s),
+        created: text_of_seconds(snapshot.created_s),
         config: snapshot.config.clone(),
         config_digest,
         layer: BuiltLayer {

@@ -162,7 +162,7 @@ fn details(report: &Report) -> Vec<(Tone, String)> {
             secret.variable, secret.reference, secret.provider, secret.granted_by
         ));
     }
-    for timing in &report.timings_us {
+    for timing in &report.timings {
         let whole = timing.duration_us / 1_000;
         let rest = timing.duration_us % 1_000;
         lines.push(format!("{}: {whole}.{rest:03} ms", timing.phase));

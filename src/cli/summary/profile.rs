@@ -9,7 +9,7 @@ use crate::spec::report::Report;
 pub(super) fn table(report: &Report) -> String {
     let mut text = String::from("     took    until  phase of the supervisor");
     let mut until_us = 0;
-    for timing in &report.timings_us {
+    for timing in &report.timings {
         until_us += timing.duration_us;
         row(&mut text, timing.duration_us, until_us, timing.phase);
     }
@@ -50,7 +50,7 @@ mod tests {
     fn phases_add_up_and_steps_follow_each_other() {
         let mut report = Report::new("id".to_owned(), Outcome::Exited);
         for (phase, duration_us) in [("prepare", 1_500), ("body", 250)] {
-            report.timings_us.push(Timing { phase, duration_us });
+            report.timings.push(Timing { phase, duration_us });
         }
         for (act, at_us) in [("pivot", 900), ("execute", 1_000)] {
             report.steps.push(StepEnd {

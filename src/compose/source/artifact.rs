@@ -7,7 +7,7 @@ use crate::spec::digest::Digest;
 use crate::spec::oci::canonical_json::canonical_json;
 use crate::spec::oci::media::{MANIFEST, SOURCE, SOURCE_CONFIG, SOURCE_SNAPSHOT};
 use crate::spec::oci::source_config::{SPEC_VERSION, SourceConfig};
-use crate::spec::tokens::iso_date;
+use crate::spec::utc::text_of_seconds;
 
 /// The documents of an artifact, and what they are called by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn documents(
         }],
         "annotations": {
             "dev.stax.spec.version": SPEC_VERSION,
-            "org.opencontainers.image.created": created_text(created_s),
+            "org.opencontainers.image.created": text_of_seconds(created_s),
             "org.opencontainers.image.title": config.name,
             "org.opencontainers.image.version": config.version,
         },
@@ -62,30 +62,10 @@ pub fn documents(
     })
 }
 
-/// A time in UTC, as RFC 3339 writes it: `2026-05-03T09:08:07Z`.
-#[must_use]
-pub fn created_text(unix_s: i64) -> String {
-    let second = unix_s.rem_euclid(86_400);
-    let (hours, minutes, seconds) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{}T{hours:02}:{minutes:02}:{seconds:02}Z", iso_date(unix_s))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spec::oci::source_config::SourceType;
-
-    #[test]
-    fn times_are_written_in_utc() {
-        for (unix_s, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (1_700_000_000, "2023-11-14T22:13:20Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (253_402_300_799, "9999-12-31T23:59:59Z"),
-        ] {
-            assert_eq!(created_text(unix_s), text);
-        }
-    }
 
     #[test]
     fn a_manifest_is_the_same_bytes_everywhere() {

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 pub use crate::compose::sieve::{AllLeftOut, LeftOut};
-pub use artifact::{ArtifactDocuments, created_text, documents};
+pub use artifact::{ArtifactDocuments, documents};
 pub use error::BuildError;
 pub use git::GitError;
 

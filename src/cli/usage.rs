@@ -1,0 +1,365 @@
+//! A line that means nothing: what is said of it, and the report of it where one was asked for.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::CommandFactory as _;
+
+use crate::cli::args::{CommandLine, Verb, VoiceFlags};
+use crate::cli::dispatch::{document, refused};
+use crate::cli::docker;
+use crate::cli::exit_code::FAILED;
+use crate::cli::print::{Printer, Tone};
+use crate::cli::report_target::{ReportTarget, TargetError};
+use crate::cli::surroundings::Surroundings;
+use crate::spec::path::escape;
+use crate::spec::plan_report::PlanReport;
+use crate::spec::report::ErrorReport;
+
+/// What is wrong with a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    problem: String,
+    /// What to do, a line each.
+    hints: Vec<String>,
+}
+
+/// A line that clap reads as something else than whoever wrote it meant.
+pub(super) fn misread(words: &[OsString], verb: &Verb) -> Option<Mistake> {
+    if let Some(volume) = docker::volume(words, verb) {
+        return Some(Mistake {
+            problem: format!("-v only prints more, so `{volume}` would be run"),
+            hints: vec![docker::volume_hint(&volume)],
+        });
+    }
+    let Verb::Run(run) = verb else {
+        return None;
+    };
+    let flag = words.len().checked_sub(run.command.len() + 1)?;
+    let file = file_behind_json(words.get(flag..flag + 2)?)?;
+    Some(Mistake {
+        problem: format!("--json takes no word behind it, so `{file}` would be run"),
+        hints: vec![json_hint(&file)],
+    })
+}
+
+/// The word behind a `--json`, where it looks like a file for the report and like no program. Escaped.
+fn file_behind_json(words: &[OsString]) -> Option<String> {
+    let at = words
+        .iter()
+        .take_while(|word| *word != "--")
+        .position(|word| word == "--json")?;
+    let file = words.get(at + 1)?.as_bytes();
+    file.ends_with(b".json").then(|| escape(file))
+}
+
+fn json_hint(file: &str) -> String {
+    format!("to write the report to a file: --json={file}")
+}
+
+/// Says what is wrong with a line that clap refused, or prints the help that was asked for; the exit
+/// code.
+pub(super) fn explain(error: &clap::Error, words: &[OsString], surroundings: &Surroundings) -> u8 {
+    let text = error.render().to_string();
+    let printer = Printer::new(VoiceFlags::default(), surroundings);
+    if !error.use_stderr() {
+        return document(&printer, &text);
+    }
+    match usage_error(&text, words, surroundings) {
+        Some(mistake) => refuse(&mistake, words, surroundings),
+        // Nothing was asked for: the help, which is no error message.
+        None => {
+            printer.usage(&text);
+            FAILED
+        }
+    }
+}
+
+/// Says what is wrong, and writes it as a report where the line asks for one; the exit code.
+pub(super) fn refuse(mistake: &Mistake, words: &[OsString], surroundings: &Surroundings) -> u8 {
+    let printer = Printer::new(VoiceFlags::default(), surroundings);
+    if let Err(error) = write_report(mistake, words, surroundings) {
+        let error = error.report();
+        let text = format!("failed: {} ({})", error.message, error.code);
+        printer.line(Tone::Error, &text);
+    }
+    printer.line(
+        Tone::Error,
+        &format!("refused: {} (usage)", mistake.problem),
+    );
+    for hint in &mistake.hints {
+        printer.line(Tone::Hint, &format!("hint: {hint}"));
+    }
+    FAILED
+}
+
+fn write_report(
+    mistake: &Mistake,
+    words: &[OsString],
+    surroundings: &Surroundings,
+) -> Result<(), TargetError> {
+    let Some(json) = json_of(words, surroundings) else {
+        return Ok(());
+    };
+    let error = ErrorReport {
+        code: "usage".to_owned(),
+        message: mistake.problem.clone(),
+        hint: Some(mistake.hints.join("; ")),
+    };
+    let target = ReportTarget::open(&json)?;
+    if words.get(1).is_some_and(|verb| verb == "plan") {
+        target.write(&PlanReport::refused(error))
+    } else {
+        target.write(&refused(error))
+    }
+}
+
+/// Where the report should go, as far as a line says that has a mistake somewhere. Only a flag that
+/// is ours for certain counts, or a word of the command would name a file that is overwritten:
+/// the search ends with the first word of the command, and where it is not known what a word is.
+fn json_of(words: &[OsString], surroundings: &Surroundings) -> Option<OsString> {
+    let verb = words.get(1)?.to_str()?;
+    if !matches!(verb, "exec" | "run" | "plan") {
+        return None;
+    }
+    let mut known = CommandLine::command();
+    known.build();
+    let known = known.find_subcommand(verb)?;
+    let mut json = surroundings
+        .variable("RUNNER_OPT_JSON")
+        .map(OsStr::to_owned);
+    let mut rest = words.iter().skip(2).peekable();
+    while let Some(word) = rest.next().filter(|word| *word != "--") {
+        let bytes = word.as_bytes();
+        if let Some(file) = bytes.strip_prefix(b"--json") {
+            match file.strip_prefix(b"=") {
+                Some(file) => json = Some(OsStr::from_bytes(file).to_owned()),
+                None if file.is_empty() => json = Some("-".into()),
+                None => (),
+            }
+            continue;
+        }
+        if !bytes.starts_with(b"-") {
+            match verb {
+                "run" => break,
+                _ => continue,
+            }
+        }
+        match takes_word_behind(known, bytes) {
+            Some(true) => drop(rest.next()),
+            Some(false) => (),
+            // Of a flag that nobody knows the next word may be a value or the command.
+            None => {
+                let is_flag = |next: &&OsString| next.as_bytes().starts_with(b"-");
+                if !rest.peek().is_some_and(is_flag) {
+                    break;
+                }
+            }
+        }
+    }
+    json
+}
+
+/// Whether the word behind a flag is its value; `None` where the flag is not known.
+fn takes_word_behind(verb: &clap::Command, flag: &[u8]) -> Option<bool> {
+    let flag = std::str::from_utf8(flag).ok()?;
+    let known = match flag.strip_prefix("--") {
+        Some(long) => {
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (long, None),
+            };
+            let is_it = |argument: &&clap::Arg| {
+                let others = argument.get_all_aliases().unwrap_or_default();
+                argument.get_long() == Some(name) || others.contains(&name)
+            };
+            (verb.get_arguments().find(is_it)?, value.is_some())
+        }
+        // `-m1g` has its value with it, and a bundle of switches ends with the one that may take one.
+        None => {
+            let mut letters = flag.chars().skip(1);
+            let first = letters.next()?;
+            let is_it = |argument: &&clap::Arg| argument.get_short() == Some(first);
+            (verb.get_arguments().find(is_it)?, letters.next().is_some())
+        }
+    };
+    let (argument, has_value) = known;
+    let takes = argument.get_action().takes_values() && !argument.is_require_equals_set();
+    Some(takes && !has_value)
+}
+
+/// Whether a tip names a verb that is for programs.
+fn names_hidden(tip: &str) -> bool {
+    let known = CommandLine::command();
+    known
+        .get_subcommands()
+        .filter(|verb| verb.is_hide_set())
+        .any(|verb| tip.contains(&format!("'{}'", verb.get_name())))
+}
+
+/// What clap says in paragraphs, as one line and what to do about it.
+fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> Option<Mistake> {
+    let in_one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut paragraphs = text.split("\n\n");
+    let problem = in_one(paragraphs.next()?.strip_prefix("error: ")?);
+    let mut hints = Vec::new();
+    for paragraph in paragraphs.map(str::trim) {
+        if !paragraph.starts_with("Usage: ") && !paragraph.starts_with("For more") {
+            let tips = paragraph.split("tip: ").map(in_one);
+            hints.extend(tips.filter(|tip| !tip.is_empty() && !names_hidden(tip)));
+        }
+    }
+    let volume = docker::volume_of_error(words);
+    hints.extend(volume.map(|volume| docker::volume_hint(&volume)));
+    hints.extend(file_behind_json(words).map(|file| json_hint(&file)));
+    // Nobody sees a variable on the command line.
+    let flag = problem
+        .split(['\'', ' ', '<'])
+        .find_map(|word| word.strip_prefix("--"));
+    let variable = flag.map(|flag| flag.to_ascii_uppercase().replace('-', "_"));
+    let variable = variable.map(|name| format!("RUNNER_OPT_{name}"));
+    if let Some(name) = variable.filter(|name| surroundings.variable(name).is_some()) {
+        hints.push(format!("the variable {name} is set here"));
+    }
+    let known = CommandLine::command();
+    let verb = words.get(1).and_then(|word| word.to_str());
+    let verb = verb.filter(|verb| known.find_subcommand(verb).is_some());
+    let command = verb.map_or_else(|| "runner".to_owned(), |verb| format!("runner {verb}"));
+    hints.push(format!("`{command} --help` says what there is"));
+    Some(Mistake { problem, hints })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    fn around(json: Option<&str>) -> Surroundings {
+        let json = json.map(|json| ("RUNNER_OPT_JSON".into(), json.into()));
+        Surroundings {
+            variables: [("HOME".into(), "/nonexistent".into())]
+                .into_iter()
+                .chain(json)
+                .collect(),
+            working_directory: Some("/here".into()),
+            uid: 1000,
+        }
+    }
+
+    fn line(words: &[&str]) -> Vec<OsString> {
+        [&["runner"], words]
+            .concat()
+            .into_iter()
+            .map(OsString::from)
+            .collect()
+    }
+
+    #[test]
+    fn a_report_of_a_mistake_goes_where_a_flag_before_the_command_says() {
+        for (words, expected) in [
+            (&["run", "--json", "--bogus", "--", "x"][..], Some("-")),
+            (&["run", "--json=f", "--bogus", "--", "x"], Some("f")),
+            (&["run", "--bogus", "--json=f", "--", "x"], Some("f")),
+            (&["run", "--memory", "x", "--json=f", "y"], Some("f")),
+            (&["run", "-m", "x", "--json=f", "y"], Some("f")),
+            (&["run", "-mx", "--json=f", "y"], Some("f")),
+            (&["run", "--json=f"], Some("f")),
+            (&["exec", "--json=f"], Some("f")),
+            (&["exec", "a", "b", "--json=f"], Some("f")),
+            (&["plan", "a", "b", "--json=f"], Some("f")),
+            // They are the command's, or may be.
+            (&["run", "--memory", "1x", "y", "--json=f"], None),
+            (&["run", "--bogus", "y", "--json=f"], None),
+            (&["run", "--bogus", "--", "--json=f"], None),
+            (&["exec", "--bogus", "b", "--json=f"], None),
+            (&["run", "-e", "--json=f", "--bogus", "--", "y"], None),
+            (&["run", "--jsonx=f", "--", "y"], None),
+            (&["bundle", "--json=f"], None),
+            (&["--json=f"], None),
+        ] {
+            let found = json_of(&line(words), &around(None));
+            assert_eq!(found.as_deref(), expected.map(OsStr::new), "{words:?}");
+        }
+        let words = line(&["run", "--bogus", "--", "y"]);
+        let found = json_of(&words, &around(Some("g")));
+        assert_eq!(found.as_deref(), Some(OsStr::new("g")));
+    }
+
+    #[test]
+    fn a_file_behind_json_is_told_apart_from_a_command() {
+        let read = |words: &[&str]| {
+            let words = line(words);
+            let verb = CommandLine::try_parse_from(&words).expect("read").verb;
+            misread(&words, &verb)
+        };
+        for words in [
+            &["run", "--json", "r.json", "--", "x"][..],
+            &["run", "--json", "r.json", "x"],
+            &["run", "-q", "--json", "out/r.json"],
+        ] {
+            let mistake = read(words).expect("a mistake");
+            assert!(mistake.hints[0].contains("--json="), "{mistake:?}");
+        }
+        for words in [
+            &["run", "--json", "x"][..],
+            &["run", "--json", "grep", "--", "x.json"],
+            &["run", "--json", "--", "x.json"],
+            &["run", "--json", "x", "y", "--", "z"],
+            &["run", "--json=r.json", "x"],
+            &["run", "x", "--json", "r.json"],
+            &["plan", "--json", "manifest.json"],
+            &["exec", "--json", "b"],
+        ] {
+            assert_eq!(read(words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_one_line_and_hints() {
+        let told = |words: &[&str]| {
+            let words = [&["runner"], words].concat();
+            let error = CommandLine::try_parse_from(&words).expect_err("wrong");
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            usage_error(&error.render().to_string(), &words, &around(None))
+        };
+        for (words, problem, hint) in [
+            (
+                &["bundle", ".", "--lsit"][..],
+                "unexpected argument '--lsit' found",
+                Some("a similar argument exists: '--list'"),
+            ),
+            (
+                &["bundel"],
+                "unrecognized subcommand 'bundel'",
+                Some("a similar subcommand exists: 'bundle'"),
+            ),
+            (
+                &["check"],
+                "the following required arguments were not provided: <MANIFEST|DIR|NAME>",
+                None,
+            ),
+            (
+                &["bundle", ".", "--symlinks", "folow"],
+                "invalid value 'folow' for '--symlinks <WHAT>' [possible values: keep, follow]",
+                Some("a similar value exists: 'follow'"),
+            ),
+        ] {
+            let Mistake {
+                problem: found,
+                hints,
+            } = told(words).expect("an error");
+            assert_eq!(found, problem);
+            let mut hints = hints.iter().map(String::as_str);
+            if hint.is_some() {
+                assert_eq!(hints.next(), hint, "{words:?}");
+            }
+            let last = hints.next().expect("where to read more");
+            let verb = if words[0] == "bundel" { "" } else { words[0] };
+            let command = format!("runner {verb}");
+            let expected = format!("`{} --help` says what there is", command.trim_end());
+            assert_eq!(last, expected);
+            assert_eq!(hints.next(), None, "{words:?}");
+        }
+        assert_eq!(told(&[]), None);
+    }
+}

@@ -1,6 +1,7 @@
 //! The launch plan: everything that the child has to know, from what was chosen and what holds.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use crate::kernel::rlimit::{self, resource};
 use crate::plan::doctor::LANDLOCK_FULL;
@@ -19,6 +20,7 @@ use crate::sandbox::prepare::Prepared;
 use crate::sandbox::steps::ResourceLimit;
 use crate::spec::host::HostSupport;
 use crate::spec::host_policy::HostPolicy;
+use crate::spec::path::escape;
 use crate::spec::report::{Enforcement, EnforcementState, Report, WarningReport};
 use crate::spec::request::{LimitsMode, Request, Subject, ViewEntry};
 
@@ -263,6 +265,14 @@ pub(super) fn settle_limits(
     )?;
     report.warnings.extend(merged.warnings.iter().cloned());
     report.enforcement = enforcement(host);
+    if let Some(landlock) = report
+        .enforcement
+        .iter_mut()
+        .find(|one| one.axis == LANDLOCK)
+        && landlock.state == EnforcementState::Enforced
+    {
+        landlock.reason = pipes_within_reach(&chosen.view);
+    }
     let sockets = unix_sockets::of(request, &chosen.view);
     report.enforcement.push(sockets.enforcement());
     sockets.permit(request).or_else(&mut *refuse)?;
@@ -358,6 +368,43 @@ fn enforcement(host: &HostSupport) -> Vec<Enforcement> {
     list
 }
 
+/// What the ruleset cannot hold in `view`: a pipe with a name can be written to on a read-only mount,
+/// and no rule takes back beneath a place what another gives there. `None` where nothing lies so.
+fn pipes_within_reach(view: &[ViewEntry]) -> Option<String> {
+    let written = view.iter().filter_map(|entry| match entry {
+        ViewEntry::Bind {
+            target,
+            writable: true,
+            ..
+        }
+        | ViewEntry::Tmpfs { target, .. } => Some(target.as_path()),
+        ViewEntry::Bind { .. } => None,
+    });
+    let own = view_plan::WRITABLE.iter().map(Path::new);
+    let writable: Vec<&Path> = own.chain(written).collect();
+    view.iter().find_map(|entry| {
+        let ViewEntry::Bind {
+            source,
+            target,
+            writable: false,
+        } = entry
+        else {
+            return None;
+        };
+        let above = writable.iter().find(|place| target.starts_with(place))?;
+        // A program's file, for instance, is no pipe and holds none.
+        if source.metadata().is_ok_and(|found| found.is_file()) {
+            return None;
+        }
+        let [target, above] =
+            [target, *above].map(|path| escape(path.as_os_str().as_encoded_bytes()));
+        Some(format!(
+            "{target} is read-only beneath {above}, which can be written: so can the host's FIFOs \
+             in it, and nothing else; --mount shows it elsewhere"
+        ))
+    })
+}
+
 /// What `--strict` says of each line of defence that is missing or old, Landlock at the top.
 fn missing_lines(list: &[Enforcement]) -> Vec<RunError> {
     let lines = [
@@ -427,6 +474,39 @@ mod tests {
         }
         assert_eq!(state(&of_host(6, true), TIME_NAMESPACE), Enforced);
         assert_eq!(state(&of_host(6, false), TIME_NAMESPACE), Absent);
+    }
+
+    #[test]
+    fn a_read_only_tree_beneath_a_writable_place_is_named() {
+        let bind = |target: &str, writable| ViewEntry::Bind {
+            source: "/usr".into(),
+            target: target.into(),
+            writable,
+        };
+        let tmpfs = ViewEntry::Tmpfs {
+            target: "/own".into(),
+            size_bytes: None,
+        };
+        let view = [bind("/lent", true), tmpfs];
+        for (target, above) in [
+            ("/data", None),
+            ("/tmpfile", None),
+            ("/tmp/data", Some("/tmp")),
+            ("/own/data", Some("/own")),
+            ("/lent/data", Some("/lent")),
+        ] {
+            let told = pipes_within_reach(&[&view[..], &[bind(target, false)]].concat());
+            assert_eq!(told.is_some(), above.is_some(), "{target}: {told:?}");
+            let Some((told, above)) = told.zip(above) else {
+                continue;
+            };
+            assert!(
+                told.contains(&format!("{target} is read-only beneath {above},")),
+                "{told}"
+            );
+            let written = [bind("/lent", true), bind(target, true)];
+            assert_eq!(pipes_within_reach(&written), None, "{target}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// How many rows each section has.
 pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('A', 60),
-    ('B', 63),
+    ('B', 65),
     ('C', 39),
     ('D', 29),
     ('E', 30),

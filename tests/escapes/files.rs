@@ -319,3 +319,51 @@ int main(int count, char **words) {
         "vmsplice EINVAL\nsplice ok\nwrite ok\nback EBADF\nfirst c",
     );
 }
+
+/// B-64: a read-only mount keeps no writer out of a pipe with a name, Landlock does, but not beneath a
+/// place that the body may write. There the pipe is all that it gains, and the report names the place.
+#[test]
+fn a_fifo_of_the_host_in_a_read_only_directory_takes_nothing_but_beneath_a_writable_place() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    std::fs::create_dir(&lent).expect("made");
+    ground.write("lent/file", "as it was");
+    let pipe = lent.join("pipe");
+    let all = rustix::fs::Mode::from_raw_mode(0o666);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, all, 0).expect("made");
+    for path in [&pipe, &lent.join("file")] {
+        rustix::fs::chmod(path, all).expect("set");
+    }
+    let mut reader = std::fs::OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut reader, libc::O_NONBLOCK);
+    let mut reader = reader.read(true).write(true).open(&pipe).expect("open");
+    let text = r#"
+int main(int count, char **words) {
+    if (chdir(words[1])) return 9;
+    int fd = open("pipe", O_WRONLY | O_NONBLOCK), kept = errno;
+    try("pipe", fd < 0 ? (errno = kept, fd) : write(fd, "x", 1));
+    try("file", open("file", O_WRONLY));
+    try("new", open("new", O_WRONLY | O_CREAT, 0600));
+    try("removed", unlink("pipe"));
+    return 0;
+}
+"#;
+    let source = lent.to_str().expect("a plain path");
+    for (place, answer) in [("/lent", "EACCES"), ("/tmp/lent", "ok")] {
+        let mount = format!("{source}:{place}:ro");
+        let done = attempt_with(&ground, &["--mount", &mount], "write-fifo", text, &[place]);
+        let landlock = &done.report["enforcement"]["landlock"];
+        if landlock["state"] == "absent" {
+            return super::support::skip("this kernel has no Landlock");
+        }
+        let rest = "file EROFS\nnew EROFS\nremoved EROFS";
+        assert_lines(&done, &format!("pipe {answer}\n{rest}"));
+        let got = std::io::Read::read(&mut reader, &mut [0; 8]);
+        assert_eq!(got.is_ok(), answer == "ok", "{place}: {got:?}");
+        if landlock["state"] == "enforced" {
+            let reason = landlock["reason"].as_str().unwrap_or_default();
+            let named = reason.starts_with("/tmp/lent is read-only beneath /tmp,");
+            assert_eq!(named, answer == "ok", "{reason}");
+        }
+    }
+}

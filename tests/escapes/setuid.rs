@@ -293,3 +293,57 @@ fn no_set_id_program_stays_in_a_directory_that_was_lent_for_writing() {
         assert_eq!(found.permissions().mode() & 0o6000, 0, "{found:?}");
     }
 }
+
+const REWRITE: &str = r#"
+#include <sys/sendfile.h>
+int main(int count, char **words) {
+    if (chdir(words[1])) return 9;
+    int from = open("text", O_RDONLY), file;
+    try("write", write(open("write", O_WRONLY), "x", 1));
+    try("pwrite", pwrite(open("pwrite", O_WRONLY), "x", 1, 0));
+    try("append", write(open("append", O_WRONLY | O_APPEND), "x", 1));
+    try("truncate", truncate("truncate", 0));
+    try("ftruncate", ftruncate(open("ftruncate", O_WRONLY), 1));
+    try("O_TRUNC", open("O_TRUNC", O_WRONLY | O_TRUNC));
+    try("sendfile", sendfile(open("sendfile", O_WRONLY), from, NULL, 1));
+    try("chown", chown("chown", -1, getgid()));
+    file = open("mapping", O_RDWR);
+    char *bytes = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (bytes == MAP_FAILED) return 8;
+    *bytes = 'x';
+    try("mapping", msync(bytes, 1, MS_SYNC));
+    return 0;
+}
+"#;
+
+/// B-65: whoever rewrites a program of the caller's in a directory that was lent for writing gets no
+/// set-uid program by that. The kernel sees to it for each call; a shared mapping makes none, so that
+/// its line is printed only.
+#[test]
+fn a_set_uid_program_that_the_body_rewrites_by_a_call_is_none_afterwards() {
+    let ground = Ground::new();
+    let lent = ground.path("lent");
+    ground.write("lent/text", "something");
+    let ways: Vec<&str> = "write pwrite append truncate ftruncate O_TRUNC sendfile chown mapping"
+        .split(' ')
+        .collect();
+    for way in &ways {
+        ground.write(&format!("lent/{way}"), "a program");
+        let mode = std::fs::Permissions::from_mode(0o4755);
+        std::fs::set_permissions(lent.join(way), mode).expect("set");
+    }
+    let shown = lent.to_str().expect("a plain path");
+    let body = program("rewrite-set-uid", REWRITE);
+    let done = case(&ground, &["--rw", shown], &body, &[shown]).done();
+    done.assert_exited(0);
+    let all: Vec<String> = ways.iter().map(|way| format!("{way} ok")).collect();
+    assert_lines(&done, &all.join("\n"));
+    for way in ways {
+        let found = std::fs::metadata(lent.join(way)).expect("there");
+        let set_id = found.permissions().mode() & 0o6000;
+        match way {
+            "mapping" => println!("changed through a shared mapping it has {set_id:o}"),
+            _ => assert_eq!(set_id, 0, "{way}"),
+        }
+    }
+}

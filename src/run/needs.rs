@@ -26,7 +26,7 @@ const PACKAGES: &str = "/var/lib/dpkg/status";
 /// A longer list is not read to its end.
 const PACKAGES_BYTES_MAX: u64 = 256 << 20;
 /// A longer package.json is read only so far, and is none then.
-const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
+pub(super) const PACKAGE_JSON_BYTES_MAX: u64 = 1 << 20;
 
 /// The template that the manifest gets; `None` where it needs none, or `--image` says what it gets.
 ///
@@ -71,13 +71,14 @@ pub(super) fn runner_report(
         (None, None) if image.is_some() => Vec::new(),
         (None, None) => of_host(&block.needs, request, policy),
     };
-    unsatisfied.extend(
-        needs
-            .npm
-            .iter()
-            .filter_map(|need| npm_missing(need, bundle)),
-    );
-    unsatisfied.extend(pip_missing(&needs.pip, bundle, opened)?);
+    let (npm, pip) = match picked {
+        Some(picked) => (&picked.npm, &picked.pip),
+        None => (&needs.npm, &needs.pip),
+    };
+    for need in npm {
+        unsatisfied.extend(npm_missing(need, bundle, opened)?);
+    }
+    unsatisfied.extend(pip_missing(pip, bundle, opened)?);
     let engine = match image {
         // `--image` is the caller's word, whatever the manifest asks for.
         Some(_) => Engine::Sandbox,
@@ -246,21 +247,41 @@ pub(super) fn installed(status: impl std::io::Read) -> Vec<String> {
     names
 }
 
-fn npm_missing(need: &str, bundle: &dyn BundleFiles) -> Option<UnsatisfiedNeed> {
+/// The bundle's own goes first, as Node looks for it.
+fn npm_missing(
+    need: &str,
+    bundle: &dyn BundleFiles,
+    opened: Option<&OpenedImage>,
+) -> Result<Option<UnsatisfiedNeed>, RunError> {
     let requirement = match npm::Requirement::parse(need) {
         Ok(requirement) => requirement,
-        Err(error) => return Some(missing("npm", need, error.to_string())),
+        Err(error) => return Ok(Some(missing("npm", need, error.to_string()))),
     };
-    let found = installed_npm(&requirement.name, bundle);
-    match found {
-        Ok(version) if requirement.accepts(&version) => None,
-        Ok(version) => Some(missing(
-            "npm",
-            need,
-            format!("the bundle has {}", escape(version.as_bytes())),
-        )),
+    let name = &requirement.name;
+    let found = match (installed_npm(name, bundle), opened) {
+        (Ok(version), _) => Ok(("bundle", version)),
+        (Err(reason), Some(opened)) => match opened.node_package(name)? {
+            Some(text) => npm_version(&text).map(|version| ("image", version)),
+            None => Err(reason),
+        },
+        (Err(reason), None) => Err(reason),
+    };
+    Ok(match found {
+        Ok((_, version)) if requirement.accepts(&version) => None,
+        Ok((place, version)) => {
+            let reason = format!("the {place} has {}", escape(version.as_bytes()));
+            Some(missing("npm", need, reason))
+        }
         Err(reason) => Some(missing("npm", need, reason)),
-    }
+    })
+}
+
+/// The version that a package.json states.
+fn npm_version(text: &[u8]) -> Result<String, String> {
+    serde_json::from_slice::<Value>(text)
+        .ok()
+        .and_then(|package| package.get("version")?.as_str().map(str::to_owned))
+        .ok_or_else(|| "its package.json has no version".to_owned())
 }
 
 /// The version in `node_modules/NAME/package.json`; one link on the way is followed, as some
@@ -279,10 +300,7 @@ fn installed_npm(name: &str, bundle: &dyn BundleFiles) -> Result<String, String>
     let text = bundle
         .head(&file, PACKAGE_JSON_BYTES_MAX)
         .map_err(|reason| format!("its package.json {reason}"))?;
-    serde_json::from_slice::<Value>(&text)
-        .ok()
-        .and_then(|package| package.get("version")?.as_str().map(str::to_owned))
-        .ok_or_else(|| "its package.json has no version".to_owned())
+    npm_version(&text)
 }
 
 /// Where a link of the bundle leads, by name. It stays inside, or the bundle would be refused.

@@ -802,6 +802,8 @@ mod tests {
                         id: (*id).to_owned(),
                         languages: Vec::new(),
                         native: Vec::new(),
+                        npm: Vec::new(),
+                        pip: Vec::new(),
                         cost_tier: 0,
                         source: None,
                     })

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::spec::did_you_mean::nearest;
+use crate::spec::needs::{npm, pip};
 use crate::spec::path::escape;
 use crate::spec::runner_block::{Language, Needs};
 
@@ -21,6 +22,10 @@ pub struct ImageTemplate {
     pub languages: Vec<Language>,
     /// OS packages that are baked in, by their Debian names.
     pub native: Vec<String>,
+    /// Packages of npm that are baked in: `typescript`, `typescript@5.4.2`.
+    pub npm: Vec<String>,
+    /// Packages of pip that are baked in: `requests`, `requests==2.31.0`.
+    pub pip: Vec<String>,
     /// What it costs to start, 0 for the lightest.
     pub cost_tier: u32,
     /// Where its root file system comes from: `docker://…` or `oci:DIR`; `None`: not built yet.
@@ -36,6 +41,10 @@ struct Written {
     languages: Vec<Language>,
     #[serde(default)]
     native: Vec<String>,
+    #[serde(default)]
+    npm: Vec<String>,
+    #[serde(default)]
+    pip: Vec<String>,
     cost_tier: u32,
     #[serde(default)]
     source: Option<String>,
@@ -111,6 +120,12 @@ pub struct Picked {
     /// Packages of `needs.native` that it does not bake in, as they were asked for: what a cold
     /// start would have to install.
     pub install: Vec<String>,
+    /// Of `needs.npm` what it does not bake in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub npm: Vec<String>,
+    /// Of `needs.pip` what it does not bake in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pip: Vec<String>,
     /// Whether it holds the runtime of `needs.language`. An image that was named need not.
     pub has_language: bool,
 }
@@ -134,6 +149,19 @@ impl TryFrom<Written> for ImageTemplate {
                 ));
             }
         }
+        let is_npm = |name: &&String| npm::Requirement::parse(name).is_err();
+        let is_pip = |name: &&String| pip::Requirement::parse(name).is_err();
+        for (found, expected) in [
+            (written.npm.iter().find(is_npm), "typescript@5.4.2"),
+            (written.pip.iter().find(is_pip), "requests==2.31.0"),
+        ] {
+            if let Some(found) = found {
+                return Err(format!(
+                    "image {shown}: found the package `{}`, expected one such as {expected}",
+                    escape(found.as_bytes())
+                ));
+            }
+        }
         let source = written.source.as_deref().unwrap_or("oci:x");
         let place = source
             .strip_prefix("docker://")
@@ -148,6 +176,8 @@ impl TryFrom<Written> for ImageTemplate {
             id: written.id,
             languages: written.languages,
             native: written.native,
+            npm: written.npm,
+            pip: written.pip,
             cost_tier: written.cost_tier,
             source: written.source,
         })
@@ -209,7 +239,8 @@ pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageEr
 }
 
 /// The template for `needs`: among those that have its language and bake in all of its native
-/// packages, the lightest; if there is none, the lightest for the language. Of several of one
+/// packages, the lightest; if there is none, the lightest for the language. Of those one that has
+/// the packages of npm and pip goes before one that has them not. Of several of one
 /// tier the first by id in byte order, so that the order of `templates` does not matter. Needs
 /// without a language are those of several languages.
 ///
@@ -223,7 +254,10 @@ pub fn pick(needs: &Needs, templates: &[ImageTemplate]) -> Result<Picked, ImageE
         .map(|template| (template, give(template, needs)))
         .min_by_key(|(template, picked)| {
             let complete = picked.install.is_empty();
-            (!complete, template.cost_tier, template.id.as_bytes())
+            // What is missing of those the bundle may bring.
+            let has_packages = picked.npm.is_empty() && picked.pip.is_empty();
+            let weight = (template.cost_tier, template.id.as_bytes());
+            (!complete, !has_packages, weight)
         })
         .map(|(_, picked)| picked)
         .ok_or_else(|| ImageError::NoneForLanguage {
@@ -268,10 +302,23 @@ fn give(template: &ImageTemplate, needs: &Needs) -> Picked {
             .filter(|name| !template.native.contains(name))
             .cloned()
             .collect(),
+        npm: unsaid(&needs.npm, |need| {
+            npm::Requirement::parse(need)
+                .is_ok_and(|need| template.npm.iter().any(|had| need.is_met_by(had)))
+        }),
+        pip: unsaid(&needs.pip, |need| {
+            pip::Requirement::parse(need)
+                .is_ok_and(|need| template.pip.iter().any(|had| need.is_met_by(had)))
+        }),
         has_language: needs
             .language
             .is_none_or(|language| template.languages.contains(&language)),
     }
+}
+
+fn unsaid(needs: &[String], is_had: impl Fn(&str) -> bool) -> Vec<String> {
+    let unsaid = needs.iter().filter(|need| !is_had(need));
+    unsaid.cloned().collect()
 }
 
 fn ids(templates: &[ImageTemplate]) -> Vec<String> {
@@ -398,6 +445,46 @@ mod tests {
     }
 
     #[test]
+    fn what_a_template_says_that_it_bakes_in_is_believed() {
+        let templates = parse_templates(
+            "- {id: a, languages: [multi], cost_tier: 0}\n\
+             - {id: b, languages: [multi], cost_tier: 1, npm: ['@s/a@2.1.0', b], pip: [Six==1.16.0, x]}\n",
+        )
+        .expect("read");
+        let needs = |npm: &[&str], pip: &[&str]| {
+            let owned = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect();
+            Needs {
+                npm: owned(npm),
+                pip: owned(pip),
+                ..Needs::default()
+            }
+        };
+        for (npm, pip, id) in [
+            (&["@s/a@^2", "b@7"][..], &["six>=1.2", "x==3"][..], "b"),
+            (&[], &[], "a"),
+            // What neither has the bundle may bring: the lightest will do.
+            (&["@s/a@3"], &[], "a"),
+            (&["b-c"], &[], "a"),
+            (&[], &["six<1"], "a"),
+        ] {
+            let picked = pick(&needs(npm, pip), &templates).expect("picked");
+            assert_eq!(picked.id, id, "{npm:?} {pip:?}");
+            let expected = if id == "a" {
+                (npm, pip)
+            } else {
+                (&[][..], &[][..])
+            };
+            assert_eq!(
+                (&picked.npm[..], &picked.pip[..]),
+                (
+                    &needs(expected.0, &[]).npm[..],
+                    &needs(&[], expected.1).pip[..]
+                )
+            );
+        }
+    }
+
+    #[test]
     fn the_host_s_template_replaces_the_one_of_the_same_id() {
         let own = parse_templates(
             "[{id: multi, languages: [multi], native: [], cost_tier: 9, source: 'oci:/srv/m'}]",
@@ -420,6 +507,8 @@ mod tests {
             "[{id: a, cost_tier: 0, languages: [perl]}]",
             "[{id: a, cost_tier: 0, native: ['-y']}]",
             "[{id: a, cost_tier: 0, native: [Git]}]",
+            "[{id: a, cost_tier: 0, npm: [A/b/c]}]",
+            "[{id: a, cost_tier: 0, pip: ['six=1']}]",
             "[{id: a, cost_tier: 0, source: 'http://x'}]",
             "[{id: a, cost_tier: 0, source: 'oci:'}]",
             "[{id: a, cost_tier: 0, sauce: x}]",
@@ -446,6 +535,8 @@ mod tests {
                 id,
                 languages,
                 native,
+                npm: Vec::new(),
+                pip: Vec::new(),
                 cost_tier,
                 source: None,
             },

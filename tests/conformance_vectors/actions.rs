@@ -236,6 +236,8 @@ fn template(image: &Image) -> ImageTemplate {
         id: image.id.clone(),
         languages: image.languages.iter().map(language).collect(),
         native: image.native.clone(),
+        npm: Vec::new(),
+        pip: Vec::new(),
         cost_tier: image.cost_tier,
         source: None,
     }

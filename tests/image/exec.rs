@@ -167,14 +167,36 @@ fn what_an_image_has_is_what_satisfies_needs() {
             "bin/node",
             Entry::File(b"#!/bin/sh\necho node $1\n".to_vec(), 0o755),
         ),
+        ("node_modules", Entry::Directory),
+        ("node_modules/@s", Entry::Directory),
+        ("node_modules/@s/near", Entry::Directory),
+        (
+            "node_modules/@s/near/package.json",
+            file(r#"{"version":"2.1.0"}"#),
+        ),
+        ("opt", Entry::Directory),
+        ("opt/packages", Entry::Directory),
+        ("opt/packages/named", Entry::Directory),
+        (
+            "opt/packages/named/package.json",
+            file(r#"{"version":"1.0.0"}"#),
+        ),
+        ("lib", Entry::Directory),
+        ("lib/node_modules", Entry::Directory),
+        ("lib/node_modules/global", Entry::Directory),
+        (
+            "lib/node_modules/global/package.json",
+            file(r#"{"version":"1.0.0"}"#),
+        ),
     ]);
     let image = image(
         &stored.ground,
         "image",
         &[base, packages],
-        json!({ "Env": ["PATH=/bin"] }),
+        json!({ "Env": ["PATH=/bin", "NODE_PATH=/opt/packages"] }),
     );
-    stored.policy(&templates(&image));
+    let listed = "native: [], npm: [told@3.0.0], pip: [told]";
+    stored.policy(&templates(&image).replacen("native: []", listed, 1));
     let exec = |needs: &str| {
         let manifest = format!(
             "run: [sh, -c, echo ran]\nrunner: {{ engine: sandbox, image: tiny, needs: {needs} }}\n"
@@ -185,6 +207,7 @@ fn what_an_image_has_is_what_satisfies_needs() {
         "{ language: node }",
         "{ native: [libthing] }",
         "{ native: [stat] }",
+        "{ npm: ['@s/near@^2', named@1, told@3], pip: [told>=1] }",
     ] {
         let done = exec(needs);
         done.assert_exited(0);
@@ -194,6 +217,10 @@ fn what_an_image_has_is_what_satisfies_needs() {
         "{ language: python }",
         "{ native: [gone] }",
         "{ native: [git] }",
+        "{ npm: ['@s/near@^3'] }",
+        "{ npm: [global] }",
+        "{ npm: [told@4] }",
+        "{ pip: [other] }",
     ] {
         let done = exec(needs);
         assert_eq!(done.report["outcome"], "refused", "{needs} {}", done.stderr);

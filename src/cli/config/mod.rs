@@ -27,6 +27,8 @@
 //!   - id: python-3.12        # letters, digits, `-`, `_`, `.`; stated once in all files
 //!     languages: [python]    # node python multi
 //!     native: [libpango-1.0-0] # packages that are baked in, by their Debian names
+//!     npm: [typescript@5.4.2] # the same of npm and pip: where a program of a bundle finds them
+//!     pip: [requests==2.31.0]
 //!     cost_tier: 1           # 0 for the lightest
 //!     source: "docker://registry.example.org/python:3.12" # or oci:DIRECTORY; none: not built yet
 //! cache:
@@ -358,8 +360,8 @@ mod tests {
               secrets: { provider: { directory: /s }, inventory: /s/SECRETS.md }\n\
               refs: { '@o/n': /r/n.yaml, '@o/code/m': /r/m }\n\
               images:\n\
-              - { id: py-3.12, languages: [python, multi], native: [libpango-1.0-0], cost_tier: 2, source: 'oci:/img' }\n\
-              - { id: n, languages: [node], cost_tier: 0 }\n\
+              - { id: py-3.12, languages: [python, multi], native: [libpango-1.0-0], pip: [six==1.16.0], cost_tier: 2, source: 'oci:/img' }\n\
+              - { id: n, languages: [node], npm: ['@s/a'], cost_tier: 0 }\n\
               cache: { directory: /c, size: 2g, bundles: { directory: /b, size: 1m, off: true, copy: true } }\n\
               github: { base_url: 'https://git.example.com/api/v3/', token: 'file:/s/token' }\n\
               oci: { directory: /o, size: 3g, layer: 1m, unpacked: 2m, entries: 8, ca_file: /o.pem, insecure: ['R.test:5000', '[::1]'], default_registry: 'D.test:5000', copy: true, root_read_only: true }\n\
@@ -417,6 +419,8 @@ mod tests {
                     id: "py-3.12".to_owned(),
                     languages: vec![Language::Python, Language::Multi],
                     native: vec!["libpango-1.0-0".to_owned()],
+                    npm: Vec::new(),
+                    pip: vec!["six==1.16.0".to_owned()],
                     cost_tier: 2,
                     source: Some("oci:/img".to_owned()),
                 },
@@ -424,6 +428,8 @@ mod tests {
                     id: "n".to_owned(),
                     languages: vec![Language::Node],
                     native: Vec::new(),
+                    npm: vec!["@s/a".to_owned()],
+                    pip: Vec::new(),
                     cost_tier: 0,
                     source: None,
                 },

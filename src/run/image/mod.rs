@@ -1,6 +1,7 @@
 //! The image that becomes a body's root: which one it is, and what is in it.
 
 mod having;
+mod node;
 mod python;
 mod root;
 

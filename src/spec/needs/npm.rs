@@ -73,6 +73,19 @@ impl Requirement {
     }
 }
 
+impl Requirement {
+    /// Whether `had`, which is `NAME` or `NAME@VERSION`, will do. Of a package without a version
+    /// nobody says more than that it is there.
+    #[must_use]
+    pub fn is_met_by(&self, had: &str) -> bool {
+        let Some(rest) = had.strip_prefix(&self.name) else {
+            return false;
+        };
+        let version = rest.strip_prefix('@');
+        rest.is_empty() || version.is_some_and(|version| self.accepts(version))
+    }
+}
+
 /// One segment of a path, as npm publishes names: never `..`, never hidden.
 fn is_name(part: &str) -> bool {
     !part.is_empty()

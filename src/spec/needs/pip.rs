@@ -77,6 +77,17 @@ impl Requirement {
     }
 }
 
+impl Requirement {
+    /// Whether `had`, which is `NAME` or `NAME==VERSION`, will do. Of a package without a version
+    /// nobody says more than that it is there.
+    #[must_use]
+    pub fn is_met_by(&self, had: &str) -> bool {
+        let (name, version) = had.split_once("==").unzip();
+        normalised(name.unwrap_or(had)) == self.name
+            && version.is_none_or(|version| self.accepts(version))
+    }
+}
+
 /// The name as PEP 503 compares it.
 #[must_use]
 pub fn normalised(name: &str) -> String {

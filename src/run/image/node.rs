@@ -1,0 +1,32 @@
+//! Which packages of npm an image has for a program in `/bundle`: nothing of it is started.
+
+use crate::run::error::RunError;
+use crate::run::image::OpenedImage;
+use crate::run::needs::PACKAGE_JSON_BYTES_MAX;
+
+/// More directories in `NODE_PATH` are not looked into.
+const DIRECTORIES_MAX: usize = 16;
+
+impl OpenedImage {
+    /// The package.json of a package, where Node looks for it besides the bundle: in
+    /// `/node_modules`, and in the directories that `NODE_PATH` of the config names. What was installed
+    /// with `npm install --global` lies in none of them: its programs are found, and no `import` of it.
+    ///
+    /// # Errors
+    /// [`RunError`] where it cannot be read.
+    pub fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
+        let of_config = self.image.config.variable(b"NODE_PATH").unwrap_or_default();
+        let named = of_config.split(|byte| *byte == b':');
+        let named = named
+            .filter(|path| path.starts_with(b"/"))
+            .take(DIRECTORIES_MAX);
+        for directory in [&b"/node_modules"[..]].into_iter().chain(named) {
+            let file = [directory, b"/", name.as_bytes(), b"/package.json"].concat();
+            let text = self.image.read_file(&file, PACKAGE_JSON_BYTES_MAX);
+            if let Some(text) = text.map_err(|error| self.unreadable(&error))? {
+                return Ok(Some(text));
+            }
+        }
+        Ok(None)
+    }
+}

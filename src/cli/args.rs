@@ -356,7 +356,7 @@ pub struct LimitFlags {
     /// CPU time of the whole tree
     #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_CPU_TIME", hide_env_values = true, value_parser = parse_time)]
     pub cpu_time: Option<Duration>,
-    /// Wall time, such as 90s, 1h30m or 1d, or none [default: 10m; none with -t]
+    /// Wall time, such as 90s, 1h30m or 1d, or none; unpacking and checking count, fetching does not [default: 10m; none with -t]
     #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_TIMEOUT", hide_env_values = true, value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
     /// Between the stop signal and SIGKILL; may be 0s

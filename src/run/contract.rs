@@ -31,20 +31,25 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// What an output document may take in memory however much was captured.
 const BESIDE_FULL_STREAMS: usize = 12 << 20;
 
-/// How long judging by a schema may take, and who may end it.
+/// How long reading and judging what was given may take, and who may end it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Patience<'run> {
-    /// The wall time that the caller states for the run.
+    /// What is left of the wall time.
     pub time: Option<Duration>,
     /// The descriptor of the signals that cancel a run.
     pub signals: Option<BorrowedFd<'run>>,
 }
 
-impl Patience<'_> {
+impl<'run> Patience<'run> {
     /// Signals end a plan by themselves.
     pub const fn of_plan(time: Option<Duration>) -> Self {
         let signals = None;
         Self { time, signals }
+    }
+
+    /// Reads `file` for as long as that.
+    pub(super) fn reader(self, file: File) -> Interruptible<'run> {
+        Interruptible::new(file, self.signals).within(self.time)
     }
 
     fn judge(self, questions: &[Question<'_>]) -> Result<(), Refused> {
@@ -191,7 +196,7 @@ fn read_inputs(path: &Path, patience: Patience<'_>) -> Result<Vec<u8>, RunError>
         Err(Errno::AGAIN | Errno::INTR) => 0,
         Err(errno) => return Err(refused(format!("cannot be read: {errno}"))),
     });
-    let mut source = Interruptible::new(File::from(file), patience.signals);
+    let mut source = patience.reader(File::from(file));
     let read = match has_ended {
         true => Ok(0),
         false => source
@@ -199,10 +204,10 @@ fn read_inputs(path: &Path, patience: Patience<'_>) -> Result<Vec<u8>, RunError>
             .take(DOCUMENT_BYTES_MAX as u64 + 1)
             .read_to_end(&mut text),
     };
-    match (source.cancelled_by, read) {
-        (Some(signal), _) => Err(RunError::Cancelled { signal }),
-        (None, Err(error)) => Err(refused(format!("cannot be read: {error}"))),
-        (None, Ok(_)) => Ok(text),
+    source.check("reading the inputs")?;
+    match read {
+        Err(error) => Err(refused(format!("cannot be read: {error}"))),
+        Ok(_) => Ok(text),
     }
 }
 

@@ -29,6 +29,9 @@ use crate::spec::report::{ErrorReport, with_causes};
 use crate::spec::run_form::RunError as RunValueError;
 use crate::spec::tokens::TokenError;
 
+/// What the report of a run says that ran out of time before its body was started.
+pub const BODY_NOT_STARTED: &str = "body_not_started";
+
 /// What ended a run before, or instead of, the body.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -203,6 +206,12 @@ pub enum RunError {
         /// Its number.
         signal: i32,
     },
+    /// The wall time was over before the body was started.
+    #[error("the wall time was over before the body was started, after {act}")]
+    TimedOut {
+        /// What took the time.
+        act: &'static str,
+    },
 }
 
 /// Each place and what is wrong there, on one line.
@@ -297,6 +306,7 @@ impl RunError {
             | Self::Output { .. }
             | Self::Undelivered { .. } => Outcome::Failed,
             Self::Cancelled { .. } => Outcome::Cancelled,
+            Self::TimedOut { .. } => Outcome::TimedOut,
             Self::Preparation(error) => error.outcome(),
             _ => Outcome::Refused,
         }
@@ -336,6 +346,7 @@ impl RunError {
             Self::InitDied { .. } => "init_died".to_owned(),
             Self::Unkillable => "unkillable".to_owned(),
             Self::Cancelled { .. } => "cancelled".to_owned(),
+            Self::TimedOut { .. } => BODY_NOT_STARTED.to_owned(),
         }
     }
 

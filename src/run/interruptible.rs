@@ -1,23 +1,33 @@
-//! A bundle that is still coming in must not keep the runner from hearing that it is to end.
+//! A bundle that is still coming in must not keep the runner from hearing that it is to end,
+//! nor from ending when its time is over.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::bundle::AHEAD_FROM_BYTES;
 use crate::kernel::signal;
+use crate::run::error::RunError;
 
-/// Reads a file; a signal that cancels the run ends the reading.
+/// Reads a file; a signal that cancels the run ends the reading, and so does its limit.
 #[derive(Debug)]
 pub(super) struct Interruptible<'run> {
     source: File,
     signals: Option<BorrowedFd<'run>>,
-    /// The signal that ended it.
-    pub(super) cancelled_by: Option<i32>,
+    until: Option<Instant>,
+    ended: Option<Ended>,
+}
+
+/// What ended the reading before the file did.
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    Signal(i32),
+    Late,
 }
 
 impl<'run> Interruptible<'run> {
@@ -27,7 +37,27 @@ impl<'run> Interruptible<'run> {
         Self {
             source,
             signals,
-            cancelled_by: None,
+            until: None,
+            ended: None,
+        }
+    }
+
+    /// The same, and for no longer than `left`.
+    pub(super) fn within(self, left: Option<Duration>) -> Self {
+        // What no clock can say has no end.
+        let until = left.and_then(|left| Instant::now().checked_add(left));
+        Self { until, ..self }
+    }
+
+    /// Why it was ended, where the file is not to blame; `act` is what it was read for.
+    ///
+    /// # Errors
+    /// [`RunError::Cancelled`], [`RunError::TimedOut`].
+    pub(super) fn check(&self, act: &'static str) -> Result<(), RunError> {
+        match self.ended {
+            None => Ok(()),
+            Some(Ended::Signal(signal)) => Err(RunError::Cancelled { signal }),
+            Some(Ended::Late) => Err(RunError::TimedOut { act }),
         }
     }
 
@@ -42,12 +72,27 @@ impl<'run> Interruptible<'run> {
         }
     }
 
+    /// How long it may be waited.
+    fn left(&mut self) -> Result<Option<Timespec>, Errno> {
+        let Some(until) = self.until else {
+            return Ok(None);
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.ended = Some(Ended::Late);
+            return Err(Errno::CANCELED);
+        }
+        // Longer than the kernel can say is for ever.
+        Ok(Timespec::try_from(left).ok())
+    }
+
     fn wait(&mut self) -> Result<(), Errno> {
         loop {
+            let left = self.left()?;
             let mut ends = vec![PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN)];
             let signals = self.signals;
             ends.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals, PollFlags::IN)));
-            match poll(&mut ends, None) {
+            match poll(&mut ends, left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => (),
                 Err(errno) => return Err(errno),
             }
@@ -55,7 +100,7 @@ impl<'run> Interruptible<'run> {
             if let Some(signals) = signals {
                 while let Some(number) = signal::take(signals)? {
                     if signal::ends_a_run(number) {
-                        self.cancelled_by = Some(number);
+                        self.ended = Some(Ended::Signal(number));
                         return Err(Errno::CANCELED);
                     }
                 }

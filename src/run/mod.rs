@@ -9,6 +9,7 @@ pub mod artifacts;
 mod block_documents;
 pub mod chosen;
 pub mod contract;
+mod countdown;
 pub mod demonstration;
 pub mod doctor;
 pub mod early;
@@ -55,7 +56,8 @@ use crate::kernel::credentials::AssumedFileIds;
 use crate::kernel::rlimit;
 use crate::plan::limits::Limits;
 use crate::run::chosen::Chosen;
-use crate::run::contract::Settled;
+use crate::run::contract::{Patience, Settled};
+use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::given::{Given, open_what_was_given};
@@ -229,15 +231,22 @@ impl Run<'_> {
             published,
         } = given;
         clock.lap(report, "prepare");
-        let mut bundle = self.unpack(archive, &mut prepared, held, signals.as_fd(), report)?;
+        let countdown = Countdown::start(self.request.limits.wall_time);
+        let patience = || Patience {
+            time: countdown.left(),
+            signals: Some(signals.as_fd()),
+        };
+        let mut bundle = self.unpack(archive, &mut prepared, held, patience(), report)?;
+        countdown.check("unpacking the bundle")?;
         clock.lap(report, "unpack");
         let mut settlement = match early {
             Some(settlement) => settlement,
             None => {
                 let given = (bundle.as_ref(), manifest);
-                self.settle(held, given, signals.as_fd(), report)?
+                countdown.stopped(|| self.settle(held, given, signals.as_fd(), report))?
             }
         };
+        countdown.hold_to(settlement.limits.wall_time);
         // Nobody removes the kept tree while the body may still read it.
         let _in_use = match &mut bundle {
             Some(bundle) => self.finish_bundle(bundle, &mut prepared, held, report)?,
@@ -245,17 +254,22 @@ impl Run<'_> {
         };
         drop(bundle);
         let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
-        let sources = self.have_sources(chosen, child, signals.as_fd(), report, clock)?;
+        let sources = countdown
+            .stopped(|| self.have_sources(chosen, child, signals.as_fd(), report, clock))?;
         settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
-        let judged = self.patience(signals.as_fd());
+        countdown.check("unpacking the bundle")?;
         let settled = contract::settle(
             &settlement.chosen.manifest.io,
             &self.request.bundle,
             self.tokens(&settlement.chosen, report),
             settlement.chosen.grants.outputs,
-            judged,
+            patience(),
         )?;
+        countdown.check("judging the inputs")?;
         let settled = self.stage_all(held, &prepared, settled, &places, report, clock)?;
+        countdown.check("staging the inputs")?;
+        // What this and the launch take is not the bundle's doing.
+        settlement.limits.wall_time = countdown.left();
         // Last of all, so that no secret is asked for by a run that is refused for something else.
         secrets::reveal(
             self.request,
@@ -286,7 +300,11 @@ impl Run<'_> {
             // Something may still write: nothing of it is read.
             return Ok(());
         }
-        let patience = heard.as_ref().map(|heard| self.patience(heard.as_fd()));
+        let patience = heard.as_ref().map(|heard| Patience {
+            // A time of its own: the body may have used up what there was.
+            time: self.request.limits.wall_time,
+            signals: Some(heard.as_fd()),
+        });
         let wrote = (captured.as_deref(), patience.unwrap_or_default());
         self.take_output(held, &launched, &ready.settled, wrote, report);
         self.sync(held, &launched, &places, &ready.settled, report);
@@ -343,13 +361,6 @@ impl Run<'_> {
             run_id: &report.run_id,
             manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
             start_unix_s: self.start_unix_s,
-        }
-    }
-
-    fn patience<'run>(&self, signals: BorrowedFd<'run>) -> contract::Patience<'run> {
-        contract::Patience {
-            time: self.request.limits.wall_time,
-            signals: Some(signals),
         }
     }
 

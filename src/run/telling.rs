@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::run::Run;
-use crate::run::error::RunError;
+use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::hearing::{Hearing, Unheard};
 use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
-use crate::spec::report::Report;
+use crate::spec::report::{Report, WarningReport};
 use crate::spec::request::Request;
 use crate::spec::ulid::ulid;
 use crate::spec::utc::text_of_milliseconds;
@@ -60,6 +60,13 @@ pub(super) fn told(
         Err(RunError::Cancelled { signal }) => {
             report.outcome = Outcome::Cancelled;
             report.cancelled_by = Some(signal);
+        }
+        // As where the body had been started: what ended the run is the outcome, and no error.
+        Err(error @ RunError::TimedOut { .. }) => {
+            report.outcome = Outcome::TimedOut;
+            let message = error.to_string();
+            let told = WarningReport::new(BODY_NOT_STARTED, message);
+            report.warnings.push(told);
         }
         Err(error) => {
             if let RunError::Preparation(problem) = &error {

@@ -14,7 +14,7 @@ use crate::kernel::credentials::HostIds;
 use crate::kernel::mount::{self, Attributes};
 use crate::plan::view::BUNDLE;
 use crate::run::Run;
-use crate::run::contract;
+use crate::run::contract::{self, Patience};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
@@ -30,6 +30,9 @@ use crate::spec::request::{BundleArgument, Caller, Subject};
 /// An archive that is not larger is unpacked in less time than it takes to find its tree and to lay
 /// an overlayfs over it (`benches/cache.rs`).
 pub(super) const SMALL_BYTES: u64 = 32 << 10;
+
+/// What takes the time.
+const UNPACK: &str = "unpacking the bundle";
 
 /// A bundle whose files can be read.
 #[derive(Debug)]
@@ -84,14 +87,14 @@ impl Run<'_> {
         archive: Option<OpenedArchive>,
         prepared: &mut Prepared,
         held: &Held,
-        signals: BorrowedFd<'_>,
+        patience: Patience<'_>,
         report: &mut Report,
     ) -> Result<Option<Bundle>, RunError> {
         let limits = unpack_limits(self.policy);
         let (bundle, cache) = match archive {
             None => return Ok(None),
             Some(OpenedArchive::File(mut file)) => {
-                match self.ask_cache(&mut file, signals, &limits, report)? {
+                match self.ask_cache(&mut file, patience, &limits, report)? {
                     Answer::Tree(tree, found, reason) => {
                         let (bundle, view) = self.have(*tree, prepared, held)?;
                         let cache = BundleCacheReport {
@@ -102,7 +105,7 @@ impl Run<'_> {
                         (bundle, cache)
                     }
                     Answer::Nothing(reason) => {
-                        let bundle = self.unpack_own(file, prepared, held, signals, &limits)?;
+                        let bundle = self.unpack_own(file, prepared, held, patience, &limits)?;
                         (bundle, own(reason))
                     }
                 }
@@ -162,25 +165,23 @@ impl Run<'_> {
         file: File,
         prepared: &Prepared,
         held: &Held,
-        signals: BorrowedFd<'_>,
+        patience: Patience<'_>,
         limits: &UnpackLimits,
     ) -> Result<Bundle, RunError> {
         let root = self.own_directory(prepared, held)?;
         let _assumed = self.assume(held)?;
-        let mut source = Interruptible::new(file, Some(signals));
+        let mut source = patience.reader(file);
         let ahead_from_bytes = source.ahead_from_bytes();
         let unpacked = bundle::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
-        match source.cancelled_by {
-            Some(signal) => Err(RunError::Cancelled { signal }),
-            None => Ok(Bundle::own(unpacked?, root)),
-        }
+        source.check(UNPACK)?;
+        Ok(Bundle::own(unpacked?, root))
     }
 
     /// What the cache has of `file`, which is at its start again where it has nothing.
     fn ask_cache(
         &self,
         file: &mut File,
-        signals: BorrowedFd<'_>,
+        patience: Patience<'_>,
         limits: &UnpackLimits,
         report: &mut Report,
     ) -> Result<Answer, RunError> {
@@ -189,7 +190,7 @@ impl Run<'_> {
         }
         let mut look = Look {
             file,
-            signals,
+            patience,
             limits,
             trusts: !self.request.bundle.no_trust_mtime,
         };
@@ -314,7 +315,7 @@ fn own(reason: &'static str) -> BundleCacheReport {
 /// One look into the cache.
 struct Look<'look> {
     file: &'look mut File,
-    signals: BorrowedFd<'look>,
+    patience: Patience<'look>,
     limits: &'look UnpackLimits,
     trusts: bool,
 }
@@ -366,9 +367,7 @@ impl Look<'_> {
     fn hash(&mut self) -> Result<crate::spec::digest::Digest, Failure> {
         let mut source = self.source()?;
         let hashed = cache::hash(&mut source);
-        if let Some(signal) = source.cancelled_by {
-            return Err(Failure::Run(RunError::Cancelled { signal }));
-        }
+        source.check(UNPACK).map_err(Failure::Run)?;
         hashed.map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             Failure::Run(RunError::host("read the bundle")(errno))
@@ -380,7 +379,7 @@ impl Look<'_> {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             Failure::Run(RunError::host("read the bundle")(errno))
         })?;
-        Ok(Interruptible::new(file, Some(self.signals)))
+        Ok(self.patience.reader(file))
     }
 
     /// Unpacks the archive into the cache: once, and hashed on the way.
@@ -398,9 +397,7 @@ impl Look<'_> {
         let mut source = self.source()?;
         let ahead_from_bytes = source.ahead_from_bytes();
         let unpacked = bundle::unpack_ahead(&mut source, building.tree(), &fits, ahead_from_bytes);
-        if let Some(signal) = source.cancelled_by {
-            return Err(Failure::Run(RunError::Cancelled { signal }));
-        }
+        source.check(UNPACK).map_err(Failure::Run)?;
         let unpacked = match unpacked {
             Ok(unpacked) => unpacked,
             // What does not fit in here may fit into the run's own space.

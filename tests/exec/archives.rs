@@ -1,11 +1,12 @@
 //! Hostile archives through the program: refused or harmless, and nothing is left.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use super::builder::{Tar, gzip};
 use super::inputs::make_fifo;
 use super::scripts::text;
-use super::support::Ground;
+use super::support::{Done, Ground};
 
 const MANIFEST: &str = "run: body.sh\n";
 
@@ -207,6 +208,65 @@ fn an_archive_on_standard_input_that_never_ends_or_breaks_off_is_refused() {
     let done = case.done();
     assert_eq!(done.outcome(), "refused", "{done:#?}");
     done.assert_nothing_ran();
+}
+
+/// C-40: a stream that nobody ends ends with the wall time, and so does a tree of many files; of
+/// the body nothing was there.
+#[test]
+fn what_comes_before_the_body_counts_against_the_wall_time() {
+    let ground = Ground::new();
+    let timed_out_before_the_body = |done: &Done, act: &str| {
+        done.assert_outcome("timed_out", 124).assert_nothing_ran();
+        let warnings = done.report["warnings"].as_array().expect("a list");
+        let told = warnings
+            .iter()
+            .find(|one| one["code"] == "body_not_started");
+        let message = told.and_then(|one| one["message"].as_str());
+        assert!(message.is_some_and(|text| text.ends_with(act)), "{done:#?}");
+        let last = "timed out: the wall time limit ended the run";
+        assert!(done.stderr.contains(last), "{done:#?}");
+    };
+    let whole = tar("echo ran\n").file("more", &vec![7; 100_000]).gz();
+    // The writer stays: nobody says that there is no more.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    (&writer)
+        .write_all(&whole[..whole.len() / 2])
+        .expect("fits");
+    let mut case = ground.command(&["exec", "--timeout=200ms", "-"]);
+    case.command.stdin(reader);
+    timed_out_before_the_body(&case.done(), "unpacking the bundle");
+
+    let bundle = ground.script("run: body.sh\ninputs: {type: object}\n", "echo ran\n");
+    let (reader, _writer) = std::io::pipe().expect("a pipe");
+    let words = ["exec", "--timeout=200ms", "--inputs=@-", text(&bundle)];
+    let mut case = ground.command(&words);
+    case.command.stdin(reader);
+    timed_out_before_the_body(&case.done(), "reading the inputs");
+
+    // Of the manifest as of the flag; a file, and a directory.
+    let many = (0..4_000).fold(tar("echo ran\n"), |tar, number| {
+        tar.file(&format!("f{number}"), b"x")
+    });
+    let archive = ground.path("many.tar.gz");
+    std::fs::write(&archive, many.gz()).expect("written");
+    let directory = ground.folder(&[("manifest.yaml", MANIFEST), ("body.sh", "echo ran\n")]);
+    for number in 0..4_000 {
+        std::fs::write(directory.join(format!("f{number}")), "x").expect("written");
+    }
+    for bundle in [&archive, &directory] {
+        for flag in ["--timeout=1ms", "--no-cache"] {
+            let done = match flag {
+                "--no-cache" => {
+                    let manifest = "run: body.sh\nrunner: {limits: {timeout_ms: 1}}\n";
+                    let manifest = ground.write("short.yaml", manifest);
+                    let manifest = format!("--manifest={}", text(&manifest));
+                    ground.exec(&[flag, &manifest], bundle)
+                }
+                flag => ground.exec(&["--run=body.sh", flag], bundle),
+            };
+            timed_out_before_the_body(&done, "unpacking the bundle");
+        }
+    }
 }
 
 /// the limit that everybody has, reached by files and by directories.

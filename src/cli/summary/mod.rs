@@ -5,6 +5,7 @@ mod profile;
 
 use crate::cli::print::{Printer, Tone};
 use crate::cli::signal::signal_name;
+use crate::run::error::BODY_NOT_STARTED;
 use crate::spec::outcome::Outcome;
 use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use crate::spec::report::{EnforcementState, LimitReport, Report, StreamReport};
@@ -55,7 +56,14 @@ fn ending(report: &Report) -> Vec<(Tone, String)> {
     match report.outcome {
         Outcome::Exited | Outcome::Signaled => Vec::new(),
         Outcome::TimedOut => limited(
-            "timed out: the wall time limit ended the body",
+            match report
+                .warnings
+                .iter()
+                .any(|one| one.code == BODY_NOT_STARTED)
+            {
+                true => "timed out: the wall time limit ended the run",
+                false => "timed out: the wall time limit ended the body",
+            },
             "wall_time_ms",
             "--timeout",
         ),

@@ -1,0 +1,88 @@
+//! What the wall time limit leaves: the time before the body counts too, but for fetching.
+//!
+//! Unpacking, judging by schemas and staging take what a stranger's bundle makes them take, and so
+//! count against the limit; the body gets what is left. Fetching images and sources, installing
+//! `needs` and asking for secrets depend on others and have bounds of their own: they stop the
+//! clock. Making the sandbox is the runner's own work and not counted.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::run::error::RunError;
+
+/// One limit, and what of it was used.
+#[derive(Debug)]
+pub(super) struct Countdown {
+    /// `None` where there is no limit, or nobody has said one yet.
+    limit: Cell<Option<Duration>>,
+    since: Instant,
+    stopped: Cell<Duration>,
+}
+
+impl Countdown {
+    /// Begins; `limit` is the caller's word, [`Duration::MAX`] is none.
+    pub(super) fn start(limit: Option<Duration>) -> Self {
+        Self {
+            limit: Cell::new(limit.filter(|limit| *limit != Duration::MAX)),
+            since: Instant::now(),
+            stopped: Cell::default(),
+        }
+    }
+
+    /// The limit that was settled, of whoever may state one.
+    pub(super) fn hold_to(&self, limit: Option<Duration>) {
+        self.limit.set(limit);
+    }
+
+    /// Does `work` while the clock stands.
+    pub(super) fn stopped<Done>(&self, work: impl FnOnce() -> Done) -> Done {
+        let begun = Instant::now();
+        let done = work();
+        self.stopped.set(self.stopped.get() + begun.elapsed());
+        done
+    }
+
+    /// What is left; `None` where nothing limits it.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let used = self.since.elapsed().saturating_sub(self.stopped.get());
+        self.limit.get().map(|limit| limit.saturating_sub(used))
+    }
+
+    /// Ends the run where nothing is left; `act` is what took the time.
+    ///
+    /// # Errors
+    /// [`RunError::TimedOut`].
+    pub(super) fn check(&self, act: &'static str) -> Result<(), RunError> {
+        match self.left() {
+            Some(Duration::ZERO) => Err(RunError::TimedOut { act }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_is_missing_and_what_stopped_the_clock_is_not() {
+        let none = Countdown::start(Some(Duration::MAX));
+        assert_eq!(none.left(), None);
+        assert!(none.check("act").is_ok());
+        none.hold_to(Some(Duration::ZERO));
+        assert!(none.check("act").is_err());
+
+        let used = Duration::from_secs(2);
+        let limit = Duration::from_secs(3_600);
+        let clock = Countdown {
+            since: Instant::now().checked_sub(used).expect("it runs longer"),
+            ..Countdown::start(Some(limit))
+        };
+        assert!(clock.left().is_some_and(|left| left <= limit - used));
+        clock.hold_to(Some(used));
+        assert_eq!(clock.left(), Some(Duration::ZERO));
+        clock.stopped.set(limit);
+        assert_eq!(clock.left(), Some(used));
+        assert_eq!(clock.stopped(|| 7), 7);
+    }
+}

@@ -341,9 +341,7 @@ fn a_set_uid_program_that_the_body_rewrites_by_a_call_is_none_afterwards() {
     for way in ways {
         let found = std::fs::metadata(lent.join(way)).expect("there");
         let set_id = found.permissions().mode() & 0o6000;
-        match way {
-            "mapping" => println!("changed through a shared mapping it has {set_id:o}"),
-            _ => assert_eq!(set_id, 0, "{way}"),
-        }
+        // Kernels may come to take it away there too.
+        assert!(set_id == 0 || way == "mapping", "{way}: {set_id:o}");
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) const SECTIONS: &[(char, u32)] = &[
     ('A', 60),
     ('B', 65),
-    ('C', 40),
+    ('C', 41),
     ('D', 29),
     ('E', 30),
     ('F', 16),

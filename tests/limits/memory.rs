@@ -532,3 +532,67 @@ fn what_no_group_is_charged_for_is_told() {
     let reason = axis["reason"].as_str().expect("a reason");
     assert!(reason.contains("netlink"), "{reason}");
 }
+
+const FILTERS: &str = "#include <errno.h>
+    #include <linux/filter.h>
+    #include <linux/seccomp.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static struct sock_filter rules[245];
+    static int install(void) {
+        struct sock_fprog program = {245, rules};
+        int count = 0;
+        while (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0) count++;
+        return count;
+    }
+    int main(int count, char **words) {
+        for (int at = 0; at < 244; at++) {
+            struct sock_filter load = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
+            struct sock_filter look = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 4000 + at, 0, 0);
+            rules[at] = at % 2 ? look : load;
+        }
+        rules[244] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+        if (count == 1) {
+            int installed = install();
+            printf(\"%d %s\\n\", installed, strerrorname_np(errno));
+            return 0;
+        }
+        /* One after the other; each stays, and so do its filters. */
+        for (char told;;) {
+            int ends[2];
+            if (pipe(ends)) return 1;
+            int child = fork();
+            if (child < 0) return 2;
+            if (child == 0) { install(); write(ends[1], \"x\", 1); for (;;) pause(); }
+            close(ends[1]);
+            if (read(ends[0], &told, 1) != 1) return 3;
+            close(ends[0]);
+        }
+    }";
+
+/// C-41: the kernel bounds one process's filters, and the limit of memory those of all; what it does
+/// not hold is the machine code, a small part of them.
+#[test]
+fn a_body_that_installs_filters_without_end_runs_out_of_memory() {
+    let _turn = one_at_a_time();
+    let done = run(&["--memory=32m"], "filters", FILTERS);
+    done.assert_exited(0);
+    let text = done.text();
+    let (count, errno) = text.trim().split_once(' ').expect("two words");
+    // 32,768 instructions, four of each filter for itself; some are ours.
+    let count: u32 = count.parse().expect("a number");
+    assert!((1..=131).contains(&count) && errno == "ENOMEM", "{text}");
+    if !has_groups() {
+        return needs_root("only a group is charged for filters");
+    }
+    let program = c_body("filters", FILTERS);
+    let program = program.to_str().expect("plain");
+    let flags = ["--memory=32m", "--nofile=4096", "--pids=500"];
+    let done = Ground::new().run(&flags, &[program, "without end"]);
+    // The kernel ends one child, which ends the wait, or all of them, or the first process.
+    assert!(0 < usage(&done, "oom_kills"), "{done:#?}");
+    let processes = usage(&done, "processes_peak");
+    assert!(processes < 200, "{processes} processes: {done:#?}");
+}

@@ -983,3 +983,22 @@ fn every_host_is_planned_with_who_asks_for_it_and_what_the_host_policy_leaves() 
     assert!(warnings.contains("egress_policy_forbids"), "{warnings}");
     assert!(warnings.contains("s.example"), "{warnings}");
 }
+
+#[test]
+fn a_plan_names_a_word_that_is_a_file_which_the_command_would_not_see() {
+    let ground = Ground::new();
+    let script = ground.write("here/script.sh", "true\n");
+    let script = script.to_str().expect("UTF-8");
+    let told = planned(&ground, &["--", "sh", script]);
+    let warnings = told.plan["warnings"].to_string();
+    assert!(
+        warnings.contains(&format!("add --ro {script}")),
+        "{warnings}"
+    );
+    let told = planned(&ground, &["--ro", script, "--", "sh", script]);
+    assert!(
+        !told.plan["warnings"]
+            .to_string()
+            .contains("argument_not_visible")
+    );
+}

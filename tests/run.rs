@@ -101,3 +101,81 @@ fn a_report_says_when_which_program_and_which_bundle() {
     let sum: f64 = took.values().filter_map(serde_json::Value::as_f64).sum();
     assert!(took.contains_key("body") && 0.0 < sum, "{took:?}");
 }
+
+#[test]
+fn a_word_that_names_a_file_here_which_the_command_does_not_see_is_told_with_the_flag_that_shows_it()
+ {
+    let ground = Ground::new();
+    ground.write("here/script.sh", "cat beside\n");
+    ground.write("here/beside", "beside\n");
+    ground.write("other/file", "other\n");
+    let here = ground.path("here");
+    let run = |words: &[&str]| {
+        let mut case = ground.command(&[&["run"], words].concat());
+        case.command.current_dir(&here);
+        case.done()
+    };
+    let warns = |done: &support::Done| {
+        let warnings = done.report["warnings"].to_string();
+        warnings.contains("argument_not_visible")
+    };
+    let done = run(&["--", "sh", "script.sh"]);
+    assert_ne!(done.code, 0, "{done:#?}");
+    assert!(warns(&done), "{done:#?}");
+    let hint = "`script.sh` is in this directory, which the command does not see; add --ro .";
+    assert!(done.stderr.contains(hint), "{done:#?}");
+    let done = run(&["--ro", ".", "--", "sh", "script.sh"]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "beside\n");
+    // A file that is lent alone is found by the name that it has here.
+    let done = run(&["--ro", "beside", "--", "cat", "beside"]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "beside\n");
+    let done = run(&["--ro", "beside", "--", "sh", "script.sh"]);
+    assert!(warns(&done), "{done:#?}");
+    // Elsewhere: by its whole path.
+    let other = ground.path("other/file");
+    let other = other.to_str().expect("UTF-8");
+    let done = run(&["--", "cat", "../other/file"]);
+    assert!(
+        done.stderr
+            .contains(&format!("add --ro {other} and name it")),
+        "{done:#?}"
+    );
+    run(&["--ro", other, "--", "cat", other]).assert_exited(0);
+    // By chance a file, or none: nobody is told.
+    let done = run(&["--", "echo", "script.sh"]);
+    done.assert_exited(0);
+    assert!(!warns(&done), "{done:#?}");
+    let done = run(&[
+        "--",
+        "sh",
+        "-c",
+        "exit 3",
+        "nothing",
+        "/etc/passwd",
+        "/usr/bin",
+    ]);
+    done.assert_exited(3);
+    assert!(!warns(&done), "{done:#?}");
+}
+
+#[test]
+fn the_directory_here_as_working_directory_is_hinted_to_be_lent() {
+    let ground = Ground::new();
+    ground.write("here/file", "");
+    let here = ground.path("here");
+    let run = |words: &[&str]| {
+        let mut case = ground.command(&[&["run"], words].concat());
+        case.command.current_dir(&here);
+        case.done()
+    };
+    let done = run(&["-w", ".", "--", "ls"]);
+    done.assert_error("failed", "sandbox_step_failed");
+    let flag = format!("--ro {}", here.display());
+    assert!(done.stderr.contains(&flag), "{done:#?}");
+    let words: Vec<&str> = flag.split(' ').collect();
+    let done = run(&[&["-w", "."], &words[..], &["--", "ls"]].concat());
+    done.assert_exited(0);
+    assert_eq!(done.text(), "file\n");
+}

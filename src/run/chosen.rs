@@ -6,12 +6,11 @@ use crate::egress::address::is_public;
 use crate::plan::egress::{self, EgressPlan};
 use crate::plan::grants::{Given, Origin, ungranted};
 use crate::plan::run_form::{self, Interpreter, ResolvedRun};
-use crate::plan::view::HOME;
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
 use crate::run::preparation::{self, Provided};
-use crate::run::program::{self, is_visible_anyway};
+use crate::run::program;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::run::{host, needs, provider};
 use crate::spec::host_policy::HostPolicy;
@@ -176,7 +175,7 @@ fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), R
 ///
 /// # Errors
 /// What `refuse` makes of such an entry under `--strict`.
-fn settle_egress(
+pub(super) fn settle_egress(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
@@ -348,84 +347,6 @@ pub fn of_bundle(
     Ok(chosen)
 }
 
-/// Chooses what `runner run` runs.
-///
-/// # Errors
-/// What `refuse` makes of a [`RunError::Argument`] for a script on the caller's PATH.
-pub fn of_command(
-    request: &Request,
-    policy: &HostPolicy,
-    argv: &[Vec<u8>],
-    access: Access<'_>,
-    refuse: &mut OnRefusal<'_>,
-) -> Result<Chosen, RunError> {
-    let manifest = Manifest::default();
-    let mut warnings = Vec::new();
-    let image = match image::wanted(request, None, policy)? {
-        Some(wanted) => Some(image::open(wanted, access, request, policy)?),
-        None => None,
-    };
-    warnings.extend(image.iter().flat_map(ChosenImage::warnings));
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
-    let mut chosen = Chosen {
-        manifest,
-        runner: None,
-        image,
-        provided: Provided::default(),
-        form: None,
-        interpreter: None,
-        argv: argv.to_vec(),
-        working_directory: Vec::new(),
-        view: request.view.clone(),
-        program_directories: Vec::new(),
-        program: None,
-        bound: Vec::new(),
-        environment: Vec::new(),
-        egress,
-        grants: request.grants,
-        origin: Origin::Caller,
-        inventories: Vec::new(),
-        syscalls: syscalls(request, policy),
-        warnings,
-    };
-    chosen.name_variables(request);
-    let name = argv.first().map_or(&b""[..], Vec::as_slice);
-    let here = request.caller.working_directory.as_deref();
-    if let Some(image) = &chosen.image {
-        // Paths are the image's own, and none of the host's is shown for them.
-        let stated = request.workdir.as_deref().map(bytes_of);
-        let of_image = image
-            .opened
-            .as_ref()
-            .and_then(OpenedImage::working_directory);
-        chosen.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
-        return Ok(chosen);
-    }
-    // A relative program belongs to the directory that it starts in, whatever the host has here.
-    let start = request.workdir.as_deref().or(here);
-    if let Some(path) = program::of_path(name, start) {
-        chosen.program = Some(bytes_of(&path));
-        if !is_visible_anyway(&path) && !covers(&chosen.view, &path) && path.exists() {
-            chosen.bound.push(escape(&bytes_of(&path)));
-            chosen.view.push(ViewEntry::Bind {
-                source: path.clone(),
-                target: path,
-                writable: false,
-            });
-        }
-    } else {
-        chosen.find_program(request, None, policy).or_else(refuse)?;
-    }
-    chosen.working_directory = match (&request.workdir, here) {
-        (Some(directory), _) => bytes_of(directory),
-        (None, Some(here)) if is_visible_anyway(here) || shows(&chosen.view, here) => {
-            bytes_of(here)
-        }
-        _ => HOME.into(),
-    };
-    Ok(chosen)
-}
-
 impl Chosen {
     /// The image that is the root, where it is here.
     #[must_use]
@@ -434,7 +355,7 @@ impl Chosen {
     }
 
     /// Makes visible what lies elsewhere on the host. Into an image nothing of it is.
-    fn find_program(
+    pub(super) fn find_program(
         &mut self,
         request: &Request,
         workspace: Option<&Path>,
@@ -490,7 +411,7 @@ impl Chosen {
 
     /// What of the caller's variables the manifest was granted, and the caller's own `-e`. Secrets
     /// come last of all: see [`crate::run::secrets`].
-    fn name_variables(&mut self, request: &Request) {
+    pub(super) fn name_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let wanted = name.as_bytes();
             let value = request
@@ -543,7 +464,7 @@ fn working_directory_of_bundle(request: &Request, manifest: &Manifest) -> Vec<u8
 }
 
 /// Whether some entry of the view shows this path of the host at its own place.
-fn shows(view: &[ViewEntry], path: &Path) -> bool {
+pub(super) fn shows(view: &[ViewEntry], path: &Path) -> bool {
     view.iter().any(|entry| match entry {
         ViewEntry::Bind { source, target, .. } => source == target && path.starts_with(target),
         ViewEntry::Tmpfs { .. } => false,
@@ -551,11 +472,11 @@ fn shows(view: &[ViewEntry], path: &Path) -> bool {
 }
 
 /// Whether the caller said what of the host lies at `path` inside: another file of that path is not it.
-fn covers(view: &[ViewEntry], path: &Path) -> bool {
+pub(super) fn covers(view: &[ViewEntry], path: &Path) -> bool {
     view.iter()
         .any(|entry| matches!(entry, ViewEntry::Bind { target, .. } if path.starts_with(target)))
 }
 
-fn bytes_of(path: &Path) -> Vec<u8> {
+pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
 }

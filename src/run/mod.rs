@@ -8,6 +8,7 @@ mod aftermath;
 pub mod artifacts;
 mod block_documents;
 pub mod chosen;
+mod command;
 pub mod contract;
 mod countdown;
 pub mod demonstration;
@@ -41,6 +42,7 @@ pub mod subject;
 mod telling;
 mod unix_sockets;
 pub mod unpacking;
+mod unseen;
 pub mod user_namespaces;
 mod view;
 pub mod warm;
@@ -426,7 +428,7 @@ impl Run<'_> {
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
                 let mut chosen =
-                    chosen::of_command(self.request, self.policy, argv, access, &mut Err)?;
+                    command::of_command(self.request, self.policy, argv, access, &mut Err)?;
                 if let Some(preparing) = self.preparing {
                     preparing.complete(&mut chosen)?;
                 }

@@ -181,7 +181,7 @@ pub fn of_path(name: &[u8], working_directory: Option<&Path>) -> Option<PathBuf>
 }
 
 /// The path without `.` and empty segments, and with `..` resolved by name.
-fn clean(path: &Path) -> PathBuf {
+pub(super) fn clean(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in path.components() {
         match part {

@@ -9,6 +9,7 @@ use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::image::ChosenImage;
+use crate::run::unseen::ARGUMENT_NOT_VISIBLE;
 use crate::sandbox::cgroups::Counted;
 use crate::sandbox::launch::Launched;
 use crate::spec::outcome::Outcome;
@@ -110,6 +111,12 @@ pub(super) fn conclude(
         oom_kills: report.usage.oom_kills.unwrap_or(0),
         cpu_time_reached,
     });
+    if report.exit.is_some_and(|exit| exit.code == Some(0)) {
+        // The word was no file to the command, or it can do without.
+        report
+            .warnings
+            .retain(|told| told.code != ARGUMENT_NOT_VISIBLE);
+    }
     if let Some(Reason::Cancelled(signal)) = observed.reason {
         report.cancelled_by = Some(signal);
     }

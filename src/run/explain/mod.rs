@@ -27,6 +27,7 @@ use crate::plan::image_root::base_of_image;
 use crate::plan::limits::Limits;
 use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
 use crate::run::chosen::{self, Chosen, OnRefusal};
+use crate::run::command;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::explain::facts::HostFacts;
@@ -218,7 +219,7 @@ impl Planner<'_> {
         report.warnings = std::mem::take(&mut plan.warnings);
         let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
-                chosen::of_command(self.request, self.policy, argv, Access::Look, refuse)?
+                command::of_command(self.request, self.policy, argv, Access::Look, refuse)?
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let subject =

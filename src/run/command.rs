@@ -1,0 +1,115 @@
+//! What was chosen to run for `runner run`: the command, and what of the host it sees.
+
+use crate::plan::grants::Origin;
+use crate::plan::view::HOME;
+use crate::run::chosen::{Chosen, OnRefusal, bytes_of, covers, settle_egress, shows, syscalls};
+use crate::run::error::RunError;
+use crate::run::image::{self, Access, ChosenImage, OpenedImage};
+use crate::run::preparation::Provided;
+use crate::run::program::{self, is_visible_anyway};
+use crate::run::unseen;
+use crate::spec::host_policy::HostPolicy;
+use crate::spec::manifest::Manifest;
+use crate::spec::path::escape;
+use crate::spec::request::{Request, ViewEntry};
+
+/// Chooses what `runner run` runs.
+///
+/// # Errors
+/// What `refuse` makes of a [`RunError::Argument`] for a script on the caller's PATH.
+pub(super) fn of_command(
+    request: &Request,
+    policy: &HostPolicy,
+    argv: &[Vec<u8>],
+    access: Access<'_>,
+    refuse: &mut OnRefusal<'_>,
+) -> Result<Chosen, RunError> {
+    let manifest = Manifest::default();
+    let mut warnings = Vec::new();
+    let image = match image::wanted(request, None, policy)? {
+        Some(wanted) => Some(image::open(wanted, access, request, policy)?),
+        None => None,
+    };
+    warnings.extend(image.iter().flat_map(ChosenImage::warnings));
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
+    let mut chosen = Chosen {
+        manifest,
+        runner: None,
+        image,
+        provided: Provided::default(),
+        form: None,
+        interpreter: None,
+        argv: argv.to_vec(),
+        working_directory: Vec::new(),
+        view: request.view.clone(),
+        program_directories: Vec::new(),
+        program: None,
+        bound: Vec::new(),
+        environment: Vec::new(),
+        egress,
+        grants: request.grants,
+        origin: Origin::Caller,
+        inventories: Vec::new(),
+        syscalls: syscalls(request, policy),
+        warnings,
+    };
+    chosen.name_variables(request);
+    let name = argv.first().map_or(&b""[..], Vec::as_slice);
+    let here = request.caller.working_directory.as_deref();
+    if let Some(image) = &chosen.image {
+        // Paths are the image's own, and none of the host's is shown for them.
+        let stated = request.workdir.as_deref().map(bytes_of);
+        let of_image = image
+            .opened
+            .as_ref()
+            .and_then(OpenedImage::working_directory);
+        chosen.working_directory = stated.or(of_image).unwrap_or_else(|| HOME.into());
+        chosen.tell_unseen(request);
+        return Ok(chosen);
+    }
+    // A relative program belongs to the directory that it starts in, whatever the host has here.
+    let start = request.workdir.as_deref().or(here);
+    if let Some(path) = program::of_path(name, start) {
+        chosen.program = Some(bytes_of(&path));
+        if !is_visible_anyway(&path) && !covers(&chosen.view, &path) && path.exists() {
+            chosen.bound.push(escape(&bytes_of(&path)));
+            chosen.view.push(ViewEntry::Bind {
+                source: path.clone(),
+                target: path,
+                writable: false,
+            });
+        }
+    } else {
+        chosen.find_program(request, None, policy).or_else(refuse)?;
+    }
+    chosen.working_directory = match (&request.workdir, here) {
+        (Some(directory), _) => bytes_of(directory),
+        (None, Some(here))
+            if is_visible_anyway(here)
+                || shows(&chosen.view, here)
+                || unseen::lends_part_of(here, &request.view) =>
+        {
+            bytes_of(here)
+        }
+        _ => HOME.into(),
+    };
+    chosen.tell_unseen(request);
+    Ok(chosen)
+}
+
+impl Chosen {
+    fn tell_unseen(&mut self, request: &Request) {
+        let here = match request.workdir {
+            Some(_) => None,
+            None => request.caller.working_directory.as_deref(),
+        };
+        let place = unseen::Place {
+            here,
+            is_image: self.image.is_some(),
+            home: request.caller.home.as_deref(),
+            is_seen: &|path| covers(&self.view, path),
+        };
+        let told = unseen::told(&self.argv, &place);
+        self.warnings.extend(told);
+    }
+}

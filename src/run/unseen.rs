@@ -1,0 +1,106 @@
+//! Words of a command that name files which lie here and which the command does not see: it would
+//! say only that there is no such file.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::run::program::{clean, is_visible_anyway};
+use crate::spec::mount_target::MountTarget;
+use crate::spec::path::escape;
+use crate::spec::report::WarningReport;
+use crate::spec::request::ViewEntry;
+
+/// Told by a plan, and by a run that did not end well: a word may be the name of a file by chance.
+pub(super) const ARGUMENT_NOT_VISIBLE: &str = "argument_not_visible";
+
+/// No longer word is a path.
+const PATH_BYTES_MAX: usize = 4_096;
+
+/// Where the words of a command were written, and what of it the command will see.
+pub(super) struct Place<'run> {
+    /// The directory in which they were written; `None` where it is not known, or where the command
+    /// starts somewhere else, so that relative words mean another place.
+    pub here: Option<&'run Path>,
+    /// Whether the command starts elsewhere unless `-w` says so too.
+    pub is_image: bool,
+    /// The caller's home: nothing lends it as a whole.
+    pub home: Option<&'run Path>,
+    /// Whether the command sees this path of the host.
+    pub is_seen: &'run dyn Fn(&Path) -> bool,
+}
+
+/// What is said of the first such word.
+pub(super) fn told(words: &[Vec<u8>], place: &Place<'_>) -> Option<WarningReport> {
+    let message = words.iter().skip(1).find_map(|word| place.message(word))?;
+    Some(WarningReport::new(ARGUMENT_NOT_VISIBLE, message))
+}
+
+impl Place<'_> {
+    fn message(&self, word: &[u8]) -> Option<String> {
+        if matches!(word, [] | [b'-', ..]) || PATH_BYTES_MAX < word.len() || word.contains(&0) {
+            return None;
+        }
+        let written = Path::new(OsStr::from_bytes(word));
+        let path = match self.here {
+            Some(here) => clean(&here.join(written)),
+            None if written.is_absolute() => clean(written),
+            None => return None,
+        };
+        let is_own = is_visible_anyway(&path) || (self.is_seen)(&path);
+        if is_own || path.symlink_metadata().is_err() {
+            return None;
+        }
+        let shown = escape(word);
+        let here = self.here.filter(|_| !written.is_absolute());
+        Some(match here {
+            Some(here) if path.starts_with(here) => format!(
+                "`{shown}` is in this directory, which the command does not see; add {}",
+                self.flags(here, &path, &shown)?
+            ),
+            Some(_) => {
+                let path = mountable(&path)?;
+                format!(
+                    "`{shown}` is there, and the command does not see it; add --ro {path} and name \
+                     it by that path"
+                )
+            }
+            None => {
+                let path = mountable(&path)?;
+                format!("`{shown}` is there, and the command does not see it; add --ro {path}")
+            }
+        })
+    }
+
+    /// The whole directory: a script has others beside it. Of a home, and where a directory cannot be
+    /// shown, the file alone.
+    fn flags(&self, here: &Path, path: &Path, shown: &str) -> Option<String> {
+        let is_lendable = mountable(here).is_some() && self.home != Some(here);
+        match (is_lendable, self.is_image) {
+            (true, false) => Some("--ro .".to_owned()),
+            (true, true) => Some("--ro . -w .".to_owned()),
+            (false, false) if here != Path::new("/") => {
+                mountable(path).map(|_path| format!("--ro {shown}"))
+            }
+            (false, _) => None,
+        }
+    }
+}
+
+/// The path where it can be shown at its own place, escaped.
+fn mountable(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    MountTarget::parse(text)
+        .is_ok()
+        .then(|| escape(text.as_bytes()))
+}
+
+/// Whether the caller, who stands in `here`, lends something in it: the command finds it by the name
+/// that it has there.
+pub(super) fn lends_part_of(here: &Path, view: &[ViewEntry]) -> bool {
+    let is_beneath = |entry: &ViewEntry| match entry {
+        ViewEntry::Bind { source, target, .. } => source == target && target.starts_with(here),
+        ViewEntry::Tmpfs { .. } => false,
+    };
+    here != Path::new("/") && view.iter().any(is_beneath)
+}

@@ -14,7 +14,8 @@ pub struct Parts<'run> {
     pub run_id: &'run str,
     /// Whether a bundle may bring programs.
     pub has_bundle: bool,
-    /// Directories of programs that were bound from elsewhere, before the fixed ones.
+    /// Directories of programs that were bound from elsewhere: behind the fixed ones for a bundle,
+    /// before them for a command, whose caller has them before.
     pub program_directories: &'run [Vec<u8>],
     /// Memory of the whole tree: runtimes that would size themselves by the host are told.
     pub memory_bytes: u64,
@@ -53,13 +54,18 @@ pub fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
             .collect();
     }
     let mut directories = Vec::new();
+    let of_programs = parts.program_directories.iter().cloned();
     if parts.has_bundle {
         directories.push(BUNDLE_PROGRAMS.as_bytes().to_vec());
+    } else {
+        directories.extend(of_programs.clone());
     }
     let of_image = parts.image.and_then(|image| image.variable(b"PATH"));
     let fixed = of_image.unwrap_or(PATH.as_bytes());
     directories.extend(fixed.split(|byte| *byte == b':').map(<[u8]>::to_vec));
-    directories.extend(parts.program_directories.iter().cloned());
+    if parts.has_bundle {
+        directories.extend(of_programs);
+    }
     directories
 }
 

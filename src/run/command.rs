@@ -1,5 +1,7 @@
 //! What was chosen to run for `runner run`: the command, and what of the host it sees.
 
+use std::path::Path;
+
 use crate::plan::grants::Origin;
 use crate::plan::view::HOME;
 use crate::run::chosen::{Chosen, OnRefusal, bytes_of, covers, settle_egress, shows, syscalls};
@@ -7,7 +9,7 @@ use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::preparation::Provided;
 use crate::run::program::{self, is_visible_anyway};
-use crate::run::unseen;
+use crate::run::{callers_program, unseen};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::Manifest;
 use crate::spec::path::escape;
@@ -80,7 +82,7 @@ pub(super) fn of_command(
             });
         }
     } else {
-        chosen.find_program(request, None, policy).or_else(refuse)?;
+        chosen.find_of_caller(request, policy).or_else(refuse)?;
     }
     chosen.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),
@@ -98,6 +100,33 @@ pub(super) fn of_command(
 }
 
 impl Chosen {
+    /// Makes visible what the caller's shell would start.
+    fn find_of_caller(&mut self, request: &Request, policy: &HostPolicy) -> Result<(), RunError> {
+        // Who names a PATH for the command has it looked for there.
+        if request.environment.iter().any(|(name, _)| name == b"PATH") {
+            return Ok(());
+        }
+        let shown = |path: &Path| shows(&self.view, path);
+        let found =
+            callers_program::find(&self.argv, &request.caller, &policy.interpreters, &shown)?;
+        let Some(found) = found else {
+            return Ok(());
+        };
+        for source in found.needs {
+            if !shows(&self.view, &source) {
+                self.bound.push(escape(&bytes_of(&source)));
+                self.view.push(ViewEntry::Bind {
+                    target: source.clone(),
+                    source,
+                    writable: false,
+                });
+            }
+        }
+        self.program = Some(bytes_of(&found.program));
+        self.program_directories.extend(found.directory);
+        Ok(())
+    }
+
     fn tell_unseen(&mut self, request: &Request) {
         let here = match request.workdir {
             Some(_) => None,

@@ -7,6 +7,7 @@
 mod aftermath;
 pub mod artifacts;
 mod block_documents;
+mod callers_program;
 pub mod chosen;
 mod command;
 pub mod contract;
@@ -36,6 +37,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+pub mod shims;
 pub mod source_verbs;
 pub mod sources;
 pub mod subject;

@@ -92,23 +92,7 @@ pub fn find(
                 directory: directory_of(&path),
             });
         }
-        // `bin/npm` is a link to `lib/node_modules/npm/bin/npm-cli.js`: both must be there.
-        let needed = prefix_of(&path, caller, workspace)
-            .filter(|prefix| real.starts_with(prefix))
-            .or_else(|| real.parent().map(Path::to_path_buf))
-            .unwrap_or_default();
-        let object = escape(real.as_os_str().as_bytes());
-        return Err(RunError::Argument {
-            code: "program_is_script",
-            what: "program",
-            hint: Some(format!(
-                "make what it needs visible: --ro {}",
-                escape(needed.as_os_str().as_bytes())
-            )),
-            object,
-            problem: "is a script outside the system directories: what else it needs is not known"
-                .to_owned(),
-        });
+        return Err(refuse_script(&path, &real, caller, workspace));
     }
     let source = interpreters
         .iter()
@@ -132,8 +116,38 @@ pub fn find(
     })
 }
 
+/// A script outside the system directories, found at `path`: what else it needs is not known.
+pub(super) fn refuse_script(
+    path: &Path,
+    real: &Path,
+    caller: &Caller,
+    workspace: Option<&Path>,
+) -> RunError {
+    // `bin/npm` is a link to `lib/node_modules/npm/bin/npm-cli.js`: both must be there.
+    let needed = prefix_of(path, caller, workspace)
+        .filter(|prefix| real.starts_with(prefix))
+        .or_else(|| real.parent().map(Path::to_path_buf))
+        .unwrap_or_default();
+    let object = escape(real.as_os_str().as_bytes());
+    RunError::Argument {
+        code: "program_is_script",
+        what: "program",
+        hint: Some(format!(
+            "make what it needs visible: --ro {}",
+            escape(needed.as_os_str().as_bytes())
+        )),
+        object,
+        problem: "is a script outside the system directories: what else it needs is not known"
+            .to_owned(),
+    }
+}
+
 /// The directory above the `bin` that holds `program`, where it may be shown as a whole.
-fn prefix_of(program: &Path, caller: &Caller, workspace: Option<&Path>) -> Option<PathBuf> {
+pub(super) fn prefix_of(
+    program: &Path,
+    caller: &Caller,
+    workspace: Option<&Path>,
+) -> Option<PathBuf> {
     let bin = program.parent()?;
     if bin.file_name()? != "bin" {
         return None;
@@ -195,7 +209,7 @@ pub(super) fn clean(path: &Path) -> PathBuf {
     cleaned
 }
 
-fn is_executable(path: &Path) -> bool {
+pub(super) fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path)
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
@@ -210,7 +224,7 @@ pub fn is_script(path: &Path) -> bool {
         && head == *b"#!"
 }
 
-fn directory_of(path: &Path) -> Option<Vec<u8>> {
+pub(super) fn directory_of(path: &Path) -> Option<Vec<u8>> {
     Some(path.parent()?.as_os_str().as_bytes().to_vec())
 }
 

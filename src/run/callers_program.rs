@@ -1,0 +1,202 @@
+//! The program that the caller's shell would start, and what must be visible for it.
+//!
+//! It is the first of its name on the caller's PATH, as execvp(3) has it, and never another one: not
+//! the system's in place of one that cannot be shown. A shim of a version manager is read, not run.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::run::error::RunError;
+use crate::run::program::{
+    directory_of, is_executable, is_script, is_visible_anyway, prefix_of, refuse_script,
+};
+use crate::run::shims::{self, Shim};
+use crate::spec::path::escape;
+use crate::spec::request::Caller;
+
+/// The file in which a virtual environment of Python names what it was made of (PEP 405).
+const VENV: &str = "pyvenv.cfg";
+const VENV_BYTES_MAX: u64 = 64 << 10;
+/// The kernel reads no more of a first line (BINPRM_BUF_SIZE).
+const HEAD_BYTES_MAX: u64 = 256;
+
+/// A program of the caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Where it lies, on the host and inside.
+    pub(super) program: PathBuf,
+    /// What must be visible for it, read-only, at its own place.
+    pub(super) needs: Vec<PathBuf>,
+    /// The directory that goes before all others on the PATH inside; `None` where the usual ones do.
+    pub(super) directory: Option<Vec<u8>>,
+}
+
+/// What the first word of `argv` starts in the caller's shell; `None` where nothing of the name is on
+/// his PATH. `interpreters` are prefixes that the host policy names, `shown` says whether the
+/// caller made a path visible himself.
+///
+/// # Errors
+/// [`RunError::Argument`] where it is not known which program that is, or what else it needs.
+pub(super) fn find(
+    argv: &[Vec<u8>],
+    caller: &Caller,
+    interpreters: &[PathBuf],
+    shown: &dyn Fn(&Path) -> bool,
+) -> Result<Option<Found>, RunError> {
+    let Some((name, words)) = argv.split_first() else {
+        return Ok(None);
+    };
+    if name.is_empty() || name.contains(&b'/') {
+        return Ok(None);
+    }
+    for path in on_path(OsStr::from_bytes(name), caller) {
+        match shims::read(&path, words, caller) {
+            Shim::Next => (),
+            Shim::No => return settle(path, caller, interpreters, shown).map(Some),
+            Shim::For(path) => return settle(path, caller, interpreters, shown).map(Some),
+            Shim::Unknown {
+                manager,
+                problem,
+                hint,
+            } => {
+                return Err(RunError::Argument {
+                    code: "program_is_shim",
+                    what: "program",
+                    object: escape(path.as_os_str().as_bytes()),
+                    problem: format!("is a shim of {manager}: {problem}"),
+                    hint: Some(hint),
+                });
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Every program of that name on the caller's PATH. An empty entry is the working directory.
+fn on_path(name: &OsStr, caller: &Caller) -> impl Iterator<Item = PathBuf> {
+    let here = caller.working_directory.clone();
+    let entries = caller.path.split(|byte| *byte == b':');
+    entries
+        .filter(|_| !caller.path.is_empty())
+        .filter_map(move |entry| Some(here.as_ref()?.join(OsStr::from_bytes(entry)).join(name)))
+        .filter(|path| is_executable(path))
+}
+
+fn settle(
+    path: PathBuf,
+    caller: &Caller,
+    interpreters: &[PathBuf],
+    shown: &dyn Fn(&Path) -> bool,
+) -> Result<Found, RunError> {
+    if let Some(environment) = environment_of(&path) {
+        return Ok(of_environment(path, environment, caller));
+    }
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let is_system = is_visible_anyway(&path);
+    if is_visible_anyway(&real) {
+        return Ok(Found {
+            directory: None,
+            needs: Vec::new(),
+            program: if is_system { path } else { real },
+        });
+    }
+    if is_script(&real) {
+        let prefix = prefix_of(&path, caller, None);
+        if let Some(prefix) = prefix.filter(|prefix| is_whole(prefix, &real)) {
+            return Ok(Found {
+                directory: directory_of(&path),
+                needs: vec![prefix],
+                program: path,
+            });
+        }
+        if !(shown(&path) && shown(&real)) {
+            return Err(refuse_script(&path, &real, caller, None));
+        }
+        return Ok(Found {
+            directory: directory_of(&path),
+            needs: Vec::new(),
+            program: path,
+        });
+    }
+    let named = interpreters
+        .iter()
+        .find(|prefix| real.starts_with(prefix.join("bin")));
+    let source = named.cloned().or_else(|| prefix_of(&real, caller, None));
+    let source = source.unwrap_or_else(|| real.clone());
+    let program = match path.starts_with(&source) || is_system {
+        true => path,
+        // The link lies where nothing is shown.
+        false => real,
+    };
+    Ok(Found {
+        directory: directory_of(&program).filter(|_| !is_system),
+        needs: vec![source],
+        program,
+    })
+}
+
+/// Whether a script lies below `prefix` together with what runs it: `bin/npm` beside `bin/node`.
+fn is_whole(prefix: &Path, script: &Path) -> bool {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let file = std::fs::File::open(script);
+    let read = file.and_then(|file| file.take(HEAD_BYTES_MAX).read_to_end(&mut head));
+    if read.is_err() || !script.starts_with(prefix) {
+        return false;
+    }
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_prefix(b"#!").unwrap_or_default();
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let interpreter = match words.next() {
+        Some(b"/usr/bin/env") => words
+            .next()
+            .map(|name| prefix.join("bin").join(OsStr::from_bytes(name))),
+        other => other.map(|path| PathBuf::from(OsStr::from_bytes(path))),
+    };
+    let real = interpreter.and_then(|path| path.canonicalize().ok());
+    real.is_some_and(|real| real.starts_with(prefix))
+}
+
+/// The virtual environment that a program lies in.
+fn environment_of(path: &Path) -> Option<PathBuf> {
+    let bin = path.parent()?.canonicalize().ok()?;
+    let root = bin.parent()?;
+    root.join(VENV).is_file().then(|| root.to_path_buf())
+}
+
+/// Python finds its environment by the path that it was started by, and its library in what the
+/// environment was made of.
+fn of_environment(path: PathBuf, root: PathBuf, caller: &Caller) -> Found {
+    let mut needs = Vec::new();
+    if let Some(base) = base_of(&root)
+        && let Ok(real) = base.canonicalize()
+        && !is_visible_anyway(&real)
+    {
+        // What is named like the programs' directory: its prefix is judged as that of a program in it.
+        let prefix = prefix_of(&real.join("python3"), caller, None);
+        needs.push(prefix.unwrap_or(real));
+    }
+    let directory = directory_of(&path);
+    needs.push(root);
+    Found {
+        program: path,
+        needs,
+        directory,
+    }
+}
+
+/// `home` of the environment's file: the directory of the Python that it was made of.
+fn base_of(root: &Path) -> Option<PathBuf> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let file = std::fs::File::open(root.join(VENV)).ok()?;
+    file.take(VENV_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        let value = PathBuf::from(value.trim());
+        (key.trim() == "home" && value.is_absolute()).then_some(value)
+    })
+}

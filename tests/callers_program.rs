@@ -1,0 +1,260 @@
+//! `runner run NAME`: the program is the one that the caller's shell would start.
+
+#![expect(clippy::expect_used, reason = "test code: a failure is a panic")]
+
+mod support;
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use support::bodies::{c_body, copy_program};
+use support::{Done, Ground};
+
+/// A program that ends with `code`, at `place` of the ground.
+fn lay(ground: &Ground, place: &str, code: u8) -> PathBuf {
+    let body = format!("int main(void) {{ return {code}; }}");
+    let body = c_body(&format!("ends-with-{code}"), &body);
+    let path = ground.path(place);
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+    copy_program(body, &path);
+    path
+}
+
+fn executable(ground: &Ground, place: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+    let path = ground.write(place, contents);
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).expect("set");
+    path
+}
+
+/// A shim: whoever runs it leaves a file behind.
+fn shim(ground: &Ground, place: &str, text: &str) {
+    let ran = ground.path("shim-ran");
+    let text = format!("#!/bin/sh\n: >'{}'\n{text}\n", ran.display());
+    executable(ground, place, text);
+}
+
+struct Shell<'ground> {
+    ground: &'ground Ground,
+    /// Directories of the ground that its PATH begins with.
+    path: &'ground [&'ground str],
+    variables: Vec<(&'ground str, String)>,
+    home: PathBuf,
+}
+
+impl<'ground> Shell<'ground> {
+    fn new(ground: &'ground Ground, path: &'ground [&'ground str]) -> Self {
+        let home = ground.path("home");
+        std::fs::create_dir_all(&home).expect("made");
+        std::fs::create_dir_all(ground.path("here/below")).expect("made");
+        Self {
+            ground,
+            path,
+            variables: Vec::new(),
+            home,
+        }
+    }
+
+    fn run(&self, words: &[&str]) -> Done {
+        let mut case = self.ground.command(&[&["run"], words].concat());
+        let own = self.path.iter().map(|place| self.ground.path(place));
+        let system = ["/usr/bin", "/bin"].map(PathBuf::from);
+        let path = std::env::join_paths(own.chain(system)).expect("a PATH");
+        case.command
+            .current_dir(self.ground.path("here/below"))
+            .env("PATH", path)
+            .env("HOME", &self.home)
+            // rustup sets it for the tests themselves.
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("PYENV_VERSION")
+            .env_remove("VOLTA_HOME")
+            .envs(self.variables.iter().cloned());
+        let done = case.done();
+        assert!(!self.ground.path("shim-ran").exists(), "a shim was run");
+        done
+    }
+
+    fn ends(&self, words: &[&str], code: i32) {
+        self.run(words).assert_exited(code);
+    }
+
+    /// Refused, and the error names what.
+    fn is_refused(&self, words: &[&str], what: &str) {
+        let done = self.run(words);
+        done.assert_error("refused", "program_is_shim");
+        assert!(done.stderr.contains(what), "{done:#?}");
+    }
+}
+
+#[test]
+fn the_first_of_its_name_on_the_path_runs_and_not_the_system_s() {
+    let ground = Ground::new();
+    lay(&ground, "one/bin/true", 7);
+    lay(&ground, "two/bin/true", 8);
+    lay(&ground, "far/tool-1/bin/tool", 9);
+    std::fs::create_dir(ground.path("links")).expect("made");
+    symlink("../far/tool-1/bin/tool", ground.path("links/tool")).expect("linked");
+    Shell::new(&ground, &["one/bin", "two/bin"]).ends(&["true"], 7);
+    Shell::new(&ground, &["two/bin", "one/bin"]).ends(&["true"], 8);
+    Shell::new(&ground, &[]).ends(&["true"], 0);
+    let linked = Shell::new(&ground, &["links"]);
+    let done = linked.run(&["tool"]);
+    done.assert_exited(9);
+    let prefix = ground.path("far/tool-1");
+    let bound = done.report["bound_programs"][0].as_str().expect("a path");
+    assert_eq!(Path::new(bound), prefix.canonicalize().expect("there"));
+    // What the program starts by name is what the caller's shell starts, too.
+    let first = Shell::new(&ground, &["one/bin"]);
+    first.ends(&["-e", "PATH=/usr/bin", "true"], 0);
+}
+
+#[test]
+fn a_script_with_its_interpreter_beside_it_is_shown_with_both() {
+    let ground = Ground::new();
+    lay(&ground, "tool-1/bin/interprets", 7);
+    executable(
+        &ground,
+        "tool-1/lib/manager/cli",
+        "#!/usr/bin/env interprets\n",
+    );
+    symlink("../lib/manager/cli", ground.path("tool-1/bin/manager")).expect("linked");
+    let shell = Shell::new(&ground, &["tool-1/bin"]);
+    shell.ends(&["manager"], 7);
+    // One that needs who knows what is not.
+    executable(&ground, "tool-1/bin/script", "#!/bin/sh\nexit 7\n");
+    let done = shell.run(&["script"]);
+    done.assert_error("refused", "program_is_script");
+    let flag = format!("--ro {}", ground.path("tool-1").display());
+    assert!(done.stderr.contains(&flag), "{done:#?}");
+    shell.ends(
+        &[
+            "--ro",
+            ground.path("tool-1").to_str().expect("UTF-8"),
+            "script",
+        ],
+        7,
+    );
+}
+
+#[test]
+fn python_of_an_environment_that_is_activated_is_that_environment_s() {
+    let ground = Ground::new();
+    let place = ground.path("project/.venv");
+    let made = std::process::Command::new("/usr/bin/python3")
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&place)
+        .output()
+        .expect("python3 is there");
+    assert!(made.status.success(), "{made:?}");
+    let shown = place.canonicalize().expect("there");
+    let shown = shown.to_str().expect("UTF-8");
+    let shell = Shell::new(&ground, &["project/.venv/bin"]);
+    let prefix = "import sys; print(sys.prefix)";
+    for name in ["python3", "python"] {
+        let done = shell.run(&[name, "-c", prefix]);
+        done.assert_exited(0);
+        assert_eq!(done.text().trim_end(), shown, "{name}");
+    }
+    // And the programs that were installed into it.
+    let script = format!("#!{shown}/bin/python3\n{prefix}\n");
+    executable(&ground, "project/.venv/bin/installed", script);
+    let done = shell.run(&["installed"]);
+    done.assert_exited(0);
+    assert_eq!(done.text().trim_end(), shown);
+}
+
+#[test]
+fn a_shim_of_pyenv_is_read_and_not_run() {
+    let ground = Ground::new();
+    lay(&ground, "pyenv/versions/1.2.9/bin/tool", 9);
+    lay(&ground, "pyenv/versions/1.2.10/bin/tool", 10);
+    lay(&ground, "system/tool", 11);
+    shim(
+        &ground,
+        "pyenv/shims/tool",
+        "exec \"/pyenv/libexec/pyenv\" exec \"$program\" \"$@\"",
+    );
+    let mut shell = Shell::new(&ground, &["pyenv/shims", "system"]);
+    shell.ends(&["tool"], 11);
+    ground.write("pyenv/version", "1.2\n");
+    shell.ends(&["tool"], 10);
+    ground.write("here/.python-version", "# of the project\n1.2.9\n");
+    shell.ends(&["tool"], 9);
+    shell.variables = vec![("PYENV_VERSION", "3.0:1.2.10".to_owned())];
+    shell.ends(&["tool"], 10);
+    shell.variables = vec![("PYENV_VERSION", "system".to_owned())];
+    shell.ends(&["tool"], 11);
+    shell.variables = vec![("PYENV_VERSION", "../../x".to_owned())];
+    shell.is_refused(&["tool"], "is a shim of pyenv: no tool of the version");
+}
+
+#[test]
+fn a_shim_of_asdf_is_read_and_not_run() {
+    let ground = Ground::new();
+    lay(&ground, "asdf/installs/lang/1.2.9/bin/tool", 9);
+    lay(&ground, "asdf/installs/lang/1.2.10/bin/tool", 10);
+    shim(
+        &ground,
+        "asdf/shims/tool",
+        "# asdf-plugin: lang 1.2.10\nexec asdf exec \"tool\" \"$@\"",
+    );
+    let mut shell = Shell::new(&ground, &["asdf/shims"]);
+    shell.is_refused(&["tool"], "no .tool-versions says which lang");
+    ground.write("home/.tool-versions", "other 3\nlang 1.2.10\n");
+    shell.ends(&["tool"], 10);
+    ground.write("here/.tool-versions", "lang 4.0 1.2.9 # of the project\n");
+    shell.ends(&["tool"], 9);
+    shell.variables = vec![("ASDF_LANG_VERSION", "5".to_owned())];
+    shell.is_refused(&["tool"], "no tool of the version `5`");
+}
+
+#[test]
+fn a_shim_of_volta_is_read_and_not_run() {
+    let ground = Ground::new();
+    lay(&ground, "volta/tools/image/node/1.2.9/bin/node", 9);
+    lay(&ground, "volta/tools/image/node/1.2.10/bin/node", 10);
+    shim(&ground, "volta/bin/volta-shim", "");
+    symlink("volta-shim", ground.path("volta/bin/node")).expect("linked");
+    let shell = Shell::new(&ground, &["volta/bin"]);
+    shell.is_refused(&["node"], "no version of node was chosen");
+    let platform = r#"{"node": {"runtime": "1.2.10", "npm": null}}"#;
+    ground.write("volta/tools/user/platform.json", platform);
+    shell.ends(&["node"], 10);
+    ground.write("here/package.json", r#"{"volta": {"node": "1.2.9"}}"#);
+    shell.ends(&["node"], 9);
+}
+
+#[test]
+fn a_proxy_of_rustup_is_read_and_not_run() {
+    let ground = Ground::new();
+    let host = format!("stable-{}-unknown-linux-gnu", std::env::consts::ARCH);
+    lay(&ground, &format!("rustup/toolchains/{host}/bin/cargo"), 9);
+    lay(&ground, "rustup/toolchains/1.90.0/bin/cargo", 10);
+    lay(&ground, "rustup/toolchains/own/bin/cargo", 11);
+    shim(&ground, "cargo/bin/rustup", "");
+    symlink("rustup", ground.path("cargo/bin/cargo")).expect("linked");
+    let settings = |rest: &str| {
+        let text =
+            format!("version = \"12\"\ndefault_toolchain = \"stable\"\n\n[overrides]\n{rest}");
+        ground.write("rustup/settings.toml", text);
+    };
+    settings("");
+    let mut shell = Shell::new(&ground, &["cargo/bin"]);
+    let root = ground.path("rustup").to_str().expect("UTF-8").to_owned();
+    shell.variables = vec![("RUSTUP_HOME", root.clone())];
+    shell.ends(&["cargo"], 9);
+    shell.is_refused(&["--", "cargo", "+1.90.0"], "RUSTUP_TOOLCHAIN");
+    ground.write(
+        "here/rust-toolchain.toml",
+        "[toolchain]\nchannel = \"1.90.0\"\n",
+    );
+    shell.ends(&["cargo"], 10);
+    let here = ground.path("here");
+    settings(&format!("\"{}\" = \"own\"\n", here.display()));
+    shell.ends(&["cargo"], 11);
+    shell.variables = vec![
+        ("RUSTUP_HOME", root),
+        ("RUSTUP_TOOLCHAIN", "nightly".to_owned()),
+    ];
+    shell.is_refused(&["cargo"], "no cargo of the version `nightly`");
+}

@@ -9,6 +9,9 @@
 //! decided by the mounts, and so is what can be truncated: wherever the ruleset would have refused
 //! it, the mount is read-only. Older kernels know no such right, so it is the same there.
 //!
+//! Connecting to unix sockets by their names where something of the host is lent and the kernel knows that
+//! right: a name is then reached that the body made, or that was lent by itself.
+//!
 //! No network rights: they are per port and would refuse the body's own loopback. No right to the
 //! controls of devices: every mount but those of the single devices in /dev is nodev.
 
@@ -23,11 +26,15 @@ mod right {
     pub(super) const MAKE_DEVICES: u64 = (1 << 6) | (1 << 11);
     pub(super) const MAKE: u64 = (1 << 7) | (1 << 8) | (1 << 9) | (1 << 10) | (1 << 12);
     pub(super) const REFER: u64 = 1 << 13;
+    pub(super) const RESOLVE_UNIX: u64 = 1 << 16;
 }
 
 const WRITE_ALL: u64 = right::WRITE_FILE | right::REMOVE | right::MAKE | right::EXECUTE;
 /// What a rule for a file may hold: EINVAL for more (landlock_add_rule(2)).
 const FOR_FILES: u64 = right::WRITE_FILE | right::EXECUTE;
+
+/// The version that can refuse unix sockets by their names (Linux 7.1).
+pub const RESOLVE_UNIX_SINCE: u32 = 9;
 
 /// One rule: rights at a path inside and beneath it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +54,20 @@ pub struct Ruleset {
     pub scoped: u64,
     /// The rules.
     pub rules: Vec<Rule>,
+}
+
+impl Ruleset {
+    /// The same where no unix socket can be connected or sent to but the body's own, which the kernel
+    /// always allows, and those at `named`, paths inside. For [`RESOLVE_UNIX_SINCE`] and later.
+    #[must_use]
+    pub fn with_own_sockets_and(mut self, named: impl Iterator<Item = Vec<u8>>) -> Self {
+        self.handled |= right::RESOLVE_UNIX;
+        self.rules.extend(named.map(|path| Rule {
+            path,
+            allowed: right::RESOLVE_UNIX,
+        }));
+        self
+    }
 }
 
 fn of_access(access: Access) -> u64 {
@@ -168,6 +189,27 @@ mod tests {
     use crate::plan::view;
     use crate::plan::view::BASE_CANDIDATES;
     use crate::spec::host::{HostEntry, HostSupport};
+
+    #[test]
+    fn a_named_socket_is_the_only_one_of_others_that_can_be_reached() {
+        let plain = ruleset(9, &[]).expect("it has rules");
+        let named = vec![b"/run/agent".to_vec()];
+        let confined = plain.clone().with_own_sockets_and(named.into_iter());
+        assert_eq!(plain.handled & (1 << 16), 0);
+        assert_eq!(confined.handled, plain.handled | 1 << 16);
+        let (last, rest) = confined.rules.split_last().expect("rules");
+        assert_eq!(rest, plain.rules);
+        assert_eq!(
+            (&last.path[..], last.allowed),
+            (&b"/run/agent"[..], 1 << 16)
+        );
+        // A right of the directory above would hold for all that ever listens in it.
+        let of_sockets = confined
+            .rules
+            .iter()
+            .filter(|rule| rule.allowed & (1 << 16) != 0);
+        assert_eq!(of_sockets.count(), 1);
+    }
 
     #[test]
     fn only_what_is_writable_by_mount_is_writable_by_rule() {

@@ -59,9 +59,10 @@ pub(super) fn launch_plan(
     let parts = parts(request, chosen, limits.memory_bytes, run_id);
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
+    let sockets = unix_sockets::of(request, &chosen.view, held.host.landlock_abi);
     let plan = LaunchPlan {
         network: None,
-        ruleset: ruleset_of(held, &asked, chosen, root.as_ref()),
+        ruleset: sockets.ruleset(ruleset_of(held, &asked, chosen, root.as_ref()), request),
         root,
         inside: image
             .filter(|image| !image.user.is_plain())
@@ -70,7 +71,7 @@ pub(super) fn launch_plan(
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
-        second_filter: unix_sockets::of(request, &chosen.view).filter(),
+        second_filter: sockets.filter(),
         limits: resource_limits(held, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
@@ -273,7 +274,7 @@ pub(super) fn settle_limits(
     {
         landlock.reason = pipes_within_reach(&chosen.view);
     }
-    let sockets = unix_sockets::of(request, &chosen.view);
+    let sockets = unix_sockets::of(request, &chosen.view, host.landlock_abi);
     report.enforcement.push(sockets.enforcement());
     sockets.permit(request).or_else(&mut *refuse)?;
     if request.strict {

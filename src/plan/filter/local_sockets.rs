@@ -2,8 +2,8 @@
 //!
 //! A name in the file system can be connected to whatever the mount is (read-only, another owner), and
 //! what listens there is a program of the host: an agent, a terminal multiplexer, a bus. The kernel
-//! tells such names apart from Landlock ABI 9 on; before that nothing but the call for a socket can
-//! be refused. Pairs stay, for they are connected already; not those of datagrams, which can be
+//! tells such names apart from Landlock ABI 9 on, and this filter is not loaded there; before that
+//! nothing but the call for a socket can be refused. Pairs stay, for they are connected already; not those of datagrams, which can be
 //! sent and connected elsewhere all the same.
 
 use crate::plan::filter::Arch;

@@ -23,6 +23,7 @@ use crate::spec::host_policy::HostPolicy;
 use crate::spec::path::escape;
 use crate::spec::report::{Enforcement, EnforcementState, Report, WarningReport};
 use crate::spec::request::{LimitsMode, Request, Subject, ViewEntry};
+use crate::spec::syscall_policy::SyscallPolicyName;
 
 /// Memory that it may lock.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
@@ -265,7 +266,7 @@ pub(super) fn settle_limits(
         },
     )?;
     report.warnings.extend(merged.warnings.iter().cloned());
-    report.enforcement = enforcement(host);
+    report.enforcement = enforcement(host, chosen.syscalls);
     if let Some(landlock) = report
         .enforcement
         .iter_mut()
@@ -306,7 +307,7 @@ pub(super) fn settle_limits(
 }
 
 /// The confinement that every run has, and the second line where the host has it.
-fn enforcement(host: &HostSupport) -> Vec<Enforcement> {
+fn enforcement(host: &HostSupport, syscalls: SyscallPolicyName) -> Vec<Enforcement> {
     let enforced = |axis: &str| Enforcement {
         axis: axis.to_owned(),
         state: EnforcementState::Enforced,
@@ -341,10 +342,19 @@ fn enforcement(host: &HostSupport) -> Vec<Enforcement> {
         axis: "kernel_memory".to_owned(),
         state: EnforcementState::Weaker,
         reason: Some(
-            "the kernel charges nobody for answers of netlink, datagrams that wait on loopback, and \
-             file locks: some 60 MiB for each process beyond --memory; fewer processes and \
-             descriptors (--pids, --nofile) make it less"
-                .to_owned(),
+            match syscalls {
+                SyscallPolicyName::Default => {
+                    "the kernel charges nobody for locks on parts of files (100 MB in two seconds, \
+                     and more), answers of netlink and datagrams that wait on loopback (some 60 MiB \
+                     for each process) beyond --memory; --syscalls strict leaves the datagrams only"
+                }
+                SyscallPolicyName::Strict => {
+                    "the kernel charges nobody for datagrams that wait on loopback: some 60 MiB for \
+                     each process beyond --memory; fewer processes and descriptors (--pids, \
+                     --nofile) make it less"
+                }
+            }
+            .to_owned(),
         ),
     });
     let (state, reason) = match host.landlock_abi {
@@ -453,7 +463,7 @@ mod tests {
             time_namespace,
             entries: Vec::new(),
         };
-        enforcement(&host)
+        enforcement(&host, SyscallPolicyName::Default)
     }
 
     fn state(list: &[Enforcement], axis: &str) -> EnforcementState {

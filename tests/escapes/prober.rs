@@ -50,6 +50,7 @@ fn predicted(policy: SyscallPolicyName, number: u32, arguments: &Arguments) -> &
     let refusals = [
         Decision::NotPermitted,
         Decision::InvalidArgument,
+        Decision::NoLocks,
         Decision::NotImplemented,
         Decision::ProtocolNotSupported,
         Decision::OperationNotSupported,

@@ -46,6 +46,56 @@ fn the_strict_policy_refuses_a_body_what_the_default_lets_it_do() {
     }
 }
 
+/// Locks on parts of files by every call that makes one, netlink by every type, and what remains.
+const UNCHARGED: &str = r#"
+int main(void) {
+    int file = open("/tmp/file", O_CREAT | O_RDWR, 0600);
+    struct flock part = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 5, .l_len = 1};
+    try("F_SETLK", fcntl(file, F_SETLK, &part));
+    try("F_SETLKW", fcntl(file, F_SETLKW, &part));
+    try("F_OFD_SETLK", fcntl(file, F_OFD_SETLK, &part));
+    try("F_OFD_SETLKW", fcntl(file, F_OFD_SETLKW, &part));
+    try("high", syscall(SYS_fcntl, file, 0x100000006, &part));
+    try("lockf", lockf(file, F_LOCK, 1));
+    try("netlink", socket(AF_NETLINK, SOCK_RAW, 0));
+    try("datagrams of netlink", socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    try("F_GETLK", fcntl(file, F_GETLK, &part));
+    try("F_DUPFD", fcntl(file, F_DUPFD_CLOEXEC, 9));
+    try("flock", flock(file, LOCK_EX));
+    try("stream", socket(AF_INET, SOCK_STREAM, 0));
+    try("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, (int[2]){0}));
+    return 0;
+}
+"#;
+
+/// C-39: what no group is charged for and a body may make without number.
+#[test]
+fn a_strict_body_gets_no_netlink_and_no_locks_on_parts_of_files() {
+    let ground = Ground::new();
+    let flags = ["--syscalls=strict"];
+    let done = attempt_with(&ground, &flags, "strict-uncharged", UNCHARGED, &[]);
+    assert_lines(
+        &done,
+        "F_SETLK ENOLCK
+        F_SETLKW ENOLCK
+        F_OFD_SETLK ENOLCK
+        F_OFD_SETLKW ENOLCK
+        high ENOLCK
+        lockf ENOLCK
+        netlink EAFNOSUPPORT
+        datagrams of netlink EAFNOSUPPORT
+        F_GETLK ok
+        F_DUPFD ok
+        flock ok
+        stream ok
+        pair ok",
+    );
+    // Names are looked up without it.
+    let text = "getent hosts localhost >/dev/null && echo found";
+    let lines = super::attempts::shell(&ground, &flags, text);
+    assert_eq!(lines, ["found"]);
+}
+
 #[test]
 fn the_stricter_of_flag_variable_and_host_policy_holds_and_the_plan_says_who_decided() {
     let ground = Ground::new();

@@ -283,6 +283,7 @@ fn answer_name(answer: u32) -> &'static str {
     let refusals = [
         Decision::NotPermitted,
         Decision::InvalidArgument,
+        Decision::NoLocks,
         Decision::NotImplemented,
         Decision::ProtocolNotSupported,
         Decision::OperationNotSupported,

@@ -505,32 +505,57 @@ fn weaker_limits_are_said_and_can_be_refused() {
     assert_eq!(state(&done, "memory"), "weaker");
 }
 
-/// C-39: bounded by descriptors and processes, and said to be no better held than that.
+/// Opens netlink sockets without end and reads no answer; and locks a byte of a file.
+const UNCHARGED: &str = "#include <errno.h>
+    #include <fcntl.h>
+    #include <linux/rtnetlink.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/socket.h>
+    int main(void) {
+        struct { struct nlmsghdr head; struct rtgenmsg body; } ask = {
+            {NLMSG_LENGTH(sizeof ask.body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP}, {0}};
+        struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+        int file = open(\"/tmp/file\", O_RDWR | O_CREAT, 0600), count = 0;
+        int locked = fcntl(file, F_SETLK, &byte), why = errno;
+        for (int fd; 0 <= (fd = socket(AF_NETLINK, SOCK_RAW, 0)); count++) {
+            for (int at = 0; at < 64; at++)
+                if (send(fd, &ask, ask.head.nlmsg_len, MSG_DONTWAIT) < 0) break;
+        }
+        printf(\"%s after %s, lock %s\\n\", strerrorname_np(errno),
+            count == 0 ? \"none\" : count < 1024 ? \"some\" : \"too many\",
+            locked ? strerrorname_np(why) : \"ok\");
+        return 0;
+    }";
+
+/// C-39: bounded by descriptors and processes or not at all, and told; under the strict policy a body
+/// gets neither netlink nor locks without number.
 #[test]
-fn what_no_group_is_charged_for_is_told() {
+fn what_no_group_is_charged_for_is_told_and_strictly_refused() {
     let _turn = one_at_a_time();
-    let text = "#include <errno.h>
-        #include <linux/rtnetlink.h>
-        #include <stdio.h>
-        #include <sys/socket.h>
-        int main(void) {
-            struct { struct nlmsghdr head; struct rtgenmsg body; } ask = {
-                {NLMSG_LENGTH(sizeof ask.body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP}, {0}};
-            int count = 0;
-            for (int fd; 0 <= (fd = socket(AF_NETLINK, SOCK_RAW, 0)); count++) {
-                for (int at = 0; at < 64; at++)
-                    if (send(fd, &ask, ask.head.nlmsg_len, MSG_DONTWAIT) < 0) break;
-            }
-            printf(\"%d %d\\n\", errno == EMFILE, count < 1024);
-            return 0;
-        }";
-    let done = run(&["--memory=64m"], "netlink-memory", text);
-    done.assert_exited(0);
-    assert_eq!(done.text(), "1 1\n");
-    let axis = &done.report["enforcement"]["kernel_memory"];
-    assert_eq!(axis["state"], "weaker", "{axis}");
-    let reason = axis["reason"].as_str().expect("a reason");
-    assert!(reason.contains("netlink"), "{reason}");
+    for (policy, said, told) in [
+        (
+            "default",
+            "EMFILE after some, lock ok\n",
+            &["netlink", "locks", "datagrams"][..],
+        ),
+        (
+            "strict",
+            "EAFNOSUPPORT after none, lock ENOLCK\n",
+            &["datagrams"],
+        ),
+    ] {
+        let flags = ["--memory=64m", "--syscalls", policy];
+        let done = run(&flags, "uncharged", UNCHARGED);
+        done.assert_exited(0);
+        assert_eq!(done.text(), said, "{policy}");
+        let axis = &done.report["enforcement"]["kernel_memory"];
+        assert_eq!(axis["state"], "weaker", "{axis}");
+        let reason = axis["reason"].as_str().expect("a reason");
+        for word in ["netlink", "locks", "datagrams"] {
+            assert_eq!(reason.contains(word), told.contains(&word), "{reason}");
+        }
+    }
 }
 
 const FILTERS: &str = "#include <errno.h>

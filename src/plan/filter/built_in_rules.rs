@@ -440,4 +440,42 @@ pub(super) static RULES: &[Rule] = &[
         reason: Cow::Borrowed("young kernel code that no libc in use needs; whoever tests for it takes the older way"),
         report: Some(Reporting::Probe), cases: Cow::Borrowed(&[]), action: Decision::NotImplemented,
     },
+    Rule {
+        id: Cow::Borrowed("strict-socket"),
+        reason: Cow::Borrowed("as socket, without netlink, whose answers wait in memory that counts against nobody; looking up names does without"),
+        report: Some(Reporting::Yes), cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x10]) },
+                Condition { argument: 1, mask: 0xf, one_of: Cow::Borrowed(&[0x2, 0x3]) },
+                Condition { argument: 2, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x0]) },
+            ]), then: Decision::FamilyNotSupported },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x1]) },
+                Condition { argument: 1, mask: 0xf, one_of: Cow::Borrowed(&[0x1, 0x2, 0x5]) },
+                Condition { argument: 2, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x0]) },
+            ]), then: Decision::Allow },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x2, 0xa]) },
+                Condition { argument: 1, mask: 0xf, one_of: Cow::Borrowed(&[0x1]) },
+                Condition { argument: 2, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x0, 0x6]) },
+            ]), then: Decision::Allow },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x2, 0xa]) },
+                Condition { argument: 1, mask: 0xf, one_of: Cow::Borrowed(&[0x2]) },
+                Condition { argument: 2, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x0, 0x11]) },
+            ]), then: Decision::Allow },
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 0, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x1, 0x2, 0xa, 0x10]) },
+            ]), then: Decision::ProtocolNotSupported },
+        ]), action: Decision::FamilyNotSupported,
+    },
+    Rule {
+        id: Cow::Borrowed("strict-record-locks"),
+        reason: Cow::Borrowed("locks on parts of files are without number, in memory that counts against nobody; flock remains"),
+        report: Some(Reporting::Yes), cases: Cow::Borrowed(&[
+            Case { when: Cow::Borrowed(&[
+                Condition { argument: 1, mask: 0xffffffff, one_of: Cow::Borrowed(&[0x6, 0x7, 0x25, 0x26]) },
+            ]), then: Decision::NoLocks },
+        ]), action: Decision::Allow,
+    },
 ];

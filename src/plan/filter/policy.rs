@@ -107,6 +107,9 @@ pub enum Decision {
     /// "Invalid argument".
     #[serde(rename = "EINVAL")]
     InvalidArgument,
+    /// "No locks available".
+    #[serde(rename = "ENOLCK")]
+    NoLocks,
     /// "Function not implemented": whoever tests for the call takes another way.
     #[serde(rename = "ENOSYS")]
     NotImplemented,
@@ -130,6 +133,7 @@ impl Decision {
             Self::Allow => None,
             Self::NotPermitted => Some(1),
             Self::InvalidArgument => Some(22),
+            Self::NoLocks => Some(37),
             Self::NotImplemented => Some(38),
             Self::ProtocolNotSupported => Some(93),
             Self::OperationNotSupported => Some(95),
@@ -144,6 +148,7 @@ impl Decision {
             Self::Allow => "allow",
             Self::NotPermitted => "EPERM",
             Self::InvalidArgument => "EINVAL",
+            Self::NoLocks => "ENOLCK",
             Self::NotImplemented => "ENOSYS",
             Self::ProtocolNotSupported => "EPROTONOSUPPORT",
             Self::OperationNotSupported => "EOPNOTSUPP",

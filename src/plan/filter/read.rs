@@ -91,6 +91,15 @@ pub enum PolicyError {
         /// Which rule refuses it below the tightening.
         below: String,
     },
+    /// A rule of a tightening with conditions, about calls that several rules decide about.
+    #[error(
+        "rule `{rule}` has conditions: its calls must stand in one rule of the policy below, which \
+         decides about the rest"
+    )]
+    SeveralBelow {
+        /// Which rule, escaped.
+        rule: String,
+    },
     /// More rules than a table can number.
     #[error("the policy has {found} rules, expected at most 253: join some")]
     TooMany {
@@ -272,19 +281,23 @@ pub(super) fn decide_once<'text>(
 }
 
 fn checked(text: RuleText) -> Result<Rule, PolicyError> {
-    let rule = Rule {
+    sound(Rule {
         id: text.id.into(),
         reason: text.reason.into(),
         report: text.report,
         cases: text.cases.into(),
         action: text.action,
-    };
+    })
+}
+
+/// `rule`, where it says what can be meant.
+pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
     if rule.refuses() != rule.report.is_some() {
         return Err(PolicyError::Report {
             rule: escape(rule.id.as_bytes()),
         });
     }
-    let sound = |case: &Case| {
+    let can_match = |case: &Case| {
         !case.when.is_empty()
             && case.when.iter().all(|condition| {
                 condition.argument <= 5
@@ -295,7 +308,7 @@ fn checked(text: RuleText) -> Result<Rule, PolicyError> {
                         .all(|value| value & !condition.mask == 0)
             })
     };
-    match rule.cases.iter().position(|case| !sound(case)) {
+    match rule.cases.iter().position(|case| !can_match(case)) {
         Some(index) => Err(PolicyError::Case {
             rule: escape(rule.id.as_bytes()),
             case: index + 1,

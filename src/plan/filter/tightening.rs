@@ -1,14 +1,15 @@
 //! A stricter policy: another one, less what a tightening refuses.
 //!
-//! A tightening has no way to write that something is allowed, and its rules take whole calls. So
-//! what it makes allows nothing that the policy below does not allow.
+//! A tightening has no way to write that something is allowed: its rules take whole calls, or, with
+//! conditions, go before the rule that decided about them. So what it makes allows nothing that the
+//! policy below does not allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::plan::filter::policy::{Decision, Reporting, Rule, SyscallPolicy};
-use crate::plan::filter::read::{PolicyError, check_ids, decide_once, names_of, place_of};
+use crate::plan::filter::policy::{Case, Condition, Decision, Reporting, Rule, SyscallPolicy};
+use crate::plan::filter::read::{PolicyError, check_ids, decide_once, names_of, place_of, sound};
 use crate::spec::path::escape;
 
 #[derive(Deserialize)]
@@ -22,6 +23,9 @@ struct TighteningText {
 struct RefusalText {
     id: String,
     calls: Vec<String>,
+    /// Empty: whole calls.
+    #[serde(default)]
+    when: Vec<Condition>,
     action: Decision,
     reason: String,
     report: Reporting,
@@ -53,15 +57,43 @@ impl SyscallPolicy {
                 call.rule = *place;
             }
         }
-        let refusals = text.refused.into_iter().map(|rule| Rule {
-            id: rule.id.into(),
-            reason: rule.reason.into(),
-            report: Some(rule.report),
-            cases: Vec::new().into(),
-            action: rule.action,
-        });
-        stricter.rules.to_mut().extend(refusals);
+        for rule in text.refused {
+            let (cases, action) = match rule.when.is_empty() {
+                true => (Vec::new(), rule.action),
+                false => self.before_what_is_below(&rule)?,
+            };
+            stricter.rules.to_mut().push(sound(Rule {
+                id: rule.id.into(),
+                reason: rule.reason.into(),
+                report: Some(rule.report),
+                cases: cases.into(),
+                action,
+            })?);
+        }
         Ok(stricter)
+    }
+
+    /// Cases and action of the rule below that decides about the calls of `rule`, with its own case
+    /// before them.
+    fn before_what_is_below(
+        &self,
+        rule: &RefusalText,
+    ) -> Result<(Vec<Case>, Decision), PolicyError> {
+        let mut below = rule.calls.iter().map(|call| self.rule_of(call));
+        let first = below.next().flatten();
+        let Some(first) = first.filter(|first| below.all(|other| other == Some(*first))) else {
+            let rule = escape(rule.id.as_bytes());
+            return Err(PolicyError::SeveralBelow { rule });
+        };
+        let own = Case {
+            when: rule.when.clone().into(),
+            then: rule.action,
+        };
+        // What it replaces could never be reached.
+        let others = first.cases.iter().filter(|case| case.when != own.when);
+        let others: Vec<Case> = others.cloned().collect();
+        let cases = std::iter::once(own).chain(others);
+        Ok((cases.collect(), first.action))
     }
 
     /// Which rule, by its place among all, refuses each named call.
@@ -161,6 +193,40 @@ rules:
         assert_eq!(says(7, 0), ("mounts", Decision::NotPermitted));
         assert_eq!(says(8, 7), ("b", Decision::InvalidArgument));
         assert_eq!(says(9, 0), ("unknown-number", Decision::NotImplemented));
+    }
+
+    #[test]
+    fn a_rule_with_conditions_leaves_the_rest_to_the_rule_below() {
+        let policy = tightened(
+            "  - {id: a, calls: [write], when: [{argument: 1, one_of: [6, 7]}], action: ENOLCK, \
+               reason: few, report: yes}\n  \
+             - {id: b, calls: [chmod], when: [{argument: 0, one_of: [1]}], action: EINVAL, \
+               reason: few, report: yes}",
+        )
+        .expect("sound");
+        let says = |number, first, second| {
+            let ruling = policy.ruling(number, &[first, second, 0, 0, 0, 0]);
+            (ruling.rule.id.as_ref(), ruling.decision)
+        };
+        assert_eq!(says(1, 0, 6), ("a", Decision::NoLocks));
+        assert_eq!(says(1, 0, 5), ("a", Decision::Allow));
+        assert_eq!(says(0, 0, 6), ("files", Decision::Allow));
+        assert_eq!(says(8, 0, 7), ("b", Decision::Allow));
+        assert_eq!(says(8, 1, 7), ("b", Decision::InvalidArgument));
+        assert_eq!(says(8, 0, 6), ("b", Decision::NotPermitted));
+        let when = "when: [{argument: 0, one_of: [1]}], action: EINVAL, report: yes";
+        for (rule, said) in [
+            (format!("calls: [read, chmod], {when}"), "one rule"),
+            (format!("calls: [renameat], {when}"), "one rule"),
+            (
+                when.replace("one_of: [1]", "one_of: []") + ", calls: [read]",
+                "case 1",
+            ),
+            (format!("calls: [mount], {when}"), "`mounts`"),
+        ] {
+            let message = refusal(&format!("  - {{id: a, reason: b, {rule}}}"));
+            assert!(message.contains(said), "{rule}: {message}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::bundle::tar_header::HeaderError;
 use crate::bundle::whiteout::WhiteoutError;
 use crate::kernel::file::CallError;
 use crate::spec::path::{PathError, RelPath, escape};
+use crate::spec::units::limit;
 
 /// Longest name in a message, in characters after escaping.
 const SHOWN_NAME_CHARS_MAX: usize = 200;
@@ -95,7 +96,7 @@ pub enum UnpackError {
         limit: u64,
     },
     /// More bytes than allowed.
-    #[error("entry {index}, `{name}`: more than {limit_bytes} bytes in all files")]
+    #[error("entry {index}, `{name}`: more than {} in all files", limit(.limit_bytes))]
     TooManyBytes {
         /// Position of the first entry that is too large.
         index: u64,
@@ -105,7 +106,7 @@ pub enum UnpackError {
         limit_bytes: u64,
     },
     /// Paths and link targets together are too long.
-    #[error("entry {index}, `{name}`: more than {limit_bytes} bytes in all names")]
+    #[error("entry {index}, `{name}`: more than {} in all names", limit(.limit_bytes))]
     TooLongNames {
         /// Position of the first entry that is too much.
         index: u64,
@@ -115,7 +116,7 @@ pub enum UnpackError {
         limit_bytes: u64,
     },
     /// Headers and extended headers are too long together.
-    #[error("entry {index}: more than {limit_bytes} bytes of headers")]
+    #[error("entry {index}: more than {} of headers", limit(.limit_bytes))]
     TooLongHeaders {
         /// Position of the header that is too much.
         index: u64,
@@ -234,7 +235,7 @@ pub enum EntryRefusal {
         pax_bytes: u64,
     },
     /// An extended header that is too long.
-    #[error("its {what} is {bytes} bytes long; expected at most {limit_bytes}")]
+    #[error("its {what} is {bytes} bytes long; expected at most {}", limit(.limit_bytes))]
     ExtensionTooLong {
         /// Which kind.
         what: &'static str,

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::bundle::error::UnpackError;
 use crate::bundle::inflated::{Inflated, Piece, Pieces};
 use crate::spec::digest::Digest;
+use crate::spec::units::limit;
 
 /// Compressed bytes that are read at once.
 const INPUT_BYTES: usize = 128 * 1024;
@@ -103,7 +104,7 @@ pub enum GzipError {
         at: u64,
     },
     /// More compressed bytes than allowed.
-    #[error("the archive is larger than {limit_bytes} bytes, the limit for compressed bytes")]
+    #[error("the archive is larger than {}, the limit for compressed bytes", limit(.limit_bytes))]
     TooLarge {
         /// The limit.
         limit_bytes: u64,

@@ -257,11 +257,13 @@ impl<'fd> TreeWriter<'fd> {
         })?;
         let mut warnings = Vec::new();
         if let Some(first) = &self.first_left_out {
-            let others = self.left_out - 1;
-            warnings.push(WarningReport::new(
-                "bundle_left_out",
-                format!("`{first}` and {others} more entries of .git, .hg or .svn are left out"),
-            ));
+            let message = match self.left_out - 1 {
+                0 => format!("`{first}` is left out, as all of .git, .hg and .svn"),
+                others => {
+                    format!("`{first}` and {others} more entries of .git, .hg or .svn are left out")
+                }
+            };
+            warnings.push(WarningReport::new("bundle_left_out", message));
         }
         warnings.extend(case_twins(&self.tree));
         Ok(Surveyed {
@@ -347,10 +349,12 @@ pub(crate) fn case_twins(tree: &Tree) -> Option<WarningReport> {
         }
     }
     let (one, other) = first?;
-    Some(WarningReport::new(
-        "bundle_case_twins",
-        format!("`{one}` and `{other}` differ in case only, and so do {others} more"),
-    ))
+    let so_do = match others {
+        0 => String::new(),
+        others => format!(", and so do {others} more"),
+    };
+    let message = format!("`{one}` and `{other}` differ in case only{so_do}");
+    Some(WarningReport::new("bundle_case_twins", message))
 }
 
 fn folded(path: &RelPath) -> String {

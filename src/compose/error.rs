@@ -10,6 +10,7 @@ use crate::kernel::file::CallError;
 use crate::spec::manifest::ManifestError;
 use crate::spec::path::RelPath;
 use crate::spec::report::with_causes;
+use crate::spec::units;
 
 /// Why no bundle is made. All but [`ComposeError::Source`] with `source_changed`, the last two
 /// classes and [`ComposeError::Output`] are found before a byte is written.
@@ -123,7 +124,7 @@ pub enum SizeLimit {
         limit: u64,
     },
     /// Bytes of all files.
-    #[error("{bytes} bytes in all files up to it, expected at most {limit} (unpack.unpacked)")]
+    #[error("{bytes} bytes in all files up to it, expected at most {} (unpack.unpacked)", units::limit(.limit))]
     Unpacked {
         /// Bytes up to and with the entry.
         bytes: u64,
@@ -131,7 +132,7 @@ pub enum SizeLimit {
         limit: u64,
     },
     /// Bytes of the compressed archive.
-    #[error("the archive has more than {limit} bytes (unpack.archive)")]
+    #[error("the archive has more than {} (unpack.archive)", units::limit(.limit))]
     Archive {
         /// The limit.
         limit: u64,

@@ -56,11 +56,11 @@ impl LeftOut {
 
     fn warning(&self, code: &str, what: &str) -> Option<WarningReport> {
         let first = self.first.as_ref()?;
-        let others = self.count - 1;
-        Some(WarningReport::new(
-            code,
-            format!("`{first}` and {others} more entries {what} are left out"),
-        ))
+        let message = match self.count - 1 {
+            0 => format!("`{first}` is left out, of the entries {what}"),
+            others => format!("`{first}` and {others} more entries {what} are left out"),
+        };
+        Some(WarningReport::new(code, message))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::spec::oci::media::{
 };
 use crate::spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfigError};
 use crate::spec::path::escape;
+use crate::spec::units::limit;
 
 /// The one version of manifests and indexes that there is.
 const SCHEMA_VERSION: u32 = 2;
@@ -87,7 +88,7 @@ pub enum ArtifactProblem {
         found: String,
     },
     /// Something is larger than this host takes.
-    #[error("{what} has {bytes} bytes, this host takes {limit_bytes}")]
+    #[error("{what} has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
     TooLarge {
         /// `its config`, `its layer`.
         what: &'static str,

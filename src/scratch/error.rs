@@ -4,6 +4,7 @@ use rustix::io::Errno;
 
 use crate::spec::path::PathError;
 use crate::spec::report::ErrorReport;
+use crate::spec::units::limit;
 
 /// Why this room could not do its part. Texts in it are escaped already.
 #[derive(Debug, thiserror::Error)]
@@ -202,7 +203,7 @@ pub enum Unfit {
     #[error("has mode {0:04o}: its owner cannot read it")]
     ModeUnreadable(u32),
     /// It is larger than one file may be.
-    #[error("has {bytes} bytes, {limit_bytes} are accepted for one file")]
+    #[error("has {bytes} bytes, {} are accepted for one file", limit(.limit_bytes))]
     TooLarge {
         /// Its logical size.
         bytes: u64,
@@ -210,7 +211,7 @@ pub enum Unfit {
         limit_bytes: u64,
     },
     /// All files together are larger than they may be.
-    #[error("has {bytes} bytes, and {left_bytes} of {limit_bytes} for all files are left")]
+    #[error("has {bytes} bytes, and {left_bytes} of {} for all files are left", limit(.limit_bytes))]
     TotalTooLarge {
         /// Its logical size.
         bytes: u64,

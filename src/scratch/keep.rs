@@ -18,6 +18,7 @@ use crate::scratch::directory;
 use crate::scratch::error::{ScratchError, Unfit};
 use crate::scratch::source::{HardLinks, open_regular};
 use crate::spec::path::escape;
+use crate::spec::units;
 
 /// Levels that are open at once, on each side.
 const OPEN_LEVELS_MAX: usize = 64;
@@ -250,8 +251,8 @@ impl Walk {
             let mut left = stop.saturating_sub(start);
             if self.bytes_max - self.kept.bytes < left {
                 return Err(format!(
-                    "does not fit into the {} bytes that are kept at most",
-                    self.bytes_max
+                    "does not fit into the {} that are kept at most",
+                    units::bytes(self.bytes_max)
                 ));
             }
             self.kept.bytes += left;

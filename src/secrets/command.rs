@@ -113,11 +113,8 @@ mod tests {
         for (script, part) in [
             ("echo canary; echo canary >&2; exit 3", "exit code 3"),
             ("echo canary; kill -9 $$", "signal 9"),
-            (
-                "head -c 65537 /dev/zero | tr '\\0' x",
-                "more than 65536 bytes",
-            ),
-            ("while :; do echo canary; done", "more than 65536 bytes"),
+            ("head -c 65537 /dev/zero | tr '\\0' x", "more than 64 KiB"),
+            ("while :; do echo canary; done", "more than 64 KiB"),
         ] {
             let error = value(script).expect_err(script).to_string();
             assert!(error.contains(part), "{script}: {error}");

@@ -133,7 +133,7 @@ mod tests {
             ("world", "others may read or change (mode 0644)"),
             ("group", "others may read or change (mode 0640)"),
             ("written", "others may read or change (mode 0602)"),
-            ("huge", "more than 65536 bytes"),
+            ("huge", "more than 64 KiB"),
             ("link", "is a link"),
             ("way/inner", "lies behind one"),
             ("out", "is a link"),

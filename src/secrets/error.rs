@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use crate::secrets::VALUE_BYTES_MAX;
 use crate::spec::inventory::NotGranted;
 use crate::spec::path::escape;
+use crate::spec::units::limit;
 
 /// Why a secret is not given out.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +81,7 @@ pub enum Unusable {
         mode: u32,
     },
     /// Too long for a variable.
-    #[error("gives more than {VALUE_BYTES_MAX} bytes")]
+    #[error("gives more than {}", limit(&VALUE_BYTES_MAX))]
     TooLong,
     /// There is no such variable.
     #[error("has no variable {variable}")]

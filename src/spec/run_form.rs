@@ -2,6 +2,7 @@
 
 use crate::spec::path::{PathError, RelPath, escape};
 use crate::spec::runner_block::Language;
+use crate::spec::units::limit;
 
 /// Longest single argument, in bytes: MAX_ARG_STRLEN of execve(2) is 131,072 with its NUL.
 pub const ARGUMENT_BYTES_MAX: usize = 131_071;
@@ -43,7 +44,7 @@ pub enum RunError {
     #[error("`run` contains a NUL character")]
     Nul,
     /// One argument is longer than [`ARGUMENT_BYTES_MAX`].
-    #[error("an argument of `run` has {bytes} bytes, the kernel takes at most {bytes_max}")]
+    #[error("an argument of `run` has {bytes} bytes, the kernel takes at most {}", limit(.bytes_max))]
     TooLong {
         /// Its length.
         bytes: usize,

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// The text is not a number and a unit.
-    #[error("`{found}` is not {expected}")]
+    #[error("`{found}` is not {expected}{}", meant(found, expected))]
     Malformed {
         /// The text as given.
         found: String,
@@ -23,6 +23,25 @@ pub enum UnitError {
 
 const SIZE: &str = "a size such as 512k, 64m or 1g (powers of 1024)";
 const DURATION: &str = "a duration such as 300ms, 2s, 5m, 1h30m or 1d";
+
+/// What was probably meant by a number with a unit that there is not, or with none.
+fn meant(found: &str, expected: &str) -> String {
+    let unit_at = found
+        .find(|sign: char| !sign.is_ascii_digit())
+        .unwrap_or(found.len());
+    let (number, unit) = found.split_at(unit_at);
+    let first = unit.trim_start().to_ascii_lowercase().chars().next();
+    let unit = match (expected == SIZE, first) {
+        (true, Some(first @ ('k' | 'm' | 'g' | 't')))
+        | (false, Some(first @ ('s' | 'm' | 'h' | 'd'))) => first,
+        (false, None) => 's',
+        _ => return String::new(),
+    };
+    match number {
+        "" => String::new(),
+        number => format!("; did you mean {number}{unit}?"),
+    }
+}
 
 /// Reads `512`, `512k`, `64m`, `1g`, `1t`: bytes, units are powers of 1024, either case.
 ///
@@ -122,7 +141,7 @@ pub fn amount(name: &str, value: u64) -> String {
     }
 }
 
-/// `64MiB`, the largest unit of which it is a whole number.
+/// `64 MiB`, the largest unit of which it is a whole number.
 #[must_use]
 pub fn bytes(value: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -130,12 +149,18 @@ pub fn bytes(value: u64) -> String {
         .into_iter()
         .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
     match whole {
-        Some((name, unit)) => format!("{}{name}", value / unit),
+        Some((name, unit)) => format!("{} {name}", value / unit),
         None => format!("{value} bytes"),
     }
 }
 
-/// `90s`, the largest unit of which it is a whole number.
+/// What is accepted at most, for messages.
+#[must_use]
+pub fn limit<Number: Copy + TryInto<u64>>(most: &Number) -> String {
+    bytes((*most).try_into().unwrap_or(u64::MAX))
+}
+
+/// `90 s`, the largest unit of which it is a whole number.
 #[must_use]
 pub fn milliseconds(value: u64) -> String {
     let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];
@@ -143,14 +168,46 @@ pub fn milliseconds(value: u64) -> String {
         .into_iter()
         .find(|(_, unit)| 0 < value && value.is_multiple_of(*unit));
     match whole {
-        Some((name, unit)) => format!("{}{name}", value / unit),
-        None => format!("{value}ms"),
+        Some((name, unit)) => format!("{} {name}", value / unit),
+        None => format!("{value} ms"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_that_there_is_not_gets_the_one_that_was_meant() {
+        for (text, meant) in [
+            ("64mbb", Some("64m")),
+            ("2 GB", Some("2g")),
+            ("lots", None),
+            ("5x", None),
+        ] {
+            let told = parse_size_bytes(text).expect_err(text).to_string();
+            let expected = meant.map(|meant| format!("did you mean {meant}?"));
+            assert_eq!(
+                told.split_once("; ").map(|(_, meant)| meant),
+                expected.as_deref(),
+                "{told}"
+            );
+        }
+        for (text, meant) in [
+            ("5", Some("5s")),
+            ("5min", Some("5m")),
+            ("2 hours", Some("2h")),
+            ("soon", None),
+        ] {
+            let told = parse_duration(text).expect_err(text).to_string();
+            let expected = meant.map(|meant| format!("did you mean {meant}?"));
+            assert_eq!(
+                told.split_once("; ").map(|(_, meant)| meant),
+                expected.as_deref(),
+                "{told}"
+            );
+        }
+    }
 
     #[test]
     fn sizes_are_powers_of_1024_and_never_overflow() {

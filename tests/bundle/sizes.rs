@@ -19,17 +19,14 @@ fn each_cap_of_the_host_names_the_entry_that_crosses_it_and_its_key() {
     for (policy, parts) in [
         (
             "{unpacked: 100k}",
-            &["`c/third`", "120", "at most 102400 (unpack.unpacked)"][..],
+            &["`c/third`", "120", "at most 100 KiB (unpack.unpacked)"][..],
         ),
         ("{entries: 8}", &["more than 8 files", "(unpack.entries)"]),
         (
             "{archive: 64k}",
-            &["`b/second`", "more than 65536 bytes (unpack.archive)"],
+            &["`b/second`", "more than 64 KiB (unpack.archive)"],
         ),
-        (
-            "{archive: 120k}",
-            &["more than 122880 bytes (unpack.archive)"],
-        ),
+        ("{archive: 120k}", &["more than 120 KiB (unpack.archive)"]),
     ] {
         if policy.contains("120k") {
             // Just below what it is: crossed in the last file or at the very end.

@@ -415,7 +415,7 @@ fn limits_below_what_a_run_needs_end_it_with_clear_words() {
     ground
         .exec(&[], &bundle)
         .assert_error("refused", "limit_too_small")
-        .assert_message("below 4194304")
+        .assert_message("below 4 MiB")
         .assert_nothing_ran();
     // One process is the body itself: its shell cannot start another one, and says so.
     let bundle = ground.script("run: body.sh\n", "echo ran; /bin/true; echo $?\n");

@@ -179,10 +179,15 @@ fn limits_of_next_to_nothing_are_refused_or_hold() {
     ground
         .run(&["--pids=1"], &["/bin/sh", "-c", "sleep 0 & exit 3"])
         .assert_exited(2);
-    ground.run(
-        &["--disk=1"],
-        &["/bin/sh", "-c", "echo x >/tmp/x && echo y >/scratch/y"],
-    );
+    let done = ground.run(&["--disk=1"], &["/bin/true"]);
+    done.assert_error("refused", "limit_too_small");
+    assert!(done.stderr.contains("did you mean 1m"), "{done:#?}");
+    ground
+        .run(
+            &["--disk=64k"],
+            &["/bin/sh", "-c", "echo x >/tmp/x && echo y >/scratch/y"],
+        )
+        .assert_exited(0);
     let spin = ["/bin/sh", "-c", "while :; do :; done"];
     ground
         .run(&["--cpu-time=1ms", "--grace=0s", "--timeout=60s"], &spin)

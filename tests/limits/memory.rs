@@ -124,7 +124,7 @@ fn a_child_out_of_memory_is_counted_and_the_first_process_decides() {
         done.assert_exited(5);
         assert_eq!(done.text(), "9\n");
         assert_eq!(usage(&done, "oom_kills"), 1, "{done:#?}");
-        let told = "warning: 1 process was killed at the memory limit of 48MiB, \
+        let told = "warning: 1 process was killed at the memory limit of 48 MiB, \
                     and the command went on; a higher --memory makes room (memory_kills)";
         assert!(done.stderr.contains(told), "{}", done.stderr);
     } else if done.outcome() == "exited" {

@@ -75,9 +75,9 @@ fn a_flag_beyond_a_maximum_of_the_configuration_is_refused_with_file_and_line() 
     let policy = ground.write("policy.yaml", "maxima:\n  memory: 64m\n  timeout: 10s\n");
     let policy = format!("--policy={}", policy.display());
     for (flag, line, maximum) in [
-        ("--memory=65m", 2, "64MiB"),
-        ("--timeout=1d", 3, "10s"),
-        ("--timeout=none", 3, "10s"),
+        ("--memory=65m", 2, "64 MiB"),
+        ("--timeout=1d", 3, "10 s"),
+        ("--timeout=none", 3, "10 s"),
     ] {
         let done = ground.run(&[&policy, flag], &["/bin/true"]);
         assert_eq!(done.code, 125, "{}", done.stderr);
@@ -95,7 +95,7 @@ fn a_limit_that_ends_up_lower_than_the_flag_is_told_on_the_terminal() {
     done.assert_exited(0);
     assert!(
         done.stderr
-            .contains("--disk asks for 1GiB, and 32MiB holds: files count as memory"),
+            .contains("--disk asks for 1 GiB, and 32 MiB holds: files count as memory"),
         "{}",
         done.stderr
     );

@@ -87,15 +87,11 @@ fn limits_of_the_host_hold_for_a_preparation() {
     scripted("greedy", "node -e 'Buffer.alloc(1 << 29, 1)'");
     let mut cases = vec![
         ("{timeout: 5s}", "slow", "longer than 5 s"),
-        ("{disk: 64m}", "large", "wrote more than 67108864 bytes"),
+        ("{disk: 64m}", "large", "wrote more than 64 MiB"),
     ];
     // Without a group an allocation fails, and what a program says of that is its own.
     if has_cgroup() {
-        cases.push((
-            "{memory: 128m}",
-            "greedy",
-            "more than 134217728 bytes of memory",
-        ));
+        cases.push(("{memory: 128m}", "greedy", "more than 128 MiB of memory"));
     }
     for (limits, name, words) in cases {
         host.configure(&format!("{}  limits: {limits}\n", host.index.policy()));

@@ -130,10 +130,7 @@ fn a_helper_that_does_wrong_is_named_and_what_it_says_is_not_shown() {
             "echo '{\"Username\":[\"canary\"]}'",
             "did not print a JSON object",
         ),
-        (
-            "while :; do echo canary; done",
-            "gives more than 65536 bytes",
-        ),
+        ("while :; do echo canary; done", "gives more than 64 KiB"),
     ] {
         let connection = with_helper(&service, directory.path(), script, &for_this(&service));
         let error = asked(&service, connection).expect_err("refused");

@@ -206,12 +206,12 @@ fn what_would_be_the_same_again_is_not_tried_again() {
                 usize::try_from(MANIFEST_BYTES_MAX).expect("fits") + 1
             ]),
             "registry_too_large",
-            "the manifest has more than 4194304 bytes",
+            "the manifest has more than 4 MiB",
         ),
         (
             Reply::of(200).way(Way::EndlessBody),
             "registry_too_large",
-            "more than 4194304 bytes",
+            "more than 4 MiB",
         ),
         (
             Reply::of(200).way(Way::EndlessHead),

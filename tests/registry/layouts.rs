@@ -210,7 +210,7 @@ fn a_layout_that_was_changed_is_refused_by_the_file_that_is_wrong() {
                 assert!(fifo.expect("mkfifo starts").success());
             })
         }),
-        ("has more than 4194304 bytes", {
+        ("has more than 4 MiB", {
             Box::new(move |layout| {
                 std::fs::write(layout.join("index.json"), &large).expect("written");
             })

@@ -9,6 +9,7 @@ use crate::run::error::BODY_NOT_STARTED;
 use crate::spec::outcome::Outcome;
 use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use crate::spec::report::{EnforcementState, LimitReport, Report, StreamReport};
+use crate::spec::units::amount;
 
 /// Prints what the report has to say to a person.
 pub fn print(printer: &Printer, report: &Report) {
@@ -106,7 +107,7 @@ fn error(what: &str, report: &Report) -> Vec<(Tone, String)> {
     lines
 }
 
-/// ` (60000 ms, from flag)`: what held and whose word it was.
+/// ` (60 s, from flag)`: what held and whose word it was.
 fn held(report: &Report, name: &str) -> String {
     let limit = report.limits.iter().find(|limit| limit.name == name);
     match limit {
@@ -115,8 +116,7 @@ fn held(report: &Report, name: &str) -> String {
             source,
             ..
         }) => {
-            let unit = name.rsplit('_').next().unwrap_or_default();
-            format!(" ({effective} {unit}, from {source})")
+            format!(" ({}, from {source})", amount(name, *effective))
         }
         _ => String::new(),
     }

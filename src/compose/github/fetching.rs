@@ -17,6 +17,7 @@ use crate::compose::github::fault::Fault;
 use crate::compose::github::{FetchedTree, Progress};
 use crate::spec::digest::Digest;
 use crate::spec::path::{RelPath, escape};
+use crate::spec::units;
 
 /// What a directory, a link or the end of a file takes on a disk, in bytes.
 const DISK_BYTES_EACH: u64 = 4096;
@@ -99,7 +100,12 @@ impl Client<'_> {
             self.service.archive(
                 answer,
                 limit_bytes,
-                &|| wanted.refused(format!("it is larger than {limit_bytes} bytes"), None),
+                &|| {
+                    wanted.refused(
+                        format!("it is larger than {}", units::bytes(limit_bytes)),
+                        None,
+                    )
+                },
                 &mut |bytes| {
                     file.write_all(bytes)
                         .map_err(|error| failed("write", ARCHIVE.as_ref(), errno_of(&error)))

@@ -5,6 +5,8 @@ use crate::compose::sieve::{AllLeftOut, entries, told};
 use crate::compose::source::git::GitError;
 use crate::kernel::file::CallError;
 use crate::spec::path::{RelPath, escape};
+use crate::spec::units;
+use crate::spec::units::limit;
 
 /// Why no source artifact is built.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +42,7 @@ pub enum BuildError {
         found: &'static str,
     },
     /// A text that no config may hold.
-    #[error("the {what} has {bytes} bytes, expected at most {bytes_max}")]
+    #[error("the {what} has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLong {
         /// Which.
         what: &'static str,
@@ -173,10 +175,16 @@ fn size_words(what: SizeLimit) -> String {
             format!("more than {limit} files and directories (oci.entries)")
         }
         SizeLimit::Unpacked { bytes, limit } => {
-            format!("{bytes} bytes in all files up to it, expected at most {limit} (oci.unpacked)")
+            format!(
+                "{bytes} bytes in all files up to it, expected at most {} (oci.unpacked)",
+                units::bytes(limit)
+            )
         }
         SizeLimit::Archive { limit } => {
-            format!("the archive has more than {limit} bytes (oci.layer)")
+            format!(
+                "the archive has more than {} (oci.layer)",
+                units::bytes(limit)
+            )
         }
         SizeLimit::Names { limit } => {
             format!("more than {limit} bytes in all names, 160 for each of oci.entries")

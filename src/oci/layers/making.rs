@@ -23,6 +23,7 @@ use crate::spec::oci::media::{
 };
 use crate::spec::path::escape;
 use crate::spec::report::WarningReport;
+use crate::spec::units;
 
 /// Largest config, in bytes: what a manifest may have too.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
@@ -270,7 +271,8 @@ impl Making<'_> {
         if self.limits.compressed_bytes < blob.bytes {
             let problem = format!(
                 "it has {} bytes, this host takes {}",
-                blob.bytes, self.limits.compressed_bytes
+                blob.bytes,
+                units::bytes(self.limits.compressed_bytes)
             );
             return Err(self.refused(ImageProblem::Layer { index, problem }));
         }
@@ -293,7 +295,8 @@ impl Making<'_> {
         let problem = match () {
             () if limits.unpacked_bytes < held.bytes => format!(
                 "its files have {} bytes, this host takes {}",
-                held.bytes, limits.unpacked_bytes
+                held.bytes,
+                units::bytes(limits.unpacked_bytes)
             ),
             () if limits.entries < note.entries => format!(
                 "it has {} entries, this host takes {}",

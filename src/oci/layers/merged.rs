@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::kernel::file::{CallError, Unread, read_regular};
 use crate::oci::layers::HeldLayer;
 use crate::spec::path::{PATH_BYTES_MAX, RelPath, escape};
+use crate::spec::units::limit;
 
 /// Most links on the way of one path (MAXSYMLINKS of linux/namei.h).
 const LINKS_MAX: u32 = 40;
@@ -36,7 +37,7 @@ pub enum LookError {
     #[error("the image cannot be looked at")]
     Call(#[source] CallError),
     /// A file is larger than it may be.
-    #[error("`{path}` of the image is larger than {bytes_max} bytes")]
+    #[error("`{path}` of the image is larger than {}", limit(.bytes_max))]
     TooLarge {
         /// Its path, escaped.
         path: String,

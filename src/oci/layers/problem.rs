@@ -3,6 +3,7 @@
 use crate::spec::digest::Digest;
 use crate::spec::oci::image_config::ImageConfigError;
 use crate::spec::oci::media::{IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD};
+use crate::spec::units::limit;
 
 /// Why an image is refused. Texts in it are escaped.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum ImageProblem {
         found: String,
     },
     /// The config is larger than it may be.
-    #[error("its config has {bytes} bytes, expected at most {limit_bytes}")]
+    #[error("its config has {bytes} bytes, expected at most {}", limit(.limit_bytes))]
     ConfigTooLarge {
         /// How many.
         bytes: u64,

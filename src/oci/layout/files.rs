@@ -12,6 +12,7 @@ use crate::kernel::file::{CallError, Unread, open_beneath, read_regular};
 use crate::oci::layout::error::LayoutError;
 use crate::spec::digest::Digest;
 use crate::spec::path::escape;
+use crate::spec::units::limit;
 
 /// The directory of a layout.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl Directory {
         match read_regular(OwnedFd::from(file), most) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(Unread::TooLarge) => {
-                Err(self.wrong(name, &format!("has more than {bytes_max} bytes")))
+                Err(self.wrong(name, &format!("has more than {}", limit(&bytes_max))))
             }
             Err(Unread::NotRegular) => Err(self.wrong(name, "is no regular file")),
             Err(Unread::Stat(errno)) => Err(self.failed("fstat", name, "read")(errno)),

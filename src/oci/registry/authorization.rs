@@ -19,6 +19,7 @@ use crate::oci::registry::error::RegistryError;
 use crate::spec::document::excerpt;
 use crate::spec::oci::challenge::{Challenge, challenges};
 use crate::spec::percent::percent_encoded;
+use crate::spec::units::limit;
 
 /// Largest answer of a token service, in bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
@@ -151,9 +152,10 @@ impl Registry {
             answer
                 .bytes(&self.client, TOKEN_BYTES_MAX)
                 .map_err(|problem| match problem {
-                    BodyProblem::TooLarge => {
-                        unusable(format!("the answer has more than {TOKEN_BYTES_MAX} bytes"))
-                    }
+                    BodyProblem::TooLarge => unusable(format!(
+                        "the answer has more than {}",
+                        limit(&TOKEN_BYTES_MAX)
+                    )),
                     BodyProblem::Broken(mishap) => self.fault(mishap),
                 })?;
         // What the parser says could quote a part of the token.

@@ -2,6 +2,7 @@
 
 use crate::kernel::file::CallError;
 use crate::spec::digest::Digest;
+use crate::spec::units::limit;
 
 /// Why a registry did not give or take something. What a registry said is in it escaped and
 /// shortened.
@@ -94,7 +95,7 @@ pub enum RegistryError {
         expected: Digest,
     },
     /// A document that is larger than any may be.
-    #[error("{request}: the {what} has more than {bytes_max} bytes")]
+    #[error("{request}: the {what} has more than {}", limit(.bytes_max))]
     TooLarge {
         /// Method and URL.
         request: String,

@@ -37,6 +37,9 @@ pub const DISK_INODES: u64 = 65_536;
 const MEMORY: &str = "memory_bytes";
 /// Below this the runner's own part of the body's start does not fit.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
+/// The kernel counts what a tmpfs holds in portions for each processor: a limit as near to what is
+/// in it already as that is sometimes refused.
+const DISK_BYTES_MIN: u64 = 64 << 10;
 
 /// What holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +76,7 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// Nothing can run under it.
-    #[error("{name} of {value} is below {least}, under which no program starts")]
+    #[error("{name} of {} is below {}, under which no program starts", amount(name, *value), amount(name, *least))]
     TooSmall {
         /// Name of the limit, unit last.
         name: &'static str,
@@ -119,7 +122,11 @@ impl LimitError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::TooSmall { .. } => None,
+            // A number without a unit is one of bytes.
+            Self::TooSmall { name, value, .. } => {
+                let is_size = name.ends_with("_bytes") && *value < 1 << 10;
+                is_size.then(|| format!("did you mean {value}m, which is {value} MiB?"))
+            }
             Self::AboveMaximum { name, place, .. } => Some(format!(
                 "state less, or raise maxima.{} in {place}",
                 match *name {
@@ -237,6 +244,7 @@ pub fn merge(
     let grace = flags.grace.unwrap_or(GRACE_DEFAULT);
     for (name, value, least) in [
         ("memory_bytes", Some(memory_bytes), MEMORY_BYTES_MIN),
+        ("disk_bytes", disk_bytes, DISK_BYTES_MIN),
         ("wall_time_ms", wall_time_ms, 1),
     ] {
         let value = value.unwrap_or(least);
@@ -634,7 +642,7 @@ mod tests {
         assert_eq!(error.code(), "limit_above_maximum");
         assert_eq!(
             error.to_string(),
-            "--memory asks for 8GiB, and /etc/runner/config.yaml:7 allows at most 1GiB"
+            "--memory asks for 8 GiB, and /etc/runner/config.yaml:7 allows at most 1 GiB"
         );
         let unlimited = LimitOptions {
             wall_time: Some(Duration::MAX),
@@ -643,7 +651,7 @@ mod tests {
         let error = merge(&unlimited, &[], Origin::Bundle).expect_err("refused");
         assert_eq!(
             error.to_string(),
-            "--timeout asks for none, and /etc/runner/config.yaml:8 allows at most 1min"
+            "--timeout asks for none, and /etc/runner/config.yaml:8 allows at most 1 min"
         );
         let asked = [stated("memory_bytes", 2 << 30)];
         assert!(merge(&LimitOptions::default(), &asked, Origin::Caller).is_err());
@@ -662,7 +670,7 @@ mod tests {
         let limits = merged(&memory(512 << 20), &[stated("memory_bytes", 128 << 20)]);
         assert_eq!(
             limits.warnings[0].message,
-            "--memory asks for 512MiB, and 128MiB holds: `runner.limits.memory_bytes` of the manifest is stricter"
+            "--memory asks for 512 MiB, and 128 MiB holds: `runner.limits.memory_bytes` of the manifest is stricter"
         );
         let limits = merged(&memory(64 << 20), &[stated("memory_bytes", 128 << 20)]);
         assert!(limits.warnings.is_empty());
@@ -735,7 +743,7 @@ mod tests {
         assert_eq!(limits.disk_bytes, 224 << 20);
         assert_eq!(
             limits.warnings[0].message,
-            "--disk asks for 1024GiB, and 224MiB holds: files count as memory: raise --memory"
+            "--disk asks for 1024 GiB, and 224 MiB holds: files count as memory: raise --memory"
         );
         let flags = LimitOptions {
             memory_bytes: Some(16 << 20),

@@ -7,6 +7,7 @@ use crate::spec::outcome::Outcome;
 use crate::spec::path::escape;
 use crate::spec::preparation_report::PreparationReport;
 use crate::spec::report::{Denial, Report};
+use crate::spec::units;
 
 /// How programs tell of ENOSPC.
 const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];
@@ -107,13 +108,16 @@ fn of_limits(report: &Report, log: &[u8], policy: &HostPolicy) -> Option<(String
             "{limits: {timeout: TIME}}",
         )),
         outcome if outcome == Outcome::OutOfMemory || ended_one => Some((
-            format!("it used more than {} bytes of memory", limits.memory_bytes),
+            format!(
+                "it used more than {} of memory",
+                units::bytes(limits.memory_bytes)
+            ),
             "{limits: {memory: SIZE}}",
         )),
         _ if is_full => Some((
             format!(
-                "it wrote more than {} bytes, or made more than {} files",
-                limits.disk_bytes,
+                "it wrote more than {}, or made more than {} files",
+                units::bytes(limits.disk_bytes),
                 limits.inodes(policy.oci.entries)
             ),
             "{limits: {disk: SIZE, memory: SIZE}}",

@@ -2,6 +2,7 @@
 
 use crate::spec::document::Place;
 use crate::spec::path::escape;
+use crate::spec::units::limit;
 
 /// Characters of the document that a message repeats at most.
 const EXCERPT_CHARACTERS_MAX: usize = 60;
@@ -26,7 +27,7 @@ impl DocumentError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentProblem {
     /// Longer than [`super::TEXT_BYTES_MAX`].
-    #[error("found {bytes} bytes, expected at most {bytes_max}")]
+    #[error("found {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge {
         /// Its length.
         bytes: usize,
@@ -72,7 +73,7 @@ pub enum DocumentProblem {
         depth_max: usize,
     },
     /// More than [`super::VALUES_MAX`] values or [`super::EXPANDED_BYTES_MAX`] bytes of text.
-    #[error("holds more than {values_max} values or {bytes_max} bytes, aliases replaced")]
+    #[error("holds more than {values_max} values or {}, aliases replaced", limit(.bytes_max))]
     TooMuch {
         /// The limit of values.
         values_max: usize,

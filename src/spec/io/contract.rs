@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::spec::io::SCHEMA_BYTES_MAX;
 use crate::spec::path::escape;
+use crate::spec::units::limit;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
@@ -40,7 +41,7 @@ pub struct Contract {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ContractError {
     /// More bytes than [`SCHEMA_BYTES_MAX`].
-    #[error("the schema has {bytes} bytes, expected at most {bytes_max}")]
+    #[error("the schema has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge {
         /// Its size as JSON.
         bytes: usize,
@@ -108,7 +109,7 @@ pub struct Mismatch {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadDocumentError {
     /// More bytes than [`DOCUMENT_BYTES_MAX`].
-    #[error("the document has {bytes} bytes, expected at most {bytes_max}")]
+    #[error("the document has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -122,7 +123,7 @@ pub enum ReadDocumentError {
         depth_max: usize,
     },
     /// It would take more memory than it may.
-    #[error("the document would take more than {memory_max} bytes of memory")]
+    #[error("the document would take more than {} of memory", limit(.memory_max))]
     TooMuch {
         /// The limit.
         memory_max: usize,

@@ -2,6 +2,7 @@
 
 use crate::spec::document::{DocumentError, DocumentProblem, Place};
 use crate::spec::path::escape;
+use crate::spec::units::limit;
 
 /// A manifest that is refused, or that asks for something this host will not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -229,7 +230,7 @@ pub enum Problem {
     #[error("`_workflowFsRoot` is declared with another type than string; the host sets it")]
     FsRootType,
     /// A JSON Schema that is too large.
-    #[error("the schema has {bytes} bytes, expected at most {bytes_max}")]
+    #[error("the schema has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     SchemaTooLarge {
         /// Its size as JSON.
         bytes: usize,

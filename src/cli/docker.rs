@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::cli::args::Verb;
+use crate::plan::view::NO_DEVICES;
 use crate::spec::path::escape;
 
 /// The value of a `-v SRC:DST` that was meant as docker's: here `-v` takes no value, and the word
@@ -36,6 +37,12 @@ pub(super) fn volume_of_error(words: &[OsString]) -> Option<String> {
 /// What was meant.
 pub(super) fn volume_hint(volume: &str) -> String {
     format!("-v prints more; to show a directory to the body: --mount {volume}")
+}
+
+/// Why there is no `flag`, which passes devices to a container.
+pub(super) fn device(flag: &str) -> Option<String> {
+    let is_device = matches!(flag, "device" | "gpus");
+    is_device.then(|| format!("--{flag} does not exist: {NO_DEVICES}"))
 }
 
 /// `SRC:/DST`, with whatever behind it.

@@ -212,10 +212,14 @@ fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> O
     let volume = docker::volume_of_error(words);
     hints.extend(volume.map(|volume| docker::volume_hint(&volume)));
     hints.extend(file_behind_json(words).map(|file| json_hint(&file)));
-    // Nobody sees a variable on the command line.
     let flag = problem
-        .split(['\'', ' ', '<'])
+        .split(['\'', ' ', '<', '='])
         .find_map(|word| word.strip_prefix("--"));
+    let device = flag.and_then(docker::device);
+    if device.is_some() {
+        hints.clear();
+    }
+    // Nobody sees a variable on the command line.
     let variable = flag.map(|flag| flag.to_ascii_uppercase().replace('-', "_"));
     let variable = variable.map(|name| format!("RUNNER_OPT_{name}"));
     if let Some(name) = variable.filter(|name| surroundings.variable(name).is_some()) {
@@ -226,6 +230,7 @@ fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> O
     let verb = verb.filter(|verb| known.find_subcommand(verb).is_some());
     let command = verb.map_or_else(|| "runner".to_owned(), |verb| format!("runner {verb}"));
     hints.push(format!("`{command} --help` says what there is"));
+    let problem = device.unwrap_or(problem);
     Some(Mistake { problem, hints })
 }
 

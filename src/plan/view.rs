@@ -7,7 +7,7 @@
 
 use crate::plan::service::ADDRESS_V4;
 use crate::spec::host::{HostEntry, HostSupport};
-use crate::spec::mount_target::MountTarget;
+use crate::spec::mount_target::{MountTarget, MountTargetError};
 use crate::spec::path::escape;
 use crate::spec::request::ViewEntry;
 
@@ -72,6 +72,10 @@ const PROC_MASKS: [&str; 9] = [
 ];
 /// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
 const PRESSURE: &str = "/proc/pressure";
+
+/// Why a body gets no device but those of every sandbox.
+pub const NO_DEVICES: &str = "a body gets no device of the host: nothing here would limit what its \
+     driver does for it";
 
 /// How the body may use what a mount shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -461,6 +465,8 @@ pub enum ViewError {
         target: String,
         /// What is wrong with it.
         problem: String,
+        /// The flag that shows the same at a place that is free.
+        instead: Option<String>,
     },
     /// Two mounts at one place.
     #[error("two mounts at `{target}`")]
@@ -479,14 +485,31 @@ impl ViewError {
             Self::Duplicate { .. } => "mount_duplicate",
         }
     }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Target {
+                instead: Some(flag),
+                ..
+            } => format!("show it at another place: {flag}"),
+            _ => "choose another place inside, such as /data".to_owned(),
+        }
+    }
 }
 
-/// Checks the place of a mount inside: the rules of [`MountTarget`], and not the body's home.
-fn check_target(target: &[u8]) -> Result<(), ViewError> {
+/// Checks the place of a mount inside: the rules of [`MountTarget`], and not the body's home. In /etc
+/// it may be where nothing of ours lies.
+///
+/// # Errors
+/// [`ViewError::Target`].
+pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
     let refuse = |problem: String| {
         Err(ViewError::Target {
             target: escape(target),
             problem,
+            instead: None,
         })
     };
     if target == HOME.as_bytes() {
@@ -494,9 +517,20 @@ fn check_target(target: &[u8]) -> Result<(), ViewError> {
     }
     match std::str::from_utf8(target).map(MountTarget::parse) {
         Err(_not_text) => refuse("is not UTF-8".to_owned()),
+        Ok(Err(MountTargetError::Reserved { in_etc: true, .. })) if !is_taken_in_etc(target) => {
+            Ok(())
+        }
         Ok(Err(error)) => refuse(error.to_string()),
         Ok(Ok(_target)) => Ok(()),
     }
+}
+
+/// Whether something of the base view lies at `target`, a path in /etc, or above it.
+fn is_taken_in_etc(target: &[u8]) -> bool {
+    let written = etc_files();
+    let written = written.iter().map(|(path, _)| *path);
+    let mut taken = written.chain(BASE_CANDIDATES).map(str::as_bytes);
+    taken.any(|path| path == target || lies_beneath(target, path))
 }
 
 /// The steps for mounts that were asked for: parents before children.
@@ -605,7 +639,9 @@ mod tests {
             "/dev/shm",
             "/usr",
             "/usr/lib/x",
+            "/etc",
             "/etc/passwd",
+            "/etc/ssl/private",
             "/runner",
             "/bundle",
             "/scratch",
@@ -622,6 +658,9 @@ mod tests {
             "/data",
             "/bundle/vendor",
             "/tmp/x",
+            "/etc/hostname",
+            "/etc/nginx/conf.d",
+            "/etc/sslx",
             "/user",
             "/workspace/a",
             "/homes",

@@ -382,7 +382,7 @@ impl RunError {
             Self::Sandbox { error, forbidding } => {
                 user_namespaces::mend(forbidding).or_else(|| error.hint())
             }
-            Self::View(_) => Some("choose another place inside, such as /data".to_owned()),
+            Self::View(error) => Some(error.hint()),
             Self::Registry(_) => {
                 Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())
             }

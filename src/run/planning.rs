@@ -134,7 +134,7 @@ pub(super) fn distinct(chosen: &Chosen) -> Vec<ViewEntry> {
                 writable: false,
             } => {
                 let of_host = chosen.image.is_none();
-                of_host && source == target && crate::run::program::is_visible_anyway(source)
+                of_host && crate::run::program::is_visible_anyway(target) && is_at(source, target)
             }
             _ => false,
         };
@@ -143,6 +143,11 @@ pub(super) fn distinct(chosen: &Chosen) -> Vec<ViewEntry> {
         }
     }
     entries
+}
+
+/// Whether the host has at `target` what lies at `source`, from which links were taken.
+fn is_at(source: &Path, target: &Path) -> bool {
+    source == target || target.canonicalize().is_ok_and(|real| real == source)
 }
 
 fn caller_terminal(request: &Request) -> Option<BorrowedFd<'static>> {

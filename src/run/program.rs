@@ -11,9 +11,19 @@ use crate::run::error::RunError;
 use crate::spec::path::escape;
 use crate::spec::request::{Caller, ViewEntry};
 
-/// Directories that every sandbox shows.
-const VISIBLE: [&str; 7] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+/// What every sandbox without an image shows of the host.
+const VISIBLE: [&str; 11] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/ssl",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/alternatives",
 ];
 
 /// Whether the base view shows this path of the host.

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use crate::plan::view::check_target;
 use crate::run::program::{clean, is_visible_anyway};
-use crate::spec::mount_target::MountTarget;
 use crate::spec::path::escape;
 use crate::spec::report::WarningReport;
 use crate::spec::request::ViewEntry;
@@ -90,7 +90,7 @@ impl Place<'_> {
 /// The path where it can be shown at its own place, escaped.
 fn mountable(path: &Path) -> Option<String> {
     let text = path.to_str()?;
-    MountTarget::parse(text)
+    check_target(text.as_bytes())
         .is_ok()
         .then(|| escape(text.as_bytes()))
 }

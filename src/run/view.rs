@@ -4,7 +4,7 @@ use std::ffi::{CString, OsStr};
 use std::fs::Metadata;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Stat};
@@ -16,7 +16,7 @@ use crate::kernel::mount::{self, Attributes};
 use crate::kernel::owner_map::OwnerMap;
 use crate::kernel::place;
 use crate::oci::store::StorePlace;
-use crate::plan::view::{Access, AskedMount, Shown};
+use crate::plan::view::{self as view_plan, Access, AskedMount, NO_DEVICES, Shown, ViewError};
 use crate::run::error::RunError;
 use crate::run::hold::runtime_directory;
 use crate::run::unpacking;
@@ -291,7 +291,9 @@ impl Owners {
 /// [`RunError::Argument`] for a source that is not there, or that cannot be told by a path.
 pub(super) fn look(entry: &ViewEntry) -> Result<AskedMount, RunError> {
     let ViewEntry::Bind {
-        source, writable, ..
+        source,
+        target,
+        writable,
     } = entry
     else {
         return Ok(AskedMount::of(entry, true));
@@ -307,10 +309,46 @@ pub(super) fn look(entry: &ViewEntry) -> Result<AskedMount, RunError> {
         }
         _ => resolve_source(source)?,
     };
+    refuse_device(&source, &found)?;
+    view_plan::check_target(target.as_os_str().as_bytes())
+        .map_err(|error| elsewhere(error, &source, *writable))?;
     let mut mount = AskedMount::of(entry, found.is_dir());
     let source = source.into_os_string().into_vec();
     mount.shown = Shown::Host { source, access };
     Ok(mount)
+}
+
+/// A device is refused whatever its mode: what a driver of the host does for whoever opens it, no rule
+/// of the sandbox judges.
+fn refuse_device(source: &Path, found: &Metadata) -> Result<(), RunError> {
+    let kind = found.file_type();
+    if !kind.is_char_device() && !kind.is_block_device() {
+        return Ok(());
+    }
+    Err(RunError::Argument {
+        code: "mount_source_device",
+        what: "mount source",
+        object: escape(source.as_os_str().as_bytes()),
+        problem: format!("is a device, and {NO_DEVICES}"),
+        hint: None,
+    })
+}
+
+/// A mount that is refused for its place, with the flag that shows the source at another one.
+fn elsewhere(mut error: ViewError, source: &Path, writable: bool) -> RunError {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
+    let name = source.file_name().and_then(OsStr::to_str);
+    let (Some(source), Some(name)) = (source.to_str(), name) else {
+        return error.into();
+    };
+    if !source.as_bytes().iter().all(plain) {
+        return error.into();
+    }
+    let mode = if writable { "" } else { ":ro" };
+    if let ViewError::Target { instead, .. } = &mut error {
+        *instead = Some(format!("--mount {source}:/data/{name}{mode}"));
+    }
+    error.into()
 }
 
 /// The tree at `source`, in which nothing may be a link by now, and whether it is a directory.

@@ -5,13 +5,42 @@ use crate::spec::path::{PathError, RelPath};
 /// Longest mount point, in bytes.
 pub const MOUNT_TARGET_BYTES_MAX: usize = 4_096;
 
-/// Places that belong to the system or to the runner, with everything below them.
-const RESERVED_TREES: [&str; 8] = [
-    "/proc", "/dev", "/sys", "/usr", "/bin", "/sbin", "/etc", "/runner",
+/// Directories in which no mount may lie, and why: completes "the mount point …".
+const RESERVED_TREES: [(&str, &str); 8] = [
+    (
+        "/proc",
+        "is in /proc, where the processes of the sandbox are shown",
+    ),
+    (
+        "/dev",
+        "is in /dev, where the sandbox has devices of its own",
+    ),
+    ("/sys", "is in /sys, which no sandbox has"),
+    ("/usr", "is in /usr, where the programs of the sandbox lie"),
+    ("/bin", "is in /bin, where the programs of the sandbox lie"),
+    (
+        "/sbin",
+        "is in /sbin, where the programs of the sandbox lie",
+    ),
+    (ETC, "is in /etc, where the sandbox has files of its own"),
+    (
+        "/runner",
+        "is in /runner, where the body's input and output lie",
+    ),
 ];
 
-/// Places that are themselves taken; below them a mount is possible.
-const RESERVED: [&str; 3] = ["/bundle", "/scratch", "/tmp"];
+/// Where a caller may add what is not there.
+const ETC: &str = "/etc";
+
+/// Places that are themselves taken, and why; below them a mount is possible.
+const RESERVED: [(&str, &str); 3] = [
+    ("/bundle", "is where the bundle is unpacked"),
+    ("/scratch", "is where input and output files lie"),
+    (
+        "/tmp",
+        "is the sandbox's own directory for temporary files, empty at the start",
+    ),
+];
 
 /// An absolute path inside at which a mount may appear.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,10 +62,12 @@ pub enum MountTargetError {
     #[error("is longer than 4096 bytes")]
     TooLong,
     /// It would hide something that the body or the runner needs.
-    #[error("would hide {hidden}, which is not the caller's to replace")]
+    #[error("{why}")]
     Reserved {
-        /// What would be hidden.
-        hidden: &'static str,
+        /// What stands there: completes "the mount point …".
+        why: &'static str,
+        /// Whether that is a file in /etc, where a caller may add others.
+        in_etc: bool,
     },
 }
 
@@ -57,18 +88,20 @@ impl MountTarget {
             return Err(MountTargetError::Path(PathError::EmptySegment));
         }
         RelPath::parse(inside.as_bytes()).map_err(MountTargetError::Path)?;
-        if let Some(hidden) = RESERVED.iter().find(|reserved| **reserved == text) {
-            return Err(MountTargetError::Reserved { hidden });
-        }
         let first = inside.split('/').next().unwrap_or(inside);
         if first.starts_with("lib") {
-            return Err(MountTargetError::Reserved { hidden: "/lib*" });
+            let why = "is in /lib*, where the programs of the sandbox lie";
+            return Err(MountTargetError::Reserved { why, in_etc: false });
         }
-        match RESERVED_TREES
+        let tree = RESERVED_TREES
             .iter()
-            .find(|reserved| reserved.strip_prefix('/') == Some(first))
-        {
-            Some(hidden) => Err(MountTargetError::Reserved { hidden }),
+            .find(|(tree, _)| tree.strip_prefix('/') == Some(first));
+        let place = RESERVED.iter().find(|(place, _)| *place == text);
+        match tree.or(place) {
+            Some((tree, why)) => Err(MountTargetError::Reserved {
+                why,
+                in_etc: *tree == ETC && inside != first,
+            }),
             None => Ok(Self(text.to_owned())),
         }
     }

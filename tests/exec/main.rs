@@ -27,4 +27,5 @@ mod places;
 mod reports;
 mod scripts;
 mod streams;
+mod taken_places;
 mod views;

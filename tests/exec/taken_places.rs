@@ -1,0 +1,103 @@
+//! Places inside that are taken, and devices: each refusal says what is there, and its hint works.
+
+use std::process::Command;
+
+use super::scripts::text;
+use super::support::{Ground, is_root};
+
+#[test]
+fn a_place_that_is_taken_is_refused_with_its_reason_and_the_flag_that_works() {
+    let ground = Ground::new();
+    for (path, reason) in [
+        ("/etc/passwd", "files of its own"),
+        ("/proc/cpuinfo", "processes of the sandbox"),
+        ("/sys/kernel", "no sandbox has"),
+        ("/dev", "devices of its own"),
+    ] {
+        let done = ground.run(&["--ro", path], &["true"]);
+        done.assert_error("refused", "mount_target_refused")
+            .assert_nothing_ran();
+        let error = &done.report["error"];
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(reason), "{message}");
+        let hint = error["hint"].as_str().expect("a hint");
+        let flag = hint.split_once("--mount ").expect("a flag").1;
+        let inside = flag.split(':').nth(1).expect("a place");
+        ground
+            .run(&["--mount", flag], &["test", "-e", inside])
+            .assert_exited(0);
+    }
+}
+
+#[test]
+fn what_every_sandbox_shows_may_be_asked_for_and_stays_as_it_is() {
+    let ground = Ground::new();
+    for path in ["/lib", "/usr/share", "/etc/ssl"] {
+        ground
+            .run(&["--ro", path], &["test", "-e", path])
+            .assert_exited(0);
+        ground
+            .run(&["--rw", path], &["true"])
+            .assert_error("refused", "mount_target_refused");
+    }
+}
+
+#[test]
+fn a_file_may_be_added_to_etc_where_nothing_of_the_sandbox_lies() {
+    let ground = Ground::new();
+    let file = ground.write("own.conf", "own\n");
+    let at = |place: &str| format!("{}:{place}:ro", text(&file));
+    let done = ground.run(
+        &["--mount", &at("/etc/own/own.conf")],
+        &["cat", "/etc/own/own.conf"],
+    );
+    done.assert_exited(0);
+    assert_eq!(done.text(), "own\n");
+    for place in ["/etc", "/etc/group", "/etc/resolv.conf", "/etc/ssl/own"] {
+        ground
+            .run(&["--mount", &at(place)], &["true"])
+            .assert_error("refused", "mount_target_refused");
+    }
+}
+
+/// B-28.
+#[test]
+fn no_device_of_the_host_is_lent_whoever_may_open_it_there() {
+    let ground = Ground::new();
+    let mut devices = vec!["/dev/null".to_owned(), "/dev/full".to_owned()];
+    if is_root() {
+        let node = ground.path("lent/node");
+        std::fs::create_dir(ground.path("lent")).expect("made");
+        let made = Command::new("mknod")
+            .args(["-m", "666", text(&node), "c", "1", "3"])
+            .status();
+        assert!(made.expect("runs").success());
+        // In a directory that is lent it stands, and is not opened.
+        let open = format!("test -c {0} && ! cat {0}", text(&node));
+        let lent = ground.path("lent");
+        ground
+            .run(&["--rw", text(&lent)], &["sh", "-c", &open])
+            .assert_exited(0);
+        devices.push(text(&node).to_owned());
+    }
+    for device in &devices {
+        for flags in [
+            ["--ro".to_owned(), device.clone()],
+            ["--rw".to_owned(), device.clone()],
+            ["--mount".to_owned(), format!("{device}:/data/device:ro")],
+        ] {
+            let [flag, value] = &flags;
+            ground
+                .run(&[flag, value], &["true"])
+                .assert_error("refused", "mount_source_device")
+                .assert_nothing_ran();
+        }
+    }
+    for words in [&["--device", "/dev/kvm"][..], &["--gpus=all"]] {
+        let done = ground.run(words, &["true"]);
+        done.assert_error("refused", "usage").assert_nothing_ran();
+        let message = done.report["error"]["message"].as_str();
+        let message = message.expect("a message");
+        assert!(message.contains("no device of the host"), "{message}");
+    }
+}

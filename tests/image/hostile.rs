@@ -58,6 +58,7 @@ fn traps(host: &Path) -> Vec<(&'static str, Layer)> {
             layer([
                 ("etc/passwd", into("victim")),
                 ("etc/group", link("../../../../../../etc/group")),
+                ("etc/own", to_host()),
             ]),
         ),
         (
@@ -118,7 +119,7 @@ fn traps(host: &Path) -> Vec<(&'static str, Layer)> {
 
 /// What the body looks at, with what it must say.
 const LOOK: &str = r#"
-for at in /proc /dev /tmp /bundle /scratch /runner /home/runner /etc /workspace/a; do
+for at in /proc /dev /tmp /bundle /scratch /runner /home/runner /etc /etc/own /workspace/a; do
     test -L $at && echo "LINK $at"
     test -d $at || echo "NO DIRECTORY $at"
 done
@@ -142,7 +143,7 @@ grep -q runner /etc/hosts || echo 'NO HOSTS'
 grep -q nameserver /etc/resolv.conf || echo 'NO RESOLV'
 grep -q ':1000:' /etc/passwd || echo 'NO USER'
 ls /runner/overlays
-ls -A /workspace/a
+ls -A /workspace/a /etc/own | grep of-lent
 cat /proc/1/comm
 echo done
 "#;
@@ -160,7 +161,9 @@ fn no_name_of_an_image_leads_anybody_to_the_host() {
         let lent = stored.ground.path("lent");
         std::fs::create_dir(&lent).expect("made");
         std::fs::write(lent.join("of-lent"), "lent").expect("written");
-        let mount = format!("{}:/workspace/a:ro", lent.display());
+        let mount = |place: &str| format!("{}:{place}:ro", lent.display());
+        let (beside, in_etc) = (mount("/workspace/a"), mount("/etc/own"));
+        let mounts = ["--mount", &beside, "--mount", &in_etc];
         if read_only {
             stored.policy("oci: { root_read_only: true }\n");
         }
@@ -168,12 +171,12 @@ fn no_name_of_an_image_leads_anybody_to_the_host() {
         for (number, (what, trap)) in traps(&host).into_iter().enumerate() {
             let name = format!("image-{number}");
             let image = image(&stored.ground, &name, &[base.clone(), trap], json!({}));
-            let done = stored.run(&image, &["--mount", &mount], &["sh", "-c", LOOK]);
+            let done = stored.run(&image, &mounts, &["sh", "-c", LOOK]);
             assert_eq!(contents(&host), before, "{what}");
             done.assert_exited(0);
             assert_eq!(
                 done.text(),
-                "of-lent\ninit\ndone\n",
+                "of-lent\nof-lent\ninit\ndone\n",
                 "{what}: {}",
                 done.stderr
             );

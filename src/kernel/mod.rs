@@ -16,6 +16,7 @@ pub mod mount;
 pub mod name_lookup;
 pub mod namespace;
 pub mod netlink;
+pub mod own_links;
 pub mod owner_map;
 pub mod packet;
 pub mod place;

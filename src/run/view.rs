@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::Metadata;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::kernel::credentials::HostIds;
 use crate::kernel::link::DESCRIPTORS_MAX;
 use crate::kernel::mount::{self, Attributes};
+use crate::kernel::own_links::{self, Unopened};
 use crate::kernel::owner_map::OwnerMap;
 use crate::kernel::place;
 use crate::oci::store::StorePlace;
@@ -167,12 +168,31 @@ fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result
 /// `source` without links, and what lies there.
 ///
 /// # Errors
-/// [`RunError::Argument`] where it is not there, or where another file than it lies at the path that
+/// [`RunError::Argument`] where it is not there, where a link of somebody else's leads to it, or where another file than it lies at the path that
 /// its links tell: a link of /proc leads into other mount namespaces, and tells a path of theirs.
 fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), RunError> {
     let missing = |error: std::io::Error| source_missing(source, &error);
     let asked = source.metadata().map_err(missing)?;
-    let real = source.canonicalize().map_err(missing)?;
+    let opened = own_links::open(source.as_os_str().as_bytes()).map_err(|unopened| {
+        let (link, uid) = match unopened {
+            Unopened::Call(errno) => return missing(errno.into()),
+            Unopened::Link { link, uid } => (link, uid),
+        };
+        RunError::Argument {
+            code: "mount_source_link",
+            what: "mount source",
+            object: escape(source.as_os_str().as_bytes()),
+            problem: format!(
+                "cannot be used: the link `{}` on the way belongs to uid {uid}",
+                escape(&link)
+            ),
+            hint: Some(
+                "name the path itself, or lay the link as the user who runs this".to_owned(),
+            ),
+        }
+    })?;
+    let held = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    let real = std::fs::read_link(held).map_err(missing)?;
     let found = real.symlink_metadata().map_err(missing)?;
     if (asked.dev(), asked.ino()) == (found.dev(), found.ino()) {
         return Ok((real, found));

@@ -5,19 +5,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::kernel::credentials::HostIds;
 use crate::kernel::lock::try_claim_byte;
+use crate::kernel::own_links::{self, Unopened};
 use crate::scratch::error::ScratchError;
 use crate::spec::path::escape;
 
 /// How long to sleep between two tries to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);
-
-/// How many links a path may lead through (`path_resolution(7)`).
-const LINKS_MAX: u32 = 40;
 
 /// The host directory that inputs come from and outputs go back to, open.
 #[derive(Debug)]
@@ -42,8 +40,8 @@ impl Workspace {
             let path = shown.clone();
             move |errno| ScratchError::WorkspaceUnusable { path, call, errno }
         };
-        let directory =
-            open_by_own_links(path.as_os_str().as_bytes()).map_err(|unopened| match unopened {
+        let found =
+            own_links::open(path.as_os_str().as_bytes()).map_err(|unopened| match unopened {
                 Unopened::Link { link, uid } => ScratchError::WorkspaceLink {
                     path: shown.clone(),
                     link: escape(&link),
@@ -51,6 +49,10 @@ impl Workspace {
                 },
                 Unopened::Call(errno) => failed("open")(errno),
             })?;
+        // Not O_PATH: fsync(2) needs a descriptor that is really open.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            rustix::fs::openat(&found, ".", flags, Mode::empty()).map_err(failed("open"))?;
         let stat = rustix::fs::fstat(&directory).map_err(failed("fstat"))?;
         let owner = gives_files_away().map_err(failed("/proc/self/uid_map"))?;
         Ok(Self {
@@ -124,67 +126,6 @@ impl Workspace {
 #[derive(Debug)]
 pub(super) struct WorkspaceLock {
     _held: OwnedFd,
-}
-
-/// Why a directory was not opened.
-enum Unopened {
-    Link { link: Vec<u8>, uid: u32 },
-    Call(Errno),
-}
-
-impl From<Errno> for Unopened {
-    fn from(errno: Errno) -> Self {
-        Self::Call(errno)
-    }
-}
-
-/// Opens the directory at `path`, one component after the other.
-fn open_by_own_links(path: &[u8]) -> Result<OwnedFd, Unopened> {
-    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = |place: &str| rustix::fs::openat(CWD, place, step, Mode::empty());
-    let words = |path: &[u8]| -> Vec<Vec<u8>> {
-        let words = path.split(|byte| *byte == b'/').rev();
-        words.map(<[u8]>::to_vec).collect()
-    };
-    if path.is_empty() {
-        return Err(Errno::NOENT.into());
-    }
-    let start = |path: &[u8]| match path.first() {
-        Some(b'/') => Some("/"),
-        _ => None,
-    };
-    let mut here = open(start(path).unwrap_or("."))?;
-    let mut rest = words(path);
-    let mut links = 0;
-    while let Some(word) = rest.pop() {
-        if matches!(&*word, b"" | b".") {
-            continue;
-        }
-        let next = rustix::fs::openat(&here, &*word, step, Mode::empty())?;
-        let stat = rustix::fs::fstat(&next)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            here = next;
-            continue;
-        }
-        links += 1;
-        if LINKS_MAX < links {
-            return Err(Errno::LOOP.into());
-        }
-        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(Unopened::Link {
-                link: word,
-                uid: stat.st_uid,
-            });
-        }
-        let target = rustix::fs::readlinkat(&next, "", Vec::new())?.into_bytes();
-        if let Some(root) = start(&target) {
-            here = open(root)?;
-        }
-        rest.extend(words(&target));
-    }
-    // Not O_PATH: fsync(2) needs a descriptor that is really open.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(&here, ".", flags, Mode::empty())?)
 }
 
 /// The byte for one directory. Two that share one wait for each other, which costs them time only.

@@ -5,7 +5,7 @@ use super::support::{Ground, is_root, needs_root};
 
 /// D-11: a link that is there before.
 #[test]
-fn a_link_of_another_user_on_the_way_to_the_workspace_is_not_followed() {
+fn a_link_of_another_user_on_the_way_to_a_directory_that_is_named_is_not_followed() {
     let ground = Ground::new();
     let bundle = ground.script(
         "run: body.sh\noutputsFiles: {o: {path: o}}\n",
@@ -22,10 +22,22 @@ fn a_link_of_another_user_on_the_way_to_the_workspace_is_not_followed() {
         assert_eq!(std::fs::read_to_string(&out).expect("synced"), "out\n");
         std::fs::remove_file(out).expect("removed");
     }
+    for flag in ["--ro", "--rw"] {
+        ground
+            .run(&[flag, text(&through)], &["test", "-d", text(&link)])
+            .assert_exited(0);
+    }
     if !is_root() {
         return needs_root("only root can give a link to somebody else");
     }
     std::os::unix::fs::lchown(&link, Some(12_345), None).expect("given");
+    for flag in ["--ro", "--rw"] {
+        ground
+            .run(&[flag, text(&through)], &["true"])
+            .assert_error("refused", "mount_source_link")
+            .assert_message("the link `link` on the way belongs to uid 12345")
+            .assert_nothing_ran();
+    }
     for flag in ["--workspace", "--out-dir"] {
         ground
             .exec(&[flag, text(&through)], &bundle)

@@ -83,7 +83,7 @@ fn on_path(name: &OsStr, caller: &Caller) -> impl Iterator<Item = PathBuf> {
         .filter(|path| is_executable(path))
 }
 
-fn settle(
+pub(super) fn settle(
     path: PathBuf,
     caller: &Caller,
     interpreters: &[PathBuf],

@@ -443,3 +443,11 @@ pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, RunE
     open_beneath(space.as_fd(), name.as_bytes(), flags, Mode::empty())
         .map_err(RunError::host(format!("open {name} of the writable space")))
 }
+/// Refused before the body runs, so that nothing is computed in vain.
+pub(super) fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
+    crate::scratch::check_outputs(outputs)?;
+    for output in outputs.iter().filter(|output| !output.granted) {
+        crate::scratch::check_destination(&output.path)?;
+    }
+    Ok(())
+}

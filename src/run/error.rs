@@ -176,6 +176,16 @@ pub enum RunError {
         /// Settings of this host that may be why.
         forbidding: Vec<Forbidding>,
     },
+    /// The body's program could not be started, and why is known.
+    #[error("{error}{}", .why.as_ref().map_or_else(String::new, |why| format!(": {why}")))]
+    Program {
+        /// The kernel's answer.
+        error: SandboxError,
+        /// The rest of the sentence.
+        why: Option<String>,
+        /// What to do.
+        hint: String,
+    },
     /// The groups.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -298,6 +308,7 @@ impl RunError {
             Self::Source(error) if !error.is_refusal() => Outcome::Failed,
             Self::ImagePull { error, .. } if error.is_passing() => Outcome::Failed,
             Self::Sandbox { .. }
+            | Self::Program { .. }
             | Self::Cgroup(_)
             | Self::Registry(_)
             | Self::Host { .. }
@@ -339,7 +350,7 @@ impl RunError {
             Self::Preparation(error) => error.code().to_owned(),
             Self::NoManifest { .. } => "manifest_missing".to_owned(),
             Self::Argument { code, .. } => (*code).to_owned(),
-            Self::Sandbox { error, .. } => error.code().to_owned(),
+            Self::Sandbox { error, .. } | Self::Program { error, .. } => error.code().to_owned(),
             Self::Cgroup(_) => "cgroup_failed".to_owned(),
             Self::Registry(_) => "runtime_directory_unusable".to_owned(),
             Self::Host { .. } => "host_failed".to_owned(),
@@ -383,6 +394,7 @@ impl RunError {
                 user_namespaces::mend(forbidding).or_else(|| error.hint())
             }
             Self::View(error) => Some(error.hint()),
+            Self::Program { hint, .. } => Some(hint.clone()),
             Self::Registry(_) => {
                 Some("name a directory of your own with RUNNER_OPT_RUNTIME_DIRECTORY".to_owned())
             }

@@ -22,6 +22,7 @@ pub mod hearing;
 pub mod hold;
 pub mod host;
 pub mod image;
+mod inside;
 mod interruptible;
 pub mod kept;
 mod meter;
@@ -29,6 +30,7 @@ mod needs;
 mod network;
 pub mod network_report;
 pub mod node;
+mod not_started;
 mod places;
 mod planning;
 pub mod preparation;
@@ -69,18 +71,19 @@ use crate::run::hearing::Hearing;
 use crate::run::hold::Held;
 use crate::run::image::{Access, ChosenImage};
 use crate::run::network::Outward;
+use crate::run::not_started::Attempt;
 use crate::run::places::Places;
 use crate::run::preparation::Preparing;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::Sources;
-use crate::run::subject::UnpackedFiles;
+use crate::run::subject::BundleFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
 use crate::sandbox::cgroups::{CgroupLimits, Counted};
 use crate::sandbox::launch::{ImageRoot, Launched, launch};
 use crate::sandbox::prepare::{Prepared, begin};
 use crate::sandbox::seed::Seed;
-use crate::scratch::{self, FileLimits, OutputFile};
+use crate::scratch::{self, FileLimits};
 use crate::secrets::mask::Masks;
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::outcome::Outcome;
@@ -256,7 +259,6 @@ impl Run<'_> {
             Some(bundle) => self.finish_bundle(bundle, &mut prepared, held, report)?,
             None => None,
         };
-        drop(bundle);
         let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
         let sources = countdown
             .stopped(|| self.have_sources(chosen, child, signals.as_fd(), report, clock))?;
@@ -285,8 +287,14 @@ impl Run<'_> {
         )?;
         network::tell_ports(&published, &self.request.network, &**self.hearing)?;
         settlement.outward.published = published;
-        let (mut launched, mut ready) =
-            self.launch(held, prepared, (settlement, &sources), settled, report)?;
+        let (mut launched, mut ready) = self.launch(
+            held,
+            prepared,
+            (settlement, &sources),
+            settled,
+            bundle,
+            report,
+        )?;
         clock.lap(report, "launch");
         // Judging what the body returned must hear them too.
         let heard = match ready.settled.outputs {
@@ -377,7 +385,7 @@ impl Run<'_> {
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<Settled, RunError> {
-        check_destinations(&settled.output_files)?;
+        contract::check_destinations(&settled.output_files)?;
         clock.lap(report, "plan");
         self.stage(held, prepared, &settled, places, report)?;
         clock.lap(report, "stage");
@@ -390,6 +398,7 @@ impl Run<'_> {
         prepared: Prepared,
         (settlement, sources): (Settlement, &Sources),
         settled: Settled,
+        bundle: Option<Bundle>,
         report: &Report,
     ) -> Result<(Launched, Ready), RunError> {
         let Settlement {
@@ -408,7 +417,16 @@ impl Run<'_> {
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
         secrets::forget(&mut chosen, &mut plan.environment);
-        let launched = launched?;
+        let launched = launched.map_err(|error| {
+            let files = bundle.as_ref().map(Bundle::files);
+            let files = files.as_ref().map(|files| files as &dyn BundleFiles);
+            let attempt = Attempt {
+                request: self.request,
+                chosen: &chosen,
+                programs: &plan.programs,
+            };
+            not_started::of_launch(error, &held.host, sources, files, &attempt)
+        })?;
         let ready = Ready {
             limits,
             settled,
@@ -437,10 +455,7 @@ impl Run<'_> {
                 Ok(chosen)
             }
             (Subject::Bundle(_), Some(bundle)) => {
-                let files = UnpackedFiles {
-                    tree: &bundle.unpacked.tree,
-                    root: bundle.root.as_fd(),
-                };
+                let files = bundle.files();
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
                 let subject = (manifest, access);
                 chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
@@ -483,13 +498,4 @@ impl Run<'_> {
         )?;
         Ok(())
     }
-}
-
-/// Refused before the body runs, so that nothing is computed in vain.
-fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
-    scratch::check_outputs(outputs)?;
-    for output in outputs.iter().filter(|output| !output.granted) {
-        scratch::check_destination(&output.path)?;
-    }
-    Ok(())
 }

@@ -18,6 +18,7 @@ use crate::run::contract::{self, Patience};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
+use crate::run::subject::UnpackedFiles;
 use crate::run::view::Owners;
 use crate::sandbox::overlay::{Lower, Overlay};
 use crate::sandbox::prepare::{BasePlan, Identity as BodyIdentity, Prepared};
@@ -43,6 +44,16 @@ pub(super) struct Bundle {
     pub(super) root: OwnedFd,
     /// The kept tree, and whether the child was asked to lay an overlayfs over it.
     kept: Option<(InUse, bool)>,
+}
+
+impl Bundle {
+    /// Its files, to look at.
+    pub(super) fn files(&self) -> UnpackedFiles<'_> {
+        UnpackedFiles {
+            tree: &self.unpacked.tree,
+            root: self.root.as_fd(),
+        }
+    }
 }
 
 /// What the cache had to say.

@@ -332,3 +332,52 @@ fn a_root_that_nobody_may_write_is_told_and_kept() {
     let told: &Value = &done.report["image"];
     assert_eq!(told["root"], "read_only");
 }
+
+#[test]
+fn a_program_that_an_image_lacks_is_told_as_that_and_the_nearest_that_it_has_by_name() {
+    let Some(base) = base() else { return };
+    let stored = Stored::new();
+    let scripts = layer([
+        (
+            "bin/elsewhere",
+            Entry::File(b"#!/opt/none/sh\n".to_vec(), 0o755),
+        ),
+        ("bin/closed", Entry::File(b"#!/bin/sh\n".to_vec(), 0o644)),
+    ]);
+    let image = image(&stored.ground, "image", &[base, scripts], json!({}));
+    let told = |words: &[&str]| {
+        let done = stored.run(&image, &[], words);
+        let error = &done.report["error"];
+        let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        (text("code"), text("message"), text("hint"))
+    };
+    let (code, message, hint) = told(&["nonesuch-7f3a"]);
+    assert_eq!(code, "program_not_found");
+    assert!(
+        message.contains("the image has none of this name"),
+        "{message}"
+    );
+    assert!(hint.starts_with("install it in the image"), "{hint}");
+    // The host has it, and the image has not.
+    assert!(
+        told(&["/usr/bin/ldd"])
+            .1
+            .contains("the image has nothing at this path")
+    );
+    let (_, message, hint) = told(&["elsewhere"]);
+    assert!(
+        message.contains("names the interpreter `/opt/none/sh`"),
+        "{message}"
+    );
+    assert!(
+        hint.ends_with("#!/usr/bin/env sh") || hint.ends_with("#!/bin/sh"),
+        "{hint}"
+    );
+    assert_eq!(told(&["closed"]).0, "program_not_executable");
+    let (_, _, hint) = told(&["readlinkk", "/lib"]);
+    assert_eq!(hint, "did you mean `readlink`?");
+    let meant = hint.split('`').nth(1).expect("a name");
+    let done = stored.run(&image, &[], &[meant, "/lib"]);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "usr/lib\n");
+}

@@ -6,7 +6,6 @@
 //! variable or a secret goes into the document.
 
 mod facts;
-mod inside;
 mod limits;
 mod network;
 mod paths;
@@ -31,17 +30,18 @@ use crate::run::command;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::explain::facts::HostFacts;
-use crate::run::explain::inside::{Inside, Program};
 use crate::run::explain::rows::Rows;
 use crate::run::given::{Given, open_what_was_given};
 use crate::run::image::Access;
+use crate::run::inside::{self, Inside, Program};
+use crate::run::not_started::{self, Attempt};
 use crate::run::places::Places;
 use crate::run::planning;
 use crate::run::secrets;
 use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
-use crate::run::{check_destinations, reporting, view};
+use crate::run::{reporting, view};
 use crate::sandbox::error::SandboxError;
 use crate::sandbox::steps::ChildStep;
 use crate::scratch::{self, FileLimits, InputFile, Workspace};
@@ -287,7 +287,7 @@ impl Planner<'_> {
         let settled = or_refused(settled, refuse)?;
         let mut input_bytes = Vec::new();
         if let Some(settled) = &settled {
-            check_destinations(&settled.output_files).or_else(&mut *refuse)?;
+            contract::check_destinations(&settled.output_files).or_else(&mut *refuse)?;
             let checked = match places.to_stage_from(settled) {
                 Ok(None) => Ok(Vec::new()),
                 Ok(Some(workspace)) => look_at_inputs(workspace, &settled.input_files),
@@ -329,7 +329,12 @@ impl Planner<'_> {
             foreign: host.privileged,
             image: chosen.image.as_ref(),
         };
-        let program = or_refused(start_of(&inside, &chosen, &programs), refuse)?;
+        let attempt = Attempt {
+            request: self.request,
+            chosen: &chosen,
+            programs: &programs,
+        };
+        let program = or_refused(start_of(&inside, &attempt), refuse)?;
         Ok(Settling {
             chosen,
             limits,
@@ -428,15 +433,11 @@ fn look_at_mounts(
 }
 
 /// Whether the body's first step would succeed; the program, where one was chosen at all.
-fn start_of(
-    inside: &Inside<'_>,
-    chosen: &Chosen,
-    programs: &[Vec<u8>],
-) -> Result<Option<Program>, RunError> {
-    let Some(name) = chosen.argv.first() else {
+fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program>, RunError> {
+    let Some(name) = attempt.chosen.argv.first() else {
         return Ok(None);
     };
-    let directory = &chosen.working_directory;
+    let directory = &attempt.chosen.working_directory;
     inside.enter(directory).map_err(|errno| {
         let step = ChildStep::WorkingDirectory;
         SandboxError::Child {
@@ -446,12 +447,15 @@ fn start_of(
             errno,
         }
     })?;
-    let program = escape(name);
-    let found = inside.program(programs, directory);
-    Ok(Some(found.map_err(|errno| match errno {
-        Errno::NOENT => SandboxError::ProgramNotFound { program },
-        errno => SandboxError::ProgramNotExecutable { program, errno },
-    })?))
+    let found = inside.program(attempt.programs, directory);
+    found.map(Some).map_err(|lack| {
+        let program = escape(name);
+        let error = match lack.errno() {
+            Errno::NOENT => SandboxError::ProgramNotFound { program },
+            errno => SandboxError::ProgramNotExecutable { program, errno },
+        };
+        not_started::told(error, inside, attempt)
+    })
 }
 
 /// A BUNDLE that is a manifest and no archive.

@@ -17,7 +17,8 @@ use crate::bundle::Entry;
 use crate::oci::layers::Kind;
 use crate::plan::run_form::Interpreter;
 use crate::plan::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
-use crate::run::image::ChosenImage;
+use crate::run::image::{ChosenImage, OpenedImage};
+use crate::run::not_started::names_in;
 use crate::run::subject::BundleFiles;
 use crate::spec::path::RelPath;
 
@@ -27,6 +28,8 @@ const LINKS_MAX: usize = 40;
 const SCRIPTS_MAX: usize = 5;
 /// What the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
 const HEAD_BYTES: u64 = 256;
+/// Larger files of an image are not read for their first line.
+const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
 /// The view of a run that was not started.
 pub(super) struct Inside<'plan> {
@@ -73,17 +76,51 @@ pub(super) struct Program {
     pub(super) host: Option<PathBuf>,
 }
 
+/// Why a program would not be executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Nothing lies there.
+    Missing,
+    /// The first line of a script names an interpreter that is not there.
+    Interpreter {
+        /// The script.
+        script: Program,
+        /// As the line has it.
+        interpreter: Vec<u8>,
+    },
+    /// A directory, or behind one that is closed.
+    Closed,
+    /// A file without the permission.
+    Mode(Program),
+    /// No binary, and no script with a first line.
+    Format(Program),
+    /// Too many links or interpreters of interpreters.
+    Loop,
+}
+
+impl Lack {
+    /// What execve(2) answers.
+    pub(super) fn errno(&self) -> Errno {
+        match self {
+            Self::Missing | Self::Interpreter { .. } => Errno::NOENT,
+            Self::Closed | Self::Mode(_) => Errno::ACCESS,
+            Self::Format(_) => Errno::NOEXEC,
+            Self::Loop => Errno::LOOP,
+        }
+    }
+}
+
 impl Inside<'_> {
     /// What would become of execve(2) of these paths, one after the other as execvp(3) tries them.
     ///
     /// # Errors
-    /// ENOENT where none is there; EACCES, ENOEXEC or ELOOP where one cannot be executed.
+    /// [`Lack`]: of the first that is there and cannot be executed.
     pub(super) fn program(
         &self,
         candidates: &[Vec<u8>],
         working_directory: &[u8],
-    ) -> Result<Program, Errno> {
-        let mut answer = Errno::NOENT;
+    ) -> Result<Program, Lack> {
+        let mut answer = Lack::Missing;
         let mut unknown = None;
         for candidate in candidates {
             let path = absolute(candidate, working_directory);
@@ -93,9 +130,12 @@ impl Inside<'_> {
                     unknown = unknown.or(Some(path));
                 }
                 Ok(host) => return Ok(Program { path, host }),
-                Err(Errno::NOENT | Errno::NOTDIR) => (),
-                Err(Errno::ACCESS) => answer = Errno::ACCESS,
-                Err(other) => return Err(other),
+                Err(lack) => match lack.errno() {
+                    Errno::NOENT if answer == Lack::Missing => answer = lack,
+                    Errno::NOENT => (),
+                    Errno::ACCESS => answer = lack,
+                    _ => return Err(lack),
+                },
             }
         }
         unknown
@@ -103,11 +143,55 @@ impl Inside<'_> {
             .ok_or(answer)
     }
 
+    /// The names in a directory of the host that is shown, or of the bundle.
+    pub(super) fn names(&self, path: &[u8]) -> Vec<String> {
+        match self.mount_of(path) {
+            Some((ViewStep::Bind { source, .. }, rest)) => {
+                let mut place = PathBuf::from(OsString::from_vec(source.clone()));
+                if !rest.is_empty() {
+                    place.push(OsString::from_vec(rest.to_vec()));
+                }
+                names_in(&place)
+            }
+            Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
+                let Some(bundle) = self.bundle else {
+                    return Vec::new();
+                };
+                let in_it = |path: &RelPath| {
+                    let name = match rest {
+                        [] => path.as_bytes(),
+                        rest => path.as_bytes().strip_prefix(rest)?.strip_prefix(b"/")?,
+                    };
+                    let name = std::str::from_utf8(name).ok()?;
+                    (!name.contains('/')).then(|| name.to_owned())
+                };
+                bundle
+                    .tree()
+                    .iter()
+                    .filter_map(|(path, _)| in_it(path))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// How the file at `path` begins, where that is known.
+    pub(super) fn head(&self, path: &[u8]) -> Option<Vec<u8>> {
+        match self.resolve(path) {
+            Ok(Node::File { head, .. }) => head,
+            _ => None,
+        }
+    }
+
     /// Whether `path` can be executed, and where it lies on the host.
-    fn executable(&self, path: &[u8], scripts: usize) -> Result<Option<PathBuf>, Errno> {
-        let (executable, head, host) = match self.resolve(path)? {
-            Node::Missing | Node::Link(_) => return Err(Errno::NOENT),
-            Node::Closed | Node::Directory => return Err(Errno::ACCESS),
+    fn executable(&self, path: &[u8], scripts: usize) -> Result<Option<PathBuf>, Lack> {
+        let found = self.resolve(path).map_err(|errno| match errno {
+            Errno::LOOP => Lack::Loop,
+            _ => Lack::Missing,
+        })?;
+        let (executable, head, host) = match found {
+            Node::Missing | Node::Link(_) => return Err(Lack::Missing),
+            Node::Closed | Node::Directory => return Err(Lack::Closed),
             Node::Unknown => return Ok(None),
             Node::File {
                 executable,
@@ -115,21 +199,33 @@ impl Inside<'_> {
                 host,
             } => (executable, head, host),
         };
+        let program = || Program {
+            path: path.to_vec(),
+            host: host.clone(),
+        };
         if !executable {
-            return Err(Errno::ACCESS);
+            return Err(Lack::Mode(program()));
         }
         match head.as_deref() {
             None | Some([0x7f, b'E', b'L', b'F', ..]) => (),
             Some([b'#', b'!', line @ ..]) => {
                 if SCRIPTS_MAX <= scripts {
-                    return Err(Errno::LOOP);
+                    return Err(Lack::Loop);
                 }
                 let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
-                let interpreter = words.find(|word| !word.is_empty()).ok_or(Errno::NOEXEC)?;
-                self.executable(&absolute(interpreter, b"/"), scripts + 1)?;
+                let interpreter = words.find(|word| !word.is_empty());
+                let interpreter = interpreter.ok_or_else(|| Lack::Format(program()))?;
+                let found = self.executable(&absolute(interpreter, b"/"), scripts + 1);
+                found.map_err(|lack| match lack {
+                    Lack::Missing => Lack::Interpreter {
+                        script: program(),
+                        interpreter: interpreter.to_vec(),
+                    },
+                    lack => lack,
+                })?;
             }
-            Some(_) => return Err(Errno::NOEXEC),
+            Some(_) => return Err(Lack::Format(program())),
         }
         Ok(host)
     }
@@ -187,10 +283,29 @@ impl Inside<'_> {
 
     /// What lies at exactly this path, whose parents are directories.
     fn node(&self, path: &[u8]) -> Node {
-        let below = |mount: &[u8]| beneath(path, mount).map(<[u8]>::to_vec);
+        match self.mount_of(path) {
+            Some((ViewStep::Bind { source, target, .. }, rest)) => {
+                let base = BASE_CANDIDATES
+                    .iter()
+                    .any(|own| own.as_bytes() == target.as_slice());
+                self.of_host(source, rest, base)
+            }
+            Some((ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
+                self.of_bundle(rest).unwrap_or_else(|| self.made(path))
+            }
+            Some((
+                ViewStep::Attach { .. } | ViewStep::AttachOverlay { .. } | ViewStep::BindOwn { .. },
+                _,
+            )) => Node::Unknown,
+            _ => self.made(path),
+        }
+    }
+
+    /// The mount that a path lies in, and the rest of the path.
+    fn mount_of<'path>(&self, path: &'path [u8]) -> Option<(&ViewStep, &'path [u8])> {
+        let below = |mount: &[u8]| beneath(path, mount);
         // The deepest mount is on top, and of two at one place the later.
-        let mount = self
-            .steps
+        self.steps
             .iter()
             .filter_map(|step| match step {
                 ViewStep::Bind { target, .. }
@@ -201,24 +316,8 @@ impl Inside<'_> {
                 | ViewStep::OwnMount { path: target } => Some((target.len(), step, below(target)?)),
                 _ => None,
             })
-            .max_by_key(|(depth, ..)| *depth);
-        match mount {
-            Some((_, ViewStep::Bind { source, target, .. }, rest)) => {
-                let base = BASE_CANDIDATES
-                    .iter()
-                    .any(|own| own.as_bytes() == target.as_slice());
-                self.of_host(source, &rest, base)
-            }
-            Some((_, ViewStep::OwnMount { path: own }, rest)) if own == BUNDLE.as_bytes() => {
-                self.of_bundle(&rest).unwrap_or_else(|| self.made(path))
-            }
-            Some((
-                _,
-                ViewStep::Attach { .. } | ViewStep::AttachOverlay { .. } | ViewStep::BindOwn { .. },
-                _,
-            )) => Node::Unknown,
-            _ => self.made(path),
-        }
+            .max_by_key(|(depth, ..)| *depth)
+            .map(|(_, step, rest)| (step, rest))
     }
 
     /// What this program itself makes at a path of the new root.
@@ -332,12 +431,19 @@ fn of_image(image: &ChosenImage, path: &[u8]) -> Node {
         Ok(Some(Kind::Directory)) => Node::Directory,
         Ok(Some(Kind::File { executable })) => Node::File {
             executable,
-            head: None,
+            head: head_in_image(opened, path),
             host: None,
         },
         Ok(None) => Node::Missing,
         Err(_unreadable) => Node::Unknown,
     }
+}
+
+/// Of a file that is no larger than scripts are.
+fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
+    let mut head = opened.image.read_file(path, SCRIPT_BYTES_MAX).ok()??;
+    head.truncate(usize::try_from(HEAD_BYTES).ok()?);
+    Some(head)
 }
 
 fn head_of(path: &Path, is_file: bool) -> Option<Vec<u8>> {
@@ -379,7 +485,8 @@ fn joined(segments: &[Vec<u8>]) -> Vec<u8> {
         .concat()
 }
 
-fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
+/// `path` as seen from `working_directory`.
+pub(super) fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
     match path {
         [b'/', ..] => path.to_vec(),
         // As a person would write it.

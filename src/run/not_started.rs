@@ -1,0 +1,401 @@
+//! Why a program could not be started, and what to do: a run and a plan say the same.
+//!
+//! What lies inside was chosen by strangers. It is looked at by its first bytes, and never executed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::plan::image_root::base_of_image;
+use crate::plan::view::{self as view_plan, AskedMount, BUNDLE, check_target};
+use crate::run::callers_program;
+use crate::run::chosen::Chosen;
+use crate::run::error::RunError;
+use crate::run::inside::{Inside, Lack, Program, absolute};
+use crate::run::planning;
+use crate::run::program::{clean, is_executable};
+use crate::run::sources::Sources;
+use crate::run::subject::BundleFiles;
+use crate::run::view;
+use crate::sandbox::error::SandboxError;
+use crate::spec::did_you_mean::difference;
+use crate::spec::host::HostSupport;
+use crate::spec::path::escape;
+use crate::spec::request::{Caller, Request, Subject};
+
+/// Directories of the host whose names are tried where those of an image cannot be listed.
+const USUAL: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
+
+/// What was to be started.
+pub(super) struct Attempt<'run> {
+    /// Whose program it is.
+    pub(super) request: &'run Request,
+    /// What was chosen to run.
+    pub(super) chosen: &'run Chosen,
+    /// The paths that were tried.
+    pub(super) programs: &'run [Vec<u8>],
+}
+
+/// What is known beyond the kernel's answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Reason {
+    /// Goes on from "program `x` …"; `None` where that says it all.
+    why: Option<String>,
+    /// What to do.
+    hint: String,
+}
+
+/// The error with its reason, where that can be found out.
+pub(super) fn told(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'_>) -> RunError {
+    let (is_missing, is_foreign) = match &error {
+        SandboxError::ProgramNotFound { .. } => (true, false),
+        SandboxError::ProgramNotExecutable { errno, .. } => (false, *errno == Errno::NOEXEC),
+        _ => return error.into(),
+    };
+    let directory = &attempt.chosen.working_directory;
+    let reason = match inside.program(attempt.programs, directory) {
+        Err(Lack::Missing) if is_missing => Some(attempt.of_missing(inside)),
+        Err(Lack::Interpreter {
+            script,
+            interpreter,
+        }) if is_missing => Some(attempt.of_interpreter(inside, &script, &interpreter)),
+        Err(Lack::Closed) if !is_missing => of_directory(inside, attempt),
+        Err(Lack::Mode(program)) if !is_missing => Some(of_mode(&program)),
+        Err(Lack::Format(program)) if !is_missing => Some(of_format(&program)),
+        Ok(program) if is_missing || is_foreign => of_binary(inside, &program, is_missing),
+        _ => None,
+    };
+    match reason {
+        Some(Reason { why, hint }) => RunError::Program { error, why, hint },
+        None => error.into(),
+    }
+}
+
+/// The same for a launch that failed: the view is laid out again, as a plan does.
+pub(super) fn of_launch(
+    error: SandboxError,
+    host: &HostSupport,
+    sources: &Sources,
+    bundle: Option<&dyn BundleFiles>,
+    attempt: &Attempt<'_>,
+) -> RunError {
+    let entries = planning::distinct(attempt.chosen);
+    let looked = entries.iter().chain(&sources.entries).map(view::look);
+    let Ok(mut mounts) = looked.collect::<Result<Vec<AskedMount>, RunError>>() else {
+        return error.into();
+    };
+    mounts.extend(sources.mounts.iter().cloned());
+    let Ok(asked) = view_plan::asked(&mounts) else {
+        return error.into();
+    };
+    let image = attempt.chosen.image.as_ref();
+    let base = view_plan::base(host);
+    let mut steps = if image.is_some() {
+        base_of_image(&base)
+    } else {
+        base
+    };
+    steps.extend(asked);
+    let inside = Inside {
+        steps: &steps,
+        bundle,
+        foreign: host.privileged,
+        image,
+    };
+    told(error, &inside, attempt)
+}
+
+impl Attempt<'_> {
+    fn name(&self) -> &[u8] {
+        self.chosen.argv.first().map_or(&[], Vec::as_slice)
+    }
+
+    fn caller(&self) -> &Caller {
+        &self.request.caller
+    }
+
+    fn is_command(&self) -> bool {
+        matches!(self.request.subject, Subject::Command(_))
+    }
+
+    fn is_image(&self) -> bool {
+        self.chosen.image.is_some()
+    }
+
+    fn of_missing(&self, inside: &Inside<'_>) -> Reason {
+        let name = self.name();
+        if let Some(near) = self.nearest(inside) {
+            let near = escape(&near);
+            return Reason {
+                why: None,
+                hint: format!("did you mean `{near}`?"),
+            };
+        }
+        let here = self.caller().working_directory.as_deref();
+        let here = here.filter(|_| self.is_command() && !self.is_image());
+        let beside = here.map(|here| here.join(OsStr::from_bytes(name)));
+        let beside = beside.filter(|path| is_executable(path));
+        let shown = escape(name);
+        if !name.contains(&b'/') {
+            if beside.is_some() {
+                return Reason {
+                    why: Some("a name without a slash is looked for on the PATH".to_owned()),
+                    hint: format!("it is in this directory: write ./{shown}"),
+                };
+            }
+            let path = self.programs.iter().filter_map(|path| parent(path));
+            let path: Vec<String> = path.map(escape).collect();
+            return match self.is_image() {
+                true => Reason {
+                    why: Some("the image has none of this name on its PATH".to_owned()),
+                    hint: INSTALL_IN_IMAGE.to_owned(),
+                },
+                false => Reason {
+                    why: Some(format!(
+                        "none of this name is on the PATH {}",
+                        path.join(":")
+                    )),
+                    hint: "install it, or name it by its path".to_owned(),
+                },
+            };
+        }
+        let path = absolute(name, &self.chosen.working_directory);
+        let path = path_of(&path);
+        if self.is_image() {
+            return Reason {
+                why: Some("the image has nothing at this path".to_owned()),
+                hint: INSTALL_IN_IMAGE.to_owned(),
+            };
+        }
+        if let Some(beside) = beside.map(|beside| clean(&beside)).filter(|it| *it != path) {
+            return Reason {
+                why: Some(format!(
+                    "it is looked for in {}, where the command starts",
+                    escape(&self.chosen.working_directory)
+                )),
+                hint: format!(
+                    "name it by its whole path: {}",
+                    escape(beside.as_os_str().as_bytes())
+                ),
+            };
+        }
+        match self.flags(&path) {
+            Some(flags) => Reason {
+                why: Some("it is on this host, and not inside".to_owned()),
+                hint: format!("if it is to be seen inside: {flags}"),
+            },
+            None => Reason {
+                why: Some(format!(
+                    "nothing lies at {}",
+                    escape(path.as_os_str().as_bytes())
+                )),
+                hint: "correct the path".to_owned(),
+            },
+        }
+    }
+
+    fn of_interpreter(&self, inside: &Inside<'_>, script: &Program, interpreter: &[u8]) -> Reason {
+        let file = shown(script);
+        if interpreter.ends_with(b"\r") {
+            return Reason {
+                why: Some(format!(
+                    "the first line of {file} ends with a carriage return (CR LF), and so does the \
+                     name of its interpreter"
+                )),
+                hint: format!("take the carriage returns out: sed -i 's/\\r$//' {file}"),
+            };
+        }
+        let why = Some(format!(
+            "the first line of {file} names the interpreter `{}`, which is not inside",
+            escape(interpreter)
+        ));
+        let path = Path::new(OsStr::from_bytes(interpreter));
+        if let Some(flags) = self.flags(path).filter(|_| !self.is_image()) {
+            let hint = format!("if it is to be seen inside: {flags}");
+            return Reason { why, hint };
+        }
+        let name = interpreter.rsplit(|byte| *byte == b'/').next();
+        let other = name.filter(|name| self.finds(inside, name));
+        let has_env = inside.program(&[b"/usr/bin/env".to_vec()], b"/").is_ok();
+        let line = match other {
+            Some(name) if has_env => format!("#!/usr/bin/env {}", escape(name)),
+            _ => "#!/bin/sh".to_owned(),
+        };
+        Reason {
+            why,
+            hint: format!("name one that is there in its first line, such as {line}"),
+        }
+    }
+
+    /// Whether a program of this name is on the PATH inside.
+    fn finds(&self, inside: &Inside<'_>, name: &[u8]) -> bool {
+        let directories = self.programs.iter().filter_map(|path| parent(path));
+        let usual = USUAL.map(str::as_bytes);
+        let candidates: Vec<Vec<u8>> = directories
+            .chain(usual)
+            .map(|directory| [directory, b"/", name].concat())
+            .collect();
+        inside.program(&candidates, b"/").is_ok()
+    }
+
+    /// What the first word most likely stands for, of what can be started in its place.
+    fn nearest(&self, inside: &Inside<'_>) -> Option<Vec<u8>> {
+        let name = self.name();
+        let cut = name.iter().rposition(|byte| *byte == b'/');
+        let (above, word) = name.split_at(cut.map_or(0, |cut| cut + 1));
+        let word = std::str::from_utf8(word).ok()?;
+        let directories: Vec<&[u8]> = self
+            .programs
+            .iter()
+            .filter_map(|path| parent(path))
+            .collect();
+        let directory = &self.chosen.working_directory;
+        let places: Vec<PathBuf> = directories
+            .iter()
+            .map(|place| path_of(&absolute(place, directory)))
+            .collect();
+        let mut names: Vec<String> = places
+            .iter()
+            .flat_map(|place| inside.names(place.as_os_str().as_bytes()))
+            .collect();
+        // A file of the host is shown once a command names it.
+        let is_shown_once_named = cut.is_some() && self.is_command() && !self.is_image();
+        match cut {
+            None => names.extend(USUAL.iter().flat_map(|usual| names_in(Path::new(usual)))),
+            Some(_) if is_shown_once_named => {
+                names.extend(places.iter().flat_map(|place| names_in(place)));
+            }
+            Some(_) => (),
+        }
+        names.sort();
+        names.dedup();
+        let mut near: Vec<(usize, String)> = names
+            .into_iter()
+            .filter(|other| other != word)
+            .filter_map(|other| Some((difference(word, &other)?, other)))
+            .collect();
+        near.sort();
+        let starts = |other: &str| {
+            let candidates: Vec<Vec<u8>> = directories
+                .iter()
+                .map(|place| [place, &b"/"[..], other.as_bytes()].concat())
+                .collect();
+            let of_host = |place: &PathBuf| is_executable(&place.join(other));
+            inside.program(&candidates, directory).is_ok()
+                || is_shown_once_named && places.iter().any(of_host)
+        };
+        let (_, other) = near.into_iter().find(|(_, other)| starts(other))?;
+        Some([above, other.as_bytes()].concat())
+    }
+
+    /// The flags that show a program of the host with what it needs.
+    fn flags(&self, program: &Path) -> Option<String> {
+        if !is_executable(program) {
+            return None;
+        }
+        let nothing = |_: &Path| false;
+        let found = callers_program::settle(program.to_owned(), self.caller(), &[], &nothing);
+        let needs: Vec<PathBuf> = found.ok()?.needs;
+        let plain = |path: &Path| {
+            let bytes = path.as_os_str().as_bytes();
+            let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
+            bytes.iter().all(is_word) && check_target(bytes).is_ok()
+        };
+        if needs.is_empty() || !needs.iter().all(|need| plain(need)) {
+            return None;
+        }
+        let flags = needs.iter().map(|need| format!("--ro {}", need.display()));
+        Some(flags.collect::<Vec<_>>().join(" "))
+    }
+}
+
+const INSTALL_IN_IMAGE: &str = "install it in the image, or name a program that it has";
+
+fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
+    let [program] = attempt.programs else {
+        return None;
+    };
+    let path = absolute(program, &attempt.chosen.working_directory);
+    inside.enter(&path).ok()?;
+    Some(Reason {
+        why: Some("it is a directory".to_owned()),
+        hint: "name a program in it".to_owned(),
+    })
+}
+
+fn of_mode(program: &Program) -> Reason {
+    let file = shown(program);
+    Reason {
+        why: Some(format!("{file} has no permission to be executed")),
+        hint: format!("give it one: chmod a+rx {file}"),
+    }
+}
+
+fn of_format(program: &Program) -> Reason {
+    let file = shown(program);
+    Reason {
+        why: Some(format!(
+            "{file} is no binary, and no first line of it names an interpreter"
+        )),
+        hint: format!("if it is a shell script: sed -i '1i #!/bin/sh' {file}"),
+    }
+}
+
+/// A binary that seems to be in order, and that the kernel did not start.
+fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option<Reason> {
+    inside
+        .head(&program.path)
+        .filter(|head| head.starts_with(b"\x7fELF"))?;
+    let file = shown(program);
+    Some(match is_missing {
+        true => Reason {
+            why: Some(
+                "it is there, and the loader that it names is not: it was linked for another C \
+                 library"
+                    .to_owned(),
+            ),
+            hint: format!(
+                "link it statically, or run it in an image that has the loader (readelf -l {file})"
+            ),
+        },
+        false => Reason {
+            why: Some("it may be a binary for another kind of processor".to_owned()),
+            hint: format!("build it for {} (file {file})", std::env::consts::ARCH),
+        },
+    })
+}
+
+/// Where a file lies, for whoever is to change it: on the host, or in the bundle.
+fn shown(program: &Program) -> String {
+    match &program.host {
+        Some(host) => escape(host.as_os_str().as_bytes()),
+        None => {
+            let in_bundle = program.path.strip_prefix(BUNDLE.as_bytes());
+            let in_bundle = in_bundle.and_then(|rest| rest.strip_prefix(b"/"));
+            escape(in_bundle.unwrap_or(&program.path))
+        }
+    }
+}
+
+fn path_of(path: &[u8]) -> PathBuf {
+    clean(Path::new(OsStr::from_bytes(path)))
+}
+
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let cut = path.iter().rposition(|byte| *byte == b'/')?;
+    Some(if cut == 0 { b"/" } else { &path[..cut] })
+}
+
+/// The names in a directory of the host; none where it cannot be read.
+pub(super) fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .take(NAMES_MAX)
+        .collect()
+}
+
+/// More names of one directory are not compared.
+const NAMES_MAX: usize = 20_000;

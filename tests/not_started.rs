@@ -1,0 +1,222 @@
+//! A program that cannot be started: each message says why, and its hint works when it is followed.
+
+#![allow(clippy::expect_used, reason = "test code: a failure is a panic")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use support::{Done, Ground};
+
+fn executable(ground: &Ground, name: &str, contents: &str) {
+    let path = ground.write(name, contents);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// `runner run` in the directory `here` of the ground.
+fn run(ground: &Ground, words: &[&str]) -> Done {
+    let mut case = ground.command(&[&["run"], words].concat());
+    case.command.current_dir(ground.path("here"));
+    case.done()
+}
+
+/// What `runner plan` of the same words says.
+fn planned(ground: &Ground, words: &[&str]) -> serde_json::Value {
+    let mut command = std::process::Command::new(support::runner());
+    command.args([&["plan", "--json"], words].concat());
+    let output = command.current_dir(ground.path("here")).output();
+    serde_json::from_slice(&output.expect("runs").stdout).expect("a plan")
+}
+
+fn told(done: &Done) -> (String, String) {
+    let text = |key: &str| {
+        done.report["error"][key]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    (text("message"), text("hint"))
+}
+
+/// What stands between the first pair of backticks, or behind the last `: `.
+fn named(hint: &str) -> &str {
+    let quoted = hint.split('`').nth(1);
+    quoted.unwrap_or_else(|| hint.rsplit(": ").next().expect("one"))
+}
+
+fn shell(directory: &Path, command: &str) {
+    let status = std::process::Command::new("sh")
+        .args(["-c", command])
+        .current_dir(directory)
+        .status();
+    assert!(status.expect("runs").success(), "{command}");
+}
+
+#[test]
+fn a_misspelt_program_is_told_with_the_one_that_can_be_started() {
+    let ground = Ground::new();
+    executable(&ground, "here/tool.sh", "#!/bin/sh\nexit 7\n");
+    ground.write("here/tool.sl", "no program\n");
+    for (words, meant, code) in [
+        (&["--", "basename-", "x/y"][..], "basename", 0),
+        (&["--", "./tool.sj"], "./tool.sh", 7),
+        (&["--ro", ".", "--", "./tol.sh"], "./tool.sh", 7),
+    ] {
+        let done = run(&ground, words);
+        done.assert_error("failed", "program_not_found");
+        let (_, hint) = told(&done);
+        assert_eq!(named(&hint), meant, "{hint}");
+        assert_eq!(planned(&ground, words)["error"]["hint"], hint.as_str());
+        let place = words.iter().position(|word| *word == "--").expect("there") + 1;
+        let mut words = words.to_vec();
+        words[place] = named(&hint);
+        run(&ground, &words).assert_exited(code);
+    }
+}
+
+#[test]
+fn a_program_beside_the_caller_is_told_with_the_name_that_finds_it() {
+    let ground = Ground::new();
+    executable(&ground, "here/only-here-7f3a", "#!/bin/sh\nexit 7\n");
+    std::fs::create_dir(ground.path("lent")).expect("made");
+    let done = run(&ground, &["only-here-7f3a"]);
+    done.assert_error("failed", "program_not_found");
+    let (message, hint) = told(&done);
+    assert!(message.contains("without a slash"), "{message}");
+    let name = hint.rsplit(' ').next().expect("a word");
+    run(&ground, &[name]).assert_exited(7);
+
+    let lent = ground.path("lent");
+    let mount = format!("{}:/data:ro", lent.display());
+    let words = ["--mount", &mount, "-w", "/data", "--", "./only-here-7f3a"];
+    let done = run(&ground, &words);
+    let (message, hint) = told(&done);
+    assert!(message.contains("looked for in /data"), "{message}");
+    run(&ground, &[&words[..5], &[named(&hint)]].concat()).assert_exited(7);
+}
+
+#[test]
+fn an_interpreter_that_is_not_inside_is_told_with_the_flags_that_show_it_or_with_another() {
+    let ground = Ground::new();
+    executable(&ground, "opt/bin/interpret", "");
+    std::fs::copy("/bin/sh", ground.path("opt/bin/interpret")).expect("copied");
+    let interpreter = ground.path("opt/bin/interpret");
+    let script = format!("#!{}\nexit 7\n", interpreter.display());
+    executable(&ground, "here/script", &script);
+    let done = run(&ground, &["./script"]);
+    done.assert_error("failed", "program_not_found");
+    let (message, hint) = told(&done);
+    assert!(
+        message.contains("names the interpreter") && message.contains("opt/bin/interpret"),
+        "{message}"
+    );
+    let flags: Vec<&str> = named(&hint).split(' ').collect();
+    run(&ground, &[&flags[..], &["./script"]].concat()).assert_exited(7);
+
+    executable(&ground, "here/script", "#!/nonexistent/bin/sh\nexit 7\n");
+    let done = run(&ground, &["./script"]);
+    let (message, hint) = told(&done);
+    assert!(message.contains("`/nonexistent/bin/sh`"), "{message}");
+    let line = hint.split("such as ").nth(1).expect("a line");
+    executable(&ground, "here/script", &format!("{line}\nexit 7\n"));
+    run(&ground, &["./script"]).assert_exited(7);
+}
+
+#[test]
+fn a_script_with_the_line_ends_of_windows_is_told_with_what_mends_it() {
+    let ground = Ground::new();
+    executable(&ground, "here/script", "#!/bin/sh\r\nexit 7\r\n");
+    let done = run(&ground, &["./script"]);
+    done.assert_error("failed", "program_not_found");
+    let (message, hint) = told(&done);
+    assert!(message.contains("carriage return"), "{message}");
+    assert_eq!(
+        planned(&ground, &["--", "./script"])["error"]["message"],
+        message.as_str()
+    );
+    shell(&ground.path("here"), named(&hint));
+    run(&ground, &["./script"]).assert_exited(7);
+
+    // In a bundle the file is named as it lies there.
+    let files = [
+        ("tool", "#!/bin/sh\r\nexit 7\r\n"),
+        ("manifest.yaml", "run: [./tool]\n"),
+    ];
+    let done = ground.exec(&[], &ground.bundle(&files));
+    done.assert_error("failed", "program_not_found");
+    let (_, hint) = told(&done);
+    assert!(hint.ends_with("sed -i 's/\\r$//' tool"), "{hint}");
+}
+
+#[test]
+fn a_file_that_cannot_be_executed_is_told_with_what_mends_it() {
+    let ground = Ground::new();
+    ground.write("here/script", "#!/bin/sh\nexit 7\n");
+    executable(&ground, "here/plain", "exit 7\n");
+    for (name, why) in [("./script", "no permission"), ("./plain", "no binary")] {
+        let done = run(&ground, &[name]);
+        done.assert_error("failed", "program_not_executable");
+        let (message, hint) = told(&done);
+        assert!(message.contains(why), "{message}");
+        shell(&ground.path("here"), named(&hint));
+        run(&ground, &[name]).assert_exited(7);
+    }
+    let done = run(&ground, &["/usr/bin"]);
+    done.assert_error("failed", "program_not_executable");
+    assert!(told(&done).0.ends_with("it is a directory"), "{done:#?}");
+}
+
+#[test]
+fn a_binary_whose_loader_is_not_inside_is_no_program_that_is_missing() {
+    let ground = Ground::new();
+    let source = ground.write("here/body.c", "int main(void) { return 7; }\n");
+    let build = |flags: &str| {
+        let source = source.display();
+        shell(
+            &ground.path("here"),
+            &format!("cc {flags} -o body {source}"),
+        );
+    };
+    build("-Wl,--dynamic-linker=/nonexistent/ld.so");
+    let done = run(&ground, &["./body"]);
+    done.assert_error("failed", "program_not_found");
+    let (message, hint) = told(&done);
+    assert!(
+        message.contains("the loader that it names is not"),
+        "{message}"
+    );
+    assert!(hint.starts_with("link it statically"), "{hint}");
+    build("-static");
+    run(&ground, &["./body"]).assert_exited(7);
+}
+
+#[test]
+fn what_a_bundle_names_and_only_the_host_has_is_told_with_the_flags_that_show_it() {
+    let ground = Ground::new();
+    executable(&ground, "opt/bin/tool", "");
+    std::fs::copy("/bin/sh", ground.path("opt/bin/tool")).expect("copied");
+    let tool = ground.path("opt/bin/tool");
+    let manifest = format!("run: [{}, -c, exit 7]\n", tool.display());
+    let bundle = ground.bundle(&[("manifest.yaml", &manifest)]);
+    let done = ground.exec(&[], &bundle);
+    done.assert_error("failed", "program_not_found");
+    let (message, hint) = told(&done);
+    assert!(
+        message.contains("on this host, and not inside"),
+        "{message}"
+    );
+    let flags: Vec<&str> = named(&hint).split(' ').collect();
+    ground.exec(&flags, &bundle).assert_exited(7);
+
+    let manifest = "run: [./tol.sh]\n";
+    let bundle = ground.bundle(&[
+        ("manifest.yaml", manifest),
+        ("tool.sh", "#!/bin/sh\nexit 7\n"),
+    ]);
+    let done = ground.exec(&[], &bundle);
+    let (_, hint) = told(&done);
+    assert_eq!(named(&hint), "./tool.sh", "{hint}");
+    let run = format!("[\"{}\"]", named(&hint));
+    ground.exec(&["--run", &run], &bundle).assert_exited(7);
+}

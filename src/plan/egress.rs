@@ -7,6 +7,7 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 
+use crate::plan::typescript::NpmRegistry;
 use crate::spec::egress::{EgressHost, EgressRule, intersect};
 use crate::spec::host_name::HostName;
 use crate::spec::manifest::EgressRequest;
@@ -115,20 +116,23 @@ enum Vain {
 }
 
 impl EgressPlan {
-    /// Whether `npx` could fetch a package: whether the registry that the body's `environment`
-    /// names is allowed. One that nobody names is not guessed at.
+    /// From where `npx` could fetch a package: the registry that the body's `environment` names. One
+    /// that nobody names is not guessed at.
     #[must_use]
-    pub fn reaches_npm_registry(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
+    pub fn npm_registry(&self, environment: &[(Vec<u8>, Vec<u8>)]) -> NpmRegistry {
         let named = environment
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(NPM_REGISTRY));
         let Some((host, port)) = named.and_then(|(_, url)| host_of_url(url)) else {
-            return false;
+            return NpmRegistry::Unnamed;
         };
         let allows = |rule: &EgressRule| {
             rule.names(&host) && rule.port.is_none_or(|allowed| allowed == port)
         };
-        self.allowed.iter().any(allows)
+        match self.allowed.iter().any(allows) {
+            true => NpmRegistry::Allowed,
+            false => NpmRegistry::Refused(format!("{host}:{port}")),
+        }
     }
 
     /// A warning for each entry by which nothing can be reached: a run goes on without it, and
@@ -397,23 +401,36 @@ mod tests {
 
     #[test]
     fn npx_can_fetch_only_where_the_registry_that_was_named_is_allowed() {
-        for (flag, registry, reaches) in [
-            ("packages.test", "https://packages.test/", true),
+        for (flag, registry, refused) in [
+            ("packages.test", "https://packages.test/", None),
             (
                 "*.packages.test:443",
                 "https://user:word@npm.packages.test",
-                true,
+                None,
             ),
-            ("packages.test:8080", "http://packages.test:8080/npm/", true),
-            ("packages.test:80", "https://packages.test/", false),
-            ("packages.test", "https://packages.test.evil.test/", false),
-            ("packages.test", "ftp://packages.test/", false),
-            ("packages.test", "", false),
+            ("packages.test:8080", "http://packages.test:8080/npm/", None),
+            (
+                "packages.test:80",
+                "https://packages.test/",
+                Some("packages.test:443"),
+            ),
+            (
+                "packages.test",
+                "https://packages.test.evil.test/",
+                Some("packages.test.evil.test:443"),
+            ),
+            ("packages.test", "ftp://packages.test/", Some("")),
+            ("packages.test", "", Some("")),
         ] {
+            let expected = match refused {
+                None => NpmRegistry::Allowed,
+                Some("") => NpmRegistry::Unnamed,
+                Some(place) => NpmRegistry::Refused(place.to_owned()),
+            };
             let plan = settle(&[], &rules(&[flag]), &policy(None, &[]));
             let named = [(b"NPM_CONFIG_REGISTRY".to_vec(), registry.into())];
-            assert_eq!(plan.reaches_npm_registry(&named), reaches, "{registry}");
-            assert!(!plan.reaches_npm_registry(&[]), "nobody named one");
+            assert_eq!(plan.npm_registry(&named), expected, "{registry}");
+            assert_eq!(plan.npm_registry(&[]), NpmRegistry::Unnamed);
         }
     }
 

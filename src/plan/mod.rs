@@ -18,4 +18,5 @@ pub mod run_form;
 pub mod run_place;
 pub mod service;
 pub mod sources;
+pub mod typescript;
 pub mod view;

@@ -3,6 +3,7 @@
 //! The bundle and the host's interpreters are arguments, so that every row of the table of run
 //! forms is a plain test. Nothing here looks at a file.
 
+use crate::plan::typescript::{NpmRegistry, TsxLack, typescript};
 use crate::spec::did_you_mean::difference;
 use crate::spec::path::RelPath;
 use crate::spec::report::{RunForm, WarningReport};
@@ -13,7 +14,7 @@ const NAMES_LISTED_MAX: usize = 10;
 /// Entries of the bundle that are compared for "did you mean" at most.
 const NAMES_COMPARED_MAX: usize = 10_000;
 /// What the bundle's own packages install as `tsx`.
-const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
+pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
 
 /// What a path of the bundle is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl NodeVersion {
 }
 
 /// What the body will find on its fixed PATH.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "a set of independent facts, each with a name"
@@ -88,8 +89,8 @@ pub struct Interpreters {
     pub tsx: bool,
     /// `npx`.
     pub npx: bool,
-    /// Whether `npx` could fetch: a registry is named, and the egress of this run allows it.
-    pub npm_registry: bool,
+    /// From where `npx` could fetch.
+    pub npm_registry: NpmRegistry,
 }
 
 /// Which interpreter runs a file.
@@ -164,10 +165,12 @@ pub enum RunFormError {
         near: Option<&'static str>,
     },
     /// TypeScript without anything that runs it.
-    #[error("`{path}` is TypeScript, and nothing here runs it without fetching `tsx` first")]
+    #[error("`{path}` is TypeScript, and nothing here runs it: {}", lack.why())]
     NeedsTsx {
         /// The path, escaped.
         path: String,
+        /// What is missing for fetching what does.
+        lack: TsxLack,
     },
 }
 
@@ -215,11 +218,7 @@ impl RunFormError {
                 "make it executable (chmod +x) before packing, or name its interpreter: \
                  `run: [INTERPRETER, \"{path}\"]`"
             ),
-            Self::NeedsTsx { .. } => "add `tsx` to the bundle's package.json and install it, or \
-                                      use Node 22.18 or later, or name a package registry with \
-                                      -e npm_config_registry=URL and allow its host with \
-                                      --allow-net"
-                .to_owned(),
+            Self::NeedsTsx { lack, .. } => lack.hint(),
         })
     }
 }
@@ -277,7 +276,7 @@ pub fn check_target(run: &Run, bundle: &dyn BundleView) -> Result<(), RunFormErr
         bash: true,
         tsx: true,
         npx: true,
-        npm_registry: true,
+        npm_registry: NpmRegistry::Allowed,
     };
     resolve(run, bundle, &everything, &[]).map(|_| ())
 }
@@ -394,8 +393,9 @@ fn file(
     let (words, interpreter): (Vec<&str>, Option<Interpreter>) = match extension(&path) {
         Some(found @ ("ts" | "tsx" | "mts")) => {
             let (words, interpreter) =
-                typescript(found, bundle, host).ok_or_else(|| RunFormError::NeedsTsx {
+                typescript(found, bundle, host).map_err(|lack| RunFormError::NeedsTsx {
                     path: path.to_string(),
+                    lack,
                 })?;
             (words, Some(interpreter))
         }
@@ -449,26 +449,7 @@ fn file(
     })
 }
 
-/// What runs TypeScript. Node strips types, but it does not know JSX, so `.tsx` needs `tsx`.
-fn typescript(
-    extension: &str,
-    bundle: &dyn BundleView,
-    host: &Interpreters,
-) -> Option<(Vec<&'static str>, Interpreter)> {
-    let bundled = RelPath::parse(BUNDLED_TSX.as_bytes()).is_ok_and(|path| is_file(bundle, &path));
-    if bundled {
-        return Some((vec![BUNDLED_TSX], Interpreter::Tsx));
-    }
-    if host.tsx {
-        return Some((vec!["tsx"], Interpreter::Tsx));
-    }
-    if extension != "tsx" && host.node.is_some_and(NodeVersion::strips_types) {
-        return Some((vec!["node"], Interpreter::Node));
-    }
-    (host.npx && host.npm_registry).then(|| (vec!["npx", "--yes", "tsx"], Interpreter::Npx))
-}
-
-fn is_file(bundle: &dyn BundleView, path: &RelPath) -> bool {
+pub(super) fn is_file(bundle: &dyn BundleView, path: &RelPath) -> bool {
     matches!(
         bundle.kind(path),
         Some(EntryKind::File { .. } | EntryKind::Link)
@@ -603,7 +584,7 @@ mod tests {
             bash: true,
             tsx: false,
             npx: true,
-            npm_registry: false,
+            npm_registry: NpmRegistry::Unnamed,
         }
     }
 
@@ -761,7 +742,7 @@ mod tests {
         );
         let registry = with(|host| {
             host.node = NodeVersion::parse("v20.1.0");
-            host.npm_registry = true;
+            host.npm_registry = NpmRegistry::Allowed;
         });
         assert_eq!(
             argv(&script, &registry),
@@ -770,7 +751,10 @@ mod tests {
                 .to_vec())
         );
         assert_eq!(
-            argv(&markup, &with(|host| host.npm_registry = true)),
+            argv(
+                &markup,
+                &with(|host| host.npm_registry = NpmRegistry::Allowed)
+            ),
             Ok(["npx", "--yes", "tsx", "tool.tsx"]
                 .map(str::to_owned)
                 .to_vec())

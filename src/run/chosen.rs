@@ -224,7 +224,7 @@ fn resolve_run(
     let Some(run) = run else {
         return Err(run_form::missing(&files).into());
     };
-    let registry = egress.reaches_npm_registry(&request.environment);
+    let registry = egress.npm_registry(&request.environment);
     let found = match image {
         None => host::interpreters(&request.caller, &run, versions, registry),
         Some(image) => image.interpreters(&run, registry)?,

@@ -8,6 +8,7 @@ use crate::kernel::credentials::HostIds;
 use crate::kernel::probe;
 use crate::kernel::{landlock, process};
 use crate::plan::run_form::{Interpreters, NodeVersion};
+use crate::plan::typescript::NpmRegistry;
 use crate::plan::view::BASE_CANDIDATES;
 use crate::run::error::RunError;
 use crate::run::node::NodeVersions;
@@ -132,7 +133,7 @@ pub fn interpreters(
     caller: &Caller,
     run: &Run,
     versions: &NodeVersions,
-    npm_registry: bool,
+    npm_registry: NpmRegistry,
 ) -> Interpreters {
     let wanted = wanted_by(run);
     let locate = |name: &str| {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use runner::bundle::{UnpackLimits, unpack, unpack_directory};
 use runner::plan::run_form::{self, BundleView, EntryKind, Interpreters, NodeVersion};
+use runner::plan::typescript::NpmRegistry;
 use runner::spec::define::{
     DefineError, RunnerSurroundings, define_io, define_runner, define_sandbox,
 };
@@ -122,7 +123,10 @@ fn exec_form(vector: &Vector) -> Result<Outcome, Told> {
         bash: programs.bash,
         tsx: programs.tsx,
         npx: programs.npx,
-        npm_registry: programs.npm_registry,
+        npm_registry: match programs.npm_registry {
+            true => NpmRegistry::Allowed,
+            false => NpmRegistry::Unnamed,
+        },
     };
     let arguments: Vec<Vec<u8>> = vector
         .arguments

@@ -92,6 +92,22 @@ impl Allowlist<'_> {
         done
     }
 
+    /// Runs a bundle that is refused for `error`; the hint.
+    #[track_caller]
+    pub(crate) fn refused(&self, error: &str, bundle: &Path) -> String {
+        let flags = self.flags.iter().map(String::as_str);
+        let last = bundle.to_str().expect("a plain path");
+        let words: Vec<&str> = ["exec"].into_iter().chain(flags).chain([last]).collect();
+        let done = self
+            .ground
+            .command(&words)
+            .inside(self.servers.outside)
+            .done();
+        done.assert_error("refused", error);
+        let hint = done.report["error"]["hint"].as_str();
+        hint.expect("a hint").to_owned()
+    }
+
     /// Runs a body that is denied what `object` says, and nothing else, and fails in its own words.
     #[track_caller]
     pub(crate) fn is_denied(&self, object: &str, reason: &str, words: &str, body: &[&str]) -> Done {

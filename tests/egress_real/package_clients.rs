@@ -149,3 +149,28 @@ fn npm_installs_from_an_allowed_registry() {
         }
     });
 }
+
+/// Each refusal says what is missing, and its hint is followed until it runs.
+#[test]
+fn npx_fetches_what_runs_typescript_once_its_registry_is_named_and_allowed() {
+    if !has("npm") {
+        return;
+    }
+    // No Node strips the types of this one.
+    let files = [("manifest.yaml", "run: main.tsx\n"), ("main.tsx", "1\n")];
+    through(&[], |mut list| {
+        let bundle = list.ground.bundle(&files);
+        let hint = list.refused("run_needs_tsx", &bundle);
+        let flags = hint.split("fetched: ").nth(1).expect("flags");
+        let flags = flags.split(';').next().expect("flags");
+        assert_eq!(flags, "-e npm_config_registry=URL --allow-net HOST:PORT");
+        list.flag("-e", "npm_config_registry=http://packages.compat.test/");
+        let hint = list.refused("run_needs_tsx", &bundle);
+        let place = hint.split("--allow-net ").nth(1).expect("a flag");
+        let place = place.split(';').next().expect("a place");
+        assert_eq!(place, "packages.compat.test:80");
+        list.flag("--allow-net", place);
+        let done = list.bundle_reaches(&["packages.compat.test"], &bundle);
+        assert_eq!(done.text(), "tsx main.tsx\n", "{done:#?}");
+    });
+}

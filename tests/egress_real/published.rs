@@ -61,17 +61,20 @@ pub(crate) fn index(directory: &Path) {
     std::fs::write(page.join("index.html"), link).expect("written");
 }
 
-/// An npm registry of two packages, one of which needs the other.
+/// An npm registry of three packages, one of which needs another.
 pub(crate) fn packages(directory: &Path) {
     let sources = directory.join("sources");
     let manifests = [
         json!({ "name": "salutation", "version": "2.1.0", "main": "index.js" }),
         json!({ "name": "greeting", "version": "1.0.0", "main": "index.js",
                 "dependencies": { "salutation": "^2.0.0" } }),
+        // Stands in for the one of that name: it says what it was to run.
+        json!({ "name": "tsx", "version": "4.0.0", "bin": { "tsx": "index.js" } }),
     ];
     let code = [
         "module.exports = 'hello';\n",
         "module.exports = name => `${require('salutation')} ${name}`;\n",
+        "#!/usr/bin/env node\nconsole.log('tsx', ...process.argv.slice(2));\n",
     ];
     let mut pack = tool("npm");
     pack.args(["pack", "--json", "--offline"]);

@@ -14,6 +14,7 @@ use crate::oci::layers::{HeldLayer, Image, Kind, LookError};
 use crate::plan::environment;
 use crate::plan::image_user::ImageUser;
 use crate::plan::run_form::{Interpreters, NodeVersion};
+use crate::plan::typescript::NpmRegistry;
 use crate::run::error::RunError;
 use crate::run::host;
 use crate::run::image::having::have;
@@ -153,7 +154,7 @@ impl ChosenImage {
     pub(super) fn interpreters(
         &self,
         run: &Run,
-        npm_registry: bool,
+        npm_registry: NpmRegistry,
     ) -> Result<Interpreters, RunError> {
         match &self.opened {
             Some(opened) => opened.interpreters(run, npm_registry),
@@ -276,7 +277,7 @@ impl OpenedImage {
     pub(super) fn interpreters(
         &self,
         run: &Run,
-        npm_registry: bool,
+        npm_registry: NpmRegistry,
     ) -> Result<Interpreters, RunError> {
         let wanted = host::wanted_by(run);
         let has = |name: &str| -> Result<bool, RunError> {

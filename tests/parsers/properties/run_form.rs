@@ -3,6 +3,7 @@
 use crate::plan::run_form::{
     BundleView, EntryKind, Interpreter, Interpreters, NodeVersion, ProgramLookup, resolve,
 };
+use crate::plan::typescript::NpmRegistry;
 use crate::spec::path::RelPath;
 use crate::spec::report::RunForm;
 use crate::spec::run_form::{Run, TextForm, text_form};
@@ -67,7 +68,10 @@ pub(crate) fn check(bytes: &[u8]) {
         bash: has(4),
         tsx: has(5),
         npx: has(6),
-        npm_registry: has(7),
+        npm_registry: match has(7) {
+            true => NpmRegistry::Allowed,
+            false => NpmRegistry::Unnamed,
+        },
     };
     let arguments = [argument.as_bytes().to_vec()];
     if let Ok(resolved) = resolve(&run, &files, &host, &arguments) {

@@ -583,6 +583,24 @@ const MISTAKES: &[(&str, u64, &str)] = &[
         "write a list: `[{local: ./a}]`",
     ),
     ("outputsFiles: {a: out.csv}\n", 2, "write `{path: out.csv}`"),
+    ("inputsFiles: in.csv\n", 2, "write `{NAME: {path: in.csv}}`"),
+    (
+        "inputsFiles: [in.csv]\n",
+        2,
+        "write `{NAME: {path: in.csv}}`",
+    ),
+    ("network: a.x\n", 2, "write `{egress: [a.x]}`"),
+    ("network: [a.x]\n", 2, "write `{egress: [a.x]}`"),
+    (
+        "code: {sources: {local: a}}\n",
+        2,
+        "write a list: `[{…}]`, or `- ` before its first key",
+    ),
+    (
+        "code: {sources: [{ref: ./code-workspaces/x}]}\n",
+        2,
+        "did you mean `.code-workspaces/x`?",
+    ),
     (
         "code: {sources: [{local: a, github: {repo: a/b, ref: main}}]}\n",
         2,
@@ -599,7 +617,8 @@ const MISTAKES: &[(&str, u64, &str)] = &[
 #[test]
 fn each_mistake_of_an_author_is_told_by_its_line_and_how_to_write_it() {
     let ground = Ground::new();
-    write(&ground, &[("main.py", "")]);
+    let workspace = (".code-workspaces/x/manifest.yml", "kind: code-workspace\n");
+    write(&ground, &[("main.py", ""), workspace]);
     for (mistake, line, fragment) in MISTAKES {
         write(
             &ground,
@@ -694,12 +713,36 @@ fn a_document_of_a_block_is_read_by_its_own_schema() {
             "secrets: [{slug: a-key, name: A}]",
             "SECRETS.md:2:11 /secrets/0 missing_key",
         ),
+        (
+            "IO.md",
+            "inputs: {type: object}\noutputsFiles: {a: {path: a.txt}}",
+            "run: main.py",
+            "IO.md:2:1 /run unknown_key",
+        ),
     ] {
         write(&ground, &[(name, &format!("---\n{good}\n---\n"))]);
         let accepted = document(&ground, &[name]);
         assert_eq!(told(&accepted), [""; 0], "{name}");
+        // Of a document without `run` nobody misses it.
+        let warnings = accepted["warnings"].to_string();
+        assert!(!warnings.contains("run_missing"), "{name}: {warnings}");
         assert_eq!(accepted["name"], name);
         write(&ground, &[(name, &format!("---\n{bad}\n---\n"))]);
         assert_eq!(told(&document(&ground, &[name])), [place]);
+    }
+}
+
+#[test]
+fn a_folder_of_the_convention_may_have_its_manifest_by_either_ending() {
+    let ground = Ground::new();
+    let text = "name: tool\nrun: main.py\n";
+    for file in ["manifest.yml", "manifest.yaml"] {
+        for folder in [".code-workspaces", ".code"] {
+            let name = format!("{}-{}", &folder[1..], file.len());
+            let manifest = format!("{folder}/{name}/{file}");
+            let main = format!("{folder}/{name}/main.py");
+            write(&ground, &[(&manifest, text), (&main, "")]);
+            assert_eq!(told(&document(&ground, &[&name])), [""; 0], "{manifest}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::spec::io::ContractError;
 use crate::spec::io::keywords::{self, Meaningless};
 use crate::spec::manifest::{
     CodeReference, ERRORS_MAX, Format, Kind, Manifest, ManifestError, code_references,
-    github_references, parse_with,
+    github_references, parse_io, parse_with,
 };
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::{WarningReport, with_causes};
@@ -62,7 +62,8 @@ pub fn check(
         });
     }
     // What the whole contradicts itself in, its parts do not show.
-    if report.errors.is_empty() && block_of(request.manifest).is_none() {
+    let is_part = block_of(request.manifest).is_some() || is_io(request.manifest);
+    if report.errors.is_empty() && !is_part {
         match resolve(request, files) {
             Ok(resolution) => {
                 if let Err(error) = runnable(&resolution, files, policy) {
@@ -88,6 +89,11 @@ fn block_of(path: &RelPath) -> Option<&'static str> {
         b"SECRETS.md" => Some("secrets"),
         _ => None,
     }
+}
+
+/// Whether a document holds the blocks of AIP-16 and nothing else.
+fn is_io(path: &RelPath) -> bool {
+    path.file_name() == b"IO.md"
 }
 
 /// What `bundle` or `exec` would refuse of the whole. What lies in repositories is not known here:
@@ -173,7 +179,10 @@ impl Checker<'_> {
         };
         let may_be_used = says("kind", "code-workspace") || says("schema", "code/v2");
         self.seen.insert(path.clone(), may_be_used);
-        let parsed = parse_with(root, &path.to_string(), blocks);
+        let parsed = match is_io(path) {
+            true => parse_io(root, &path.to_string()),
+            false => parse_with(root, &path.to_string(), blocks),
+        };
         let errors = parsed.errors.iter().map(CheckError::from).collect();
         add_new(&mut self.report.errors, errors);
         let is_own = self.open.is_empty();
@@ -237,7 +246,9 @@ impl Checker<'_> {
         let stated = manifest.name.as_ref().or(manifest.id.as_ref());
         self.report.name =
             Some(stated.map_or_else(|| folder_name(path), |name| escape(name.as_bytes())));
-        if manifest.run.is_none() && manifest.kind != Kind::CodeWorkspace {
+        if is_io(path) {
+            self.report.name = Some(path.to_string());
+        } else if manifest.run.is_none() && manifest.kind != Kind::CodeWorkspace {
             let message = format!(
                 "{path}:{}: `run` is missing: `exec` needs --run",
                 root.place

@@ -15,9 +15,11 @@ use crate::spec::report::WarningReport;
 
 /// Where code-workspaces lie by convention, in the order in which they are looked for (AIP-26,
 /// "Convention: workspace folder layout").
-const CONVENTIONS: [(&str, &str); 3] = [
+const CONVENTIONS: [(&str, &str); 5] = [
     (".code-workspaces", "manifest.yaml"),
+    (".code-workspaces", "manifest.yml"),
     (".code", "manifest.yaml"),
+    (".code", "manifest.yml"),
     (".code", "CODE.md"),
 ];
 /// Most names that a message lists.

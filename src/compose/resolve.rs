@@ -15,6 +15,7 @@ use crate::compose::manifests::{
 };
 use crate::compose::origin::{SourceKind, SourceOrigin};
 use crate::compose::secrets::carry_inventory;
+use crate::compose::walk::near;
 use crate::spec::code_block::{CodeSource, SourcePath};
 use crate::spec::document::{Node, Value};
 use crate::spec::inventory::{Consumer, Inventory};
@@ -423,7 +424,10 @@ pub(crate) fn referenced_manifest(
                 let found = other.words();
                 return Err(refused(SourceProblem::ReferenceNotFolder { path, found }));
             }
-            None => return Err(refused(SourceProblem::Missing { path, near: None })),
+            None => {
+                let near = near(files, &path);
+                return Err(refused(SourceProblem::Missing { path, near }));
+            }
         }
     }
     let Some((manifest, others)) = find_manifest(files, folder).map_err(unreadable)? else {

@@ -435,7 +435,7 @@ impl Walk<'_> {
             },
             None => SourceProblem::Missing {
                 path: path.clone(),
-                near: self.near(path),
+                near: near(self.files, path),
             },
         }
     }
@@ -450,26 +450,35 @@ impl Walk<'_> {
             found.is_some_and(|found| found.kind == FoundKind::Symlink)
         })
     }
+}
 
-    /// A neighbour of the missing `path` that looks alike.
-    fn near(&self, path: &RelPath) -> Option<String> {
-        let mut names = Vec::new();
-        let listed = self.files.list(path.parent().as_ref(), &mut |name| {
-            names.push(escape(name));
-            match NEIGHBOURS_MAX < names.len() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
-        listed.ok()?;
-        names.sort_unstable();
-        let name = escape(path.file_name());
-        let near = nearest(&name, names.iter().map(String::as_str))?;
-        Some(match path.parent() {
-            Some(parent) => format!("{parent}/{near}"),
-            None => near.to_owned(),
-        })
-    }
+/// What the missing `path` most likely stands for: its first name that is not there is compared with
+/// its neighbours.
+pub(crate) fn near(files: &dyn WorkspaceFiles, path: &RelPath) -> Option<String> {
+    let is_there = |path: &RelPath| matches!(files.look(path), Ok(Some(_)));
+    let ways: Vec<RelPath> =
+        std::iter::successors(Some(path.clone()), |path| path.parent()).collect();
+    let missing = ways.iter().rev().find(|path| !is_there(path))?;
+    let mut names = Vec::new();
+    let listed = files.list(missing.parent().as_ref(), &mut |name| {
+        names.push(escape(name));
+        match NEIGHBOURS_MAX < names.len() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    listed.ok()?;
+    names.sort_unstable();
+    let name = escape(missing.file_name());
+    let near = nearest(&name, names.iter().map(String::as_str))?;
+    let beside = match missing.parent() {
+        Some(parent) => format!("{parent}/{near}"),
+        None => near.to_owned(),
+    };
+    let rest = &path.as_bytes()[missing.as_bytes().len()..];
+    let whole = [beside.as_bytes(), rest].concat();
+    let whole = RelPath::parse(&whole).ok().filter(is_there)?;
+    Some(whole.to_string())
 }
 
 /// Where a single file goes.

@@ -76,8 +76,11 @@ pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<Stri
         Value::Text(text) | Value::Number(text) if expected == "a list" => {
             return Some(format!("write a list: `[{}]`", as_scalar(text)));
         }
-        Value::Map(_) if expected == "a list" => "write a list: put `- ` before it",
+        Value::Map(_) if expected == "a list" => {
+            "write a list: `[{…}]`, or `- ` before its first key on a line of its own"
+        }
         Value::Text(text) if expected == "a map" => return as_map(text, pointer),
+        Value::List(entries) if expected == "a map" => return list_as_map(entries, pointer),
         _ => return None,
     };
     Some(text.to_owned())
@@ -135,8 +138,23 @@ fn without_unit(text: &str, pointer: &str) -> Option<String> {
     })
 }
 
+/// A list where a map belongs: its first entry, as the map has it.
+fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
+    match &entries.first()?.value {
+        Value::Text(text) => as_map(text, pointer),
+        _ => None,
+    }
+}
+
 /// A text where a map belongs: the path of a file, or a key without a space behind its colon.
 fn as_map(text: &str, pointer: &str) -> Option<String> {
+    match pointer {
+        "/inputsFiles" | "/outputsFiles" => {
+            return Some(format!("write `{{NAME: {{path: {}}}}}`", as_scalar(text)));
+        }
+        "/network" => return Some(format!("write `{{egress: [{}]}}`", as_scalar(text))),
+        _ => (),
+    }
     let file = pointer
         .strip_prefix("/inputsFiles/")
         .or_else(|| pointer.strip_prefix("/outputsFiles/"));

@@ -38,7 +38,7 @@ pub use secrets::{SecretReference, SecretRequest, is_variable_name, slug_of_vari
 pub use workspace_sources::WorkspaceSource;
 
 use crate::spec::code_block::CodeSource;
-use crate::spec::document::{self, Node};
+use crate::spec::document::{self, Key, Node, Value};
 use crate::spec::inventory::{Consumer, Inventory};
 use crate::spec::io::IoBlocks;
 use crate::spec::report::WarningReport;
@@ -149,6 +149,40 @@ pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Pars
         manifest: errors.is_empty().then_some(manifest),
         errors,
     }
+}
+
+/// What an IO.md may hold: the four blocks of AIP-16, and what says which document it is.
+const IO_KEYS: [&str; 9] = [
+    "inputs",
+    "outputs",
+    "inputsFiles",
+    "outputsFiles",
+    "schema",
+    "id",
+    "version",
+    "name",
+    "description",
+];
+
+/// Reads the blocks of AIP-16 where they are a document of their own. `file_name` is repeated in every
+/// error.
+#[must_use]
+pub fn parse_io(root: &Node, file_name: &str) -> Parsed {
+    let Value::Map(entries) = &root.value else {
+        return parse_with(root, file_name, BlockDocuments::EMPTY);
+    };
+    let is_known = |entry: &&(Key, Node)| IO_KEYS.contains(&entry.0.name.as_str());
+    let mut blocks = root.clone();
+    blocks.value = Value::Map(entries.iter().filter(is_known).cloned().collect());
+    let mut parsed = parse_with(&blocks, file_name, BlockDocuments::EMPTY);
+    let reader = reader::Reader::with_blocks(file_name, root, BlockDocuments::EMPTY);
+    let unknown = entries.iter().filter(|entry| !is_known(entry));
+    let unknown = unknown.map(|(key, _)| reader.unknown_key(root, key, &IO_KEYS, None));
+    parsed.errors.splice(0..0, unknown);
+    if !parsed.errors.is_empty() {
+        parsed.manifest = None;
+    }
+    parsed
 }
 
 /// Reads a manifest whose blocks all stand in it. `file_name` is repeated in every error.

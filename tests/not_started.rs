@@ -220,3 +220,121 @@ fn what_a_bundle_names_and_only_the_host_has_is_told_with_the_flags_that_show_it
     let run = format!("[\"{}\"]", named(&hint));
     ground.exec(&["--run", &run], &bundle).assert_exited(7);
 }
+
+#[test]
+fn a_command_in_a_hint_takes_every_name_as_one_word() {
+    let ground = Ground::new();
+    for name in ["a b", "a;touch touched", "it's", "$(touch touched)"] {
+        executable(&ground, &format!("here/{name}"), "#!/bin/sh\r\nexit 7\r\n");
+        let program = format!("./{name}");
+        let (_, hint) = told(&run(&ground, &[&program]));
+        shell(&ground.path("here"), named(&hint));
+        run(&ground, &[&program]).assert_exited(7);
+    }
+    assert!(!ground.path("here/touched").exists());
+    // What cannot be read by a person is in no command.
+    executable(&ground, "here/a\nb", "#!/bin/sh\r\nexit 7\r\n");
+    let (_, hint) = told(&run(&ground, &["./a\nb"]));
+    assert!(!hint.contains("sed"), "{hint}");
+
+    let files = [
+        ("-n", "#!/bin/sh\r\nexit 7\r\n"),
+        ("manifest.yaml", "run: {exec: [./-n]}\n"),
+    ];
+    let (_, hint) = told(&ground.exec(&[], &ground.bundle(&files)));
+    assert!(hint.ends_with(" ./-n"), "{hint}");
+}
+
+#[test]
+fn no_bundle_chooses_what_a_hint_changes_on_the_host() {
+    let ground = Ground::new();
+    ground.write("lent/secret", "#!/bin/sh\r\nsecret\n");
+    let secret = ground.path("lent/secret").display().to_string();
+    let lent = ground.path("lent").display().to_string();
+    let script = format!("#!{secret}\n");
+    for (run, tool) in [
+        (format!("[{secret}]"), ""),
+        ("[./tool]".to_owned(), &script[..]),
+    ] {
+        let manifest = format!("run: {{exec: {run}}}\n");
+        let files = [("tool", tool), ("manifest.yaml", &manifest)];
+        for mode in [0o600, 0o755] {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(ground.path("lent/secret"), mode).expect("set");
+            let done = ground.exec(&["--ro", &lent], &ground.bundle(&files));
+            assert_eq!(done.report["outcome"], "failed", "{done:#?}");
+            let (_, hint) = told(&done);
+            assert!(!hint.is_empty() && !hint.contains("secret"), "{hint}");
+        }
+    }
+    // A way out of the bundle and in again ends in the bundle.
+    let files = [
+        ("tool", "#!/bin/sh\r\n"),
+        ("manifest.yaml", "run: {exec: [/bundle/../bundle/tool]}\n"),
+    ];
+    let (_, hint) = told(&ground.exec(&[], &ground.bundle(&files)));
+    assert!(hint.ends_with("$//' tool"), "{hint}");
+}
+
+#[test]
+fn a_file_that_is_no_program_at_all_is_told_as_what_it_is() {
+    let ground = Ground::new();
+    executable(&ground, "here/empty", "");
+    executable(&ground, "here/zip", "PK\0\0");
+    let mode = rustix::fs::Mode::from_raw_mode(0o755);
+    let fifo = ground.path("here/fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
+    for (name, why) in [
+        ("./empty", "is empty"),
+        ("./zip", "neither a script nor a binary of Linux"),
+        ("./fifo", "is no regular file"),
+    ] {
+        let done = run(&ground, &[name]);
+        done.assert_error("failed", "program_not_executable");
+        let (message, hint) = told(&done);
+        assert!(message.contains(why), "{message}");
+        assert!(!hint.contains("chmod") && !hint.contains("sed"), "{hint}");
+        assert_eq!(
+            planned(&ground, &["--", name])["error"]["hint"],
+            hint.as_str()
+        );
+    }
+
+    executable(&ground, "here/marked", "\u{feff}#!/bin/sh\nexit 7\n");
+    let (message, hint) = told(&run(&ground, &["./marked"]));
+    assert!(message.contains("byte order mark"), "{message}");
+    shell(&ground.path("here"), named(&hint));
+    run(&ground, &["./marked"]).assert_exited(7);
+
+    executable(&ground, "here/script", "#!/usr\nexit 7\n");
+    let done = run(&ground, &["./script"]);
+    done.assert_error("failed", "program_not_executable");
+    let (message, hint) = told(&done);
+    assert!(
+        message.ends_with("`/usr`, which cannot be executed"),
+        "{message}"
+    );
+    let line = hint.split("such as ").nth(1).expect("a line");
+    executable(&ground, "here/script", &format!("{line}\nexit 7\n"));
+    run(&ground, &["./script"]).assert_exited(7);
+}
+
+#[test]
+fn an_interpreter_that_is_named_by_a_relative_path_is_that_of_the_working_directory() {
+    let ground = Ground::new();
+    executable(&ground, "here/own-sh", "");
+    std::fs::copy("/bin/sh", ground.path("here/own-sh")).expect("copied");
+    for (line, outcome) in [
+        ("./own-sh", "would_start"),
+        ("usr/bin/env sh", "would_fail"),
+    ] {
+        executable(&ground, "here/script", &format!("#!{line}\nexit 7\n"));
+        let words = ["--ro", ".", "--", "./script"];
+        assert_eq!(planned(&ground, &words)["verdict"], outcome, "{line}");
+        let done = run(&ground, &words);
+        match outcome {
+            "would_start" => done.assert_exited(7),
+            _ => done.assert_error("failed", "program_not_found"),
+        };
+    }
+}

@@ -5,12 +5,13 @@
 //! known. Where nothing can be said, a path counts as being there.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access as Asked;
+use rustix::fs::{Access as Asked, OFlags};
 use rustix::io::Errno;
 
 use crate::bundle::Entry;
@@ -88,6 +89,13 @@ pub(super) enum Lack {
         /// As the line has it.
         interpreter: Vec<u8>,
     },
+    /// It names one that is there and that is no program, or not one for the body.
+    Barred {
+        /// The script.
+        script: Program,
+        /// As the line has it.
+        interpreter: Vec<u8>,
+    },
     /// A directory, or behind one that is closed.
     Closed,
     /// A file without the permission.
@@ -103,7 +111,7 @@ impl Lack {
     pub(super) fn errno(&self) -> Errno {
         match self {
             Self::Missing | Self::Interpreter { .. } => Errno::NOENT,
-            Self::Closed | Self::Mode(_) => Errno::ACCESS,
+            Self::Barred { .. } | Self::Closed | Self::Mode(_) => Errno::ACCESS,
             Self::Format(_) => Errno::NOEXEC,
             Self::Loop => Errno::LOOP,
         }
@@ -124,7 +132,7 @@ impl Inside<'_> {
         let mut unknown = None;
         for candidate in candidates {
             let path = absolute(candidate, working_directory);
-            match self.executable(&path, 0) {
+            match self.executable(&path, working_directory, 0) {
                 // One that is there for sure is a better answer than one that may be.
                 Ok(None) if matches!(self.resolve(&path), Ok(Node::Unknown)) => {
                     unknown = unknown.or(Some(path));
@@ -183,8 +191,14 @@ impl Inside<'_> {
         }
     }
 
-    /// Whether `path` can be executed, and where it lies on the host.
-    fn executable(&self, path: &[u8], scripts: usize) -> Result<Option<PathBuf>, Lack> {
+    /// Whether `path` can be executed, and where it lies on the host. An interpreter that is named by
+    /// a relative path is that of the working directory, as execve(2) has it.
+    fn executable(
+        &self,
+        path: &[u8],
+        working_directory: &[u8],
+        scripts: usize,
+    ) -> Result<Option<PathBuf>, Lack> {
         let found = self.resolve(path).map_err(|errno| match errno {
             Errno::LOOP => Lack::Loop,
             _ => Lack::Missing,
@@ -216,9 +230,14 @@ impl Inside<'_> {
                 let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
                 let interpreter = words.find(|word| !word.is_empty());
                 let interpreter = interpreter.ok_or_else(|| Lack::Format(program()))?;
-                let found = self.executable(&absolute(interpreter, b"/"), scripts + 1);
+                let named = absolute(interpreter, working_directory);
+                let found = self.executable(&named, working_directory, scripts + 1);
                 found.map_err(|lack| match lack {
                     Lack::Missing => Lack::Interpreter {
+                        script: program(),
+                        interpreter: interpreter.to_vec(),
+                    },
+                    Lack::Closed | Lack::Mode(_) => Lack::Barred {
                         script: program(),
                         interpreter: interpreter.to_vec(),
                     },
@@ -416,7 +435,7 @@ impl Inside<'_> {
         };
         Node::File {
             executable: found.is_file() && executable,
-            head: head_of(&path, found.is_file()),
+            head: head_of(&path, found.is_file(), !rest.is_empty()),
             host: Some(path),
         }
     }
@@ -446,13 +465,23 @@ fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-fn head_of(path: &Path, is_file: bool) -> Option<Vec<u8>> {
+fn head_of(path: &Path, is_file: bool, is_found: bool) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     // Nothing but a regular file is opened: opening a device can act.
     if !is_file {
         return None;
     }
-    let opened = std::fs::File::open(path).ok()?;
+    // Somebody else may have put a FIFO or a link there by now.
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::NOFOLLOW, is_found);
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .ok()?;
+    if !opened.metadata().ok()?.is_file() {
+        return None;
+    }
     opened.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
     Some(head)
 }

@@ -3,7 +3,7 @@
 //! What lies inside was chosen by strangers. It is looked at by its first bytes, and never executed.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use crate::run::view;
 use crate::sandbox::error::SandboxError;
 use crate::spec::did_you_mean::difference;
 use crate::spec::host::HostSupport;
-use crate::spec::path::escape;
+use crate::spec::path::{escape, quoted};
 use crate::spec::request::{Caller, Request, Subject};
 
 /// Directories of the host whose names are tried where those of an image cannot be listed.
@@ -60,10 +60,14 @@ pub(super) fn told(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'
         Err(Lack::Interpreter {
             script,
             interpreter,
-        }) if is_missing => Some(attempt.of_interpreter(inside, &script, &interpreter)),
+        }) if is_missing => Some(attempt.of_interpreter(inside, &script, &interpreter, true)),
+        Err(Lack::Barred {
+            script,
+            interpreter,
+        }) if !is_missing => Some(attempt.of_interpreter(inside, &script, &interpreter, false)),
         Err(Lack::Closed) if !is_missing => of_directory(inside, attempt),
-        Err(Lack::Mode(program)) if !is_missing => Some(of_mode(&program)),
-        Err(Lack::Format(program)) if !is_missing => Some(of_format(&program)),
+        Err(Lack::Mode(program)) if !is_missing => Some(attempt.of_mode(&program)),
+        Err(Lack::Format(program)) if !is_missing => Some(attempt.of_format(inside, &program)),
         Ok(program) if is_missing || is_foreign => of_binary(inside, &program, is_missing),
         _ => None,
     };
@@ -196,7 +200,13 @@ impl Attempt<'_> {
         }
     }
 
-    fn of_interpreter(&self, inside: &Inside<'_>, script: &Program, interpreter: &[u8]) -> Reason {
+    fn of_interpreter(
+        &self,
+        inside: &Inside<'_>,
+        script: &Program,
+        interpreter: &[u8],
+        is_missing: bool,
+    ) -> Reason {
         let file = shown(script);
         if interpreter.ends_with(b"\r") {
             return Reason {
@@ -204,15 +214,20 @@ impl Attempt<'_> {
                     "the first line of {file} ends with a carriage return (CR LF), and so does the \
                      name of its interpreter"
                 )),
-                hint: format!("take the carriage returns out: sed -i 's/\\r$//' {file}"),
+                hint: self.mend(script, "take the carriage returns out", r"sed -i 's/\r$//'"),
             };
         }
+        let lack = match is_missing {
+            true => "which is not inside",
+            false => "which cannot be executed",
+        };
         let why = Some(format!(
-            "the first line of {file} names the interpreter `{}`, which is not inside",
+            "the first line of {file} names the interpreter `{}`, {lack}",
             escape(interpreter)
         ));
-        let path = Path::new(OsStr::from_bytes(interpreter));
-        if let Some(flags) = self.flags(path).filter(|_| !self.is_image()) {
+        let path = path_of(&absolute(interpreter, &self.chosen.working_directory));
+        let flags = self.flags(&path).filter(|_| is_missing && !self.is_image());
+        if let Some(flags) = flags {
             let hint = format!("if it is to be seen inside: {flags}");
             return Reason { why, hint };
         }
@@ -226,6 +241,71 @@ impl Attempt<'_> {
         Reason {
             why,
             hint: format!("name one that is there in its first line, such as {line}"),
+        }
+    }
+
+    fn of_mode(&self, program: &Program) -> Reason {
+        let file = shown(program);
+        let is_other = |host: &PathBuf| host.metadata().is_ok_and(|found| !found.is_file());
+        if program.host.as_ref().is_some_and(is_other) {
+            return Reason {
+                why: Some(format!("{file} is no regular file")),
+                hint: "name a program".to_owned(),
+            };
+        }
+        Reason {
+            why: Some(format!("{file} has no permission to be executed")),
+            hint: self.mend(program, "give it one", "chmod a+rx"),
+        }
+    }
+
+    fn of_format(&self, inside: &Inside<'_>, program: &Program) -> Reason {
+        let file = shown(program);
+        let (why, hint) = match inside.head(&program.path).as_deref() {
+            Some([]) => (
+                format!("{file} is empty"),
+                "write a program into it".to_owned(),
+            ),
+            Some(head) if head.starts_with(BYTE_ORDER_MARK) => (
+                format!("{file} begins with a byte order mark (U+FEFF), and not with its program"),
+                self.mend(program, "take it out", r"sed -i '1s/^\xef\xbb\xbf//'"),
+            ),
+            Some(head) if head.contains(&0) => (
+                format!("{file} is neither a script nor a binary of Linux (ELF)"),
+                format!("build it for Linux on {}", std::env::consts::ARCH),
+            ),
+            _ => (
+                format!("{file} is no binary, and no first line of it names an interpreter"),
+                self.mend(
+                    program,
+                    "if it is a shell script, say so in its first line",
+                    "sed -i '1i #!/bin/sh'",
+                ),
+            ),
+        };
+        Reason {
+            why: Some(why),
+            hint,
+        }
+    }
+
+    /// The advice with the command that follows it. A name or a path that a stranger chose is never
+    /// a word of a command that changes the host.
+    fn mend(&self, program: &Program, advice: &str, command: &str) -> String {
+        let directory = &self.chosen.working_directory;
+        let mut tried = self.programs.iter();
+        let is_named = tried.any(|path| absolute(path, directory) == program.path);
+        let (place, path) = match (&program.host, in_bundle(program)) {
+            (Some(host), _) if is_named && self.is_command() => {
+                ("", host.as_os_str().as_bytes().to_vec())
+            }
+            (None, Some(path)) => ("", path),
+            (None, None) if self.is_image() => (" where the image is built", program.path.clone()),
+            _ => return advice.to_owned(),
+        };
+        match shell_word(&path) {
+            Some(word) => format!("{advice}{place}: {command} {word}"),
+            None => advice.to_owned(),
         }
     }
 
@@ -311,6 +391,8 @@ impl Attempt<'_> {
     }
 }
 
+/// Of UTF-8, as editors of Windows write it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const INSTALL_IN_IMAGE: &str = "install it in the image, or name a program that it has";
 
 fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
@@ -325,30 +407,20 @@ fn of_directory(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Option<Reason> {
     })
 }
 
-fn of_mode(program: &Program) -> Reason {
-    let file = shown(program);
-    Reason {
-        why: Some(format!("{file} has no permission to be executed")),
-        hint: format!("give it one: chmod a+rx {file}"),
-    }
-}
-
-fn of_format(program: &Program) -> Reason {
-    let file = shown(program);
-    Reason {
-        why: Some(format!(
-            "{file} is no binary, and no first line of it names an interpreter"
-        )),
-        hint: format!("if it is a shell script: sed -i '1i #!/bin/sh' {file}"),
-    }
-}
-
 /// A binary that seems to be in order, and that the kernel did not start.
 fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option<Reason> {
     inside
         .head(&program.path)
         .filter(|head| head.starts_with(b"\x7fELF"))?;
-    let file = shown(program);
+    let path = match &program.host {
+        Some(host) => host.as_os_str().as_bytes().to_vec(),
+        None => in_bundle(program).unwrap_or_else(|| program.path.clone()),
+    };
+    // What it is: a look that changes nothing.
+    let look = |command: &str| match shell_word(&path) {
+        Some(word) => format!(" ({command} {word})"),
+        None => String::new(),
+    };
     Some(match is_missing {
         true => Reason {
             why: Some(
@@ -357,12 +429,13 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
                     .to_owned(),
             ),
             hint: format!(
-                "link it statically, or run it in an image that has the loader (readelf -l {file})"
+                "link it statically, or run it in an image that has the loader{}",
+                look("readelf -l")
             ),
         },
         false => Reason {
             why: Some("it may be a binary for another kind of processor".to_owned()),
-            hint: format!("build it for {} (file {file})", std::env::consts::ARCH),
+            hint: format!("build it for {}{}", std::env::consts::ARCH, look("file")),
         },
     })
 }
@@ -371,12 +444,22 @@ fn of_binary(inside: &Inside<'_>, program: &Program, is_missing: bool) -> Option
 fn shown(program: &Program) -> String {
     match &program.host {
         Some(host) => escape(host.as_os_str().as_bytes()),
-        None => {
-            let in_bundle = program.path.strip_prefix(BUNDLE.as_bytes());
-            let in_bundle = in_bundle.and_then(|rest| rest.strip_prefix(b"/"));
-            escape(in_bundle.unwrap_or(&program.path))
-        }
+        None => escape(&in_bundle(program).unwrap_or_else(|| program.path.clone())),
     }
+}
+
+/// Where it lies in the bundle, and in nothing beside it.
+fn in_bundle(program: &Program) -> Option<Vec<u8>> {
+    let path = path_of(&program.path).into_os_string().into_vec();
+    let path = path.strip_prefix(BUNDLE.as_bytes())?;
+    path.strip_prefix(b"/").map(<[u8]>::to_vec)
+}
+
+/// A path as one word of a shell's, which no option is; `None` where people could not read it.
+fn shell_word(path: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(path).ok()?;
+    let before = if text.starts_with('-') { "./" } else { "" };
+    (escape(path) == text).then(|| quoted(&format!("{before}{text}")))
 }
 
 fn path_of(path: &[u8]) -> PathBuf {

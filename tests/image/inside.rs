@@ -373,7 +373,13 @@ fn a_program_that_an_image_lacks_is_told_as_that_and_the_nearest_that_it_has_by_
         hint.ends_with("#!/usr/bin/env sh") || hint.ends_with("#!/bin/sh"),
         "{hint}"
     );
-    assert_eq!(told(&["closed"]).0, "program_not_executable");
+    let (code, _, hint) = told(&["closed"]);
+    assert_eq!(code, "program_not_executable");
+    // No command of a hint changes a file of the host that has the name of the image's.
+    assert!(
+        hint.ends_with("where the image is built: chmod a+rx /bin/closed"),
+        "{hint}"
+    );
     let (_, _, hint) = told(&["readlinkk", "/lib"]);
     assert_eq!(hint, "did you mean `readlink`?");
     let meant = hint.split('`').nth(1).expect("a name");

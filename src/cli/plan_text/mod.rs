@@ -4,6 +4,7 @@ mod reach;
 
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
 use crate::spec::image_report::{ImageFound, ImageReport, RootKind};
+use crate::spec::path::quoted;
 use crate::spec::plan_report::{
     BUILT_IN_MAXIMUM, DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry,
     PlannedLimit, PlannedPath, PlannedProgram, PlannedSource, PlannedStdin, Speaker,
@@ -451,15 +452,6 @@ fn spoken(name: &str, Speaker { by, value }: &Speaker) -> String {
     match by.as_str() {
         HOST_POLICY | BUILT_IN_MAXIMUM => format!("at most {value} by {by}"),
         by => format!("{value} by {by}"),
-    }
-}
-
-/// A word as a shell would take it, where that is needed.
-fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:@%+,".contains(&byte);
-    match !word.is_empty() && word.bytes().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

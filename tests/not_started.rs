@@ -338,3 +338,34 @@ fn an_interpreter_that_is_named_by_a_relative_path_is_that_of_the_working_direct
         };
     }
 }
+
+#[test]
+fn a_directory_to_start_in_is_told_with_the_flag_that_shows_it_only_where_the_host_has_it() {
+    let ground = Ground::new();
+    executable(&ground, "here/in it/tool", "#!/bin/sh\nexit 7\n");
+    let bundle = ground.bundle(&[("manifest.yaml", "run: {exec: [/bin/pwd]}\n")]);
+    let directory = ground.path("here/in it").display().to_string();
+    for directory in [&directory[..], "/nonexistent-7f3a"] {
+        let words = ["-w", directory, "--", "/bin/pwd"];
+        let ran = run(&ground, &words);
+        let executed = ground.exec(&words[..2], &bundle);
+        for done in [&ran, &executed] {
+            done.assert_error("failed", "sandbox_step_failed");
+            let (_, hint) = told(done);
+            assert!(hint.starts_with("-w names a directory inside"), "{hint}");
+            assert_eq!(planned(&ground, &words)["error"]["hint"], hint.as_str());
+            assert_eq!(
+                hint.contains("--ro"),
+                directory != "/nonexistent-7f3a",
+                "{hint}"
+            );
+        }
+    }
+    let (_, hint) = told(&run(&ground, &["-w", &directory, "--", "/bin/pwd"]));
+    let lent = named(&hint).strip_prefix("--ro ").expect("a flag");
+    let lent = lent.trim_matches('\'');
+    run(&ground, &["--ro", lent, "-w", &directory, "--", "/bin/pwd"]).assert_exited(0);
+    ground
+        .exec(&["--ro", lent, "-w", &directory], &bundle)
+        .assert_exited(0);
+}

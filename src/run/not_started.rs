@@ -20,6 +20,7 @@ use crate::run::sources::Sources;
 use crate::run::subject::BundleFiles;
 use crate::run::view;
 use crate::sandbox::error::SandboxError;
+use crate::sandbox::steps::ChildStep;
 use crate::spec::did_you_mean::difference;
 use crate::spec::host::HostSupport;
 use crate::spec::path::{escape, quoted};
@@ -52,6 +53,15 @@ pub(super) fn told(error: SandboxError, inside: &Inside<'_>, attempt: &Attempt<'
     let (is_missing, is_foreign) = match &error {
         SandboxError::ProgramNotFound { .. } => (true, false),
         SandboxError::ProgramNotExecutable { errno, .. } => (false, *errno == Errno::NOEXEC),
+        SandboxError::Child {
+            step: ChildStep::WorkingDirectory,
+            errno: Errno::NOENT,
+            ..
+        } => {
+            let hint = attempt.hint_of_directory();
+            let why = None;
+            return RunError::Program { error, why, hint };
+        }
         _ => return error.into(),
     };
     let directory = &attempt.chosen.working_directory;
@@ -126,6 +136,24 @@ impl Attempt<'_> {
 
     fn is_image(&self) -> bool {
         self.chosen.image.is_some()
+    }
+
+    /// What to do where there is no directory to start in.
+    fn hint_of_directory(&self) -> String {
+        if self.request.workdir.is_none() {
+            return "correct it where it was written, or name a directory inside with -w"
+                .to_owned();
+        }
+        let path = path_of(&self.chosen.working_directory);
+        let bytes = path.as_os_str().as_bytes();
+        // `-w .`: the host's directory, which nobody lends.
+        let lent = shell_word(bytes).filter(|_| path.is_dir() && check_target(bytes).is_ok());
+        match lent {
+            Some(word) => format!(
+                "-w names a directory inside; if the host's is meant, show it too: --ro {word}"
+            ),
+            None => "-w names a directory inside, and none is there".to_owned(),
+        }
     }
 
     fn of_missing(&self, inside: &Inside<'_>) -> Reason {

@@ -143,15 +143,6 @@ impl SandboxError {
             Self::Clone {
                 errno: Errno::AGAIN,
             } => Some("the host is at a process limit: see ulimit -u and pids.max".to_owned()),
-            // `-w .`: the host's directory, which nobody lends.
-            Self::Child {
-                step: ChildStep::WorkingDirectory,
-                object,
-                errno: Errno::NOENT,
-                ..
-            } => Some(format!(
-                "-w names a directory inside; if the host's is meant, show it too: --ro{object}"
-            )),
             Self::ProgramNotFound { .. } => Some(
                 "only the host's system directories and what was asked for are visible; \
                  show more with --ro PATH"

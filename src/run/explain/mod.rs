@@ -440,12 +440,13 @@ fn start_of(inside: &Inside<'_>, attempt: &Attempt<'_>) -> Result<Option<Program
     let directory = &attempt.chosen.working_directory;
     inside.enter(directory).map_err(|errno| {
         let step = ChildStep::WorkingDirectory;
-        SandboxError::Child {
+        let error = SandboxError::Child {
             step,
             act: step.act(),
             object: format!(" {}", escape(directory)),
             errno,
-        }
+        };
+        not_started::told(error, inside, attempt)
     })?;
     let found = inside.program(attempt.programs, directory);
     found.map(Some).map_err(|lack| {

@@ -602,6 +602,46 @@ const MISTAKES: &[(&str, u64, &str)] = &[
         "did you mean `.code-workspaces/x`?",
     ),
     (
+        "outputsFiles: [{path: a.csv}]\n",
+        2,
+        "each file by its name: `{NAME: {path: …}}`",
+    ),
+    ("inputs: object\n", 2, "write `{type: object, properties:"),
+    ("outputs: [a]\n", 2, "write `{type: object, properties:"),
+    (
+        "inputs:\n  properties:\n    a: string\n",
+        4,
+        "write `{type: string}`",
+    ),
+    (
+        "inputs:\n  properties:\n    type: string\n",
+        4,
+        "write `{type: string}`",
+    ),
+    (
+        "inputs:\n  properties:\n    properties: {type: objct}\n",
+        4,
+        "did you mean `object`?",
+    ),
+    ("inputs:\n  items: strin\n", 3, "write `{type: string}`"),
+    ("inputs:\n  required: a\n", 3, "write a list: `[a]`"),
+    ("secrets: A_KEY\n", 2, "write `{A_KEY: {vault: NAME}}`"),
+    ("secrets: [A_KEY]\n", 2, "write `{A_KEY: {vault: NAME}}`"),
+    ("secrets: {A_KEY: }\n", 2, "write `{vault: NAME}`"),
+    (
+        "code: {sources: [main.py]}\n",
+        2,
+        "write `{local: main.py}`",
+    ),
+    (
+        "sandbox: {provider: local, config: {}, mounts: /a}\n",
+        2,
+        "write a list: `[{source: …, at: …}]`",
+    ),
+    ("workspaceSources: a\n", 2, "write a list: `[{id: …, ref: …"),
+    ("network: {egress: [a.x}\n", 2, "write `]` before that `}`"),
+    ("name:\u{a0}tool\n", 2, "(U+00A0), expected a space"),
+    (
         "code: {sources: [{local: a, github: {repo: a/b, ref: main}}]}\n",
         2,
         "found `local` and `github` in one entry",
@@ -743,6 +783,13 @@ fn a_folder_of_the_convention_may_have_its_manifest_by_either_ending() {
             let main = format!("{folder}/{name}/main.py");
             write(&ground, &[(&manifest, text), (&main, "")]);
             assert_eq!(told(&document(&ground, &[&name])), [""; 0], "{manifest}");
+            // Both: one comes first, and the other is told.
+            let other = format!("{folder}/{name}/manifest.yml");
+            write(&ground, &[(&manifest.replace(".yml", ".yaml"), text)]);
+            write(&ground, &[(&other, text)]);
+            let warnings = document(&ground, &[&name])["warnings"].to_string();
+            let said = format!("{other} is ignored: {folder}/{name}/manifest.yaml comes first");
+            assert!(warnings.contains(&said), "{warnings}");
         }
     }
 }

@@ -379,7 +379,7 @@ impl Checker<'_> {
     }
 }
 
-/// A `type` that is none, told where it stands.
+/// A `type` that is none, and a text where a schema or a list belongs, told where it stands.
 fn wrong_type_of(
     path: &RelPath,
     block: &str,
@@ -389,9 +389,10 @@ fn wrong_type_of(
     let ContractError::Invalid { pointer, .. } = error else {
         return None;
     };
-    let mut steps = pointer.split('/').skip(1);
-    let node = steps.try_fold(schema, Node::child)?;
-    let (message, hint) = keywords::wrong_type(node).filter(|_| pointer.ends_with("/type"))?;
+    let steps: Vec<&str> = pointer.split('/').skip(1).collect();
+    let node = steps.iter().copied().try_fold(schema, Node::child)?;
+    let (message, hint) = keywords::wrong_text(node, &steps)
+        .or_else(|| keywords::wrong_type(node).filter(|_| pointer.ends_with("/type")))?;
     Some(CheckError {
         code: error.code().to_owned(),
         message,

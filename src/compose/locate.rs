@@ -58,11 +58,12 @@ pub fn locate(
     {
         let files = open(around)?;
         if let Some(manifest) = by_convention(&files, &name)? {
+            let warnings = beside(&files, &manifest)?;
             return Ok(Located {
                 workspace: around.to_owned(),
                 files,
                 manifest,
-                warnings: Vec::new(),
+                warnings,
             });
         }
         if !subject.exists() {
@@ -163,6 +164,21 @@ fn by_convention(files: &DirectoryFiles, name: &RelPath) -> Result<Option<RelPat
         }
     }
     Ok(None)
+}
+
+/// Warnings about the manifests that lie beside `manifest` and are not looked at.
+fn beside(files: &DirectoryFiles, manifest: &RelPath) -> Result<Vec<WarningReport>, ComposeError> {
+    let folder = manifest.parent();
+    let found =
+        find_manifest(files, folder.as_ref()).map_err(|source| ComposeError::Unreadable {
+            file: manifest.to_string(),
+            problem: "cannot be looked at",
+            source: Some(source),
+        })?;
+    let all = found.map(|(first, others)| [vec![first], others].concat());
+    let mut others = all.unwrap_or_default();
+    others.retain(|other| other != manifest);
+    Ok(ignored(manifest, &others).collect())
 }
 
 fn conventional(folder: &str, name: &RelPath, file: &str) -> Option<RelPath> {

@@ -26,6 +26,16 @@ pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
     ))
 }
 
+/// The first other space of a line that stands behind a colon, and its column.
+fn space_behind_colon(line: &str) -> Option<(u32, DocumentProblem)> {
+    let (at, _) = line
+        .match_indices(OTHER_SPACES)
+        .find(|(at, _)| line[..*at].ends_with(':'))?;
+    let column = u32::try_from(line[..at].chars().count()).unwrap_or(u32::MAX);
+    let problem = other_space(&line[at..], true)?;
+    Some((column.saturating_add(1), problem))
+}
+
 /// What the author did, where the parser failed at `place` of `text`, counted from its first line.
 pub(super) fn recognise(
     kind: &ErrorKind,
@@ -46,6 +56,13 @@ pub(super) fn recognise(
             "found a tab, expected spaces".to_owned(),
             "replace each tab by two spaces".to_owned(),
         ),
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            let needed = if *open == '[' { ']' } else { '}' };
+            mistake(
+                format!("the `{open}` that starts here ends with `{close}`"),
+                format!("write `{needed}` before that `{close}`, or remove what is too much"),
+            )
+        }
         ErrorKind::UnknownAnchor | ErrorKind::UnexpectedCharacter { .. } => {
             let word = rest.split([',', ']', '}']).next().unwrap_or("").trim();
             let first = word.chars().next()?;
@@ -56,6 +73,11 @@ pub(super) fn recognise(
                 ),
                 format!("write `'{}'`", excerpt(word)),
             )
+        }
+        // A key without a value: the colon behind it is one only where a space follows.
+        ErrorKind::SimpleKeyExpected if space_behind_colon(line).is_some() => {
+            let (column, problem) = space_behind_colon(line)?;
+            return Some((Place { column, ..place }, problem));
         }
         ErrorKind::SimpleKeyExpected if line.trim_start().starts_with('-') => mistake(
             "found no space behind `-`".to_owned(),

@@ -161,6 +161,38 @@ fn declares(value: &Node) -> bool {
     }
 }
 
+/// What is wrong with a text at `node`, which the keywords `steps` lead to, where a schema or a list
+/// belongs, and how it is written.
+#[must_use]
+pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>)> {
+    let Value::Text(text) = &node.value else {
+        return None;
+    };
+    let found = crate::spec::document::excerpt(text);
+    let (last, above) = steps.split_last()?;
+    // In a map of schemas every name is a field's, that of a keyword too.
+    let is_field = above
+        .iter()
+        .fold(false, |is_map, step| !is_map && MAPS.contains(step));
+    let expected = match *last {
+        _ if is_field => "a schema",
+        "required" => "a list",
+        last if SCHEMAS.contains(&last) => "a schema",
+        _ => return None,
+    };
+    let meant = TYPES.into_iter().find(|known| known == text);
+    let hint = match expected {
+        "a list" => Some(format!("write a list: `[{found}]`")),
+        _ => meant
+            .or_else(|| nearest(text, TYPES))
+            .map(|meant| format!("write `{{type: {meant}}}`")),
+    };
+    Some((
+        format!("found the text `{found}`, expected {expected}"),
+        hint,
+    ))
+}
+
 /// What is wrong with the value of `type` at `node`, and what was meant.
 #[must_use]
 pub fn wrong_type(node: &Node) -> Option<(String, Option<String>)> {

@@ -61,6 +61,7 @@ pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
 pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<String> {
     let text = match &node.value {
         Value::Number(_) if expected.contains("text") => "put it in quotes",
+        Value::Null if is_secret(pointer) => "write `{vault: NAME}`, or remove the key",
         Value::Null => "write a value, or remove the key",
         Value::Text(text) if expected.starts_with("true") && is_yaml_1_1_boolean(text) => {
             "booleans of YAML 1.2 are `true` and `false`"
@@ -72,6 +73,12 @@ pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<Stri
         Value::List(_) if expected.ends_with("`sources`") => "write the list at `sources` of it",
         Value::Text(text) if pointer.ends_with("/sources") => {
             return Some(format!("write a list: `[{{local: {}}}]`", as_scalar(text)));
+        }
+        _ if expected == "a list" && pointer.ends_with("/mounts") => {
+            "write a list: `[{source: …, at: …}]`"
+        }
+        _ if expected == "a list" && pointer.ends_with("/workspaceSources") => {
+            "write a list: `[{id: …, ref: …, mountPath: …}]`"
         }
         Value::Text(text) | Value::Number(text) if expected == "a list" => {
             return Some(format!("write a list: `[{}]`", as_scalar(text)));
@@ -142,8 +149,17 @@ fn without_unit(text: &str, pointer: &str) -> Option<String> {
 fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
     match &entries.first()?.value {
         Value::Text(text) => as_map(text, pointer),
+        Value::Map(_) if matches!(pointer, "/inputsFiles" | "/outputsFiles") => {
+            Some("write a map, each file by its name: `{NAME: {path: …}}`".to_owned())
+        }
         _ => None,
     }
+}
+
+/// Whether `pointer` leads to the reference of one variable.
+fn is_secret(pointer: &str) -> bool {
+    let name = pointer.strip_prefix("/secrets/");
+    name.is_some_and(|name| !name.contains('/'))
 }
 
 /// A text where a map belongs: the path of a file, or a key without a space behind its colon.
@@ -153,6 +169,12 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
             return Some(format!("write `{{NAME: {{path: {}}}}}`", as_scalar(text)));
         }
         "/network" => return Some(format!("write `{{egress: [{}]}}`", as_scalar(text))),
+        "/inputs" | "/outputs" => {
+            let field = "write `{type: object, properties: {NAME: {type: string}}}`";
+            return Some(field.to_owned());
+        }
+        "/secrets" => return Some(format!("write `{{{}: {{vault: NAME}}}}`", as_scalar(text))),
+        _ if is_source(pointer) => return Some(format!("write `{{local: {}}}`", as_scalar(text))),
         _ => (),
     }
     let file = pointer
@@ -170,6 +192,12 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
         let (key, value) = (excerpt(key), excerpt(value.trim()));
         format!("write a space behind the colon: `{key}: {value}`")
     })
+}
+
+/// Whether `pointer` leads to one source of `code`.
+fn is_source(pointer: &str) -> bool {
+    let index = pointer.strip_prefix("/code/sources/");
+    index.is_some_and(|index| index.parse::<usize>().is_ok())
 }
 
 fn is_yaml_1_1_boolean(text: &str) -> bool {

@@ -369,3 +369,39 @@ fn a_directory_to_start_in_is_told_with_the_flag_that_shows_it_only_where_the_ho
         .exec(&["--ro", lent, "-w", &directory], &bundle)
         .assert_exited(0);
 }
+
+#[test]
+fn a_program_on_a_mount_without_programs_is_not_told_to_want_a_permission() {
+    let ground = Ground::new();
+    executable(&ground, "here/tool", "#!/bin/sh\nexit 7\n");
+    ground.write("mounted/empty", "");
+    // In a mount namespace of its own, and where that takes it in a user namespace.
+    let flags = match rustix::process::geteuid().is_root() {
+        true => &["--mount"][..],
+        false => &["--user", "--map-root-user", "--mount"],
+    };
+    let within = |words: &[&str]| {
+        let script = "mount -t tmpfs -o noexec,mode=755 none ../mounted && cp -p tool ../mounted \
+                      && cd ../mounted && exec \"$@\"";
+        let mut command = std::process::Command::new("unshare");
+        command.args(flags).args(["sh", "-c", script, "sh"]);
+        command.arg(support::runner()).args(words);
+        command.env("RUNNER_OPT_RUNTIME_DIRECTORY", ground.path("runtime"));
+        let output = command.current_dir(ground.path("here")).output();
+        output.expect("runs")
+    };
+    let planned = within(&["plan", "--json", "--", "./tool"]).stdout;
+    let planned: serde_json::Value = serde_json::from_slice(&planned).expect("a plan");
+    assert_eq!(planned["verdict"], "would_fail", "{planned:#}");
+    let ran = within(&["run", "--", "./tool"]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(126), "{said}");
+    let why = "is mounted noexec";
+    assert!(
+        planned["error"]["message"]
+            .as_str()
+            .is_some_and(|told| told.ends_with(why))
+    );
+    assert!(said.contains(why) && !said.contains("chmod"), "{said}");
+    run(&ground, &["./tool"]).assert_exited(7);
+}

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access as Asked, OFlags};
+use rustix::fs::{Access as Asked, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::bundle::Entry;
@@ -434,7 +434,7 @@ impl Inside<'_> {
             (true, false) => found.mode() & 0o101 != 0,
         };
         Node::File {
-            executable: found.is_file() && executable,
+            executable: found.is_file() && executable && !forbids_programs(&path),
             head: head_of(&path, found.is_file(), !rest.is_empty()),
             host: Some(path),
         }
@@ -484,6 +484,11 @@ fn head_of(path: &Path, is_file: bool, is_found: bool) -> Option<Vec<u8>> {
     }
     opened.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
     Some(head)
+}
+
+/// Whether it lies on a mount from which nothing is executed: the mount in the view stays as closed.
+pub(super) fn forbids_programs(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 /// What of `path` lies beneath `directory`: empty where they are the same.

@@ -13,7 +13,7 @@ use crate::plan::view::{self as view_plan, AskedMount, BUNDLE, check_target};
 use crate::run::callers_program;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::inside::{Inside, Lack, Program, absolute};
+use crate::run::inside::{Inside, Lack, Program, absolute, forbids_programs};
 use crate::run::planning;
 use crate::run::program::{clean, is_executable};
 use crate::run::sources::Sources;
@@ -279,6 +279,14 @@ impl Attempt<'_> {
             return Reason {
                 why: Some(format!("{file} is no regular file")),
                 hint: "name a program".to_owned(),
+            };
+        }
+        if program.host.as_deref().is_some_and(forbids_programs) {
+            return Reason {
+                why: Some(format!(
+                    "{file} lies on a file system that is mounted noexec"
+                )),
+                hint: "put it where programs may be executed".to_owned(),
             };
         }
         Reason {

@@ -542,6 +542,12 @@ const MISTAKES: &[(&str, u64, &str)] = &[
         2,
         "write either `inline` or `ref`",
     ),
+    // What is found is not among what is expected.
+    (
+        "runner: {ref: ./R.md, inline: {}}\n",
+        2,
+        "found the key `inline`, expected one of ref",
+    ),
     (
         "secrets: {X: {}}\n",
         2,

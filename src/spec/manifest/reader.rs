@@ -414,7 +414,10 @@ impl<'document> Reader<'document> {
                 true => format!("write either `{}` or `{}`", key.name, other.name),
                 false => format!("`{}` stands alone", key.name),
             };
-            return Err(self.unknown_key(node, other, &FORMS, Some(&advice)));
+            // Beside one form there is no other one.
+            let known: Vec<&'static str> =
+                FORMS.into_iter().filter(|form| *form == key.name).collect();
+            return Err(self.unknown_key(node, other, &known, Some(&advice)));
         }
         if key.name == "inline" {
             self.map(inner)?;

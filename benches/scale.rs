@@ -1,5 +1,5 @@
-//! Many runs from one process: a resident pool beside the floor and beside other sandboxes, and up to
-//! a thousand runs at once.
+//! Many runs at once: two callers beside other sandboxes, more callers, and up to a thousand runs that
+//! all wait.
 //!
 //! `cargo bench --bench scale -- --help`.
 
@@ -14,17 +14,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read as _;
-use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use runner::resident::{Passed, Pool, PoolOptions};
-use runner::spec::outcome::Outcome;
-use runner::spec::request::{Request, Subject};
-use support::{Ground, Options, Peer, Report, Table, Usage, peers};
+use support::{Ground, Options, Peer, Report, Usage, peers};
 
 /// Says that it runs, and ends with its input.
 const WAITING: &str = "
@@ -38,13 +34,10 @@ int main(void) {
     return 0;
 }
 ";
-/// How long a caller rests between two runs that are not to meet each other's cleaning.
-const REST: Duration = Duration::from_millis(20);
-
 fn main() {
     let usage = Usage {
         bench: "scale",
-        about: "Many runs from one process: latency, runs a second, memory, up to 1,000 at once.",
+        about: "Many runs at once: runs a second, memory, up to 1,000 that all wait.",
         rounds: 120,
         quick_rounds: 30,
         own: &["--seconds N", "--at-once N"],
@@ -57,27 +50,14 @@ fn measure(options: &Options) -> Report {
     let ground = Ground::new();
     let mut report = Report::new();
     let body = ground.nothing("true");
-    let pool = start(8, 64);
-    let table = one_at_a_time(&ground, &body, &pool, options, &mut report);
-    let ratio = table.ratio("resident", "floor").map(|ratio| ratio.p50);
-    report.mark_if("resident ÷ floor", ratio, "the floor takes no part here");
-    report.tables.push(table);
     let seconds = options
         .number("--seconds")
         .unwrap_or(if options.quick { 1 } else { 6 });
-    two_loops(&ground, &body, &pool, seconds, &mut report);
-    closed_loops(&body, &pool, seconds, &mut report);
-    drop(pool);
+    two_loops(&ground, &body, seconds, &mut report);
+    closed_loops(&body, seconds, &mut report);
     let most = options.number("--at-once").unwrap_or(1_000);
     waiting(&ground, most, options.quick, &mut report);
     report
-}
-
-fn start(spares: u16, runs_at_once: u32) -> Pool {
-    let mut options = PoolOptions::new(support::runner());
-    options.spares = spares;
-    options.runs_at_once = runs_at_once;
-    Pool::start(&options).expect("a pool")
 }
 
 fn raise_descriptors() {
@@ -86,54 +66,14 @@ fn raise_descriptors() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("raised");
 }
 
-fn request(pool: &Pool, body: &Path) -> Request {
-    let argv = vec![body.as_os_str().as_bytes().to_vec()];
-    Request::captured(Subject::Command(argv), pool.caller().clone())
-}
-
-fn resident_us(pool: &Pool, request: &Request) -> f64 {
-    let since = Instant::now();
-    let report = pool.run(request).expect("a report");
-    let took = since.elapsed();
-    assert_eq!(report.outcome, Outcome::Exited, "{:?}", report.error);
-    took.as_secs_f64() * 1e6
-}
-
-fn one_at_a_time(
-    ground: &Ground,
-    body: &Path,
-    pool: &Pool,
-    options: &Options,
-    report: &mut Report,
-) -> Table {
-    let mut near = vec![
-        Peer::new("bare", body, &[]),
-        peers::floor(ground, "classic", body),
-    ];
-    near.extend(peers::bwrap(body, report));
-    let mut run = Peer::new("runner run", &support::runner(), &["run", "--"]);
-    run.command.arg(body);
-    near.push(run);
-    let request = request(pool, body);
-    let mut names: Vec<&str> = near.iter().map(|peer| peer.name).collect();
-    names.push("resident");
-    Table::new("one at a time", "µs", &["floor", "bwrap"]).measure(
-        &names,
-        options.rounds,
-        3,
-        |place| {
-            // What the one before left to the kernel, and the pool to make anew, is done meanwhile.
-            std::thread::sleep(REST);
-            match near.get_mut(place) {
-                Some(peer) => peer.launch_us(),
-                None => resident_us(pool, &request),
-            }
-        },
-    )
+fn run(body: &Path) -> Command {
+    let mut command = Command::new(support::runner());
+    command.args(["run", "-q", "--"]).arg(body);
+    command
 }
 
 /// Two callers at once, each with one run after the other.
-fn two_loops(ground: &Ground, body: &Path, pool: &Pool, seconds: usize, report: &mut Report) {
+fn two_loops(ground: &Ground, body: &Path, seconds: usize, report: &mut Report) {
     let length = Duration::from_secs(u64::try_from(seconds).expect("small"));
     let mut rates: Vec<(&str, f64)> = Vec::new();
     let pair = || -> Vec<Peer> {
@@ -156,13 +96,15 @@ fn two_loops(ground: &Ground, body: &Path, pool: &Pool, seconds: usize, report: 
             .collect();
         rates.push((name, rate(&mut loops, length)));
     }
-    let request = request(pool, body);
     let mut loops: Vec<Box<dyn FnMut() + Send>> = (0..2)
-        .map(|_| -> Box<dyn FnMut() + Send> { Box::new(|| drop_time(resident_us(pool, &request))) })
+        .map(|_| -> Box<dyn FnMut() + Send> {
+            let mut command = run(body);
+            Box::new(move || support::run_once(&mut command))
+        })
         .collect();
-    let resident = rate(&mut loops, length);
+    let own = rate(&mut loops, length);
     let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    rates.push(("resident", resident));
+    rates.push(("runner run", own));
     let mut text = String::from("\n### two loops\n\n| | runs/s |\n| --- | ---: |\n");
     for (name, rate) in &rates {
         writeln!(text, "| {name} | {rate:.0} |").expect("text");
@@ -171,8 +113,12 @@ fn two_loops(ground: &Ground, body: &Path, pool: &Pool, seconds: usize, report: 
             .insert(format!("{name}: runs/s, two loops"), (*rate).into());
     }
     report.text.push_str(&text);
-    let ratio = (0.0 < best).then_some(resident / best);
-    report.mark_if("resident runs/s ÷ best peer", ratio, "no peer is here");
+    let ratio = (0.0 < best).then_some(own / best);
+    report.mark_if(
+        "runs/s of two callers ÷ best peer",
+        ratio,
+        "no peer is here",
+    );
 }
 
 /// The same command for another container: two of one name cannot run at once.
@@ -185,8 +131,6 @@ fn renamed(command: &Command) -> Command {
     }
     other
 }
-
-fn drop_time(_us: f64) {}
 
 /// How often a second the loops go round, together.
 fn rate(loops: &mut [Box<dyn FnMut() + Send + '_>], length: Duration) -> f64 {
@@ -214,11 +158,10 @@ fn rate(loops: &mut [Box<dyn FnMut() + Send + '_>], length: Duration) -> f64 {
 }
 
 /// 1, 10 and 100 callers, each with one run after the other.
-fn closed_loops(body: &Path, pool: &Pool, seconds: usize, report: &mut Report) {
+fn closed_loops(body: &Path, seconds: usize, report: &mut Report) {
     let length = Duration::from_secs(u64::try_from(seconds).expect("small"));
-    let request = request(pool, body);
     let mut text = String::from(
-        "\n### callers at once (64 runs at once at most)\n\n\
+        "\n### callers at once\n\n\
          | callers | runs/s | p50 ms | p90 ms | p99 ms | processors busy |\n\
          | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
@@ -227,8 +170,12 @@ fn closed_loops(body: &Path, pool: &Pool, seconds: usize, report: &mut Report) {
         let before = processor_time();
         let mut loops: Vec<Box<dyn FnMut() + Send + '_>> = (0..callers)
             .map(|_| -> Box<dyn FnMut() + Send + '_> {
-                Box::new(|| {
-                    let took = resident_us(pool, &request) / 1e3;
+                let mut command = run(body);
+                let times = &times;
+                Box::new(move || {
+                    let since = Instant::now();
+                    support::run_once(&mut command);
+                    let took = since.elapsed().as_secs_f64() * 1e3;
                     times.lock().expect("a list").push(took);
                 })
             })
@@ -334,53 +281,39 @@ struct Found {
 }
 
 fn at_once(body: &Path, count: usize) -> Found {
-    let pool = start(8, u32::try_from(count).expect("small") + 8);
-    let mut request = request(&pool, body);
-    request.streams.capture = false;
-    request.streams.interactive = true;
-    let (input, hold) = std::io::pipe().expect("a pipe");
     let (mut said, output) = std::io::pipe().expect("a pipe");
+    let (input, hold) = std::io::pipe().expect("a pipe");
     let free_before = free_kib();
     let since = Instant::now();
-    std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..count)
-            .map(|_| {
-                let passed = Passed {
-                    stdin: Some(input.as_fd()),
-                    stdout: Some(output.as_fd()),
-                    ..Passed::default()
-                };
-                let (pool, request) = (&pool, &request);
-                let small = std::thread::Builder::new().stack_size(256 << 10);
-                let run = move || pool.run_with(request, &passed);
-                small.spawn_scoped(scope, run).expect("a thread")
-            })
-            .collect();
-        let mut dots = vec![0; count];
-        said.read_exact(&mut dots).expect("all run");
-        let up_s = since.elapsed().as_secs_f64();
-        // The spares that come after the last one are made.
-        std::thread::sleep(Duration::from_millis(300));
-        let each = f64::from(u32::try_from(count).expect("small"));
-        let host_kib = (free_before - free_kib()).max(0.0) / each;
-        let (pss_kib, namespaces) = of_processes();
-        let since = Instant::now();
-        drop(hold);
-        let well = runs.into_iter().map(|run| run.join().expect("no panic"));
-        let well = well.filter(|run| match run {
-            Ok(report) => report.exit.is_some_and(|exit| exit.code == Some(0)),
-            Err(_) => false,
-        });
-        let well = well.count();
-        Found {
-            up_s,
-            down_s: since.elapsed().as_secs_f64(),
-            well,
-            pss_kib: pss_kib / each,
-            host_kib,
-            namespaces,
-        }
-    })
+    let mut runs: Vec<Child> = (0..count)
+        .map(|_| {
+            let mut command = Command::new(support::runner());
+            command.args(["run", "-q", "-i", "--"]).arg(body);
+            command.stdin(input.try_clone().expect("a descriptor"));
+            command.stdout(output.try_clone().expect("a descriptor"));
+            command.spawn().expect("it starts")
+        })
+        .collect();
+    drop((input, output));
+    let mut dots = vec![0; count];
+    said.read_exact(&mut dots).expect("all run");
+    let up_s = since.elapsed().as_secs_f64();
+    let each = f64::from(u32::try_from(count).expect("small"));
+    let host_kib = (free_before - free_kib()).max(0.0) / each;
+    let supervisors: BTreeSet<u32> = runs.iter().map(Child::id).collect();
+    let (pss_kib, namespaces) = of_processes(&supervisors);
+    let since = Instant::now();
+    drop(hold);
+    let well = runs.iter_mut().map(|run| run.wait().expect("it ends"));
+    let well = well.filter(std::process::ExitStatus::success).count();
+    Found {
+        up_s,
+        down_s: since.elapsed().as_secs_f64(),
+        well,
+        pss_kib: pss_kib / each,
+        host_kib,
+        namespaces,
+    }
 }
 
 fn free_kib() -> f64 {
@@ -390,14 +323,17 @@ fn free_kib() -> f64 {
         .expect("a number")
 }
 
-/// PSS of all supervisors and inits, KiB, and how many network namespaces they are in.
-fn of_processes() -> (f64, usize) {
+/// PSS of these and of all inits, KiB, and how many network namespaces they are in.
+fn of_processes(supervisors: &BTreeSet<u32>) -> (f64, usize) {
     let mut pss_kib = 0.0;
     let mut namespaces = BTreeSet::new();
     for entry in std::fs::read_dir("/proc").expect("readable").flatten() {
-        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let id = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let is_supervisor = id.is_some_and(|id| supervisors.contains(&id));
         let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        let is_supervisor = words.windows(9).any(|part| part == b"\0resident");
         if !is_supervisor && name.trim_end() != "init" {
             continue;
         }

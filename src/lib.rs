@@ -19,11 +19,10 @@
 //! stage and launch, last of all.
 //!
 //! The child may be older than the run ([`sandbox::seed`]): the program sows one before it reads
-//! its command line, a spare of a [`resident::Pool`] waits with one that is `Prepared` already.
-//! It makes its namespaces and then hears, one after the other, of what was published to it in
+//! its command line. It makes its namespaces and then hears, one after the other, of what was published to it in
 //! the memory that both share ([`kernel::arena`]): the base plan, an overlayfs where the bundle
 //! comes from the cache, the launch plan. A seed that no run takes is killed and has left
-//! nothing; a spare gives back what it has made.
+//! nothing.
 //!
 //! [`run::explain()`] is the same up to the launch, and makes nothing.
 //!
@@ -40,8 +39,6 @@
 //!
 //! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
 //!   exit codes and reads the variables of the environment. One file for each verb that is no run.
-//! - [`resident`] serves a program that starts many runs: a pool of sandboxes that were never
-//!   used, the launcher that makes them, and the line between the two.
 //! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
 //!   ([`run::explain()`]), the facts of a host ([`run::doctor`]), the demonstration
 //!   ([`run::demonstration`]). It reads as the list above.
@@ -85,13 +82,10 @@
 //! - A path that a body or an archive can influence is opened beneath a descriptor, with
 //!   openat2(2), and never through a link.
 //! - A process clones while it has one thread: [`run::execute`] and all that calls it ask for that.
-//!   The thread that sows a child outlives the run, since the child dies with it. A program with
-//!   threads has a launcher, which has one ([`resident`]). The threads of an unpacking have ended
+//!   The thread that sows a child outlives the run, since the child dies with it. The threads of an unpacking have ended
 //!   before anything is cloned, and so has the one that looked up a name, unless no answer came in
 //!   time: then it ends with getaddrinfo(3).
 //! - A seed knows nothing of a run: no id of the host, group, path or stream.
-//! - A sandbox that was made ahead serves one request or none. Nothing of a request is in memory
-//!   from which another run's supervisor is forked.
 //! - A body reaches a kept tree through its overlayfs, a read-only mount or a copy only, and a tree is
 //!   never written again. No writable mount holds what is kept for later runs.
 //! - Before the root is entered, no path in an image is walked through a link: what is mounted in it
@@ -127,9 +121,8 @@
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
 //! its verbs call, on an allocator of its own ([`kernel::heap`]). A caller that is a program of its
-//! own starts the `runner` binary and reads the report (`--json=fd:N`), or keeps a
-//! [`resident::Pool`] where it starts many runs; the other modules are public for the tests, and for
-//! reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
+//! own starts the `runner` binary and reads the report (`--json=fd:N`); the other modules are public
+//! for the tests, and for reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
 //! [`define_sandbox`]: pure
 //! functions, for a host that composes manifests itself.
 
@@ -143,7 +136,6 @@ pub mod judge;
 pub mod kernel;
 pub mod oci;
 pub mod plan;
-pub mod resident;
 pub mod run;
 pub mod sandbox;
 pub mod scratch;

@@ -53,7 +53,6 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
                 doctor: &runner::cli::doctor::doctor,
                 demo: &runner::cli::demo::demo,
                 gc: &runner::cli::gc::gc,
-                resident: &runner::resident::launcher::serve,
             },
         )
     });

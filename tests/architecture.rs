@@ -55,11 +55,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "supervise",
         ],
     ),
-    ("resident", &["spec", "kernel", "run"]),
     (
         "cli",
         &[
-            "spec", "plan", "kernel", "http", "compose", "secrets", "oci", "run", "resident",
+            "spec", "plan", "kernel", "http", "compose", "secrets", "oci", "run",
         ],
     ),
 ];
@@ -80,7 +79,6 @@ const EFFECTS: &[&str] = &[
 const UNSAFE_FILES: &[&str] = &[
     "src/kernel/mod.rs",
     "src/main.rs",
-    "src/resident/launcher.rs",
     "src/sandbox/init.rs",
     "src/sandbox/overlay.rs",
     "src/sandbox/seed.rs",

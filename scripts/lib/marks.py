@@ -26,7 +26,6 @@ FEW = (
     "exec hello ÷ bwrap",
     "unpack 2,000 files ÷ tar xzf",
     "cached, by identity: over hello",
-    "resident ÷ floor",
     "own memory for hello",
     "price of a system call",
 )

@@ -19,7 +19,6 @@ use crate::cli::help::{
 };
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
-use crate::cli::resident::Resident;
 use crate::cli::signal::parse_signal;
 use crate::cli::source::Source;
 use crate::cli::syscalls::SyscallsArgument;
@@ -80,9 +79,6 @@ pub enum Verb {
     /// Make, send, fetch and look at artifacts of sources, which workspaceSources of a manifest name
     #[command(args_override_self = true)]
     Source(Box<Source>),
-    /// Serve a program that keeps a pool of sandboxes
-    #[command(hide = true)]
-    Resident(Resident),
 }
 
 /// Run a bundle: unpack it, confine its body, stage and sync its files, report.

@@ -15,7 +15,6 @@ use crate::cli::plan;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::{RequestError, of_exec, of_run};
-use crate::cli::resident::resident;
 use crate::cli::run_status::RunStatus;
 use crate::cli::schema;
 use crate::cli::summary;
@@ -25,7 +24,6 @@ use crate::kernel::file::CallError;
 use crate::kernel::signal::own_dispositions;
 use crate::kernel::stack;
 use crate::kernel::stdio::open_missing;
-use crate::resident::launcher::Orders;
 use crate::run::hearing::Hearing;
 use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
 use crate::spec::outcome::Outcome;
@@ -55,8 +53,6 @@ pub struct Engine<'call> {
     pub demo: &'call dyn Fn(&Caller, &HostPolicy, &Printer) -> u8,
     /// `gc`; the exit code.
     pub gc: &'call dyn Fn(&Caller, &HostPolicy, &Printer) -> u8,
-    /// `resident`, with what is to be done or why it cannot be; the exit code.
-    pub resident: &'call dyn Fn(Result<Orders, ErrorReport>) -> u8,
 }
 
 impl std::fmt::Debug for Engine<'_> {
@@ -188,7 +184,6 @@ fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
                 crate::cli::source::source(&source.what, surroundings, caller, policy, printer)
             })
         }
-        Verb::Resident(words) => resident(&words, surroundings, engine),
         Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
         Verb::Schema(Schema { name }) => {
             let printer = Printer::new(VoiceFlags::default(), surroundings);
@@ -365,7 +360,6 @@ mod tests {
             doctor: &|_caller, _policy, _printer, json| if json { 2 } else { 1 },
             demo: &|_caller, _policy, _printer| 3,
             gc: &|_caller, _policy, _printer| 4,
-            resident: &|orders| if orders.is_ok() { 5 } else { 6 },
         };
         let words = [&["runner"], words].concat();
         let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
@@ -468,8 +462,6 @@ mod tests {
             (&["doctor", "--json"], 2),
             (&["demo"], 3),
             (&["gc"], 4),
-            (&["resident"], 5),
-            (&["resident", "--policy=/nonexistent"], 6),
         ] {
             assert_eq!(with_report(words, &done).0, code, "{words:?}");
         }

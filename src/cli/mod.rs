@@ -32,7 +32,6 @@ pub mod progress;
 mod report_file;
 pub mod report_target;
 pub mod request;
-pub mod resident;
 pub mod run_status;
 pub mod schema;
 pub mod signal;

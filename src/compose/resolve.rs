@@ -54,18 +54,6 @@ pub struct Resolution {
     pub warnings: Vec<WarningReport>,
 }
 
-impl Resolution {
-    /// The bytes of `.runner/manifest.json`.
-    ///
-    /// # Errors
-    /// What serde_json says: nothing of a value that came from a document fails.
-    pub fn manifest_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut bytes = serde_json::to_vec_pretty(&self.manifest)?;
-        bytes.push(b'\n');
-        Ok(bytes)
-    }
-}
-
 /// Reads the manifest and the code-workspaces that it refers to. No byte of a source is read.
 ///
 /// # Errors

@@ -26,8 +26,6 @@ pub mod resource {
     pub const PROCESSES: u32 = libc::RLIMIT_NPROC;
     /// Queued signals and timers.
     pub const PENDING_SIGNALS: u32 = libc::RLIMIT_SIGPENDING;
-    /// Bytes in POSIX message queues.
-    pub const MESSAGE_QUEUES: u32 = libc::RLIMIT_MSGQUEUE;
 }
 
 /// Sets soft and hard limit to `value`, or to the present hard limit where that is lower: raising

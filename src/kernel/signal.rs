@@ -1,6 +1,6 @@
 //! Signals: the mask of this thread, signalfd(2), dispositions.
 
-use std::os::fd::{AsRawFd as _, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
@@ -131,28 +131,6 @@ pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errn
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(errno) => Err(errno),
     }
-}
-
-/// Sends `signal` to this process whenever something changes at `socket`: bytes, room, its other
-/// end's shutdown or close (F_SETSIG and O_ASYNC, fcntl(2)).
-///
-/// # Errors
-/// The errno of fcntl(2).
-pub fn at_change_of(socket: std::os::fd::BorrowedFd<'_>, signal: i32) -> Result<(), Errno> {
-    /// `F_SETSIG` (asm-generic/fcntl.h).
-    const F_SETSIG: i32 = 10;
-    let descriptor = socket.as_raw_fd();
-    // SAFETY: integers only.
-    let this = unsafe { libc::getpid() };
-    for (command, argument) in [
-        (libc::F_SETOWN, this),
-        (F_SETSIG, signal),
-        (libc::F_SETFL, libc::O_ASYNC),
-    ] {
-        // SAFETY: an open descriptor and integers; the commands take no pointer.
-        check(unsafe { libc::fcntl(descriptor, command, argument) }.into())?;
-    }
-    Ok(())
 }
 
 /// SIGCHLD as the kernel delivers it by default, whatever the caller left: where it is ignored,

@@ -57,45 +57,22 @@ impl Held {
         has_child: bool,
         report: &mut Report,
     ) -> Result<Self, RunError> {
-        let site = Site::look(&request.caller)?;
-        for warning in collect(&site.registry)? {
+        let host = host::look()?;
+        let registry = open_registry(&request.caller)?;
+        let named = request.caller.cgroup_parent.as_deref();
+        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+        let backend = choose_backend(named, &facts)?;
+        for warning in collect(&registry)? {
             report.warnings.push(warning);
         }
-        Self::take_at(
-            &site,
-            request.streams.terminal,
-            policy,
-            seed,
-            has_child,
-            report,
-        )
-    }
-
-    /// Takes what a run at `site` needs.
-    ///
-    /// # Errors
-    /// As [`Held::take`].
-    pub fn take_at(
-        site: &Site,
-        terminal: bool,
-        policy: &HostPolicy,
-        seed: [u8; 10],
-        has_child: bool,
-        report: &mut Report,
-    ) -> Result<Self, RunError> {
-        let Site {
-            host,
-            registry,
-            backend,
-        } = site;
         let mut record = registry.begin(&report.run_id)?;
         let mut planned = Vec::new();
-        let chosen = match backend.clone() {
-            backend if has_child => backend.for_living_child(),
-            backend => backend,
+        let chosen = match has_child {
+            true => backend.for_living_child(),
+            false => backend,
         };
         let taken = take_groups(&chosen, &mut record, &mut planned, report).and_then(|group| {
-            let claimed = host::claim_identity(host, registry, policy.uid_range, number(seed))?;
+            let claimed = host::claim_identity(&host, &registry, policy.uid_range, number(seed))?;
             Ok((group, claimed))
         });
         let (group, claimed) = match taken {
@@ -113,15 +90,15 @@ impl Held {
             mount_point: registry.mount_point().to_path_buf(),
             space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
             space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
-            view: view::base(host),
+            view: view::base(&host),
             own_clocks: host.time_namespace,
-            terminal,
+            terminal: request.streams.terminal,
             send_proc: coverage(&group)
                 .iter()
                 .any(|axis| axis.enforced_by == "poll"),
         };
         Ok(Self {
-            host: host.clone(),
+            host,
             group,
             record,
             base,
@@ -172,35 +149,6 @@ impl Held {
                 .warnings
                 .push(WarningReport::new("cleanup_failed", message));
         }
-    }
-}
-
-/// Where runs of this caller stand: the same for each of them, while the host stays as it is.
-#[derive(Debug)]
-pub struct Site {
-    /// What the host can do.
-    pub host: HostSupport,
-    /// Where runs are recorded.
-    pub registry: Registry,
-    /// Which groups they get.
-    pub backend: Backend,
-}
-
-impl Site {
-    /// Looks at the host, as far as runs of `caller` depend on it.
-    ///
-    /// # Errors
-    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
-    pub fn look(caller: &Caller) -> Result<Self, RunError> {
-        let host = host::look()?;
-        let registry = open_registry(caller)?;
-        let named = caller.cgroup_parent.as_deref();
-        let facts = cgroups::observe(named, caller.in_delegated_scope)?;
-        Ok(Self {
-            host,
-            registry,
-            backend: choose_backend(named, &facts)?,
-        })
     }
 }
 

@@ -49,7 +49,6 @@ pub mod unpacking;
 mod unseen;
 pub mod user_namespaces;
 mod view;
-pub mod warm;
 mod watching;
 
 use std::cell::RefCell;
@@ -136,6 +135,15 @@ struct Run<'run> {
     hearing: &'run Arc<dyn Hearing>,
 }
 
+/// A child that waits in its namespaces.
+struct Waiting {
+    prepared: Prepared,
+    /// Our ends of the body's pipes.
+    ours: Pipes,
+    /// What was settled meanwhile.
+    early: Option<Settlement>,
+}
+
 /// What runs under which limits.
 struct Settlement {
     chosen: Chosen,
@@ -186,15 +194,14 @@ impl Run<'_> {
         Ok(given)
     }
 
-    fn tell_held(
+    fn prepare(
         &self,
         held: &mut Held,
         sown: Option<Seed>,
-        mut given: Given,
-        signals: OwnedFd,
+        given: &mut Given,
+        signals: BorrowedFd<'_>,
         report: &mut Report,
-        clock: &mut Stopwatch,
-    ) -> Result<(), RunError> {
+    ) -> Result<Waiting, RunError> {
         let (theirs, ours) = make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
         let seed = match (sown, held.group.clone_into()) {
             (Some(seed), None) => seed,
@@ -206,31 +213,31 @@ impl Run<'_> {
         let early = match &given.archive {
             None => {
                 let manifest = given.manifest.take();
-                Some(self.settle(held, (None, manifest), signals.as_fd(), report)?)
+                Some(self.settle(held, (None, manifest), signals, report)?)
             }
             Some(_) => None,
         };
-        let prepared = preparing.finish(&held.base)?;
-        self.tell_prepared(
-            held,
-            (prepared, ours),
-            (given, early),
-            signals,
-            report,
-            clock,
-        )
+        Ok(Waiting {
+            prepared: preparing.finish(&held.base)?,
+            ours,
+            early,
+        })
     }
 
-    /// From here on the child waits in its namespaces.
-    fn tell_prepared(
+    fn tell_held(
         &self,
         held: &mut Held,
-        (mut prepared, ours): (Prepared, Pipes),
-        (given, early): (Given, Option<Settlement>),
+        sown: Option<Seed>,
+        mut given: Given,
         signals: OwnedFd,
         report: &mut Report,
         clock: &mut Stopwatch,
     ) -> Result<(), RunError> {
+        let Waiting {
+            mut prepared,
+            ours,
+            early,
+        } = self.prepare(held, sown, &mut given, signals.as_fd(), report)?;
         let Given {
             manifest,
             archive,

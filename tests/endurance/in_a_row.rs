@@ -6,8 +6,6 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use runner::resident::{Pool, PoolOptions};
-use runner::spec::request::{Request, Subject};
 use serde_json::{Value, json};
 
 use crate::flat::{Counted, adopt_orphans, note_run};
@@ -30,27 +28,27 @@ const GREEDY: &str = "#include <stdlib.h>
     }";
 /// Runs go round this list.
 const KINDS: [Kind; 20] = {
-    use Kind::{Command, Exec, ExecInWorkspace, Greedy, Late, Refused, Resident};
+    use Kind::{Command, Exec, ExecInWorkspace, Greedy, Late, Refused};
     [
         Command,
         Exec,
         ExecInWorkspace,
-        Resident,
+        Command,
         Command,
         Refused,
         ExecInWorkspace,
         Exec,
-        Resident,
+        Command,
         Command,
         Late,
         Exec,
         ExecInWorkspace,
-        Resident,
+        Command,
         Command,
         Greedy,
         ExecInWorkspace,
         Refused,
-        Resident,
+        Command,
         Command,
     ]
 };
@@ -69,8 +67,6 @@ enum Kind {
     Late,
     /// A body that takes too much memory.
     Greedy,
-    /// A run of the pool of this process.
-    Resident,
 }
 
 /// What the runs are made of.
@@ -80,7 +76,6 @@ struct Ground {
     hostile: PathBuf,
     greedy: PathBuf,
     workspaces: Vec<PathBuf>,
-    pool: Pool,
 }
 
 impl Ground {
@@ -107,7 +102,6 @@ impl Ground {
             hostile: hostile_bundle(&files.join("hostile")),
             greedy: c_body("greedy", GREEDY),
             workspaces,
-            pool: Pool::start(&PoolOptions::new(runner())).expect("a pool"),
         }
     }
 
@@ -135,7 +129,6 @@ impl Ground {
                 report_of(&["run", "--json", "--timeout=50ms", "--", "/bin/sleep", "600"])
             }
             Kind::Greedy => report_of(&["run", "--json", "-m", "32m", "--", &text(&self.greedy)]),
-            Kind::Resident => self.resident(),
         };
         note_run(&report);
         let warnings = report["warnings"].as_array().expect("a list").iter();
@@ -153,14 +146,6 @@ impl Ground {
         };
         assert_eq!(outcome, expected, "{kind:?}: {report:#}");
         outcome
-    }
-
-    fn resident(&self) -> Value {
-        let words = ["/bin/sh", "-c", "echo x; exit 3"].map(|word| word.as_bytes().to_vec());
-        let request =
-            Request::captured(Subject::Command(words.to_vec()), self.pool.caller().clone());
-        let report = self.pool.run(&request).expect("a report");
-        serde_json::to_value(report).expect("JSON")
     }
 }
 

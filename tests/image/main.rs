@@ -19,7 +19,6 @@ mod hostile;
 mod inside;
 mod layout;
 mod life;
-mod pool;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -253,3 +253,48 @@ fn crate_paths(line: &str) -> Vec<String> {
         })
         .collect()
 }
+
+#[test]
+fn every_link_of_the_documents_leads_to_a_file_and_a_heading() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut documents = vec![root.join("README.md"), root.join("SECURITY.md")];
+    for folder in ["docs", "packaging", "policies"] {
+        let entries = std::fs::read_dir(root.join(folder)).expect("listed");
+        let paths = entries.map(|entry| entry.expect("listed").path());
+        documents.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    let mut broken = Vec::new();
+    for document in &documents {
+        let text = std::fs::read_to_string(document).expect("readable");
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap_or_default();
+            if link.contains("://") || link.contains(char::is_whitespace) {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => document.clone(),
+                file => document.with_file_name(file),
+            };
+            let found = std::fs::read_to_string(&target);
+            let is_there = found.is_ok() || target.exists();
+            let headings = found.unwrap_or_default();
+            let mut headings = headings.lines().filter(|line| line.starts_with('#'));
+            if !is_there || !heading.is_empty() && !headings.any(|line| anchor(line) == heading) {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let title = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = title.chars().filter_map(|character| match character {
+        ' ' => Some('-'),
+        character if character.is_alphanumeric() || "-_".contains(character) => Some(character),
+        _ => None,
+    });
+    kept.collect()
+}

@@ -133,7 +133,12 @@ fn a_missed_mark_is_explained() {
 #[test]
 fn the_documents_name_only_benches_that_exist() {
     let benches = benches();
-    for document in ["README.md", "docs/performance.md", "docs/egress.md"] {
+    for document in [
+        "README.md",
+        "docs/costs.md",
+        "docs/performance.md",
+        "docs/egress.md",
+    ] {
         let text = text(document);
         for (at, words) in text.match_indices("cargo bench --bench ") {
             let rest = &text[at + words.len()..];

@@ -1,4 +1,4 @@
-//! The table of proofs: what the README says is what docs/security.json keeps, and that is only what
+//! The table of proofs: what docs/security.md says is what docs/security.json keeps, and that is only what
 //! a command printed. Nothing is measured here.
 
 #![expect(
@@ -85,11 +85,11 @@ impl Taking {
 }
 
 #[test]
-fn the_readme_shows_what_the_kept_figures_say() {
+fn the_document_shows_what_the_kept_figures_say() {
     let kept = tree("docs/security.json");
     let table = printed(&proof(&["render", kept.to_str().expect("UTF-8")]));
-    let readme = text("README.md");
-    let shown = readme
+    let document = text("docs/security.md");
+    let shown = document
         .split_once("<!-- proof -->\n\n")
         .and_then(|(_, rest)| rest.split_once("\n<!-- /proof -->"))
         .expect("the marks of the table")

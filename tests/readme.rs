@@ -1,4 +1,5 @@
-//! README.md as a new user follows it: each command, in its order, from one empty directory.
+//! README.md and the guide as a new user follows them: each command, in its order, from one empty
+//! directory.
 
 #![expect(clippy::expect_used, reason = "a failure of a test is a panic")]
 
@@ -6,6 +7,24 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What is followed, one document after the other.
+const DOCUMENTS: &[&str] = &[
+    include_str!("../README.md"),
+    include_str!("../docs/bundles.md"),
+    include_str!("../docs/secrets.md"),
+    include_str!("../docs/sources.md"),
+    include_str!("../docs/images.md"),
+    include_str!("../docs/security.md"),
+    include_str!("../docs/network.md"),
+    include_str!("../docs/command-line.md"),
+    include_str!("../docs/report.md"),
+    include_str!("../docs/configuration.md"),
+    include_str!("../docs/troubleshooting.md"),
+    include_str!("../docs/costs.md"),
+    include_str!("../docs/cache.md"),
+];
+/// A screen and a half.
+const README_BYTES_MAX: usize = 8 << 10;
 /// Commands that cannot be run here: how they begin, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo run", "is for the source tree, and builds"),
@@ -37,6 +56,11 @@ const NOT_RUN: &[(&str, &str)] = &[
 const CODES: &[(&str, i32)] = &[("mkdir hello work", 1), ("runner check bad.yaml", 125)];
 /// Commands that print what this host has: what they print is not compared.
 const OF_HOST: &[&str] = &["runner plan", "runner source", "runner cache"];
+
+#[test]
+fn the_readme_is_short() {
+    assert!(DOCUMENTS[0].len() <= README_BYTES_MAX);
+}
 
 /// A command, and what it prints where that is shown.
 #[derive(Debug)]
@@ -132,7 +156,7 @@ fn shell(directory: &Path, command: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn every_command_of_the_readme_works_as_printed_from_an_empty_directory() {
+fn every_command_of_the_documents_works_as_printed_from_an_empty_directory() {
     let ground = tempfile::tempdir().expect("a directory");
     let directory = ground.path().join("empty");
     for name in ["empty", "home"] {
@@ -140,7 +164,7 @@ fn every_command_of_the_readme_works_as_printed_from_an_empty_directory() {
     }
     let mut left_out = vec![false; NOT_RUN.len()];
     let mut wrong = Vec::new();
-    for Shown { command, output } in commands(include_str!("../README.md")) {
+    for Shown { command, output } in DOCUMENTS.iter().flat_map(|text| commands(text)) {
         if let Some(at) = begins(NOT_RUN, &command) {
             left_out[at] = true;
             continue;

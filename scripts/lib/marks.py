@@ -19,7 +19,7 @@ import sys
 TOLERANCE = 1.25
 # Times are of one machine; only these can be compared with the docs of another one.
 COMPARED_UNITS = ("", "MiB", "runs")
-# What the README shows.
+# What docs/costs.md shows.
 FEW = (
     "run ÷ bwrap",
     "run ÷ floor",

@@ -101,7 +101,7 @@ def tests(program, words="", tier=None):
 ROWS = [
     Row(
         "cases",
-        "attacks and faults of [the catalogue](docs/threats.md)",
+        "attacks and faults of [the catalogue](threats.md)",
         "whole",
         "scripts/test",
         of_whole("threats"),
@@ -142,7 +142,7 @@ ROWS = [
         last("toolchains"),
     ),
     Row("archives", "hostile archives", "full", tests("archives"), last("archives")),
-    Row("matrix", "hostile bodies beside [other tools](docs/matrix.md)", "full", tests("matrix", tier="long"), last("matrix")),
+    Row("matrix", "hostile bodies beside [other tools](matrix.md)", "full", tests("matrix", tier="long"), last("matrix")),
     Row("fuzzing", "fuzzing of the parsers, all runs of `scripts/fuzz --write-docs`", "quick", "scripts/lib/fuzzing_docs.py sum", last("fuzzing")),
     Row(
         "leaks",

@@ -145,3 +145,7 @@ pub mod supervise;
 
 pub use compose::define_code::{DefineCode, define_code};
 pub use spec::define::{define_io, define_runner, define_sandbox};
+
+#[cfg(test)]
+#[path = "../tests/support/golden.rs"]
+mod golden;

@@ -6,6 +6,8 @@
     reason = "a test that cannot read its data has nothing to say"
 )]
 
+#[path = "support/golden.rs"]
+mod golden;
 #[path = "filter/kernel.rs"]
 mod kernel;
 #[path = "filter/render.rs"]
@@ -103,37 +105,13 @@ fn expected(policy: &SyscallPolicy, variant: Variant, number: u32, arguments: &A
 
 // The checked-in files ---------------------------------------------------------------------------
 
-fn updating() -> bool {
-    std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1")
-}
-
 pub(crate) fn say(line: &str) {
     let mut stderr = std::io::stderr();
     std::io::Write::write_all(&mut stderr, format!("{line}\n").as_bytes()).expect("written");
 }
 
 fn assert_file(path: &str, wanted: &str) {
-    let path = source_path(path);
-    if updating() {
-        std::fs::write(&path, wanted).expect("written");
-        return;
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    for (index, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
-        assert_eq!(
-            found,
-            wanted,
-            "{}:{} is not what policies/ says; see policies/README.md",
-            path.display(),
-            index + 1
-        );
-    }
-    assert_eq!(
-        found.len(),
-        wanted.len(),
-        "{} is cut short or too long",
-        path.display()
-    );
+    golden::assert_golden(&source_path(path), wanted);
 }
 
 #[test]
@@ -157,7 +135,7 @@ fn the_built_in_tables_are_what_the_policy_files_say() {
 
 #[test]
 fn what_is_built_in_is_what_is_compiled() {
-    if updating() {
+    if golden::is_updating() {
         say("SKIPPED: the tables have just been written, run again");
         return;
     }

@@ -28,16 +28,16 @@ mod tests {
     use crate::spec::report::Report;
     use crate::spec::source_built::SourceBuilt;
 
-    /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the files anew.
     fn check(name: SchemaName, file: &str, schema: &schemars::Schema) {
         let mut generated = serde_json::to_string_pretty(schema).expect("a schema");
         generated.push('\n');
-        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
-            let path = format!("{}/schemas/{file}", env!("CARGO_MANIFEST_DIR"));
-            std::fs::write(path, &generated).expect("written");
-        } else {
-            assert_eq!(text(name), generated);
-        }
+        let path = format!("{}/schemas/{file}", env!("CARGO_MANIFEST_DIR"));
+        crate::golden::assert_golden(path.as_ref(), &generated);
+        // That of another name is printed by no mistake.
+        assert!(
+            crate::golden::is_updating() || text(name) == generated,
+            "{file}"
+        );
     }
 
     #[test]

@@ -8,6 +8,8 @@
     reason = "test code: a failure is a panic"
 )]
 
+#[path = "../support/golden.rs"]
+mod golden;
 #[path = "../support/source.rs"]
 mod source;
 #[path = "../support/mod.rs"]

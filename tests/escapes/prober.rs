@@ -88,11 +88,7 @@ fn the_kernel_answers_each_number_and_each_socket_as_it_did_when_a_person_read_i
             policy.name()
         ));
         let table = table(policy, &lines);
-        if std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1") {
-            std::fs::write(&path, &table).expect("written");
-        }
-        let golden = std::fs::read_to_string(&path).expect("the golden file");
-        assert_eq!(table, golden, "{}: see policies/README.md", path.display());
+        crate::golden::assert_golden(&path, &table);
     }
 }
 

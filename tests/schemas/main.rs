@@ -8,6 +8,8 @@
 )]
 
 mod agreement;
+#[path = "../support/golden.rs"]
+mod golden;
 mod published;
 #[path = "../support/source.rs"]
 mod source;

@@ -235,15 +235,7 @@ fn table() -> (String, Vec<String>) {
 fn every_difference_to_the_published_schemas_is_in_the_table_with_its_reason() {
     let (text, idle) = table();
     assert!(idle.is_empty(), "a reason that nothing needs: {idle:#?}");
-    let path = source_path(TABLE);
-    if std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, &text).expect("written");
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == text,
-        "{TABLE} is not what the schemas say; write it with RUNNER_UPDATE_GOLDEN=1"
-    );
+    crate::golden::assert_golden(&source_path(TABLE), &text);
 }
 
 #[test]

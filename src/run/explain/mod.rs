@@ -627,20 +627,13 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         ]
     }
 
-    /// `RUNNER_TESTS_WRITE=1 cargo test --lib explain` writes the file anew.
     #[test]
     fn one_plan_is_the_one_that_was_read_by_a_person() {
         let plan = planned(&request(), &demo());
         let mut text = serde_json::to_string_pretty(&plan).expect("JSON");
         text.push('\n');
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan/demo.json");
-        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
-            std::fs::write(path, &text).expect("written");
-        }
-        assert_eq!(
-            text,
-            std::fs::read_to_string(path).expect("the golden file")
-        );
+        crate::golden::assert_golden(path.as_ref(), &text);
         assert_eq!(plan.verdict, PlanVerdict::WouldStart, "{plan:#?}");
         assert!(!text.contains("not for the plan"));
     }

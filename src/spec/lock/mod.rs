@@ -487,19 +487,14 @@ mod tests {
         }
     }
 
-    /// `RUNNER_TESTS_WRITE=1 cargo test schema` writes the file anew.
     #[test]
     fn the_published_schema_of_the_lock_file_is_the_one_of_its_types() {
         let mut generated =
             serde_json::to_string_pretty(&schemars::schema_for!(Lock)).expect("a schema");
         generated.push('\n');
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/lock.schema.json");
-        if std::env::var_os("RUNNER_TESTS_WRITE").is_some() {
-            std::fs::write(path, &generated).expect("written");
-        }
-        let published = std::fs::read_to_string(path).expect("published");
-        assert_eq!(published, generated);
-        let schema = serde_json::from_str(&published).expect("JSON");
+        crate::golden::assert_golden(path.as_ref(), &generated);
+        let schema = serde_json::from_str(&generated).expect("JSON");
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         let lock = example();
         let mut value = serde_json::to_value(&lock).expect("JSON");

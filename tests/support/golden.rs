@@ -1,0 +1,32 @@
+//! Files that are generated and checked in: a test holds each to what would be written today.
+
+use std::path::Path;
+
+/// Whether files are to be written anew instead of compared: `RUNNER_UPDATE_GOLDEN=1`.
+pub(crate) fn is_updating() -> bool {
+    std::env::var_os("RUNNER_UPDATE_GOLDEN").is_some_and(|value| value == "1")
+}
+
+/// Compares the file with `text`, or writes it. What differs is told by its first line.
+pub(crate) fn assert_golden(path: &Path, text: &str) {
+    if is_updating() {
+        std::fs::write(path, text).expect("written");
+        return;
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let renewed = "RUNNER_UPDATE_GOLDEN=1 writes it anew";
+    for (number, (kept, now)) in (1..).zip(kept.lines().zip(text.lines())) {
+        assert!(
+            kept == now,
+            "{}:{number} differs; {renewed}\n kept: {kept}\n  now: {now}",
+            path.display()
+        );
+    }
+    assert!(
+        kept == text,
+        "{} has {} lines, and now there are {}; {renewed}",
+        path.display(),
+        kept.lines().count(),
+        text.lines().count()
+    );
+}

@@ -56,3 +56,38 @@ Exit codes: 0 everything, 1 degraded, 2 cannot run bodies.";
 pub(super) const VERBS_HELP: &str = "\
 `runner help VERB` says more, with examples. `runner demo` shows what a body can and cannot do here,
 `runner version` which version this is.";
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory as _};
+
+    use crate::cli::args::CommandLine;
+
+    /// `verb` and what is below it, each with its help.
+    fn describe(verb: &Command, name: &str, text: &mut String) {
+        let help = verb.clone().term_width(100).render_long_help().to_string();
+        // Where clap leaves a paragraph empty it leaves its indentation.
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        text.push_str(&format!(
+            "\n## {name}\n\n```text\n{}\n```\n",
+            lines.join("\n").trim()
+        ));
+        let own = verb.get_subcommands();
+        for below in own.filter(|below| !below.is_hide_set() && below.get_name() != "help") {
+            describe(below, &format!("{name} {}", below.get_name()), text);
+        }
+    }
+
+    #[test]
+    fn the_reference_is_what_help_prints() {
+        let mut text =
+            "# Command line\n\nWhat `runner help VERB` prints, for each verb. [Flags and \
+                        limits](command-line.md) says what they mean together.\n"
+                .to_owned();
+        let mut command = CommandLine::command();
+        command.build();
+        describe(&command, "runner", &mut text);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference.md");
+        crate::golden::assert_golden(path.as_ref(), &text);
+    }
+}

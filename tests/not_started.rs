@@ -405,3 +405,28 @@ fn a_program_on_a_mount_without_programs_is_not_told_to_want_a_permission() {
     assert!(said.contains(why) && !said.contains("chmod"), "{said}");
     run(&ground, &["./tool"]).assert_exited(7);
 }
+
+#[test]
+fn env_that_does_not_find_a_name_with_a_carriage_return_is_explained() {
+    let ground = Ground::new();
+    let windows = "#!/usr/bin/env sh\r\nexit 7\r\n";
+    executable(&ground, "here/script", windows);
+    let bundle = ground.bundle(&[("tool", windows), ("manifest.yaml", "run: [./tool]\n")]);
+    let words = ["--", "./script"];
+    for done in [run(&ground, &words), ground.exec(&[], &bundle)] {
+        done.assert_exited(127);
+        let warnings = done.report["warnings"].to_string();
+        assert!(warnings.contains("script_line_ends"), "{warnings}");
+        assert!(done.stderr.contains("looks for `sh\\r`"), "{done:#?}");
+    }
+    let warnings = planned(&ground, &words)["warnings"].to_string();
+    assert!(warnings.contains("script_line_ends"), "{warnings}");
+    shell(&ground.path("here"), r"sed -i 's/\r$//' script");
+    let done = run(&ground, &words);
+    done.assert_exited(7);
+    assert!(
+        !done.report["warnings"]
+            .to_string()
+            .contains("script_line_ends")
+    );
+}

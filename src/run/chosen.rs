@@ -12,7 +12,7 @@ use crate::run::node::NodeVersions;
 use crate::run::preparation::{self, Provided};
 use crate::run::program;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
-use crate::run::{host, needs, provider};
+use crate::run::{host, line_ends, needs, provider};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::inventory::Inventory;
 use crate::spec::manifest::{Manifest, STRICT_REFUSES};
@@ -230,7 +230,10 @@ fn resolve_run(
         Some(image) => image.interpreters(&run, registry)?,
     };
     let arguments = &request.bundle.arguments;
-    let resolved = run_form::resolve(&run, &files, &found, arguments)?;
+    let mut resolved = run_form::resolve(&run, &files, &found, arguments)?;
+    let program = resolved.argv.first();
+    let told = program.and_then(|program| line_ends::of_bundle(bundle, program));
+    resolved.warnings.extend(told);
     let directory = working_directory_of_bundle(request, manifest);
     Ok(provider::placed(manifest, &run, resolved, &directory))
 }

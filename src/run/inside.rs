@@ -465,7 +465,8 @@ fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-fn head_of(path: &Path, is_file: bool, is_found: bool) -> Option<Vec<u8>> {
+/// The first bytes of a file of the host, without waiting for anybody.
+pub(super) fn head_of(path: &Path, is_file: bool, is_found: bool) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     // Nothing but a regular file is opened: opening a device can act.
     if !is_file {

@@ -25,6 +25,7 @@ pub mod image;
 mod inside;
 mod interruptible;
 pub mod kept;
+mod line_ends;
 mod meter;
 mod needs;
 mod network;

@@ -9,6 +9,7 @@ use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::image::ChosenImage;
+use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
 use crate::run::unseen::ARGUMENT_NOT_VISIBLE;
 use crate::sandbox::cgroups::Counted;
 use crate::sandbox::launch::Launched;
@@ -111,6 +112,9 @@ pub(super) fn conclude(
         oom_kills: report.usage.oom_kills.unwrap_or(0),
         cpu_time_reached,
     });
+    if report.exit.is_none_or(|exit| exit.code != Some(NOT_FOUND)) {
+        report.warnings.retain(|told| told.code != SCRIPT_LINE_ENDS);
+    }
     if report.exit.is_some_and(|exit| exit.code == Some(0)) {
         // The word was no file to the command, or it can do without.
         report

@@ -1,0 +1,68 @@
+//! Scripts whose first line ends with CR LF: the kernel takes the carriage return for a part of its last
+//! word, and `env` then looks for a program that nobody has.
+
+use crate::run::subject::BundleFiles;
+use crate::spec::path::{RelPath, escape};
+use crate::spec::report::WarningReport;
+
+/// Told by a plan, and by a run that ended with 127, which is what `env` says then.
+pub(super) const SCRIPT_LINE_ENDS: &str = "script_line_ends";
+
+/// The exit code of `env` and of shells for a program that is not there.
+pub(super) const NOT_FOUND: i32 = 127;
+
+/// What the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
+const HEAD_BYTES: u64 = 256;
+
+/// Of a program of the bundle.
+pub(super) fn of_bundle(bundle: &dyn BundleFiles, program: &[u8]) -> Option<WarningReport> {
+    let path = RelPath::parse(program.strip_prefix(b"./").unwrap_or(program)).ok()?;
+    bundle.tree().get(&path)?;
+    told(&bundle.head(&path, HEAD_BYTES).ok()?, path.as_bytes())
+}
+
+/// Of a program at `path` that begins with `head`. Where the line has one word, starting it fails and
+/// says why.
+pub(super) fn told(head: &[u8], path: &[u8]) -> Option<WarningReport> {
+    let line = head.split(|byte| *byte == b'\n').next()?;
+    let words = line.strip_prefix(b"#!")?.strip_suffix(b"\r")?;
+    let mut words = words
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    words.next()?;
+    let last = words.next_back()?;
+    let message = format!(
+        "the first line of {} ends with a carriage return (CR LF), so that it looks for `{}\\r`: save \
+         the file with line feeds alone",
+        escape(path),
+        escape(last)
+    );
+    Some(WarningReport::new(SCRIPT_LINE_ENDS, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_first_line_with_a_word_behind_its_interpreter_is_told() {
+        for (head, last) in [
+            (
+                &b"#!/usr/bin/env python3\r\nprint(1)\r\n"[..],
+                Some("`python3\\r`"),
+            ),
+            (b"#! /usr/bin/env -S python3 -u\r\n", Some("`-u\\r`")),
+            (b"#!/usr/bin/env python3\nprint(1)\r\n", None),
+            (b"#!/bin/sh\r\n", None),
+            (b"#!\r\n", None),
+            (b"#!/usr/bin/env python3", None),
+            (b"\x7fELF\r\n", None),
+            (b"", None),
+        ] {
+            let message = told(head, b"tool").map(|told| told.message);
+            assert_eq!(message.is_some(), last.is_some(), "{message:?}");
+            let message = message.unwrap_or_default();
+            assert!(message.contains(last.unwrap_or_default()), "{message}");
+        }
+    }
+}

@@ -517,20 +517,18 @@ pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
     }
     match std::str::from_utf8(target).map(MountTarget::parse) {
         Err(_not_text) => refuse("is not UTF-8".to_owned()),
-        Ok(Err(MountTargetError::Reserved { in_etc: true, .. })) if !is_taken_in_etc(target) => {
-            Ok(())
-        }
+        Ok(Err(MountTargetError::Reserved { .. })) if is_free_in_etc(target) => Ok(()),
         Ok(Err(error)) => refuse(error.to_string()),
         Ok(Ok(_target)) => Ok(()),
     }
 }
 
-/// Whether something of the base view lies at `target`, a path in /etc, or above it.
-fn is_taken_in_etc(target: &[u8]) -> bool {
+/// Whether `target` lies in /etc, where nothing of the base view lies at it or above it.
+fn is_free_in_etc(target: &[u8]) -> bool {
     let written = etc_files();
     let written = written.iter().map(|(path, _)| *path);
     let mut taken = written.chain(BASE_CANDIDATES).map(str::as_bytes);
-    taken.any(|path| path == target || lies_beneath(target, path))
+    lies_beneath(target, b"/etc") && !taken.any(|path| path == target || lies_beneath(target, path))
 }
 
 /// The steps for mounts that were asked for: parents before children.

@@ -11,6 +11,7 @@ use crate::run::error::RunError;
 use crate::run::program::{
     directory_of, is_executable, is_script, is_visible_anyway, prefix_of, refuse_script,
 };
+use crate::run::shebang::{head_of, line_of, words_of};
 use crate::run::shims::{self, Shim};
 use crate::spec::path::escape;
 use crate::spec::request::Caller;
@@ -18,8 +19,6 @@ use crate::spec::request::Caller;
 /// The file in which a virtual environment of Python names what it was made of (PEP 405).
 const VENV: &str = "pyvenv.cfg";
 const VENV_BYTES_MAX: u64 = 64 << 10;
-/// The kernel reads no more of a first line (BINPRM_BUF_SIZE).
-const HEAD_BYTES_MAX: u64 = 256;
 
 /// A program of the caller.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,18 +137,12 @@ pub(super) fn settle(
 
 /// Whether a script lies below `prefix` together with what runs it: `bin/npm` beside `bin/node`.
 fn is_whole(prefix: &Path, script: &Path) -> bool {
-    use std::io::Read as _;
-    let mut head = Vec::new();
-    let file = std::fs::File::open(script);
-    let read = file.and_then(|file| file.take(HEAD_BYTES_MAX).read_to_end(&mut head));
-    if read.is_err() || !script.starts_with(prefix) {
+    let Some(head) = head_of(script, false).filter(|_| script.starts_with(prefix)) else {
         return false;
-    }
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = line.strip_prefix(b"#!").unwrap_or_default();
-    let mut words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty());
+    };
+    let line = line_of(&head).unwrap_or_default();
+    // What is wrong with its end is told when it does not start.
+    let mut words = words_of(line.strip_suffix(b"\r").unwrap_or(line));
     let interpreter = match words.next() {
         Some(b"/usr/bin/env") => words
             .next()

@@ -9,7 +9,8 @@ use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::preparation::Provided;
 use crate::run::program::{self, is_visible_anyway};
-use crate::run::{callers_program, inside, line_ends, unseen};
+use crate::run::shebang::head_of;
+use crate::run::{callers_program, line_ends, unseen};
 use crate::spec::host_policy::HostPolicy;
 use crate::spec::manifest::Manifest;
 use crate::spec::path::escape;
@@ -73,7 +74,7 @@ pub(super) fn of_command(
     let start = request.workdir.as_deref().or(here);
     if let Some(path) = program::of_path(name, start) {
         chosen.program = Some(bytes_of(&path));
-        let head = inside::head_of(&path, path.is_file(), false);
+        let head = path.is_file().then(|| head_of(&path, false)).flatten();
         let told = head.and_then(|head| line_ends::told(&head, name));
         chosen.warnings.extend(told);
         if !is_visible_anyway(&path) && !covers(&chosen.view, &path) && path.exists() {

@@ -443,6 +443,7 @@ pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, RunE
     open_beneath(space.as_fd(), name.as_bytes(), flags, Mode::empty())
         .map_err(RunError::host(format!("open {name} of the writable space")))
 }
+
 /// Refused before the body runs, so that nothing is computed in vain.
 pub(super) fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
     crate::scratch::check_outputs(outputs)?;

@@ -5,13 +5,11 @@
 //! known. Where nothing can be said, a path counts as being there.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access as Asked, OFlags, StatVfsMountFlags};
+use rustix::fs::{Access as Asked, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::bundle::Entry;
@@ -19,7 +17,7 @@ use crate::oci::layers::Kind;
 use crate::plan::run_form::Interpreter;
 use crate::plan::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
 use crate::run::image::{ChosenImage, OpenedImage};
-use crate::run::not_started::names_in;
+use crate::run::shebang::{HEAD_BYTES, head_of, line_of, words_of};
 use crate::run::subject::BundleFiles;
 use crate::spec::path::RelPath;
 
@@ -27,8 +25,8 @@ use crate::spec::path::RelPath;
 const LINKS_MAX: usize = 40;
 /// Scripts that are run by scripts (linux/fs/exec.c).
 const SCRIPTS_MAX: usize = 5;
-/// What the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
-const HEAD_BYTES: u64 = 256;
+/// More names of one directory are not listed.
+const NAMES_MAX: usize = 20_000;
 /// Larger files of an image are not read for their first line.
 const SCRIPT_BYTES_MAX: u64 = 64 << 10;
 
@@ -222,13 +220,11 @@ impl Inside<'_> {
         }
         match head.as_deref() {
             None | Some([0x7f, b'E', b'L', b'F', ..]) => (),
-            Some([b'#', b'!', line @ ..]) => {
+            Some(head @ [b'#', b'!', ..]) => {
                 if SCRIPTS_MAX <= scripts {
                     return Err(Lack::Loop);
                 }
-                let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
-                let interpreter = words.find(|word| !word.is_empty());
+                let interpreter = line_of(head).and_then(|line| words_of(line).next());
                 let interpreter = interpreter.ok_or_else(|| Lack::Format(program()))?;
                 let named = absolute(interpreter, working_directory);
                 let found = self.executable(&named, working_directory, scripts + 1);
@@ -435,7 +431,11 @@ impl Inside<'_> {
         };
         Node::File {
             executable: found.is_file() && executable && !forbids_programs(&path),
-            head: head_of(&path, found.is_file(), !rest.is_empty()),
+            // Nothing but a regular file is opened: opening a device can act.
+            head: found
+                .is_file()
+                .then(|| head_of(&path, !rest.is_empty()))
+                .flatten(),
             host: Some(path),
         }
     }
@@ -465,31 +465,18 @@ fn head_in_image(opened: &OpenedImage, path: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// The first bytes of a file of the host, without waiting for anybody.
-pub(super) fn head_of(path: &Path, is_file: bool, is_found: bool) -> Option<Vec<u8>> {
-    let mut head = Vec::new();
-    // Nothing but a regular file is opened: opening a device can act.
-    if !is_file {
-        return None;
-    }
-    // Somebody else may have put a FIFO or a link there by now.
-    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    flags.set(OFlags::NOFOLLOW, is_found);
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-        .ok()?;
-    if !opened.metadata().ok()?.is_file() {
-        return None;
-    }
-    opened.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
-    Some(head)
-}
-
 /// Whether it lies on a mount from which nothing is executed: the mount in the view stays as closed.
 pub(super) fn forbids_programs(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}
+
+/// The names in a directory of the host; none where it cannot be read.
+pub(super) fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .take(NAMES_MAX)
+        .collect()
 }
 
 /// What of `path` lies beneath `directory`: empty where they are the same.

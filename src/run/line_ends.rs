@@ -1,6 +1,7 @@
 //! Scripts whose first line ends with CR LF: the kernel takes the carriage return for a part of its last
 //! word, and `env` then looks for a program that nobody has.
 
+use crate::run::shebang::{HEAD_BYTES, line_of, words_of};
 use crate::run::subject::BundleFiles;
 use crate::spec::path::{RelPath, escape};
 use crate::spec::report::WarningReport;
@@ -10,9 +11,6 @@ pub(super) const SCRIPT_LINE_ENDS: &str = "script_line_ends";
 
 /// The exit code of `env` and of shells for a program that is not there.
 pub(super) const NOT_FOUND: i32 = 127;
-
-/// What the kernel reads of a program (BINPRM_BUF_SIZE of linux/binfmts.h).
-const HEAD_BYTES: u64 = 256;
 
 /// Of a program of the bundle.
 pub(super) fn of_bundle(bundle: &dyn BundleFiles, program: &[u8]) -> Option<WarningReport> {
@@ -24,11 +22,7 @@ pub(super) fn of_bundle(bundle: &dyn BundleFiles, program: &[u8]) -> Option<Warn
 /// Of a program at `path` that begins with `head`. Where the line has one word, starting it fails and
 /// says why.
 pub(super) fn told(head: &[u8], path: &[u8]) -> Option<WarningReport> {
-    let line = head.split(|byte| *byte == b'\n').next()?;
-    let words = line.strip_prefix(b"#!")?.strip_suffix(b"\r")?;
-    let mut words = words
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty());
+    let mut words = words_of(line_of(head)?.strip_suffix(b"\r")?);
     words.next()?;
     let last = words.next_back()?;
     let message = format!(

@@ -40,6 +40,7 @@ mod provider;
 mod reporting;
 pub mod scope;
 mod secrets;
+mod shebang;
 pub mod shims;
 pub mod source_verbs;
 pub mod sources;

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::plan::image_root::base_of_image;
 use crate::plan::view::{self as view_plan, AskedMount, BUNDLE, check_target};
 use crate::run::callers_program;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::inside::{Inside, Lack, Program, absolute, forbids_programs};
+use crate::run::inside::{Inside, Lack, Program, absolute, forbids_programs, names_in};
 use crate::run::planning;
 use crate::run::program::{clean, is_executable};
 use crate::run::sources::Sources;
@@ -105,13 +104,7 @@ pub(super) fn of_launch(
         return error.into();
     };
     let image = attempt.chosen.image.as_ref();
-    let base = view_plan::base(host);
-    let mut steps = if image.is_some() {
-        base_of_image(&base)
-    } else {
-        base
-    };
-    steps.extend(asked);
+    let steps = planning::lay_out(host, image.is_some(), asked);
     let inside = Inside {
         steps: &steps,
         bundle,
@@ -414,11 +407,8 @@ impl Attempt<'_> {
         let nothing = |_: &Path| false;
         let found = callers_program::settle(program.to_owned(), self.caller(), &[], &nothing);
         let needs: Vec<PathBuf> = found.ok()?.needs;
-        let plain = |path: &Path| {
-            let bytes = path.as_os_str().as_bytes();
-            let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
-            bytes.iter().all(is_word) && check_target(bytes).is_ok()
-        };
+        let plain =
+            |path: &Path| view::is_plain(path) && check_target(path.as_os_str().as_bytes()).is_ok();
         if needs.is_empty() || !needs.iter().all(|need| plain(need)) {
             return None;
         }
@@ -506,15 +496,3 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
     let cut = path.iter().rposition(|byte| *byte == b'/')?;
     Some(if cut == 0 { b"/" } else { &path[..cut] })
 }
-
-/// The names in a directory of the host; none where it cannot be read.
-pub(super) fn names_in(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .take(NAMES_MAX)
-        .collect()
-}
-
-/// More names of one directory are not compared.
-const NAMES_MAX: usize = 20_000;

@@ -7,6 +7,7 @@ use crate::kernel::rlimit::{self, resource};
 use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::filter::{Arch, Variant, built_in_program};
+use crate::plan::image_root::base_of_image;
 use crate::plan::limits::{self, Coverage, Limits, RunFacts};
 use crate::plan::ruleset::{self, Ruleset};
 use crate::plan::view::{self as view_plan, ViewStep};
@@ -82,6 +83,14 @@ pub(super) fn launch_plan(
         caller_terminal: caller_terminal(request),
     };
     Ok((plan, trees))
+}
+
+/// The whole view, as far as it can be told without what a run makes for it.
+pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) -> Vec<ViewStep> {
+    let base = view_plan::base(host);
+    let mut steps = if is_image { base_of_image(&base) } else { base };
+    steps.extend(asked);
+    steps
 }
 
 fn ruleset_of(

@@ -7,29 +7,17 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::plan::environment;
+use crate::plan::view::BASE_CANDIDATES;
 use crate::run::error::RunError;
 use crate::spec::path::escape;
 use crate::spec::request::{Caller, ViewEntry};
 
-/// What every sandbox without an image shows of the host.
-const VISIBLE: [&str; 11] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc/ssl",
-    "/etc/services",
-    "/etc/protocols",
-    "/etc/alternatives",
-];
-
-/// Whether the base view shows this path of the host.
+/// Whether the base view of a sandbox without an image shows this path of the host.
 #[must_use]
 pub fn is_visible_anyway(path: &Path) -> bool {
-    VISIBLE.iter().any(|visible| path.starts_with(visible))
+    BASE_CANDIDATES
+        .iter()
+        .any(|visible| path.starts_with(visible))
 }
 
 /// What was found for the first word of an argument vector.

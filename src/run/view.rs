@@ -354,14 +354,21 @@ fn refuse_device(source: &Path, found: &Metadata) -> Result<(), RunError> {
     })
 }
 
+/// Whether a path can stand in the flag of a hint as it is: neither a shell nor `--mount` reads a byte of
+/// it as anything else.
+pub(super) fn is_plain(path: &Path) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
+    path.as_os_str().as_bytes().iter().all(plain)
+}
+
 /// A mount that is refused for its place, with the flag that shows the source at another one.
 fn elsewhere(mut error: ViewError, source: &Path, writable: bool) -> RunError {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
+    let is_plain = is_plain(source);
     let name = source.file_name().and_then(OsStr::to_str);
     let (Some(source), Some(name)) = (source.to_str(), name) else {
         return error.into();
     };
-    if !source.as_bytes().iter().all(plain) {
+    if !is_plain {
         return error.into();
     }
     let mode = if writable { "" } else { ":ro" };

@@ -22,15 +22,12 @@ const RESERVED_TREES: [(&str, &str); 8] = [
         "/sbin",
         "is in /sbin, where the programs of the sandbox lie",
     ),
-    (ETC, "is in /etc, where the sandbox has files of its own"),
+    ("/etc", "is in /etc, where the sandbox has files of its own"),
     (
         "/runner",
         "is in /runner, where the body's input and output lie",
     ),
 ];
-
-/// Where a caller may add what is not there.
-const ETC: &str = "/etc";
 
 /// Places that are themselves taken, and why; below them a mount is possible.
 const RESERVED: [(&str, &str); 3] = [
@@ -66,8 +63,6 @@ pub enum MountTargetError {
     Reserved {
         /// What stands there: completes "the mount point …".
         why: &'static str,
-        /// Whether that is a file in /etc, where a caller may add others.
-        in_etc: bool,
     },
 }
 
@@ -91,17 +86,14 @@ impl MountTarget {
         let first = inside.split('/').next().unwrap_or(inside);
         if first.starts_with("lib") {
             let why = "is in /lib*, where the programs of the sandbox lie";
-            return Err(MountTargetError::Reserved { why, in_etc: false });
+            return Err(MountTargetError::Reserved { why });
         }
         let tree = RESERVED_TREES
             .iter()
             .find(|(tree, _)| tree.strip_prefix('/') == Some(first));
         let place = RESERVED.iter().find(|(place, _)| *place == text);
         match tree.or(place) {
-            Some((tree, why)) => Err(MountTargetError::Reserved {
-                why,
-                in_etc: *tree == ETC && inside != first,
-            }),
+            Some((_, why)) => Err(MountTargetError::Reserved { why }),
             None => Ok(Self(text.to_owned())),
         }
     }

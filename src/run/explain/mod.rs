@@ -22,7 +22,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::bundle::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
-use crate::plan::image_root::base_of_image;
 use crate::plan::limits::Limits;
 use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
 use crate::run::chosen::{self, Chosen, OnRefusal};
@@ -312,11 +311,8 @@ impl Planner<'_> {
         let named = sources::check(&chosen.manifest, self.request, self.policy);
         or_refused(named, refuse)?;
         let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
-        let mut steps = view_plan::base(host);
-        if chosen.image.is_some() {
-            steps = base_of_image(&steps);
-        }
-        steps.extend(asked.unwrap_or_default());
+        let asked = asked.unwrap_or_default();
+        let steps = planning::lay_out(host, chosen.image.is_some(), asked);
         let memory_bytes = limits.as_ref().map_or(0, |limits| limits.memory_bytes);
         let parts = planning::parts(self.request, &chosen, memory_bytes, RUN_ID);
         let programs = planning::programs(&chosen, &parts);

@@ -17,7 +17,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::bundle::{
+use archive::{
     AHEAD_FROM_BYTES, Compression, LayerView, OpenedArchive, UnpackLimits, open_archive,
     unpack_ahead, unpack_layer,
 };

@@ -18,63 +18,54 @@
 //! Each stage is a type that can only be had from the stage before. Secrets are asked for between
 //! stage and launch, last of all.
 //!
-//! The child may be older than the run ([`sandbox::seed`]): the program sows one before it reads
-//! its command line. It makes its namespaces and then hears, one after the other, of what was published to it in
-//! the memory that both share ([`kernel::arena`]): the base plan, an overlayfs where the bundle
-//! comes from the cache, the launch plan. A seed that no run takes is killed and has left
+//! The child may be older than the run ([`sandbox::seed`]): the program starts one before it reads
+//! its command line. It makes its namespaces and then gets, one after the other, what was published to it in
+//! the memory that both share ([`sys::arena`]): the base plan, an overlayfs where the bundle
+//! comes from the cache, the launch plan. A child that no run takes is killed and has left
 //! nothing.
 //!
 //! [`run::explain()`] is the same up to the launch, and makes nothing.
 //!
-//! # One bundle
+//! # Crates and modules
 //!
-//! [`compose`] goes the other way, in three steps whose types follow each other too: `Resolution`
-//! (manifests were read, no source), `Gathered` (what lies where, and how large), `WrittenBundle`
-//! (each file was read once, and had not changed).
+//! The parts are crates, in `crates/`; each says in its header what it is. From the bottom:
 //!
-//! # Rooms
+//! - [`spec`]: the types of the specifications, of requests and of reports, and how they are read and
+//!   written as text. No effects.
+//! - [`sys`]: one module for each primitive of the Linux kernel. All raw system calls.
+//! - [`archive`]: archives of strangers to a tree beneath an open directory, and back. One reader for
+//!   bundles, snapshots of sources, layers of images and Debian packages.
+//! - [`store`]: unpacked bundles that are kept for the next run.
+//! - [`secrets`]: who may have a secret, the provider of the host, masking.
+//! - [`reader`]: documents are judged by JSON Schemas in a process of its own.
+//! - [`egress`]: the relay between a sandbox and the network, its parsers and the allowlist.
+//! - [`sources`]: clients for HTTP services and OCI registries and layouts, and the store of what they
+//!   fetched. [`sources::oci::registry`] is the one place that sees the credentials of a registry.
+//! - [`bundler`]: from a manifest to a bundle, in three steps whose types follow each other:
+//!   `Resolution` (manifests were read, no source), `Gathered` (what lies where, and how large),
+//!   `WrittenBundle` (each file was read once, and had not changed). [`bundler::github`] is the one
+//!   place that has the token of github.
+//! - [`sandbox`]: one command confined and limited: view, Landlock ruleset, seccomp filter, cgroups,
+//!   launch, init, supervision.
 //!
-//! Names point down only: which of the rooms after it a room may name stands in
-//! `tests/architecture.rs`, which fails where one names another.
+//! Modules of the program, which name those above them only:
 //!
-//! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
-//!   exit codes and reads the variables of the environment. One file for each verb that is no run.
-//! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
-//!   ([`run::explain()`]), the facts of a host ([`run::doctor`]), the demonstration
-//!   ([`run::demonstration`]). It reads as the list above.
-//! - [`supervise`] is what happens while the body runs: pumping its streams, counting what it uses,
-//!   ending it, and one pure function that judges which of several causes it was that ended it.
-//! - [`sandbox`] is what happens before: cloning the child early, preparing and launching it, its
-//!   checklist between clone and exec, init (pid 1 inside), the groups that limit, the records of
-//!   what a run holds.
-//! - [`egress`] is the world outside as a body sees it: the relay that answers its questions for
-//!   names and takes its connections, the parsers of what it sends, and what is denied and why.
+//! - [`plan`] decides what exactly will be done. Host facts are arguments, so the same arguments give
+//!   the same plan.
 //! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
-//! - [`secrets`] decides who may have a value, asks the host's provider for it, and masks it in
-//!   what is told of a run.
-//! - [`compose`] makes a bundle of a manifest: its sources are resolved, laid over each other and
-//!   written as one archive. [`compose::source`] makes a source artifact of a directory or a checkout
-//!   of git by the same means. [`compose::github`] in it is the one place that speaks to a service
-//!   and has the token.
-//! - [`cache`] keeps what was unpacked for the next run: found by a file's identity or an archive's
-//!   digest, never written again, removed by what was not used for longest.
-//! - [`oci`] has artifacts and images from registries and layouts, and brings them there.
-//!   [`oci::registry`] in it is the one place that sees the credentials of a registry,
-//!   [`oci::store`] keeps what was fetched, [`oci::pull`] asks only for what is not there.
-//! - [`http`] is what every conversation with a service has in common: how long it is waited for,
-//!   whom it trusts, where a credential may go, and what is tried again.
-//! - [`bundle`] turns hostile archive bytes into a tree beneath an open directory: bundles,
-//!   snapshots of sources, layers of images and Debian packages, by one reader of entries.
-//! - [`kernel`] has one module for each primitive of the kernel, with plain arguments. It is the
-//!   one room with raw system calls, and knows no policy.
-//! - [`plan`] decides: what exactly will be done, in what order. Host facts are arguments, so the
-//!   same arguments give the same plan.
-//! - [`spec`] names things: what was asked, what came out, and how they are written as text.
+//! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
+//!   ([`run::explain()`]), the facts of a host ([`run::doctor`]), the demonstration
+//!   ([`run::demonstration`]).
+//! - [`cli`] speaks to the user. It alone writes to standard output and standard error, decides
+//!   exit codes and reads the variables of the environment. One file for each verb that is no run.
+//!
+//! `tests/architecture.rs` holds the code to this list.
 //!
 //! # Invariants
 //!
-//! - `spec` and `plan` touch nothing: no file, clock, process, environment, and no unsafe code.
+//! - What decides touches nothing (`PURE` in `tests/architecture.rs`): no file, clock, process, environment,
+//!   and no unsafe code.
 //! - Between clone and exec nothing is optional and nothing is allocated: everything was laid out
 //!   before, and a step that fails ends the child before the body runs.
 //! - What was asked and cannot be enforced here is refused, or stands in the report as a value.
@@ -114,36 +105,24 @@
 //!   indexes only; what it leaves is read as what a stranger left.
 //! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
 //!   bundle or argument vector; a token is in a header to its own service.
-//! - There is no global state but the binary's allocator, which only adds ([`kernel::heap`]), and no
+//! - There is no global state but the binary's allocator, which only adds ([`sys::heap`]), and no
 //!   program is found through /proc/self/exe.
 //!
 //! # Public surface
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
-//! its verbs call, on an allocator of its own ([`kernel::heap`]). A caller that is a program of its
+//! its verbs call, on an allocator of its own ([`sys::heap`]). A caller that is a program of its
 //! own starts the `runner` binary and reads the report (`--json=fd:N`); the other modules are public
 //! for the tests, and for reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
 //! [`define_sandbox`]: pure
 //! functions, for a host that composes manifests itself.
 
-pub mod bundle;
-pub mod cache;
 pub mod cli;
-pub mod compose;
-pub mod egress;
-pub mod http;
-pub mod judge;
-pub mod kernel;
-pub mod oci;
 pub mod plan;
 pub mod run;
-pub mod sandbox;
 pub mod scratch;
-pub mod secrets;
-pub mod spec;
-pub mod supervise;
 
-pub use compose::define_code::{DefineCode, define_code};
+pub use bundler::define_code::{DefineCode, define_code};
 pub use spec::define::{define_io, define_runner, define_sandbox};
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ use std::panic::catch_unwind;
 
 use runner::cli::dispatch;
 use runner::cli::dispatch::Engine;
-use runner::kernel::heap::Heap;
-use runner::kernel::process::exit_now;
-use runner::kernel::start;
+use sys::heap::Heap;
+use sys::process::exit_now;
+use sys::start;
 
 #[global_allocator]
 static HEAP: Heap = Heap::new();

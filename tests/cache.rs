@@ -350,7 +350,7 @@ fn state(tree: &Path) -> Vec<String> {
             }
             kind if kind.is_file() => {
                 let bytes = std::fs::read(&path).expect("read");
-                runner::spec::digest::Digest::of(&bytes).to_string()
+                spec::digest::Digest::of(&bytes).to_string()
             }
             _ => format!("{:?}", std::fs::read_link(&path)),
         };

@@ -74,7 +74,11 @@ fn proofs() -> (Vec<Proof>, Vec<String>) {
         }
         proofs.extend(found.proofs);
     };
-    for path in files("tests").iter().chain(&files("src")) {
+    for path in files("tests")
+        .iter()
+        .chain(&files("src"))
+        .chain(&files("crates"))
+    {
         // Its own wrong examples are strings; its comments are about ids.
         if path.ends_with(".rs") && !path.starts_with("tests/catalogue") {
             add(path, tests_of(&text(path), &module_path(path)));
@@ -112,12 +116,13 @@ fn files(directory: &str) -> Vec<String> {
 }
 
 /// `tests/exec/main.rs` is `exec`, `tests/exec/grants.rs` is `exec::grants`, and
-/// `src/spec/mod.rs` is `runner::spec`.
+/// `crates/spec/src/path.rs` is `runner_spec::path`.
 fn module_path(path: &str) -> String {
     let path = path.strip_suffix(".rs").unwrap_or(path);
-    let path = match path.strip_prefix("src/") {
-        Some(path) => format!("runner/{path}"),
-        None => path.trim_start_matches("tests/").to_owned(),
+    let path = match (path.strip_prefix("src/"), path.strip_prefix("crates/")) {
+        (Some(path), _) => format!("runner/{path}"),
+        (None, Some(path)) => format!("runner_{}", path.replacen("/src/", "/", 1)),
+        (None, None) => path.trim_start_matches("tests/").to_owned(),
     };
     let path = ["/mod", "/main", "/lib"]
         .iter()

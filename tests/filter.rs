@@ -21,17 +21,17 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use runner::plan::filter::{
+use sandbox::filter::{
     Arch, Arguments, Branch, Call, Case, Condition, Decision, Reporting, Rule, SeccompData,
     SyscallPolicy, Variant, built_in_policy, built_in_program, compile, explain_syscall, interpret,
     interpret_observed,
 };
-use runner::spec::bpf::{
+use spec::bpf::{
     ALLOW, AND, ERRNO, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, NOTIFY,
     RETURN,
 };
-use runner::spec::syscall_policy::SyscallPolicyName;
-use runner::spec::syscall_policy::SyscallPolicyName::{Default, Strict};
+use spec::syscall_policy::SyscallPolicyName;
+use spec::syscall_policy::SyscallPolicyName::{Default, Strict};
 
 use source::source_path;
 use vectors::{some_vectors, vectors, with_each_high_bit, with_high_bits};
@@ -118,7 +118,7 @@ fn assert_file(path: &str, wanted: &str) {
 fn the_built_in_tables_are_what_the_policy_files_say() {
     // The rules are the same for both architectures, and the strict policy has the default's first.
     assert_file(
-        "src/plan/filter/built_in_rules.rs",
+        "crates/sandbox/src/filter/built_in_rules.rs",
         &render::rules_file(
             read_policy(Default, Arch::X86_64),
             read_policy(Strict, Arch::X86_64),
@@ -127,7 +127,7 @@ fn the_built_in_tables_are_what_the_policy_files_say() {
     for (name, arch) in built_in() {
         let file = format!("{}_{}.rs", name.name(), render::arch_name(arch));
         assert_file(
-            &format!("src/plan/filter/{file}"),
+            &format!("crates/sandbox/src/filter/{file}"),
             &render::program_file(name, read_policy(name, arch)),
         );
     }

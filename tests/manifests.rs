@@ -16,14 +16,14 @@ mod agreement;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use runner::judge::{Question, Refused, judge};
-use runner::spec::document::{self, Node, Value};
-use runner::spec::io::{Contract, FileMode, declare_fs_root, inject_fs_root, read_document};
-use runner::spec::manifest::{self, Format, Kind, Manifest, ManifestError, SecretReference};
-use runner::spec::run_form::Run;
-use runner::spec::runner_block::{Engine, Language};
-use runner::spec::sandbox_block::Provider;
+use reader::{Question, Refused, judge};
 use serde_json::json;
+use spec::document::{self, Node, Value};
+use spec::io::{Contract, FileMode, declare_fs_root, inject_fs_root, read_document};
+use spec::manifest::{self, Format, Kind, Manifest, ManifestError, SecretReference};
+use spec::run_form::Run;
+use spec::runner_block::{Engine, Language};
+use spec::sandbox_block::Provider;
 
 /// What the parser says; the schema that we publish must say the same.
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {

@@ -87,9 +87,9 @@ fn a_report_says_when_which_program_and_which_bundle() {
     };
     let manifest = "id: named\nversion: 1.2.3\nrun: x.sh\n";
     let bundle = ground.bundle(&[("manifest.yaml", manifest), ("x.sh", "true\n")]);
-    let before = runner::spec::utc::text_of_milliseconds(since_1970());
+    let before = spec::utc::text_of_milliseconds(since_1970());
     let done = ground.exec(&[], &bundle);
-    let after = runner::spec::utc::text_of_milliseconds(since_1970());
+    let after = spec::utc::text_of_milliseconds(since_1970());
     done.assert_exited(0);
     let started = done.report["started_at"].as_str().expect("a time");
     // Times of one length sort as they follow each other.

@@ -117,13 +117,13 @@ impl Planted {
 pub(super) fn unpack_as_child(layer: &Path, into: &Path) {
     let layer = std::fs::File::open(layer).unwrap();
     let into = std::fs::File::open(into).unwrap();
-    runner::bundle::unpack_layer(
+    archive::unpack_layer(
         layer,
-        runner::bundle::Compression::Gzip,
+        archive::Compression::Gzip,
         into.as_fd(),
-        runner::bundle::LayerView::default(),
+        archive::LayerView::default(),
         &|_path| Ok(false),
-        &runner::bundle::UnpackLimits::default(),
+        &archive::UnpackLimits::default(),
         &|| false,
     )
     .unwrap();

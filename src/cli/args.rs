@@ -1,7 +1,7 @@
 //! What the user typed: verbs and flags as they stand on the command line. Opens nothing.
 //!
 //! Each flag has a variable, `RUNNER_OPT_` and the long name in capitals with `_` for `-`. The
-//! flags that may be repeated read theirs in [`RunFlags::fill_lists`].
+//! flags that may be repeated read theirs in `RunFlags::fill_lists`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,9 +22,9 @@ use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
 use crate::cli::source::Source;
 use crate::cli::syscalls::SyscallsArgument;
-use crate::spec::host_policy::GRANT_NAMES;
-use crate::spec::units::parse_duration;
-use crate::spec::units::parse_size_bytes;
+use spec::host_policy::GRANT_NAMES;
+use spec::units::parse_duration;
+use spec::units::parse_size_bytes;
 
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
@@ -35,7 +35,7 @@ use crate::spec::units::parse_size_bytes;
     args_override_self = true,
     max_term_width = 100
 )]
-pub struct CommandLine {
+pub(crate) struct CommandLine {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -528,7 +528,10 @@ impl RunFlags {
     ///
     /// # Errors
     /// The name of a variable of which an entry is not UTF-8 where text is needed, or no grant.
-    pub fn fill_lists(&mut self, variables: &BTreeMap<OsString, OsString>) -> Result<(), String> {
+    pub(crate) fn fill_lists(
+        &mut self,
+        variables: &BTreeMap<OsString, OsString>,
+    ) -> Result<(), String> {
         let read = |name: &str, separator: u8| -> Vec<OsString> {
             let text = variables.get(OsStr::new(name)).map(OsString::as_os_str);
             text.unwrap_or_default()

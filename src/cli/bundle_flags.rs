@@ -7,7 +7,7 @@ use clap::builder::BoolishValueParser;
 use crate::cli::args::{PolicyFile, VoiceFlags};
 
 /// What `runner bundle --help` says besides its flags: enough to write a first manifest.
-pub const BUNDLE_HELP: &str = "\
+pub(crate) const BUNDLE_HELP: &str = "\
 A manifest.yaml beside a folder `src` that holds main.sh:
 
   name: hello

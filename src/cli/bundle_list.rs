@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::cli::bundle_flags::Bundle;
-use crate::compose::gather::Gathered;
-use crate::compose::origin::SourceOrigin;
-use crate::compose::overlay::{Item, Placed};
-use crate::spec::digest::Digest;
-use crate::spec::path::{RelPath, escape};
+use bundler::gather::Gathered;
+use bundler::origin::SourceOrigin;
+use bundler::overlay::{Item, Placed};
+use spec::digest::Digest;
+use spec::path::{RelPath, escape};
 
 /// The text for standard output; empty where nothing was asked for.
 ///

@@ -3,9 +3,9 @@
 
 use crate::cli::bundle::is_standard;
 use crate::cli::bundle_flags::Bundle;
-use crate::compose::error::ComposeError;
-use crate::compose::files::FileIdentity;
-use crate::compose::output::OutputFile;
+use bundler::error::ComposeError;
+use bundler::files::FileIdentity;
+use bundler::output::OutputFile;
 
 /// What gzip data begins with (RFC 1952, 2.3.1).
 const GZIP_START: [u8; 2] = [0x1f, 0x8b];

@@ -6,9 +6,9 @@ use crate::cli::dispatch::document;
 use crate::cli::found::{FoundFlags, refused, text};
 use crate::cli::print::Printer;
 use crate::run::kept;
-use crate::spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::request::Caller;
+use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict};
+use spec::host_policy::HostPolicy;
+use spec::request::Caller;
 
 /// Exit code of `verify` where something was damaged.
 const DAMAGED: u8 = 1;

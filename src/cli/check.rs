@@ -10,14 +10,14 @@ use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::surroundings::Surroundings;
-use crate::compose::check::{check as check_manifest, of_compose};
-use crate::compose::locate::locate;
-use crate::compose::resolve::ResolveRequest;
-use crate::spec::check::CheckReport;
-use crate::spec::host_policy::HostPolicy;
+use bundler::check::{check as check_manifest, of_compose};
+use bundler::locate::locate;
+use bundler::resolve::ResolveRequest;
+use spec::check::CheckReport;
+use spec::host_policy::HostPolicy;
 
 /// What `runner check --help` says besides its flags.
-pub const CHECK_HELP: &str = "\
+pub(crate) const CHECK_HELP: &str = "\
 Every error is told at once, on standard output. `runner bundle --help` shows a first manifest,
 `runner schema manifest` each key.
 

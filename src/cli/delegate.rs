@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::kernel::probe::effective_uid;
 use crate::run::scope::command_in_scope;
-use crate::spec::report::WarningReport;
-use crate::spec::request::Caller;
+use spec::report::WarningReport;
+use spec::request::Caller;
+use sys::probe::effective_uid;
 
 /// Says to the second start that it is one.
 const MARK: &str = "RUNNER_OPT_IN_DELEGATED_SCOPE";
 
-/// Replaces this process by one in a scope of its own, where [`command_in_scope`] says so.
+/// Replaces this process by one in a scope of its own, where `command_in_scope` says so.
 ///
 /// Returns where nothing had to be done, or with a warning where systemd-run could not be
 /// executed: the run then goes on, and its report says which limits hold less.

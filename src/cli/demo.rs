@@ -5,10 +5,10 @@ use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::stand_in;
 use crate::run::demonstration::demonstrate;
-use crate::spec::demonstration::{Demonstration, Held, Part, Row};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::report::EnforcementState;
-use crate::spec::request::Caller;
+use spec::demonstration::{Demonstration, Held, Part, Row};
+use spec::host_policy::HostPolicy;
+use spec::report::EnforcementState;
+use spec::request::Caller;
 
 const WHAT_COLUMNS: usize = 27;
 const ANSWER_COLUMNS: usize = 25;

@@ -20,18 +20,18 @@ use crate::cli::schema;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::usage;
-use crate::kernel::file::CallError;
-use crate::kernel::signal::own_dispositions;
-use crate::kernel::stack;
-use crate::kernel::stdio::open_missing;
 use crate::run::hearing::Hearing;
-use crate::spec::host_policy::{ForbiddenGrant, HostPolicy};
-use crate::spec::outcome::Outcome;
-use crate::spec::plan_report::PlanReport;
-use crate::spec::report::{ErrorReport, Report, WarningReport, with_causes};
-use crate::spec::request::{Caller, Request};
-use crate::spec::ulid::ulid;
-use crate::spec::utc::text_of_milliseconds;
+use spec::host_policy::{ForbiddenGrant, HostPolicy};
+use spec::outcome::Outcome;
+use spec::plan_report::PlanReport;
+use spec::report::{ErrorReport, Report, WarningReport, with_causes};
+use spec::request::{Caller, Request};
+use spec::ulid::ulid;
+use spec::utc::text_of_milliseconds;
+use sys::file::CallError;
+use sys::signal::own_dispositions;
+use sys::stack;
+use sys::stdio::open_missing;
 
 /// Does one run.
 pub type Execute<'call> = dyn Fn(&Request, &HostPolicy, &Arc<dyn Hearing>) -> Report + 'call;
@@ -330,9 +330,9 @@ pub(super) fn refused(error: ErrorReport) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::report::Exit;
-    use crate::spec::request::Subject;
     use clap::CommandFactory as _;
+    use spec::report::Exit;
+    use spec::request::Subject;
     use std::cell::RefCell;
 
     fn around() -> Surroundings {

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::cli::args::Verb;
-use crate::plan::view::NO_DEVICES;
-use crate::spec::path::escape;
+use sandbox::view::NO_DEVICES;
+use spec::path::escape;
 
 /// The value of a `-v SRC:DST` that was meant as docker's: here `-v` takes no value, and the word
 /// behind it would be the program or the bundle. Escaped.

@@ -5,10 +5,10 @@ use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone, columns, wrap};
 use crate::plan::doctor::diagnose;
 use crate::run::doctor::look;
-use crate::spec::diagnosis::{Diagnosis, Item, Need, Verdict};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::report::EnforcementState;
-use crate::spec::request::Caller;
+use spec::diagnosis::{Diagnosis, Item, Need, Verdict};
+use spec::host_policy::HostPolicy;
+use spec::report::EnforcementState;
+use spec::request::Caller;
 
 const ID_COLUMNS: usize = 18;
 const STATE_COLUMNS: usize = 8;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::args::EnvironmentFlags;
 use crate::cli::surroundings::Surroundings;
-use crate::spec::path::escape;
-use crate::spec::request::{EnvironmentEntry, GivenSecret};
-use crate::spec::secret::Secret;
+use spec::path::escape;
+use spec::request::{EnvironmentEntry, GivenSecret};
+use spec::secret::Secret;
 
 /// Longest `NAME=VALUE` with its NUL that execve(2) takes: MAX_ARG_STRLEN, 32 pages of 4 KiB.
 const ENTRY_BYTES_MAX: usize = 131_072;
@@ -122,7 +122,7 @@ pub fn resolve(
 ///
 /// # Errors
 /// The first reference that is malformed or leads nowhere.
-pub fn resolve_secrets(
+pub(crate) fn resolve_secrets(
     flags: &EnvironmentFlags,
     surroundings: &Surroundings,
 ) -> Result<Vec<GivenSecret>, EnvironmentError> {
@@ -138,7 +138,7 @@ pub fn resolve_secrets(
 ///
 /// # Errors
 /// As [`resolve_secrets`], but for what only reading tells.
-pub fn name_secrets(
+pub(crate) fn name_secrets(
     flags: &EnvironmentFlags,
     surroundings: &Surroundings,
 ) -> Result<Vec<GivenSecret>, EnvironmentError> {
@@ -226,7 +226,10 @@ fn resolve_secret(
 ///
 /// # Errors
 /// The first line that is something else, by `file` and line.
-pub fn parse_env_file(file: &str, bytes: &[u8]) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
+pub(crate) fn parse_env_file(
+    file: &str,
+    bytes: &[u8],
+) -> Result<Vec<EnvironmentEntry>, EnvironmentError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut entries = Vec::new();
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {

@@ -12,29 +12,29 @@
 //! A number cannot be unambiguous: a body may exit with 124. The report's `outcome` and the raw
 //! wait status are the truth.
 
-use crate::spec::outcome::Outcome;
-use crate::spec::report::Exit;
+use spec::outcome::Outcome;
+use spec::report::Exit;
 
 /// The limit on time ended the body.
-pub const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 /// Refused, failed, wrong usage.
-pub const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 /// Found, and not executable.
-pub const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// Not found.
-pub const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_FOUND: u8 = 127;
 
 /// The error code of a launch whose execve(2) ended with ENOENT or ENOTDIR.
-pub const PROGRAM_NOT_FOUND: &str = "program_not_found";
+pub(crate) const PROGRAM_NOT_FOUND: &str = "program_not_found";
 /// The error code of a launch whose execve(2) ended with EACCES, ENOEXEC or a like errno.
-pub const PROGRAM_NOT_EXECUTABLE: &str = "program_not_executable";
+pub(crate) const PROGRAM_NOT_EXECUTABLE: &str = "program_not_executable";
 
 /// The exit code for what became of the body.
 ///
 /// `exit` is how its first process ended, `error_code` the code of the report's error, and
 /// `cancelled_by` the signal that the runner got.
 #[must_use]
-pub fn exit_code(
+pub(crate) fn exit_code(
     outcome: Outcome,
     exit: Option<Exit>,
     error_code: Option<&str>,

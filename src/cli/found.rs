@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::cli::args::{PolicyFile, VoiceFlags};
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::spec::report::ErrorReport;
+use spec::report::ErrorReport;
 
 /// The flags that all of them have.
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,8 @@ use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use crate::run::hold::{LEFTOVER_STAYS, collect, open_registry};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::request::Caller;
+use spec::host_policy::HostPolicy;
+use spec::request::Caller;
 
 /// Removes it, and prints one line for each dead run. 0, or 125 where something stays.
 #[must_use]

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::cli::args::OciFlags;
 use crate::cli::request::{RequestError, absolute};
 use crate::cli::surroundings::Surroundings;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::oci::reference::Place;
-use crate::spec::path::escape;
-use crate::spec::request::OciOptions;
+use spec::host_policy::HostPolicy;
+use spec::oci::reference::Place;
+use spec::path::escape;
+use spec::request::OciOptions;
 
 /// What the flags about images and sources say; a short name is of the host's default registry.
 pub(super) fn read(

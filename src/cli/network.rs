@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::BoolishValueParser;
 
-use crate::spec::egress::{EgressError, EgressRule, meant};
-use crate::spec::network::{
-    AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort,
-};
-use crate::spec::path::escape;
+use spec::egress::{EgressError, EgressRule, meant};
+use spec::network::{AddedHost, CaptureChoice, NetworkFlagError, NetworkOptions, PublishedPort};
+use spec::path::escape;
 
 /// `--allow-net`, `--publish`, `--publish-file`, `--add-host`, `--report-denials`, `--egress-capture`.
 #[derive(Debug, Default, clap::Args)]
@@ -120,7 +118,7 @@ impl NetworkFlags {
     ///
     /// # Errors
     /// The first value that makes no sense.
-    pub fn read_in<Error: From<NetworkError>>(
+    pub(crate) fn read_in<Error: From<NetworkError>>(
         mut self,
         absolute: impl Fn(&Path) -> Result<PathBuf, Error>,
     ) -> Result<NetworkOptions, Error> {

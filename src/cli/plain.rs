@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use crate::cli::args::{Exec, GRANTS, Run, RunFlags, Verb, parse_cpus, parse_size, parse_time};
 use crate::cli::signal::parse_signal;
 use crate::cli::surroundings::Surroundings;
-use crate::spec::units::{parse_duration, parse_size_bytes};
+use spec::units::{parse_duration, parse_size_bytes};
 
 /// What `runner --version` and `runner version` print.
 pub const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
@@ -30,7 +30,7 @@ const NO_FLAGS: [&str; 5] = [
 
 /// Whether [`VERSION`] is all that is asked for.
 #[must_use]
-pub fn asks_for_version(words: &[OsString]) -> bool {
+pub(crate) fn asks_for_version(words: &[OsString]) -> bool {
     matches!(words, [_, word] if word == "--version" || word == "-V" || word == "version")
 }
 

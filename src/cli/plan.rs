@@ -12,13 +12,13 @@ use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
 use crate::cli::request::of_plan;
 use crate::cli::surroundings::Surroundings;
-use crate::spec::host_policy::{HostPolicy, merge};
-use crate::spec::plan_report::{PlanReport, PlanVerdict};
-use crate::spec::policy_values::policy_values;
-use crate::spec::request::Request;
+use spec::host_policy::{HostPolicy, merge};
+use spec::plan_report::{PlanReport, PlanVerdict};
+use spec::policy_values::policy_values;
+use spec::request::Request;
 
 /// What `runner plan --help` says besides its flags.
-pub const PLAN_HELP: &str = "\
+pub(crate) const PLAN_HELP: &str = "\
 Every flag means what it means for `exec` and `run`; nothing is started and nothing is made.
 --json[=FILE|fd:N] writes the plan as JSON; -v shows the whole view and the whole host policy.
 

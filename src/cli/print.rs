@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::cli::args::{ColorArgument, VoiceFlags};
 use crate::cli::surroundings::Surroundings;
-use crate::spec::path::is_hidden;
+use spec::path::is_hidden;
 
 /// How long a full standard error is waited for.
 const WORDS_PATIENCE: Timespec = Timespec {
@@ -122,13 +122,13 @@ impl Printer {
 
     /// Whether `-v` asks for details.
     #[must_use]
-    pub fn is_verbose(&self) -> bool {
+    pub(crate) fn is_verbose(&self) -> bool {
         0 < self.verbose
     }
 
     /// Whether `-vv` asks what each step cost.
     #[must_use]
-    pub fn shows_steps(&self) -> bool {
+    pub(crate) fn shows_steps(&self) -> bool {
         1 < self.verbose
     }
 
@@ -155,7 +155,7 @@ impl Printer {
 
     /// Whether only errors are told.
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::kernel::process::random;
+use sys::process::random;
 
 /// How many names are tried for the new file.
 const NAME_TRIES: u32 = 16;
@@ -44,7 +44,7 @@ pub(super) enum Found {
 
 /// The place of a file that will be written.
 #[derive(Debug)]
-pub struct ReportFile {
+pub(crate) struct ReportFile {
     path: Vec<u8>,
     directory: OwnedFd,
     name: Vec<u8>,

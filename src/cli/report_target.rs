@@ -10,16 +10,16 @@ use rustix::io::Errno;
 
 use crate::cli::print::write_all;
 use crate::cli::report_file::{self, FileError, Found, ReportFile};
-use crate::kernel::stdio::duplicate_inherited;
-use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
+use spec::path::escape;
+use spec::report::ErrorReport;
+use sys::stdio::duplicate_inherited;
 
 /// Bytes of the report that are written at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// An open place for the report.
 #[derive(Debug)]
-pub enum ReportTarget {
+pub(crate) enum ReportTarget {
     /// `--json`: standard output; the body's output is inside the report.
     StandardOutput,
     /// `--json=fd:N`, or a FILE that is a device or a FIFO.
@@ -40,7 +40,7 @@ pub enum ReportTarget {
 
 /// Why the report cannot go where it should.
 #[derive(Debug, thiserror::Error)]
-pub enum TargetError {
+pub(crate) enum TargetError {
     /// `fd:` and no number.
     #[error("--json={found}: expected fd: and the number of an open descriptor, such as fd:3")]
     Malformed {
@@ -96,10 +96,10 @@ pub enum TargetError {
 impl TargetError {
     /// The error as the report has it.
     #[must_use]
-    pub fn report(&self) -> ErrorReport {
+    pub(crate) fn report(&self) -> ErrorReport {
         ErrorReport {
             code: "report_unwritable".to_owned(),
-            message: crate::spec::report::with_causes(self),
+            message: spec::report::with_causes(self),
             hint: Some(self.hint().to_owned()),
         }
     }
@@ -122,7 +122,7 @@ impl ReportTarget {
     ///
     /// # Errors
     /// [`TargetError`] where it cannot be written.
-    pub fn open(value: &OsStr) -> Result<Self, TargetError> {
+    pub(crate) fn open(value: &OsStr) -> Result<Self, TargetError> {
         let bytes = value.as_bytes();
         let name = escape(bytes);
         if bytes == b"-" || bytes == b"fd:1" {
@@ -151,7 +151,7 @@ impl ReportTarget {
 
     /// Whether the body's output has to be inside the report.
     #[must_use]
-    pub fn captures(&self) -> bool {
+    pub(crate) fn captures(&self) -> bool {
         matches!(self, Self::StandardOutput)
     }
 
@@ -159,7 +159,7 @@ impl ReportTarget {
     ///
     /// # Errors
     /// [`TargetError::Write`]; a reader that went away is none. [`TargetError::Elsewhere`].
-    pub fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
+    pub(crate) fn write(&self, report: &impl serde::Serialize) -> Result<(), TargetError> {
         let (written, name) = match self {
             Self::StandardOutput => (fill(rustix::stdio::stdout(), report), "standard output"),
             Self::Open { fd, name } => (fill(fd.as_fd(), report), name.as_str()),
@@ -251,8 +251,8 @@ fn open_descriptor(number: i32) -> Result<OwnedFd, TargetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::outcome::Outcome;
-    use crate::spec::report::Report;
+    use spec::outcome::Outcome;
+    use spec::report::Report;
     use std::os::fd::AsRawFd as _;
 
     fn open(text: &str) -> Result<ReportTarget, TargetError> {

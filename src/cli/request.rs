@@ -16,12 +16,12 @@ use crate::cli::plan::Plan;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::syscalls::{self, LooserSyscalls};
 use crate::cli::view;
-use crate::spec::did_you_mean::nearest;
-use crate::spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
-use crate::spec::oci::reference::ReferenceError;
-use crate::spec::path::escape;
-use crate::spec::report::{ErrorReport, with_causes};
-use crate::spec::request::{
+use spec::did_you_mean::nearest;
+use spec::host_policy::{GRANT_NAMES, HostPolicy, grants_named, names, union};
+use spec::oci::reference::ReferenceError;
+use spec::path::escape;
+use spec::report::{ErrorReport, with_causes};
+use spec::request::{
     BundleArgument, BundleOptions, GivenSecret, Grants, InputsArgument, LimitOptions, LimitsMode,
     OnOutputLimit, Request, StreamOptions, Subject,
 };
@@ -146,7 +146,7 @@ impl RequestError {
 ///
 /// # Errors
 /// The first flag that makes no sense.
-pub fn of_exec(
+pub(crate) fn of_exec(
     exec: Exec,
     capture: bool,
     surroundings: &Surroundings,
@@ -184,7 +184,7 @@ pub fn of_run(
 ///
 /// # Errors
 /// The first flag that makes no sense.
-pub fn of_plan(
+pub(crate) fn of_plan(
     plan: Plan,
     surroundings: &Surroundings,
     policy: &HostPolicy,
@@ -447,12 +447,12 @@ pub(super) fn absolute(
 mod tests {
     use super::*;
     use crate::cli::args::{CommandLine, Verb};
-    use crate::spec::egress::EgressRule;
-    use crate::spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
-    use crate::spec::oci::reference::Place;
-    use crate::spec::request::{OciOptions, ViewEntry};
-    use crate::spec::syscall_policy::SyscallPolicyName;
     use clap::Parser as _;
+    use spec::egress::EgressRule;
+    use spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
+    use spec::oci::reference::Place;
+    use spec::request::{OciOptions, ViewEntry};
+    use spec::syscall_policy::SyscallPolicyName;
     use std::time::Duration;
 
     fn surroundings(variables: &[(&str, &str)]) -> Surroundings {

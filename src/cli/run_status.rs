@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::progress::DRAWN_EVERY;
 use crate::cli::source::text_of;
-use crate::oci::listener::Progress;
 use crate::run::hearing::{Hearing, Phase};
+use sources::oci::listener::Progress;
 
 /// Draws [`Phase`]. What is done at once is not drawn.
 #[derive(Debug)]
-pub struct RunStatus {
+pub(crate) struct RunStatus {
     printer: Printer,
     /// When the line that stands there was drawn.
     drawn: Mutex<Option<Instant>>,
@@ -21,7 +21,7 @@ pub struct RunStatus {
 impl RunStatus {
     /// Draws with `printer`, which knows whether there is a terminal and whether to be quiet.
     #[must_use]
-    pub fn new(printer: Printer) -> Self {
+    pub(crate) fn new(printer: Printer) -> Self {
         Self {
             printer,
             drawn: Mutex::new(None),
@@ -86,7 +86,7 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::digest::Digest;
+    use spec::digest::Digest;
 
     #[test]
     fn each_phase_has_its_words_and_the_end_none() {

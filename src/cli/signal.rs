@@ -41,7 +41,7 @@ const SIGNAL_MAX: i32 = 64;
 ///
 /// # Errors
 /// What would have been accepted.
-pub fn parse_signal(text: &str) -> Result<i32, String> {
+pub(crate) fn parse_signal(text: &str) -> Result<i32, String> {
     if let Ok(number) = text.parse::<i32>()
         && (1..=SIGNAL_MAX).contains(&number)
     {
@@ -58,7 +58,7 @@ pub fn parse_signal(text: &str) -> Result<i32, String> {
 
 /// The name of a signal for messages, `signal 40` where it has none.
 #[must_use]
-pub fn signal_name(number: i32) -> String {
+pub(crate) fn signal_name(number: i32) -> String {
     SIGNALS
         .iter()
         .find(|(_, known)| *known == number)

@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::request::Caller;
+use spec::host_policy::HostPolicy;
+use spec::request::Caller;
 
 /// Where records of runs of uid 0 lie.
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
@@ -66,7 +66,7 @@ impl Surroundings {
     /// The user's own is left out for uid 0: under `sudo` the home may be somebody else's, and
     /// what an ordinary user writes must not steer a run of root.
     #[must_use]
-    pub fn config_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn config_files(&self) -> Vec<PathBuf> {
         let mut files = vec![PathBuf::from(HOST_CONFIG)];
         if self.uid != 0 {
             let directory = self.absolute("XDG_CONFIG_HOME").or_else(|| {

@@ -1,7 +1,7 @@
 //! `--syscalls`: the system call policy of one run.
 
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::syscall_policy::SyscallPolicyName;
+use spec::host_policy::HostPolicy;
+use spec::syscall_policy::SyscallPolicyName;
 
 /// The value of `--syscalls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -24,7 +24,8 @@ pub struct LooserSyscalls {
 
 impl LooserSyscalls {
     /// What to do.
-    pub const HINT: &str = "leave the flag out, or ask whoever keeps /etc/runner/config.yaml";
+    pub(crate) const HINT: &str =
+        "leave the flag out, or ask whoever keeps /etc/runner/config.yaml";
 }
 
 /// What the flag asks for: a stricter policy than the host's, or the same.

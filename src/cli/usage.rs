@@ -12,9 +12,9 @@ use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
 use crate::cli::surroundings::Surroundings;
-use crate::spec::path::escape;
-use crate::spec::plan_report::PlanReport;
-use crate::spec::report::ErrorReport;
+use spec::path::escape;
+use spec::plan_report::PlanReport;
+use spec::report::ErrorReport;
 
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use crate::cli::args::ViewFlags;
 use crate::cli::request::{RequestError, absolute};
 use crate::cli::surroundings::Surroundings;
-use crate::spec::path::escape;
-use crate::spec::request::ViewEntry;
-use crate::spec::units::parse_size_bytes;
+use spec::path::escape;
+use spec::request::ViewEntry;
+use spec::units::parse_size_bytes;
 
 /// Where the sockets of `--socket` appear.
 pub(super) fn sockets(

@@ -1,11 +1,11 @@
 //! The body's environment: exactly this list, and what was named.
 
-use crate::plan::view::{HOME, INPUT, OUTPUT};
+use sandbox::view::{HOME, INPUT, OUTPUT};
 
 /// Where programs are looked for inside, in this order.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// What precedes it for a bundle that brings programs of its own.
-pub const BUNDLE_PROGRAMS: &str = "/bundle/node_modules/.bin";
+pub(crate) const BUNDLE_PROGRAMS: &str = "/bundle/node_modules/.bin";
 
 /// What the list is made of.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +45,7 @@ impl<'run> OfImage<'run> {
 
 /// Directories in which a program is looked for, in order.
 #[must_use]
-pub fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn search_path(parts: &Parts<'_>) -> Vec<Vec<u8>> {
     let named = parts.named.iter().rev().find(|(name, _)| name == b"PATH");
     if let Some((_, value)) = named {
         return value

@@ -1,9 +1,9 @@
 //! Who grants: a manifest asks, the caller and the host policy grant.
 
-use crate::plan::egress::flag;
-use crate::spec::egress::EgressRule;
-use crate::spec::manifest::{Manifest, SecretRequest};
-use crate::spec::request::Grants;
+use egress::allowlist::flag;
+use spec::egress::EgressRule;
+use spec::manifest::{Manifest, SecretRequest};
+use spec::request::Grants;
 
 /// Where a manifest comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub fn ungranted(manifest: &Manifest, origin: Origin, given: &Given<'_>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::manifest::{Format, parse};
+    use spec::manifest::{Format, parse};
 
     const GREEDY: &str = "run: x.sh\nnetwork: {egress: [evil.com]}\n\
         secrets: {KEY: {vault: key}}\n\

@@ -5,11 +5,11 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::plan::run_form::{Interpreter, NodeVersion, ResolvedRun};
-use crate::plan::view::{BUNDLE, HOME, INPUT, SCRATCH};
-use crate::spec::path::escape;
-use crate::spec::report::RunForm;
-use crate::spec::request::ViewEntry;
+use sandbox::view::{BUNDLE, HOME, INPUT, SCRATCH};
+use spec::detection::{Interpreter, NodeVersion, ResolvedRun};
+use spec::path::escape;
+use spec::report::RunForm;
+use spec::request::ViewEntry;
 
 /// What Node may write, besides writable mounts. What it may write it may read.
 const WRITTEN: [&str; 5] = [BUNDLE, SCRATCH, "/tmp", HOME, "/runner/out"];
@@ -118,7 +118,7 @@ impl NodePermissionError {
 
 /// The flag that turns the permission model on: `--permission` from 22.13 (and 23.5) on.
 #[must_use]
-pub const fn flag(version: NodeVersion) -> Option<&'static str> {
+pub(crate) const fn flag(version: NodeVersion) -> Option<&'static str> {
     match (version.major, version.minor) {
         (..20, _) => None,
         (20 | 21, _) | (22, ..13) | (23, ..5) => Some("--experimental-permission"),
@@ -131,7 +131,7 @@ pub const fn flag(version: NodeVersion) -> Option<&'static str> {
 ///
 /// # Errors
 /// [`NodePermissionError::Target`].
-pub fn flags(
+pub(crate) fn flags(
     model: &str,
     version: NodeVersion,
     view: &[ViewEntry],
@@ -176,7 +176,7 @@ pub fn flags(
 /// # Errors
 /// [`NodePermissionError`]: another program than Node, a version without a permission model, an
 /// option that could lift it.
-pub fn restrict(
+pub(crate) fn restrict(
     mut run: ResolvedRun,
     path: &str,
     version: NodeVersion,
@@ -250,7 +250,7 @@ fn refused(option: &[u8]) -> NodePermissionError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::run_form::ProgramLookup;
+    use spec::detection::ProgramLookup;
 
     const NODE_20: NodeVersion = NodeVersion {
         major: 20,

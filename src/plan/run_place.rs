@@ -1,14 +1,14 @@
 //! Where a run form is started, and by which shell, when the manifest's `sandbox.config` says so.
 
-use crate::plan::run_form::ResolvedRun;
-use crate::plan::view::BUNDLE;
-use crate::spec::report::RunForm;
-use crate::spec::run_form::{Run, bundle_path};
-use crate::spec::sandbox_block::Shell;
+use sandbox::view::BUNDLE;
+use spec::detection::ResolvedRun;
+use spec::report::RunForm;
+use spec::run_form::{Run, bundle_path};
+use spec::sandbox_block::Shell;
 
 /// The shell form by this shell instead of `bash`; every other form as it was.
 #[must_use]
-pub fn with_shell(mut run: ResolvedRun, shell: Shell) -> ResolvedRun {
+pub(crate) fn with_shell(mut run: ResolvedRun, shell: Shell) -> ResolvedRun {
     if run.form != RunForm::Shell {
         return run;
     }
@@ -28,7 +28,7 @@ pub fn with_shell(mut run: ResolvedRun, shell: Shell) -> ResolvedRun {
 /// The run with the bundle's own file named so that it is found from `directory`, which is inside.
 /// What is executed verbatim and what a shell reads are the author's words, and stay.
 #[must_use]
-pub fn started_in(mut resolved: ResolvedRun, run: &Run, directory: &[u8]) -> ResolvedRun {
+pub(crate) fn started_in(mut resolved: ResolvedRun, run: &Run, directory: &[u8]) -> ResolvedRun {
     let (Run::Text(text) | Run::File(text)) = run else {
         return resolved;
     };
@@ -58,8 +58,8 @@ pub fn started_in(mut resolved: ResolvedRun, run: &Run, directory: &[u8]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::run_form::{Interpreter, ProgramLookup};
-    use crate::spec::report::WarningReport;
+    use spec::detection::{Interpreter, ProgramLookup};
+    use spec::report::WarningReport;
 
     fn resolved(form: RunForm, words: &[&str]) -> ResolvedRun {
         ResolvedRun {

@@ -1,6 +1,6 @@
 //! Workspace sources: which of the places that are mounted lie in which of them.
 
-use crate::spec::path::RelPath;
+use spec::path::RelPath;
 
 /// A place in a tree at which something else is going to be mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Place {
 /// The places among `all` (inside, and whether a directory is mounted there) that lie in the tree
 /// at `target` itself, and in nothing that is mounted below it.
 #[must_use]
-pub fn places_in(target: &[u8], all: &[(&[u8], bool)]) -> Vec<Place> {
+pub(crate) fn places_in(target: &[u8], all: &[(&[u8], bool)]) -> Vec<Place> {
     let below = |path: &[u8], above: &[u8]| {
         let rest = path.strip_prefix(above)?.strip_prefix(b"/")?;
         RelPath::parse(rest).ok()

@@ -5,18 +5,18 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::kernel::file::open_beneath;
 use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::hold::{Held, RunJournal};
 use crate::run::places::Places;
 use crate::run::reporting;
-use crate::sandbox::launch::Launched;
 use crate::scratch::{self, FileLimits, OutputFile};
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::report::{Report, SyncState, SyncedReport, WarningReport};
+use sandbox::launch::Launched;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{Report, SyncState, SyncedReport, WarningReport};
+use sys::file::open_beneath;
 
 /// Directories of the writable space that `--keep` copies.
 const KEPT: [&str; 5] = ["bundle", "scratch", "runner", "tmp", "home"];

@@ -5,17 +5,17 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::kernel::signal;
-use crate::oci::error::OciError;
-use crate::oci::listener::{Listener, Progress, Silent};
-use crate::oci::opening::Terms;
-use crate::oci::pull;
-use crate::oci::store::StorePlace;
 use crate::run::error::RunError;
 use crate::run::hearing::Act;
-use crate::spec::digest::Digest;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::request::{Caller, Request};
+use sources::oci::error::OciError;
+use sources::oci::listener::{Listener, Progress, Silent};
+use sources::oci::opening::Terms;
+use sources::oci::pull;
+use sources::oci::store::StorePlace;
+use spec::digest::Digest;
+use spec::host_policy::HostPolicy;
+use spec::request::{Caller, Request};
+use sys::signal;
 
 /// Whether a run would have the source with this digest without asking anybody. Nothing is made.
 #[must_use]

@@ -5,18 +5,16 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::bundle::Entry;
-use crate::compose::files::DirectoryFiles;
-use crate::compose::manifests::{
-    self, INVENTORY, Registry, read_blocks, read_inventory, read_text,
-};
 use crate::run::subject::{BundleFiles, MANIFEST_BYTES_MAX};
-use crate::spec::document::Node;
-use crate::spec::inventory::Inventory;
-use crate::spec::manifest::{
+use archive::Entry;
+use bundler::files::DirectoryFiles;
+use bundler::manifests::{self, INVENTORY, Registry, read_blocks, read_inventory, read_text};
+use spec::document::Node;
+use spec::inventory::Inventory;
+use spec::manifest::{
     BlockDocuments, BlockReference, block_references, block_references_of_sandbox,
 };
-use crate::spec::path::RelPath;
+use spec::path::RelPath;
 
 /// What the references of the caller's manifest came to.
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@ use crate::run::program::{
 };
 use crate::run::shebang::{head_of, line_of, words_of};
 use crate::run::shims::{self, Shim};
-use crate::spec::path::escape;
-use crate::spec::request::Caller;
+use spec::path::escape;
+use spec::request::Caller;
 
 /// The file in which a virtual environment of Python names what it was made of (PEP 405).
 const VENV: &str = "pyvenv.cfg";

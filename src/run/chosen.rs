@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::egress::address::is_public;
-use crate::plan::egress::{self, EgressPlan};
 use crate::plan::grants::{Given, Origin, ungranted};
-use crate::plan::run_form::{self, Interpreter, ResolvedRun};
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
@@ -13,13 +10,16 @@ use crate::run::preparation::{self, Provided};
 use crate::run::program;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::run::{host, line_ends, needs, provider};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::inventory::Inventory;
-use crate::spec::manifest::{Manifest, STRICT_REFUSES};
-use crate::spec::path::escape;
-use crate::spec::report::{RunForm, RunnerReport, WarningReport};
-use crate::spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
-use crate::spec::syscall_policy::SyscallPolicyName;
+use egress::address::is_public;
+use egress::allowlist::{self, EgressPlan};
+use spec::detection::{self, Interpreter, ResolvedRun};
+use spec::host_policy::HostPolicy;
+use spec::inventory::Inventory;
+use spec::manifest::{Manifest, STRICT_REFUSES};
+use spec::path::escape;
+use spec::report::{RunForm, RunnerReport, WarningReport};
+use spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
+use spec::syscall_policy::SyscallPolicyName;
 
 /// What is done about something for which a run is refused: a run ends with the first (`Err`
 /// itself is such a function), a plan goes on and says so.
@@ -72,7 +72,7 @@ pub struct Chosen {
 ///
 /// # Errors
 /// [`RunError::Unsupported`].
-pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
+pub(crate) fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
     if request.streams.interactive && request.subject == Subject::Bundle(BundleArgument::Stdin) {
         return Err(RunError::Argument {
             code: "stdin_taken",
@@ -89,7 +89,7 @@ pub fn refuse_unsupported(request: &Request) -> Result<(), RunError> {
 ///
 /// # Errors
 /// [`RunError::NoManifest`], [`RunError::Manifest`].
-pub fn manifest_of(
+pub(crate) fn manifest_of(
     request: &Request,
     policy: &HostPolicy,
     of_caller: Option<ManifestSubject>,
@@ -182,7 +182,7 @@ pub(super) fn settle_egress(
     warnings: &mut Vec<WarningReport>,
     refuse: &mut OnRefusal<'_>,
 ) -> Result<EgressPlan, RunError> {
-    let mut plan = egress::settle(&manifest.egress, &request.network.allow, &policy.egress);
+    let mut plan = allowlist::settle(&manifest.egress, &request.network.allow, &policy.egress);
     plan.refuse_ech |= request.strict;
     let added = &request.network.added_hosts;
     let of_flag = plan.vain_hosts(added, &policy.egress, &is_public);
@@ -209,7 +209,7 @@ pub fn syscalls(request: &Request, policy: &HostPolicy) -> SyscallPolicyName {
 
 /// What flags and host policy grant together.
 pub fn granted(request: &Request, policy: &HostPolicy) -> Grants {
-    crate::spec::host_policy::union(request.grants, policy.grants)
+    spec::host_policy::union(request.grants, policy.grants)
 }
 
 fn resolve_run(
@@ -222,7 +222,7 @@ fn resolve_run(
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
     let Some(run) = run else {
-        return Err(run_form::missing(&files).into());
+        return Err(detection::missing(&files).into());
     };
     let registry = egress.npm_registry(&request.environment);
     let found = match image {
@@ -230,7 +230,7 @@ fn resolve_run(
         Some(image) => image.interpreters(&run, registry)?,
     };
     let arguments = &request.bundle.arguments;
-    let mut resolved = run_form::resolve(&run, &files, &found, arguments)?;
+    let mut resolved = detection::resolve(&run, &files, &found, arguments)?;
     let program = resolved.argv.first();
     let told = program.and_then(|program| line_ends::of_bundle(bundle, program));
     resolved.warnings.extend(told);
@@ -353,7 +353,7 @@ pub fn of_bundle(
 impl Chosen {
     /// The image that is the root, where it is here.
     #[must_use]
-    pub fn opened_image(&self) -> Option<&OpenedImage> {
+    pub(crate) fn opened_image(&self) -> Option<&OpenedImage> {
         self.image.as_ref()?.opened.as_ref()
     }
 
@@ -413,7 +413,7 @@ impl Chosen {
     }
 
     /// What of the caller's variables the manifest was granted, and the caller's own `-e`. Secrets
-    /// come last of all: see [`crate::run::secrets`].
+    /// come last of all: see [`crate::run::secret_values`].
     pub(super) fn name_variables(&mut self, request: &Request) {
         for name in &self.manifest.env_passthrough {
             let wanted = name.as_bytes();

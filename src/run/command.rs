@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::plan::grants::Origin;
-use crate::plan::view::HOME;
 use crate::run::chosen::{Chosen, OnRefusal, bytes_of, covers, settle_egress, shows, syscalls};
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
@@ -11,10 +10,11 @@ use crate::run::preparation::Provided;
 use crate::run::program::{self, is_visible_anyway};
 use crate::run::shebang::head_of;
 use crate::run::{callers_program, line_ends, unseen};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::manifest::Manifest;
-use crate::spec::path::escape;
-use crate::spec::request::{Request, ViewEntry};
+use sandbox::view::HOME;
+use spec::host_policy::HostPolicy;
+use spec::manifest::Manifest;
+use spec::path::escape;
+use spec::request::{Request, ViewEntry};
 
 /// Chooses what `runner run` runs.
 ///

@@ -11,19 +11,19 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::judge::{Question, Refused, judge};
-use crate::kernel::file::{Unread, open_beneath, read_regular};
-use crate::plan::view::SCRATCH;
 use crate::run::error::{RunError, mismatches};
 use crate::run::interruptible::Interruptible;
 use crate::scratch::{InputFile, OutputFile};
-use crate::spec::io::contract::{DOCUMENT_MEMORY_MAX, read_document};
-use crate::spec::io::fs_root::{declare_fs_root, inject_fs_root};
-use crate::spec::io::{FileEntry, IoBlocks};
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::{SyncState, SyncedReport};
-use crate::spec::request::{BundleOptions, InputsArgument};
-use crate::spec::tokens::{TokenPath, TokenValues};
+use reader::{Question, Refused, judge};
+use sandbox::view::SCRATCH;
+use spec::io::contract::{DOCUMENT_MEMORY_MAX, read_document};
+use spec::io::fs_root::{declare_fs_root, inject_fs_root};
+use spec::io::{FileEntry, IoBlocks};
+use spec::path::{RelPath, escape};
+use spec::report::{SyncState, SyncedReport};
+use spec::request::{BundleOptions, InputsArgument};
+use spec::tokens::{TokenPath, TokenValues};
+use sys::file::{Unread, open_beneath, read_regular};
 
 /// Longest output document that is read.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
@@ -41,12 +41,6 @@ pub struct Patience<'run> {
 }
 
 impl<'run> Patience<'run> {
-    /// Signals end a plan by themselves.
-    pub const fn of_plan(time: Option<Duration>) -> Self {
-        let signals = None;
-        Self { time, signals }
-    }
-
     /// Reads `file` for as long as that.
     pub(super) fn reader(self, file: File) -> Interruptible<'run> {
         Interruptible::new(file, self.signals).within(self.time)
@@ -116,7 +110,7 @@ pub fn settle(
 
 /// A file to stage or to sync, whoever declared it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeclaredFile {
+pub(crate) struct DeclaredFile {
     /// Its name in the scratch directory.
     pub key: String,
     /// In the workspace, tokens as they are written.
@@ -130,7 +124,7 @@ pub struct DeclaredFile {
 ///
 /// # Errors
 /// [`RunError::Token`] for a path of the flag.
-pub fn declared_files(
+pub(crate) fn declared_files(
     entries: &[FileEntry],
     flag: &str,
     given: &[(String, String)],
@@ -261,7 +255,7 @@ fn settle_input(
 ///
 /// # Errors
 /// [`RunError::Host`].
-pub fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
+pub(crate) fn write_input(space: BorrowedFd<'_>, text: &[u8]) -> Result<(), RunError> {
     let mode = Mode::from_raw_mode(0o444);
     write_new(space, b"runner/input.json", mode, text)
         .map_err(RunError::host("write /runner/input.json"))
@@ -313,7 +307,7 @@ pub(super) fn make_directories(space: BorrowedFd<'_>, path: &str) -> Result<Owne
 ///
 /// # Errors
 /// [`RunError::Output`] with `invalid-output` for a document that cannot be read or is no JSON.
-pub fn read_output(
+pub(crate) fn read_output(
     space: BorrowedFd<'_>,
     stdout: Option<&[u8]>,
     kept_bytes: usize,
@@ -349,7 +343,7 @@ pub fn read_output(
 ///
 /// # Errors
 /// [`RunError::Output`]: `missing-output` or `invalid-output`.
-pub fn check_output(
+pub(crate) fn check_output(
     schema: Option<&Value>,
     output: Option<&Value>,
     patience: Patience<'_>,

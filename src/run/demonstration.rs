@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::plan::demonstration::{ATTEMPTS, MANIFEST, Scene, Seen, network};
 use crate::run::error::RunError;
 use crate::run::{execute, host};
-use crate::spec::demonstration::Demonstration;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::outcome::Outcome;
-use crate::spec::report::EnforcementState;
-use crate::spec::request::Caller;
+use spec::demonstration::Demonstration;
+use spec::host_policy::HostPolicy;
+use spec::outcome::Outcome;
+use spec::report::EnforcementState;
+use spec::request::Caller;
 
 /// How long a connection that was closed long ago is read.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// [`RunError::Host`] where the bundle's directory cannot be written or removed.
-pub fn demonstrate(caller: &Caller, policy: &HostPolicy) -> Result<Demonstration, RunError> {
+pub(crate) fn demonstrate(caller: &Caller, policy: &HostPolicy) -> Result<Demonstration, RunError> {
     let mut name = String::from("runner-demo-");
     for byte in host::random_bytes()? {
         name.push_str(&format!("{byte:02x}"));
@@ -84,7 +84,7 @@ fn scenes(
         };
         demonstration.rows.extend(scene.rows(&report, &seen));
         for axis in report.enforcement {
-            let known = |known: &crate::spec::report::Enforcement| known.axis == axis.axis;
+            let known = |known: &spec::report::Enforcement| known.axis == axis.axis;
             if axis.state != EnforcementState::Enforced
                 && !demonstration.weaknesses.iter().any(known)
             {

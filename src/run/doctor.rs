@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::egress::resolver::servers::named_servers;
-use crate::kernel::credentials::HostIds;
-use crate::kernel::landlock;
-use crate::kernel::mount;
-use crate::kernel::namespace::kind;
-use crate::kernel::owner_map::OwnerMap;
-use crate::kernel::probe::{self, Call};
 use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
 use crate::run::user_namespaces::settings;
 use crate::run::{execute, hold, host, kept, program};
-use crate::sandbox::cgroups;
-use crate::spec::host_policy::{HostPolicy, UidRange};
-use crate::spec::network::CaptureChoice;
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::report::{ErrorReport, Report};
-use crate::spec::request::{Caller, LimitOptions, LimitsMode, Request, Subject};
+use egress::resolver::servers::named_servers;
+use sandbox::cgroups;
+use spec::host_policy::{HostPolicy, UidRange};
+use spec::network::CaptureChoice;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{ErrorReport, Report};
+use spec::request::{Caller, LimitOptions, LimitsMode, Request, Subject};
+use sys::credentials::HostIds;
+use sys::landlock;
+use sys::mount;
+use sys::namespace::kind;
+use sys::owner_map::OwnerMap;
+use sys::probe::{self, Call};
 
 /// Programs that bundles usually ask for.
 const PROGRAMS: [&str; 4] = ["node", "python3", "bash", "git"];

@@ -1,7 +1,7 @@
 //! Early: the child of a run of which nothing is known yet.
 
 use crate::run::scope::has_version_2_alone;
-use crate::sandbox::seed::Seed;
+use sandbox::seed::Seed;
 
 /// Sows a child before the command line is read, so that its namespaces are made meanwhile.
 ///

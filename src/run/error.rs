@@ -1,36 +1,35 @@
 //! Why a run did not come to an end of its own: each stage's error, as the report has it.
 
-use crate::bundle::UnpackError;
-use crate::compose::ComposeError;
-use crate::judge;
-use crate::oci::error::OciError;
 use crate::plan::doctor::user_namespaces::{self, Forbidding};
 use crate::plan::grants::Ungranted;
-use crate::plan::image_user::ImageUserError;
 use crate::plan::limits::LimitError;
 use crate::plan::node_permission::NodePermissionError;
-use crate::plan::run_form::RunFormError;
-use crate::plan::view::ViewError;
 use crate::run::preparation::PreparationProblem;
 use crate::run::sources::error::SourceError;
 use crate::run::user_namespaces::settings;
-use crate::sandbox::cgroups::CgroupError;
-use crate::sandbox::error::SandboxError;
-use crate::sandbox::registry::RegistryError;
 use crate::scratch::ScratchError;
-use crate::secrets::SecretError;
-use crate::spec::image::ImageError;
-use crate::spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
-use crate::spec::io::fs_root::FsRootError;
-use crate::spec::manifest::ManifestError;
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::report::{ErrorReport, with_causes};
-use crate::spec::run_form::RunError as RunValueError;
-use crate::spec::tokens::TokenError;
+use archive::UnpackError;
+use bundler::ComposeError;
+use sandbox::cgroups::CgroupError;
+use sandbox::error::SandboxError;
+use sandbox::image_user::ImageUserError;
+use sandbox::registry::RegistryError;
+use sandbox::view::ViewError;
+use secrets::SecretError;
+use sources::oci::error::OciError;
+use spec::detection::RunFormError;
+use spec::image::ImageError;
+use spec::io::contract::{ContractError, Mismatch, ReadDocumentError};
+use spec::io::fs_root::FsRootError;
+use spec::manifest::ManifestError;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{ErrorReport, with_causes};
+use spec::run_form::RunError as RunValueError;
+use spec::tokens::TokenError;
 
 /// What the report of a run says that ran out of time before its body was started.
-pub const BODY_NOT_STARTED: &str = "body_not_started";
+pub(crate) const BODY_NOT_STARTED: &str = "body_not_started";
 
 /// What ended a run before, or instead of, the body.
 #[derive(Debug, thiserror::Error)]
@@ -281,13 +280,13 @@ impl From<SecretError> for RunError {
     }
 }
 
-impl From<judge::Refused> for RunError {
-    fn from(refused: judge::Refused) -> Self {
+impl From<reader::Refused> for RunError {
+    fn from(refused: reader::Refused) -> Self {
         match refused {
-            judge::Refused::Schema { block, error } => Self::Contract { block, error },
-            judge::Refused::Document(found) => Self::InputsInvalid(found),
-            judge::Refused::Cancelled(signal) => Self::Cancelled { signal },
-            judge::Refused::Host(errno) => Self::host("judge by a schema")(errno),
+            reader::Refused::Schema { block, error } => Self::Contract { block, error },
+            reader::Refused::Document(found) => Self::InputsInvalid(found),
+            reader::Refused::Cancelled(signal) => Self::Cancelled { signal },
+            reader::Refused::Host(errno) => Self::host("judge by a schema")(errno),
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use crate::bundle::{self, OpenedArchive};
-use crate::egress::relay::Published;
 use crate::run::chosen::{self, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::places::Places;
 use crate::run::subject;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::request::{BundleArgument, Request, Subject};
+use archive::OpenedArchive;
+use egress::relay::Published;
+use spec::host_policy::HostPolicy;
+use spec::request::{BundleArgument, Request, Subject};
 
 /// What the caller gave, opened and read before anything is made on the host.
 pub(super) struct Given {
@@ -34,7 +34,7 @@ pub(super) fn open_what_was_given(
     let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
         Subject::Command(_) => None,
-        Subject::Bundle(BundleArgument::Path(path)) => Some(bundle::open_archive(path)?),
+        Subject::Bundle(BundleArgument::Path(path)) => Some(archive::open_archive(path)?),
         Subject::Bundle(BundleArgument::Stdin) => {
             let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
                 .map_err(RunError::host("read the bundle from standard input"))?;

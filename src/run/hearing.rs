@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::oci::listener::Progress;
-use crate::spec::network::PublishedPort;
+use sources::oci::listener::Progress;
+use spec::network::PublishedPort;
 
 /// How often an act is told of that has nothing to count.
 const TOLD_EVERY: Duration = Duration::from_secs(1);

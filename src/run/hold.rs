@@ -4,29 +4,29 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use crate::kernel::credentials::HostIds;
-use crate::kernel::probe::effective_uid;
 use crate::plan::limits::Coverage;
-use crate::plan::view;
 use crate::run::error::RunError;
 use crate::run::host;
-use crate::sandbox::cgroups::{self, AxisCoverage, Backend, HostCgroups, RunCgroup};
-use crate::sandbox::prepare::BasePlan;
-use crate::sandbox::registry::{
+use crate::scratch::{Journal, TemporaryName, remove_temporary};
+use sandbox::cgroups::{self, AxisCoverage, Backend, HostCgroups, RunCgroup};
+use sandbox::prepare::BasePlan;
+use sandbox::registry::{
     Entry, Leftover, Registry, RegistryError, RunRecord, UidClaim, default_directory,
 };
-use crate::scratch::{Journal, TemporaryName, remove_temporary};
-use crate::spec::host::HostSupport;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::{Report, WarningReport, with_causes};
-use crate::spec::request::{Caller, Request};
+use sandbox::view;
+use spec::host::HostSupport;
+use spec::host_policy::HostPolicy;
+use spec::path::{RelPath, escape};
+use spec::report::{Report, WarningReport, with_causes};
+use spec::request::{Caller, Request};
+use sys::credentials::HostIds;
+use sys::probe::effective_uid;
 
 /// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
 const SPACE_INODES_EXTRA: u64 = 16_384;
 
 /// Code of the warning that something could not be removed.
-pub const LEFTOVER_STAYS: &str = "leftover_stays";
+pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
 /// What one run holds.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Held {
 
     /// The ids with which the body's files are touched; `None` where they are ours anyway.
     #[must_use]
-    pub fn body_ids(&self) -> Option<HostIds> {
+    pub(crate) fn body_ids(&self) -> Option<HostIds> {
         self.base.identity.to_assume()
     }
 
@@ -226,7 +226,7 @@ pub fn runtime_directory(caller: &Caller) -> PathBuf {
 ///
 /// # Errors
 /// [`RunError::Registry`].
-pub fn open_registry(caller: &Caller) -> Result<Registry, RunError> {
+pub(crate) fn open_registry(caller: &Caller) -> Result<Registry, RunError> {
     Ok(Registry::open(&runtime_directory(caller))?)
 }
 

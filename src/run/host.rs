@@ -4,21 +4,21 @@ use std::ffi::CString;
 
 use rustix::io::Errno;
 
-use crate::kernel::credentials::HostIds;
-use crate::kernel::probe;
-use crate::kernel::{landlock, process};
-use crate::plan::run_form::{Interpreters, NodeVersion};
-use crate::plan::typescript::NpmRegistry;
-use crate::plan::view::BASE_CANDIDATES;
 use crate::run::error::RunError;
 use crate::run::node::NodeVersions;
 use crate::run::program;
-use crate::sandbox::prepare::Identity;
-use crate::sandbox::registry::{Registry, UidClaim};
-use crate::spec::host::{HostEntry, HostSupport};
-use crate::spec::host_policy::UidRange;
-use crate::spec::request::Caller;
-use crate::spec::run_form::Run;
+use sandbox::prepare::Identity;
+use sandbox::registry::{Registry, UidClaim};
+use sandbox::view::BASE_CANDIDATES;
+use spec::detection::{Interpreters, NodeVersion};
+use spec::host::{HostEntry, HostSupport};
+use spec::host_policy::UidRange;
+use spec::request::Caller;
+use spec::run_form::Run;
+use spec::typescript::NpmRegistry;
+use sys::credentials::HostIds;
+use sys::probe;
+use sys::{landlock, process};
 
 /// Looks at the host as far as plans depend on it.
 ///
@@ -77,7 +77,7 @@ pub struct Claimed {
 ///
 /// # Errors
 /// [`RunError::Registry`] where no uid is free.
-pub fn claim_identity(
+pub(crate) fn claim_identity(
     host: &HostSupport,
     registry: &Registry,
     range: UidRange,
@@ -118,7 +118,7 @@ pub fn processors() -> u32 {
 ///
 /// # Errors
 /// [`RunError::Host`] with the errno of getrandom(2).
-pub fn random_bytes() -> Result<[u8; 10], RunError> {
+pub(crate) fn random_bytes() -> Result<[u8; 10], RunError> {
     let mut bytes = [0; 10];
     process::random(&mut bytes).map_err(RunError::host("read random bytes"))?;
     Ok(bytes)

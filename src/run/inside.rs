@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access as Asked, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::bundle::Entry;
-use crate::oci::layers::Kind;
-use crate::plan::run_form::Interpreter;
-use crate::plan::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
 use crate::run::image::{ChosenImage, OpenedImage};
 use crate::run::shebang::{HEAD_BYTES, head_of, line_of, words_of};
 use crate::run::subject::BundleFiles;
-use crate::spec::path::RelPath;
+use archive::Entry;
+use sandbox::view::{BASE_CANDIDATES, BUNDLE, ViewStep};
+use sources::oci::layers::Kind;
+use spec::detection::Interpreter;
+use spec::path::RelPath;
 
 /// Links that are followed on one way, as path_resolution(7) has it.
 const LINKS_MAX: usize = 40;
@@ -519,7 +519,7 @@ pub(super) fn absolute(path: &[u8], working_directory: &[u8]) -> Vec<u8> {
 
 /// A path of the host for people.
 pub(super) fn shown(path: &Path) -> String {
-    crate::spec::path::escape(path.as_os_str().as_bytes())
+    spec::path::escape(path.as_os_str().as_bytes())
 }
 
 pub(super) fn interpreter(interpreter: Interpreter) -> String {

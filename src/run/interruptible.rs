@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::bundle::AHEAD_FROM_BYTES;
-use crate::kernel::signal;
 use crate::run::error::RunError;
+use archive::AHEAD_FROM_BYTES;
+use sys::signal;
 
 /// Reads a file; a signal that cancels the run ends the reading, and so does its limit.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::UNIX_EPOCH;
 
-use crate::cache::{self, CacheError};
 use crate::run::unpacking::open_cache;
-use crate::spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict, DamagedTree, KeptTree};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::escape;
-use crate::spec::report::{ErrorReport, with_causes};
-use crate::spec::request::Caller;
+use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict, DamagedTree, KeptTree};
+use spec::host_policy::HostPolicy;
+use spec::path::escape;
+use spec::report::{ErrorReport, with_causes};
+use spec::request::Caller;
+use store::CacheError;
 
 /// Where they are kept, and which.
 ///
@@ -65,7 +65,7 @@ pub fn collect(
 /// Why the cache cannot be used.
 pub fn verify(caller: &Caller, policy: &HostPolicy) -> Result<CacheVerdict, ErrorReport> {
     let (cache, _) = open_cache(caller, policy).map_err(|error| told(&error))?;
-    let (whole, damaged) = cache::verify(&cache).map_err(|error| told(&error))?;
+    let (whole, damaged) = store::verify(&cache).map_err(|error| told(&error))?;
     let damaged = damaged
         .into_iter()
         .map(|tree| DamagedTree {

@@ -3,8 +3,8 @@
 
 use crate::run::shebang::{HEAD_BYTES, line_of, words_of};
 use crate::run::subject::BundleFiles;
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::WarningReport;
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
 
 /// Told by a plan, and by a run that ended with 127, which is what `env` says then.
 pub(super) const SCRIPT_LINE_ENDS: &str = "script_line_ends";

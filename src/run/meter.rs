@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crate::run::hearing::Ticker;
-use crate::sandbox::cgroups::{Counted, RunCgroup};
-use crate::supervise::watch::Meter;
-use crate::supervise::without_cgroup::Sampler;
+use sandbox::cgroups::{Counted, RunCgroup};
+use sandbox::supervise::watch::Meter;
+use sandbox::supervise::without_cgroup::Sampler;
 
 /// Counters of the run's groups, and of its processes where a group does not count.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ mod line_ends;
 mod meter;
 mod needs;
 mod network;
-pub mod network_report;
+pub(crate) mod network_report;
 pub mod node;
 mod not_started;
 mod places;
@@ -39,10 +39,10 @@ pub mod program;
 mod provider;
 mod reporting;
 pub mod scope;
-mod secrets;
+mod secret_values;
 mod shebang;
 pub mod shims;
-pub mod source_verbs;
+pub(crate) mod source_verbs;
 pub mod sources;
 pub mod subject;
 mod telling;
@@ -59,8 +59,6 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 
-use crate::kernel::credentials::AssumedFileIds;
-use crate::kernel::rlimit;
 use crate::plan::limits::Limits;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{Patience, Settled};
@@ -80,19 +78,21 @@ use crate::run::sources::Sources;
 use crate::run::subject::BundleFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
-use crate::sandbox::cgroups::{CgroupLimits, Counted};
-use crate::sandbox::launch::{ImageRoot, Launched, launch};
-use crate::sandbox::prepare::{Prepared, begin};
-use crate::sandbox::seed::Seed;
 use crate::scratch::{self, FileLimits};
-use crate::secrets::mask::Masks;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::outcome::Outcome;
-use crate::spec::report::Report;
-use crate::spec::request::{Request, Subject};
-use crate::spec::tokens::TokenValues;
-use crate::supervise::streams::{Pipes, make_pipes};
-use crate::supervise::watch::listen_for_signals;
+use sandbox::cgroups::{CgroupLimits, Counted};
+use sandbox::launch::{ImageRoot, Launched, launch};
+use sandbox::prepare::{Prepared, begin};
+use sandbox::seed::Seed;
+use sandbox::supervise::streams::{Pipes, make_pipes};
+use sandbox::supervise::watch::listen_for_signals;
+use secrets::mask::Masks;
+use spec::host_policy::HostPolicy;
+use spec::outcome::Outcome;
+use spec::report::Report;
+use spec::request::{Request, Subject};
+use spec::tokens::TokenValues;
+use sys::credentials::AssumedFileIds;
+use sys::rlimit;
 
 /// Does one run. Whatever happens, there is a report.
 ///
@@ -286,7 +286,7 @@ impl Run<'_> {
         // What this and the launch take is not the bundle's doing.
         settlement.limits.wall_time = countdown.left();
         // Last of all, so that no secret is asked for by a run that is refused for something else.
-        secrets::reveal(
+        secret_values::reveal(
             self.request,
             self.policy,
             &mut settlement.chosen,
@@ -425,7 +425,7 @@ impl Run<'_> {
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
-        secrets::forget(&mut chosen, &mut plan.environment);
+        secret_values::forget(&mut chosen, &mut plan.environment);
         let launched = launched.map_err(|error| {
             let files = bundle.as_ref().map(Bundle::files);
             let files = files.as_ref().map(|files| files as &dyn BundleFiles);

@@ -5,21 +5,22 @@ use std::io::{BufRead as _, BufReader};
 
 use serde_json::Value;
 
-use crate::bundle::Entry;
-use crate::plan::image::{image_of, needs_of, registry};
 use crate::run::error::RunError;
 use crate::run::image::{ChosenImage, OpenedImage};
 use crate::run::program;
 use crate::run::subject::{self, BundleFiles};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::image::Picked;
-use crate::spec::manifest::Manifest;
-use crate::spec::needs::{npm, pip};
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::WarningReport;
-use crate::spec::request::Request;
-use crate::spec::runner_block::{Engine, Language, Needs};
-use crate::spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
+use archive::Entry;
+use spec::host_policy::HostPolicy;
+use spec::image::Picked;
+use spec::image::registry;
+use spec::image_choice::{image_of, needs_of};
+use spec::manifest::Manifest;
+use spec::needs::{npm, pip};
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
+use spec::request::Request;
+use spec::runner_block::{Engine, Language, Needs};
+use spec::runner_report::{EngineName, RunnerReport, UnsatisfiedNeed};
 
 /// Debian's list of packages, and the one database that is looked at.
 const PACKAGES: &str = "/var/lib/dpkg/status";
@@ -143,7 +144,7 @@ fn of_image(needs: &Needs, picked: &Picked) -> Vec<UnsatisfiedNeed> {
     let language = needs.language.filter(|_| !picked.has_language);
     let reason = || format!("not in the image {}", picked.id);
     language
-        .map(|language| missing("language", crate::spec::image::word(language), reason()))
+        .map(|language| missing("language", spec::image::word(language), reason()))
         .into_iter()
         .chain(
             picked

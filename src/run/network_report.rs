@@ -1,18 +1,18 @@
 //! What the report says about the network: who was reached, and what was denied and why.
 
-use crate::egress::advice::{Circumstances, hint, object};
-use crate::egress::denials::{Attempt, Seen};
-use crate::egress::relay::Outcome;
-use crate::spec::egress_report::{EgressCapture, HostTraffic, PublishedReport, UnreachableHost};
-use crate::spec::network::Capture;
-use crate::spec::report::{Denial, Report};
+use egress::advice::{Circumstances, hint, object};
+use egress::denials::{Attempt, Seen};
+use egress::relay::Outcome;
+use spec::egress_report::{EgressCapture, HostTraffic, PublishedReport, UnreachableHost};
+use spec::network::Capture;
+use spec::report::{Denial, Report};
 
 /// The rule that denies whatever leaves by the network.
 const RULE: &str = "network.egress";
 
 /// Writes into the report what came of the run's connections. `capture`: how they were caught,
 /// `None` where nothing was laid out.
-pub fn tell(
+pub(crate) fn tell(
     report: &mut Report,
     capture: Option<Capture>,
     outcome: Outcome,
@@ -75,12 +75,12 @@ fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::denials::{Denials, Protocol, Reason};
-    use crate::egress::relay::{Traffic, Unreachable};
-    use crate::plan::egress::EgressPlan;
-    use crate::spec::egress_report::UnreachableCause;
-    use crate::spec::outcome::Outcome as RunOutcome;
-    use crate::spec::sources_policy::EgressPolicy;
+    use egress::allowlist::EgressPlan;
+    use egress::denials::{Denials, Protocol, Reason};
+    use egress::relay::{Traffic, Unreachable};
+    use spec::egress_report::UnreachableCause;
+    use spec::outcome::Outcome as RunOutcome;
+    use spec::sources_policy::EgressPolicy;
 
     #[test]
     fn everything_that_the_relay_tells_is_in_the_report() {

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::plan::run_form::NodeVersion;
+use spec::detection::NodeVersion;
 
 /// Beside the program's directory, in every release of Node and in what packages are made of it.
 const HEADER: &str = "include/node/node_version.h";

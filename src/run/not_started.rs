@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::plan::view::{self as view_plan, AskedMount, BUNDLE, check_target};
 use crate::run::callers_program;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
@@ -18,12 +17,13 @@ use crate::run::program::{clean, is_executable};
 use crate::run::sources::Sources;
 use crate::run::subject::BundleFiles;
 use crate::run::view;
-use crate::sandbox::error::SandboxError;
-use crate::sandbox::steps::ChildStep;
-use crate::spec::did_you_mean::difference;
-use crate::spec::host::HostSupport;
-use crate::spec::path::{escape, quoted};
-use crate::spec::request::{Caller, Request, Subject};
+use sandbox::error::SandboxError;
+use sandbox::steps::ChildStep;
+use sandbox::view::{self as view_plan, AskedMount, BUNDLE, check_target};
+use spec::did_you_mean::difference;
+use spec::host::HostSupport;
+use spec::path::{escape, quoted};
+use spec::request::{Caller, Request, Subject};
 
 /// Directories of the host whose names are tried where those of an image cannot be listed.
 const USUAL: [&str; 2] = ["/usr/bin", "/usr/local/bin"];

@@ -6,7 +6,7 @@ use crate::run::chosen::OnRefusal;
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
 use crate::scratch::{ScratchError, Workspace};
-use crate::spec::request::Request;
+use spec::request::Request;
 
 /// A directory, by its name and open.
 pub(super) type Place = (PathBuf, Workspace);

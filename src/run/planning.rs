@@ -3,28 +3,28 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use crate::kernel::rlimit::{self, resource};
 use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
-use crate::plan::filter::{Arch, Variant, built_in_program};
-use crate::plan::image_root::base_of_image;
 use crate::plan::limits::{self, Coverage, Limits, RunFacts};
-use crate::plan::ruleset::{self, Ruleset};
-use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::sources::Sources;
 use crate::run::{unix_sockets, view};
-use crate::sandbox::launch::{ImageRoot, LaunchPlan};
-use crate::sandbox::prepare::Prepared;
-use crate::sandbox::steps::ResourceLimit;
-use crate::spec::host::HostSupport;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::escape;
-use crate::spec::report::{Enforcement, EnforcementState, Report, WarningReport};
-use crate::spec::request::{LimitsMode, Request, Subject, ViewEntry};
-use crate::spec::syscall_policy::SyscallPolicyName;
+use sandbox::filter::{Arch, Variant, built_in_program};
+use sandbox::image_root::base_of_image;
+use sandbox::launch::{ImageRoot, LaunchPlan};
+use sandbox::prepare::Prepared;
+use sandbox::ruleset::{self, Ruleset};
+use sandbox::steps::ResourceLimit;
+use sandbox::view::{self as view_plan, ViewStep};
+use spec::host::HostSupport;
+use spec::host_policy::HostPolicy;
+use spec::path::escape;
+use spec::report::{Enforcement, EnforcementState, Report, WarningReport};
+use spec::request::{LimitsMode, Request, Subject, ViewEntry};
+use spec::syscall_policy::SyscallPolicyName;
+use sys::rlimit::{self, resource};
 
 /// Memory that it may lock.
 const LOCKED_MEMORY_BYTES: u64 = 8 << 20;

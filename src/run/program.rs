@@ -7,14 +7,14 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::plan::environment;
-use crate::plan::view::BASE_CANDIDATES;
 use crate::run::error::RunError;
-use crate::spec::path::escape;
-use crate::spec::request::{Caller, ViewEntry};
+use sandbox::view::BASE_CANDIDATES;
+use spec::path::escape;
+use spec::request::{Caller, ViewEntry};
 
 /// Whether the base view of a sandbox without an image shows this path of the host.
 #[must_use]
-pub fn is_visible_anyway(path: &Path) -> bool {
+pub(crate) fn is_visible_anyway(path: &Path) -> bool {
     BASE_CANDIDATES
         .iter()
         .any(|visible| path.starts_with(visible))
@@ -49,7 +49,7 @@ pub fn locate(name: &OsStr, caller: &Caller, interpreters: &[PathBuf]) -> Option
 /// Where an interpreter lies that the body can use: a script on the caller's PATH (a version
 /// manager's shim) is none, since what it needs besides itself is not known.
 #[must_use]
-pub fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
+pub(crate) fn locate_usable(name: &OsStr, caller: &Caller) -> Option<PathBuf> {
     let path = locate(name, caller, &[])?;
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
     (is_visible_anyway(&real) || !is_script(&real)).then_some(path)
@@ -214,7 +214,7 @@ pub(super) fn is_executable(path: &Path) -> bool {
 
 /// Whether the file at `path` begins with `#!`.
 #[must_use]
-pub fn is_script(path: &Path) -> bool {
+pub(crate) fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];
     std::fs::File::open(path)
         .and_then(|mut file| file.read_exact(&mut head))

@@ -4,23 +4,23 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::bundle::Entry;
 use crate::plan::node_permission::{self, NodePermissionError};
-use crate::plan::run_form::{ProgramLookup, ResolvedRun};
 use crate::plan::run_place;
-use crate::plan::view::BUNDLE;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::given::workspace_of;
 use crate::run::node::NodeVersions;
 use crate::run::program;
 use crate::run::subject::BundleFiles;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::manifest::{Manifest, Problem};
-use crate::spec::path::escape;
-use crate::spec::request::{Request, ViewEntry};
-use crate::spec::run_form::Run;
-use crate::spec::sandbox_block::{LocalConfig, Provider};
+use archive::Entry;
+use sandbox::view::BUNDLE;
+use spec::detection::{ProgramLookup, ResolvedRun};
+use spec::host_policy::HostPolicy;
+use spec::manifest::{Manifest, Problem};
+use spec::path::escape;
+use spec::request::{Request, ViewEntry};
+use spec::run_form::Run;
+use spec::sandbox_block::{LocalConfig, Provider};
 
 /// The run with the shell of `sandbox.config`, and with the bundle's file named so that
 /// it is found from the working directory.

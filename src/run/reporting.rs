@@ -11,15 +11,15 @@ use crate::run::hold::Held;
 use crate::run::image::ChosenImage;
 use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
 use crate::run::unseen::ARGUMENT_NOT_VISIBLE;
-use crate::sandbox::cgroups::Counted;
-use crate::sandbox::launch::Launched;
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::report::{Exit, Report, StreamReport, Timing, Usage, WarningReport};
-use crate::spec::units;
-use crate::supervise::judge::{Facts, Reason, judge};
-use crate::supervise::streams::OutputPump;
-use crate::supervise::watch::Observed;
+use sandbox::cgroups::Counted;
+use sandbox::launch::Launched;
+use sandbox::supervise::judge::{Facts, Reason, judge};
+use sandbox::supervise::streams::OutputPump;
+use sandbox::supervise::watch::Observed;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::{Exit, Report, StreamReport, Timing, Usage, WarningReport};
+use spec::units;
 
 /// Takes the time of each phase.
 #[derive(Debug)]

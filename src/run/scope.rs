@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::sandbox::cgroups::{delegated_scope_argv, observe, should_reexec};
-use crate::spec::request::Caller;
+use sandbox::cgroups::{delegated_scope_argv, observe, should_reexec};
+use spec::request::Caller;
 
 /// f_type of a version 2 cgroup file system (statfs(2)).
 const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
@@ -12,7 +12,7 @@ const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
 /// The argument vector that runs `program` again where it may make groups; `None` where it may
 /// already, where nobody can be asked, and on every host that does not run on version 2 alone.
 #[must_use]
-pub fn command_in_scope(
+pub(crate) fn command_in_scope(
     caller: &Caller,
     program: &Path,
     arguments: &[OsString],

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::kernel::file::read_regular;
-use crate::spec::request::Caller;
+use spec::request::Caller;
+use sys::file::read_regular;
 
 /// Longer files of a manager or a project say nothing.
 const FILE_BYTES_MAX: usize = 1 << 20;

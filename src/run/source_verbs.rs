@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use crate::oci::artifact::source_parts;
-use crate::oci::error::OciError;
-use crate::oci::opening::{StoreAlone, Terms};
-use crate::oci::origin::Origin;
-use crate::oci::pull::{self, Source, Tags};
-use crate::oci::store::{Listed, Store, StoreError, Wanted};
-use crate::spec::digest::Digest;
-use crate::spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
-use crate::spec::oci::reference::{Place, Reference, ReferenceError, Which};
-use crate::spec::path::escape;
-use crate::spec::report::{ErrorReport, with_causes};
-use crate::spec::source_report::{
+use sources::oci::artifact::source_parts;
+use sources::oci::error::OciError;
+use sources::oci::opening::{StoreAlone, Terms};
+use sources::oci::origin::Origin;
+use sources::oci::pull::{self, Source, Tags};
+use sources::oci::store::{Listed, Store, StoreError, Wanted};
+use spec::digest::Digest;
+use spec::oci::media::{MANIFEST_BYTES_MAX, SOURCE, SOURCE_SNAPSHOT};
+use spec::oci::reference::{Place, Reference, ReferenceError, Which};
+use spec::path::escape;
+use spec::report::{ErrorReport, with_causes};
+use spec::source_report::{
     SourceFound, SourceInspected, SourceKept, SourceLayer, SourceListing, SourcePulled,
     SourceRemoval,
 };
@@ -23,7 +23,7 @@ use crate::spec::source_report::{
 ///
 /// # Errors
 /// Why it is refused, or could not be had.
-pub fn pull(
+pub(crate) fn pull(
     terms: &Terms<'_>,
     reference: &str,
     allow_tags: bool,
@@ -59,7 +59,7 @@ pub fn pull(
 ///
 /// # Errors
 /// Why it is refused, or could not be had.
-pub fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspected, ErrorReport> {
+pub(crate) fn inspect(terms: &Terms<'_>, reference: &str) -> Result<SourceInspected, ErrorReport> {
     let store = terms.store().map_err(|error| told(&error))?;
     let named = store
         .named(reference)
@@ -101,7 +101,7 @@ fn described(
 ///
 /// # Errors
 /// Why the store cannot be used.
-pub fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
+pub(crate) fn list(terms: &Terms<'_>) -> Result<SourceListing, ErrorReport> {
     let listing = || {
         let store = terms.store()?;
         let mut sources = Vec::new();
@@ -143,7 +143,7 @@ fn kept(store: &Store, listed: Listed) -> Result<Option<SourceKept>, OciError> {
 ///
 /// # Errors
 /// Why the store cannot be used.
-pub fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorReport> {
+pub(crate) fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorReport> {
     let gone = terms.store().and_then(|store| Ok(store.gc(all)?));
     let gone = gone.map_err(|error| told(&error))?;
     Ok(SourceRemoval {
@@ -157,7 +157,7 @@ pub fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, ErrorRepor
 ///
 /// # Errors
 /// It is no name in the store, or the store cannot be used.
-pub fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, ErrorReport> {
+pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, ErrorReport> {
     let removing = || {
         let store = terms.store()?;
         let Some(manifest) = store.named(name)? else {
@@ -229,7 +229,7 @@ fn tree_of(terms: &Terms<'_>, store: &Store, layer: &Wanted) -> Result<Option<Di
 
 /// An error as the verbs tell it.
 #[must_use]
-pub fn told(error: &OciError) -> ErrorReport {
+pub(crate) fn told(error: &OciError) -> ErrorReport {
     ErrorReport {
         code: error.code().to_owned(),
         message: with_causes(error),

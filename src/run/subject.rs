@@ -7,20 +7,20 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::bundle::{Entry, Surveyed, Tree};
-use crate::compose::manifests::{INVENTORY, Registry};
-pub use crate::compose::runnable::View;
-use crate::kernel::file::{Unread, open_beneath, read_regular};
 use crate::plan::grants::Origin;
 use crate::run::block_documents::{self, Named};
 use crate::run::error::RunError;
-use crate::spec::document::{self, Node, TEXT_BYTES_MAX};
-use crate::spec::inventory::Inventory;
-use crate::spec::manifest::{self, BlockDocuments, Format, Manifest, ManifestError};
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::WarningReport;
-use crate::spec::request::BundleOptions;
-use crate::spec::run_form::Run;
+use archive::{Entry, Surveyed, Tree};
+use bundler::manifests::{INVENTORY, Registry};
+pub use bundler::runnable::View;
+use spec::document::{self, Node, TEXT_BYTES_MAX};
+use spec::inventory::Inventory;
+use spec::manifest::{self, BlockDocuments, Format, Manifest, ManifestError};
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
+use spec::request::BundleOptions;
+use spec::run_form::Run;
+use sys::file::{Unread, open_beneath, read_regular};
 
 /// Where a bundle's manifest may lie, in the order in which it is looked for.
 const MANIFEST_NAMES: [(&str, Format); 7] = [
@@ -40,14 +40,14 @@ const TOO_LARGE: &str = "is larger than 1 MiB";
 
 /// Paths of the manifests that a bundle may have.
 #[must_use]
-pub fn manifest_names() -> [&'static str; MANIFEST_NAMES.len()] {
+pub(crate) fn manifest_names() -> [&'static str; MANIFEST_NAMES.len()] {
     MANIFEST_NAMES.map(|(name, _)| name)
 }
 
 /// Paths of what is read of a bundle that is not unpacked: manifests, and documents that lie beside
 /// them by the specifications' own examples.
 #[must_use]
-pub fn document_names() -> Vec<&'static str> {
+pub(crate) fn document_names() -> Vec<&'static str> {
     let beside = [INVENTORY, "SECRETS.md", "RUNNER.md", "SANDBOX.md"];
     manifest_names().into_iter().chain(beside).collect()
 }
@@ -312,7 +312,10 @@ fn no_manifest(tree: &Tree) -> RunError {
 ///
 /// # Errors
 /// [`RunError::RunValue`].
-pub fn run_value(options: &BundleOptions, manifest: &Manifest) -> Result<Option<Run>, RunError> {
+pub(crate) fn run_value(
+    options: &BundleOptions,
+    manifest: &Manifest,
+) -> Result<Option<Run>, RunError> {
     match &options.run {
         Some(value) => Ok(Some(Run::from_option(value)?)),
         None => Ok(manifest.run.clone()),

@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::run::Run;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::hearing::{Hearing, Unheard};
-use crate::secrets::mask::Masks;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::outcome::Outcome;
-use crate::spec::report::{Report, WarningReport};
-use crate::spec::request::Request;
-use crate::spec::ulid::ulid;
-use crate::spec::utc::text_of_milliseconds;
+use secrets::mask::Masks;
+use spec::host_policy::HostPolicy;
+use spec::outcome::Outcome;
+use spec::report::{Report, WarningReport};
+use spec::request::Request;
+use spec::ulid::ulid;
+use spec::utc::text_of_milliseconds;
 
 /// The time since 1970.
 pub(super) fn started() -> Duration {

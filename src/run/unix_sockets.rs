@@ -2,13 +2,13 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::plan::filter::{Arch, without_unix_sockets};
-use crate::plan::ruleset::{RESOLVE_UNIX_SINCE, Ruleset};
 use crate::run::error::RunError;
-use crate::spec::bpf::Instruction;
-use crate::spec::path::escape;
-use crate::spec::report::{Enforcement, EnforcementState};
-use crate::spec::request::{Request, ViewEntry};
+use sandbox::filter::{Arch, without_unix_sockets};
+use sandbox::ruleset::{RESOLVE_UNIX_SINCE, Ruleset};
+use spec::bpf::Instruction;
+use spec::path::escape;
+use spec::report::{Enforcement, EnforcementState};
+use spec::request::{Request, ViewEntry};
 
 /// What a body may do with unix sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +120,8 @@ impl UnixSockets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::ruleset::ruleset;
-    use crate::spec::request::Caller;
+    use sandbox::ruleset::ruleset;
+    use spec::request::Caller;
 
     #[test]
     fn landlock_holds_from_its_ninth_version_on_and_the_filter_before() {
@@ -155,7 +155,7 @@ mod tests {
 
     fn request() -> Request {
         let mut request = Request::captured(
-            crate::spec::request::Subject::Command(Vec::new()),
+            spec::request::Subject::Command(Vec::new()),
             Caller::default(),
         );
         request.sockets = vec!["/run/agent".into()];

@@ -8,11 +8,6 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::bundle::{self, OpenedArchive, UnpackError, UnpackLimits, Unpacked};
-use crate::cache::{self, Cache, CacheError, Distrust, HeldTree, Identity, InUse, Record};
-use crate::kernel::credentials::HostIds;
-use crate::kernel::mount::{self, Attributes};
-use crate::plan::view::BUNDLE;
 use crate::run::Run;
 use crate::run::contract::{self, Patience};
 use crate::run::error::RunError;
@@ -20,13 +15,18 @@ use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
 use crate::run::subject::UnpackedFiles;
 use crate::run::view::Owners;
-use crate::sandbox::overlay::{Lower, Overlay};
-use crate::sandbox::prepare::{BasePlan, Identity as BodyIdentity, Prepared};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::report::{
+use archive::{OpenedArchive, UnpackError, UnpackLimits, Unpacked};
+use sandbox::overlay::{Lower, Overlay};
+use sandbox::prepare::{BasePlan, Identity as BodyIdentity, Prepared};
+use sandbox::view::BUNDLE;
+use spec::host_policy::HostPolicy;
+use spec::report::{
     BundleCacheReport, BundleReport, BundleView, CacheFound, Report, WarningReport, with_causes,
 };
-use crate::spec::request::{BundleArgument, Caller, Subject};
+use spec::request::{BundleArgument, Caller, Subject};
+use store::{Cache, CacheError, Distrust, HeldTree, Identity, InUse, Record};
+use sys::credentials::HostIds;
+use sys::mount::{self, Attributes};
 
 /// An archive that is not larger is unpacked in less time than it takes to find its tree and to lay
 /// an overlayfs over it (`benches/cache.rs`).
@@ -67,10 +67,10 @@ enum Answer {
 ///
 /// # Errors
 /// [`CacheError`] where it is not safe, or cannot be made.
-pub fn open_cache(
+pub(crate) fn open_cache(
     caller: &Caller,
     policy: &HostPolicy,
-) -> Result<(Cache, cache::Place), CacheError> {
+) -> Result<(Cache, store::Place), CacheError> {
     let place = place(caller, policy)?;
     Ok((Cache::open(&place)?, place))
 }
@@ -79,10 +79,10 @@ pub fn open_cache(
 ///
 /// # Errors
 /// [`CacheError::Call`] where the file system cannot be looked at.
-pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<cache::Place, CacheError> {
+pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::Place, CacheError> {
     let bundles = &policy.cache.bundles;
     let stated = caller.bundle_cache_directory.as_ref();
-    cache::choose(
+    store::choose(
         stated.or(bundles.directory.as_ref()).map(AsRef::as_ref),
         caller.runtime_directory.as_deref(),
         &caller.cache_directory,
@@ -127,7 +127,7 @@ impl Run<'_> {
                 let root = self.own_directory(prepared, held)?;
                 let ids = held.body_ids();
                 let unpacked =
-                    bundle::unpack_directory_as(source.as_fd(), root.as_fd(), &limits, ids)?;
+                    archive::unpack_directory_as(source.as_fd(), root.as_fd(), &limits, ids)?;
                 (Bundle::own(unpacked, root), own("directory"))
             }
         };
@@ -183,7 +183,7 @@ impl Run<'_> {
         let _assumed = self.assume(held)?;
         let mut source = patience.reader(file);
         let ahead_from_bytes = source.ahead_from_bytes();
-        let unpacked = bundle::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
+        let unpacked = archive::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
         source.check(UNPACK)?;
         Ok(Bundle::own(unpacked?, root))
     }
@@ -300,7 +300,7 @@ impl Run<'_> {
     ) -> Result<(), RunError> {
         let into = self.own_directory(prepared, held)?;
         let from = in_use.root.as_fd();
-        cache::copy_into(&unpacked.tree, from, into.as_fd(), held.body_ids())?;
+        store::copy_into(&unpacked.tree, from, into.as_fd(), held.body_ids())?;
         Ok(())
     }
 }
@@ -375,9 +375,9 @@ impl Look<'_> {
         self.make(cache, &identity, distrust)
     }
 
-    fn hash(&mut self) -> Result<crate::spec::digest::Digest, Failure> {
+    fn hash(&mut self) -> Result<spec::digest::Digest, Failure> {
         let mut source = self.source()?;
-        let hashed = cache::hash(&mut source);
+        let hashed = store::hash(&mut source);
         source.check(UNPACK).map_err(Failure::Run)?;
         hashed.map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -407,12 +407,12 @@ impl Look<'_> {
         };
         let mut source = self.source()?;
         let ahead_from_bytes = source.ahead_from_bytes();
-        let unpacked = bundle::unpack_ahead(&mut source, building.tree(), &fits, ahead_from_bytes);
+        let unpacked = archive::unpack_ahead(&mut source, building.tree(), &fits, ahead_from_bytes);
         source.check(UNPACK).map_err(Failure::Run)?;
         let unpacked = match unpacked {
             Ok(unpacked) => unpacked,
             // What does not fit in here may fit into the run's own space.
-            Err(UnpackError::Target { source, .. }) if cache::is_full(source.errno) => {
+            Err(UnpackError::Target { source, .. }) if store::is_full(source.errno) => {
                 return Ok(Answer::Nothing("full"));
             }
             Err(UnpackError::TooManyBytes { .. })

@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::plan::view::check_target;
 use crate::run::program::{clean, is_visible_anyway};
-use crate::spec::path::escape;
-use crate::spec::report::WarningReport;
-use crate::spec::request::ViewEntry;
+use sandbox::view::check_target;
+use spec::path::escape;
+use spec::report::WarningReport;
+use spec::request::ViewEntry;
 
 /// Told by a plan, and by a run that did not end well: a word may be the name of a file by chance.
 pub(super) const ARGUMENT_NOT_VISIBLE: &str = "argument_not_visible";

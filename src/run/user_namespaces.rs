@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use crate::run::host::is_privileged;
-use crate::spec::path::escape;
+use spec::path::escape;
 
 /// Reads the settings. One that is not there or cannot be read forbids nothing that we could name.
 #[must_use]

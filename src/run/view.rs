@@ -10,20 +10,20 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::kernel::credentials::HostIds;
-use crate::kernel::link::DESCRIPTORS_MAX;
-use crate::kernel::mount::{self, Attributes};
-use crate::kernel::own_links::{self, Unopened};
-use crate::kernel::owner_map::OwnerMap;
-use crate::kernel::place;
-use crate::oci::store::StorePlace;
-use crate::plan::view::{self as view_plan, Access, AskedMount, NO_DEVICES, Shown, ViewError};
 use crate::run::error::RunError;
 use crate::run::hold::runtime_directory;
 use crate::run::unpacking;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::escape;
-use crate::spec::request::{Caller, ViewEntry};
+use sandbox::view::{self as view_plan, Access, AskedMount, NO_DEVICES, Shown, ViewError};
+use sources::oci::store::StorePlace;
+use spec::host_policy::HostPolicy;
+use spec::path::escape;
+use spec::request::{Caller, ViewEntry};
+use sys::credentials::HostIds;
+use sys::link::DESCRIPTORS_MAX;
+use sys::mount::{self, Attributes};
+use sys::own_links::{self, Unopened};
+use sys::owner_map::OwnerMap;
+use sys::place;
 
 /// Most trees that are cloned for root: one message carries them to the child, beside the groups
 /// that it joins.

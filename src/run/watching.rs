@@ -2,16 +2,16 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use crate::kernel::terminal;
 use crate::run::error::RunError;
 use crate::run::hold::Held;
 use crate::run::meter::RunMeter;
 use crate::run::{Ready, Run, contract, host, reporting};
-use crate::sandbox::launch::Launched;
-use crate::spec::report::Report;
-use crate::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
-use crate::supervise::watch::{Observed, Streams, WatchLimits, watch};
-use crate::supervise::without_cgroup::Sampler;
+use sandbox::launch::Launched;
+use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
+use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
+use sandbox::supervise::without_cgroup::Sampler;
+use spec::report::Report;
+use sys::terminal;
 
 impl Run<'_> {
     pub(super) fn watch(

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::{Errno, retry_on_intr};
 use sha2::Digest as _;
 
-use crate::spec::digest::Digest;
+use spec::digest::Digest;
 
 /// Bytes per read: large enough that the calls cost little beside the hashing.
 const BUFFER_BYTES: usize = 256 * 1_024;

@@ -3,7 +3,7 @@
 use crate::scratch::error::{Refusal, ScratchError};
 use crate::scratch::sync::OutputFile;
 use crate::scratch::temporary;
-use crate::spec::path::{PathError, RelPath, escape};
+use spec::path::{PathError, RelPath, escape};
 
 /// Most outputs that one run may declare.
 pub const OUTPUTS_MAX: usize = 10_000;

@@ -2,9 +2,9 @@
 
 use rustix::io::Errno;
 
-use crate::spec::path::PathError;
-use crate::spec::report::ErrorReport;
-use crate::spec::units::limit;
+use spec::path::PathError;
+use spec::report::ErrorReport;
+use spec::units::limit;
 
 /// Why this room could not do its part. Texts in it are escaped already.
 #[derive(Debug, thiserror::Error)]

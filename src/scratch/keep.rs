@@ -17,8 +17,8 @@ use crate::scratch::copy::write_all;
 use crate::scratch::directory;
 use crate::scratch::error::{ScratchError, Unfit};
 use crate::scratch::source::{HardLinks, open_regular};
-use crate::spec::path::escape;
-use crate::spec::units;
+use spec::path::escape;
+use spec::units;
 
 /// Levels that are open at once, on each side.
 const OPEN_LEVELS_MAX: usize = 64;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::scratch::directory::{self, Entry};
 use crate::scratch::error::ScratchError;
-use crate::spec::path::escape;
+use spec::path::escape;
 
 /// Levels that are open at once.
 const DEPTH_MAX: usize = 32;

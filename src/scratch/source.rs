@@ -5,11 +5,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::kernel::file::open_beneath;
 use crate::scratch::FileLimits;
 use crate::scratch::copy::{Buffer, CopyError, copy_hashed};
 use crate::scratch::error::Unfit;
-use crate::spec::digest::Digest;
+use spec::digest::Digest;
+use sys::file::open_beneath;
 
 /// Whether a file may have other names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

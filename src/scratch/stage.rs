@@ -4,15 +4,15 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::kernel::credentials::{AssumedFileIds, HostIds};
 use crate::scratch::FileLimits;
 use crate::scratch::copy::Buffer;
 use crate::scratch::destination::check_keys;
 use crate::scratch::error::{ScratchError, Unfit};
 use crate::scratch::source::{Allowance, Failed, HardLinks, Opened, open_regular};
 use crate::scratch::workspace::Workspace;
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::StagedReport;
+use spec::path::{RelPath, escape};
+use spec::report::StagedReport;
+use sys::credentials::{AssumedFileIds, HostIds};
 
 /// A declared input: `path` of the workspace becomes `<scratch>/<key>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn stage(
 ///
 /// # Errors
 /// The first input that cannot be staged, as [`stage`] would say.
-pub fn check_inputs(
+pub(crate) fn check_inputs(
     workspace: &Workspace,
     inputs: &[InputFile],
     limits: &FileLimits,

@@ -5,8 +5,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Uid};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::kernel::credentials::{AssumedFileIds, HostIds};
-use crate::kernel::file::open_beneath;
 use crate::scratch::FileLimits;
 use crate::scratch::copy::Buffer;
 use crate::scratch::destination::check_outputs;
@@ -15,9 +13,11 @@ use crate::scratch::error::{ScratchError, Unfit, Unwritable};
 use crate::scratch::source::{Allowance, Failed, HardLinks, Opened, open_regular};
 use crate::scratch::temporary::{Journal, SyncStep, TemporaryName, check_run_id};
 use crate::scratch::workspace::Workspace;
-use crate::spec::digest::Digest;
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::{ErrorReport, SyncState, SyncedReport};
+use spec::digest::Digest;
+use spec::path::{RelPath, escape};
+use spec::report::{ErrorReport, SyncState, SyncedReport};
+use sys::credentials::{AssumedFileIds, HostIds};
+use sys::file::open_beneath;
 
 /// How many temporary names are tried for one output before it fails.
 const NAME_TRIES: u32 = 16;

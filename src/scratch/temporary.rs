@@ -6,10 +6,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::kernel::file::open_beneath;
 use crate::scratch::error::{ScratchError, Unwritable};
 use crate::scratch::workspace::Workspace;
-use crate::spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape};
+use sys::file::open_beneath;
 
 const PREFIX: &[u8] = b".runner-";
 const SUFFIX: &[u8] = b".tmp";

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::kernel::credentials::HostIds;
-use crate::kernel::lock::try_claim_byte;
-use crate::kernel::own_links::{self, Unopened};
 use crate::scratch::error::ScratchError;
-use crate::spec::path::escape;
+use spec::path::escape;
+use sys::credentials::HostIds;
+use sys::lock::try_claim_byte;
+use sys::own_links::{self, Unopened};
 
 /// How long to sleep between two tries to take the lock.
 const LOCK_POLL: Duration = Duration::from_millis(20);

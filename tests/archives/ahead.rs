@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use runner::bundle::{UnpackError, UnpackLimits, Unpacked, unpack_ahead};
+use archive::{UnpackError, UnpackLimits, Unpacked, unpack_ahead};
 
 use crate::arena::Arena;
 use crate::builder::Tar;

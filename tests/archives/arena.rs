@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use runner::bundle::{UnpackError, UnpackLimits, Unpacked};
+use archive::{UnpackError, UnpackLimits, Unpacked};
 
 /// One directory entry as far as a breach could show in it.
 type Seen = (u32, u32, u32, u64, i64, i64, Vec<u8>);
@@ -31,7 +31,7 @@ impl<Source: Read> Read for Recorded<'_, Source> {
 
 /// Who only reads the archive finds the same, and refuses the same with the same words.
 fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
-    let surveyed = runner::bundle::survey(archive, limits, &["manifest.yaml"]);
+    let surveyed = archive::survey(archive, limits, &["manifest.yaml"]);
     match (result, surveyed) {
         (Ok(unpacked), Ok(surveyed)) => {
             assert_eq!(surveyed.tree, unpacked.tree);
@@ -55,7 +55,7 @@ fn check_survey(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked,
 fn check_ahead(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, UnpackError>) {
     let arena = Arena::new();
     let target = fs::File::open(arena.target()).expect("opened");
-    let ahead = runner::bundle::unpack_ahead(archive, target.as_fd(), limits, 0);
+    let ahead = archive::unpack_ahead(archive, target.as_fd(), limits, 0);
     arena.check(&ahead);
     match (result, ahead) {
         (Ok(unpacked), Ok(ahead)) => {
@@ -63,7 +63,7 @@ fn check_ahead(archive: &[u8], limits: &UnpackLimits, result: &Result<Unpacked, 
             assert_eq!(ahead.warnings, unpacked.warnings);
             assert_eq!(ahead.archive_digest, unpacked.archive_digest);
             assert_eq!(ahead.content_digest, unpacked.content_digest);
-            let found = runner::bundle::canonical::content_digest(&ahead.tree, target.as_fd());
+            let found = archive::canonical::content_digest(&ahead.tree, target.as_fd());
             assert_eq!(found.expect("read back"), ahead.content_digest);
         }
         (Err(error), Err(other)) if error.is_refusal() => {
@@ -116,7 +116,7 @@ impl Arena {
         let target = fs::File::open(self.target()).expect("opened");
         let mut copy = Vec::new();
         let archive = Recorded(archive, &mut copy);
-        let result = runner::bundle::unpack(archive, target.as_fd(), limits);
+        let result = archive::unpack(archive, target.as_fd(), limits);
         self.check(&result);
         check_survey(&copy, limits, &result);
         check_ahead(&copy, limits, &result);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use runner::bundle::{UnpackError, UnpackLimits, Unpacked, unpack_directory};
+use archive::{UnpackError, UnpackLimits, Unpacked, unpack_directory};
 
 use crate::arena::Arena;
 
@@ -76,7 +76,7 @@ fn a_directory_is_the_same_bundle_as_its_archive() {
     assert_eq!(unpacked.content_digest, packed.content_digest);
     assert_eq!(unpacked.tree, packed.tree);
     let target = fs::File::open(arena.target()).expect("opened");
-    let second = runner::bundle::canonical::content_digest(&packed.tree, target.as_fd());
+    let second = archive::canonical::content_digest(&packed.tree, target.as_fd());
     assert_eq!(
         second.expect("computed"),
         packed.content_digest,
@@ -174,12 +174,11 @@ fn what_is_created_belongs_to_the_ids_that_were_named() {
         ordinary => (ordinary, own.gid()),
     };
     chown(arena.target(), Some(uid), Some(gid)).expect("chowned");
-    let ids = runner::kernel::credentials::HostIds { uid, gid };
+    let ids = sys::credentials::HostIds { uid, gid };
     let from = fs::File::open(source.path()).expect("opened");
     let into = fs::File::open(arena.target()).expect("opened");
     let limits = UnpackLimits::default();
-    let result =
-        runner::bundle::unpack_directory_as(from.as_fd(), into.as_fd(), &limits, Some(ids));
+    let result = archive::unpack_directory_as(from.as_fd(), into.as_fd(), &limits, Some(ids));
     arena.check(&result);
     result.expect("packed");
     for name in ["d", "d/f", "l"] {

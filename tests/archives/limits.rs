@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use runner::bundle::UnpackLimits;
+use archive::UnpackLimits;
 
 use crate::arena::{Arena, kept};
 use crate::builder::{Tar, gzip, header, record};

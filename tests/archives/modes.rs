@@ -192,9 +192,9 @@ fn the_umask_of_the_caller_has_no_effect() {
             });
         let target = std::env::var_os("RUNNER_TEST_UMASK_TARGET").expect("a target");
         let target = std::fs::File::open(target).expect("opened");
-        let limits = runner::bundle::UnpackLimits::default();
+        let limits = archive::UnpackLimits::default();
         let target = std::os::fd::AsFd::as_fd(&target);
-        runner::bundle::unpack(tar.gz().as_slice(), target, &limits).expect("unpacked");
+        archive::unpack(tar.gz().as_slice(), target, &limits).expect("unpacked");
         return;
     }
     for umask in ["0000", "0011", "0077", "0777"] {

@@ -137,11 +137,11 @@ fn paths_longer_than_the_kernel_takes_are_refused() {
     let target = tempfile::tempdir().expect("a directory");
     let into = std::fs::File::open(target.path()).expect("opened");
     let archive = Tar::new().pax_file(longest.as_bytes(), b"x").gz();
-    let limits = runner::bundle::UnpackLimits::default();
-    let unpacked = runner::bundle::unpack(archive.as_slice(), into.as_fd(), &limits);
+    let limits = archive::UnpackLimits::default();
+    let unpacked = archive::unpack(archive.as_slice(), into.as_fd(), &limits);
     let unpacked = unpacked.expect("unpacked");
     let mut canonical = Vec::new();
-    runner::bundle::write_canonical(&unpacked.tree, into.as_fd(), &mut canonical).expect("written");
+    archive::write_canonical(&unpacked.tree, into.as_fd(), &mut canonical).expect("written");
     assert_eq!((unpacked.entries, unpacked.bytes), (16, 1));
     refused(
         &Tar::new()

@@ -1,7 +1,7 @@
 //! Whatever the bytes: no panic, and nothing outside the target.
 
+use archive::UnpackLimits;
 use proptest::prelude::*;
-use runner::bundle::UnpackLimits;
 
 use crate::arena::Arena;
 use crate::builder::{Tar, gzip, header, record, seal};
@@ -22,7 +22,7 @@ fn survives(archive: &[u8]) {
     let target = std::fs::File::open(arena.target()).expect("opened");
     let mut bytes = Vec::new();
     let target = std::os::fd::AsFd::as_fd(&target);
-    runner::bundle::write_canonical(&unpacked.tree, target, &mut bytes).expect("written");
+    archive::write_canonical(&unpacked.tree, target, &mut bytes).expect("written");
     let second = Arena::new()
         .unpack(gzip(&bytes).as_slice(), &UnpackLimits::default())
         .expect("canonical");

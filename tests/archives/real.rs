@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use runner::bundle::{UnpackLimits, Unpacked};
-use runner::spec::digest::Digest;
+use archive::{UnpackLimits, Unpacked};
+use spec::digest::Digest;
 
 use crate::arena::{Arena, kept, skipped};
 use crate::builder::{Tar, gzip};
@@ -31,7 +31,7 @@ fn output(program: &str, arguments: &[&str], directory: &Path) -> Option<Vec<u8>
 fn canonical(arena: &Arena, unpacked: &Unpacked) -> Vec<u8> {
     let target = fs::File::open(arena.target()).expect("opened");
     let mut bytes = Vec::new();
-    runner::bundle::write_canonical(&unpacked.tree, target.as_fd(), &mut bytes).expect("written");
+    archive::write_canonical(&unpacked.tree, target.as_fd(), &mut bytes).expect("written");
     bytes
 }
 
@@ -165,7 +165,7 @@ fn the_canonical_tar_is_read_by_tar_by_python_and_by_us() {
         .in_archive_order()
         .iter()
         .map(|(path, entry)| match entry {
-            runner::bundle::Entry::Directory => format!("{path}/"),
+            archive::Entry::Directory => format!("{path}/"),
             _ => path.to_string(),
         })
         .collect();

@@ -6,9 +6,9 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use runner::bundle::{UnpackLimits, unpack};
-use runner::cache::UNPACK_RULES;
-use runner::spec::digest::Digest;
+use archive::{UnpackLimits, unpack};
+use spec::digest::Digest;
+use store::UNPACK_RULES;
 
 use crate::builder::{Tar, gzip};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::AsFd as _;
 
-use runner::bundle::{UnpackError, UnpackLimits, Unpacked, unpack_snapshot};
+use archive::{UnpackError, UnpackLimits, Unpacked, unpack_snapshot};
 
 use crate::arena::Arena;
 use crate::builder::Tar;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use runner::bundle::UnpackLimits;
+use archive::UnpackLimits;
 
 use crate::arena::{Arena, kept, refused, refused_in};
 use crate::builder::{Tar, gzip};
@@ -85,7 +85,7 @@ fn no_flipped_bit_goes_unnoticed() {
             let arena = Arena::new();
             let target = std::fs::File::open(arena.target()).expect("opened");
             let into = std::os::fd::AsFd::as_fd(&target);
-            match runner::bundle::unpack(bad.as_slice(), into, &UnpackLimits::default()) {
+            match archive::unpack(bad.as_slice(), into, &UnpackLimits::default()) {
                 Err(_) => (),
                 // Two encodings of one stream are one archive.
                 Ok(unpacked) => assert_eq!(unpacked.content_digest, good.content_digest),

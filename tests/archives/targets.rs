@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use runner::bundle::{OpenedArchive, UnpackError, UnpackLimits, open_archive};
-use runner::spec::digest::Digest;
+use archive::{OpenedArchive, UnpackError, UnpackLimits, open_archive};
+use spec::digest::Digest;
 
 use crate::arena::{Arena, kept};
 use crate::builder::Tar;
@@ -44,7 +44,7 @@ fn an_entry_is_not_written_through_a_link_that_was_there_before() {
             let planted = arena.target().join("planted");
             symlink(arena.canary(aim), &planted).expect("planted");
             let target = fs::File::open(arena.target()).expect("opened");
-            let result = runner::bundle::unpack(
+            let result = archive::unpack(
                 tar.clone().gz().as_slice(),
                 target.as_fd(),
                 &UnpackLimits::default(),
@@ -181,7 +181,6 @@ fn both_digests_are_those_of_the_bytes() {
     assert_eq!(unpacked.archive_digest, Some(Digest::of(&archive)));
     let target = fs::File::open(arena.target()).expect("opened");
     let mut canonical = Vec::new();
-    runner::bundle::write_canonical(&unpacked.tree, target.as_fd(), &mut canonical)
-        .expect("written");
+    archive::write_canonical(&unpacked.tree, target.as_fd(), &mut canonical).expect("written");
     assert_eq!(Digest::of(&canonical), unpacked.content_digest);
 }

@@ -170,7 +170,7 @@ fn the_golden_digests_hold() {
     assert_eq!(told.text().trim_end(), CONTENT_DIGEST);
     let archive = std::fs::read(&target).expect("read");
     // One version of the program, one compression: this one may change with a dependency.
-    let digest = runner::spec::digest::Digest::of(&archive).to_string();
+    let digest = spec::digest::Digest::of(&archive).to_string();
     assert_eq!(digest, ARCHIVE_DIGEST);
     // The identity is that of the uncompressed tar, and what `exec` says it ran.
     let tar = Command::new("gzip")
@@ -178,7 +178,7 @@ fn the_golden_digests_hold() {
         .arg(&target)
         .output()
         .expect("gzip runs");
-    let digest = runner::spec::digest::Digest::of(&tar.stdout).to_string();
+    let digest = spec::digest::Digest::of(&tar.stdout).to_string();
     assert_eq!(digest, CONTENT_DIGEST);
     let done = ground.exec(&[], &target);
     done.assert_exited(0);

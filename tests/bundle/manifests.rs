@@ -1,7 +1,7 @@
 //! Where the manifest is found, and what the bundle carries of it.
 
-use runner::compose::locate::locate;
-use runner::compose::{ResolveRequest, resolve};
+use bundler::locate::locate;
+use bundler::{ResolveRequest, resolve};
 
 use super::ground::manifest;
 use super::support::Ground;

@@ -34,7 +34,7 @@ row A-01 any::module::one
 row A-01 any::both::tproxy
 row A-02 any::two
 row A-03 tests/guest/run: restarted
-row A-05 runner::spec::tests::five
+row A-05 runner_spec::path::tests::five
 
 
 successes:
@@ -110,8 +110,8 @@ fn sound() -> String {
             ("two", "ok", "belongs to tier long: scripts/test --long"),
         ],
     );
-    let library = "     Running unittests src/lib.rs (target/debug/deps/runner-0123456789abcdef)\n\n\
-        test spec::tests::five ... ok\n\ntest result: ok. 1 passed; 0 failed\n";
+    let library = "     Running unittests src/lib.rs (target/debug/deps/runner_spec-0123456789abcdef)\n\n\
+        test path::tests::five ... ok\n\ntest result: ok. 1 passed; 0 failed\n";
     [
         CATALOGUE,
         &any,
@@ -188,10 +188,10 @@ fn a_test_that_did_not_run_or_said_that_it_is_skipped_proves_nothing() {
     if !has_python() {
         return;
     }
-    let absent = sound().replace("test spec::tests::five ... ok\n", "");
+    let absent = sound().replace("test path::tests::five ... ok\n", "");
     let (code, said) = threats(&[("root.log", absent)], &[], "");
     assert!(
-        said.contains("threats: A-05: no test ran: runner::spec::tests::five\n"),
+        said.contains("threats: A-05: no test ran: runner_spec::path::tests::five\n"),
         "{said}"
     );
     assert_eq!(code, Some(1));
@@ -203,7 +203,7 @@ fn a_test_that_did_not_run_or_said_that_it_is_skipped_proves_nothing() {
         ];
         CATALOGUE.to_owned()
             + &program("any", &tests)
-            + &program("runner", &[("spec::tests::five", "ok", "")])
+            + &program("runner_spec", &[("path::tests::five", "ok", "")])
     };
     for said_by_test in ["SKIPPED: no compiler", "was run as root: mounts"] {
         let logs = [("root.log", skipped(said_by_test))];

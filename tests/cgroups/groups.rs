@@ -4,11 +4,11 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
-use runner::kernel::cgroup::CLONE_INTO_CGROUP;
-use runner::sandbox::cgroups::{
+use sandbox::cgroups::{
     Backend, CgroupLimits, Controller, RunCgroup, Unified, choose, observe, remove_leftovers,
 };
-use runner::spec::report::EnforcementState;
+use spec::report::EnforcementState;
+use sys::cgroup::CLONE_INTO_CGROUP;
 
 use crate::host::{
     HANG, ORDINARY_UID, Parent, argument, chown_group, helper, is_helper, shell, skip, start,
@@ -31,7 +31,7 @@ fn absent(controller: Controller) -> (Controller, String) {
     (controller, "not in this tree".to_owned())
 }
 
-fn count(value: Result<Option<u64>, runner::sandbox::cgroups::CgroupError>) -> u64 {
+fn count(value: Result<Option<u64>, sandbox::cgroups::CgroupError>) -> u64 {
     value.expect("read").expect("counted here")
 }
 

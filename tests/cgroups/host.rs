@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use runner::sandbox::cgroups::{Backend, RunCgroup, choose, observe};
+use sandbox::cgroups::{Backend, RunCgroup, choose, observe};
 
 /// A hang is a failure after this long; nothing is measured by it.
 pub(crate) const HANG: Duration = Duration::from_secs(30);

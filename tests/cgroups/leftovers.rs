@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use runner::sandbox::cgroups::{CgroupLimits, choose, observe};
-use runner::sandbox::registry::{CleanFailure, Entry, Leftover, Registry};
+use sandbox::cgroups::{CgroupLimits, choose, observe};
+use sandbox::registry::{CleanFailure, Entry, Leftover, Registry};
 
 use crate::host::{Parent, argument, helper, is_helper, start, until, v1};
 use crate::records::records;

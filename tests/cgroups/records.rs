@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use runner::sandbox::registry::{Collected, Entry, Registry, RegistryError};
+use sandbox::registry::{Collected, Entry, Registry, RegistryError};
 
 use crate::host::{ORDINARY_UID, needs_root, shell};
 

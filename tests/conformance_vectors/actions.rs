@@ -4,22 +4,20 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
-use runner::bundle::{UnpackLimits, unpack, unpack_directory};
-use runner::plan::run_form::{self, BundleView, EntryKind, Interpreters, NodeVersion};
-use runner::plan::typescript::NpmRegistry;
-use runner::spec::define::{
-    DefineError, RunnerSurroundings, define_io, define_runner, define_sandbox,
-};
-use runner::spec::document;
-use runner::spec::image::ImageTemplate;
-use runner::spec::io::Mismatch;
-use runner::spec::manifest::{self, BlockDocuments, Format, ManifestError};
-use runner::spec::path::RelPath;
-use runner::spec::report::{RunForm, WarningReport};
-use runner::spec::run_form::Run;
-use runner::spec::runner_block::Language;
-use runner::spec::tokens::{TokenPath, TokenValues};
+use ::archive::{UnpackLimits, unpack, unpack_directory};
 use serde_json::{Value, json};
+use spec::define::{DefineError, RunnerSurroundings, define_io, define_runner, define_sandbox};
+use spec::detection::{self, BundleView, EntryKind, Interpreters, NodeVersion};
+use spec::document;
+use spec::image::ImageTemplate;
+use spec::io::Mismatch;
+use spec::manifest::{self, BlockDocuments, Format, ManifestError};
+use spec::path::RelPath;
+use spec::report::{RunForm, WarningReport};
+use spec::run_form::Run;
+use spec::runner_block::Language;
+use spec::tokens::{TokenPath, TokenValues};
+use spec::typescript::NpmRegistry;
 
 use crate::outcome::{Outcome, Told};
 use crate::vector::{Action, Caps, Image, Vector};
@@ -134,10 +132,10 @@ fn exec_form(vector: &Vector) -> Result<Outcome, Told> {
         .map(|argument| argument.clone().into_bytes())
         .collect();
     let resolved = match &vector.run {
-        None => Err(run_form::missing(&files)),
+        None => Err(detection::missing(&files)),
         Some(value) => Run::from_json(value)
             .map_err(Into::into)
-            .and_then(|run| run_form::resolve(&run, &files, &host, &arguments)),
+            .and_then(|run| detection::resolve(&run, &files, &host, &arguments)),
     };
     let resolved = resolved.map_err(|error| told(error.code(), None, &error, error.hint()))?;
     let form = match resolved.form {

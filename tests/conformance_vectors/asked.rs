@@ -1,12 +1,12 @@
 //! What a manifest asks for, in the shape that README.md defines under `asks`.
 
-use runner::spec::code_block::{CodeSource, SourceTarget};
-use runner::spec::io::{FileEntry, FileMode};
-use runner::spec::manifest::{Kind, Manifest, SecretReference};
-use runner::spec::run_form::Run;
-use runner::spec::runner_block::{Engine, Language};
-use runner::spec::sandbox_block::{Provider, Shell};
 use serde_json::{Map, Value, json};
+use spec::code_block::{CodeSource, SourceTarget};
+use spec::io::{FileEntry, FileMode};
+use spec::manifest::{Kind, Manifest, SecretReference};
+use spec::run_form::Run;
+use spec::runner_block::{Engine, Language};
+use spec::sandbox_block::{Provider, Shell};
 
 pub(crate) fn asks(manifest: &Manifest) -> Value {
     let limits: Vec<Value> = manifest
@@ -33,7 +33,7 @@ pub(crate) fn asks(manifest: &Manifest) -> Value {
     let refusals: Vec<&str> = manifest
         .refusals
         .iter()
-        .map(runner::spec::manifest::ManifestError::code)
+        .map(spec::manifest::ManifestError::code)
         .filter(|code| *code != "code_unresolved")
         .collect();
     json!({

@@ -3,17 +3,17 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::compose::files::DirectoryFiles;
-use runner::compose::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
-use runner::compose::locate::locate;
-use runner::compose::manifests::Registry;
-use runner::compose::resolve::{Resolution, ResolveRequest};
-use runner::compose::{self, ComposeError, DefineCode, GatherOptions, Gathered};
-use runner::spec::digest::Digest;
-use runner::spec::host_policy::{HostPolicy, UnpackCaps};
-use runner::spec::manifest::{self, Format};
-use runner::spec::path::RelPath;
+use bundler::files::DirectoryFiles;
+use bundler::github::{FetchedTree, GitHub, GitHubError, RefShape, ResolvedRef};
+use bundler::locate::locate;
+use bundler::manifests::Registry;
+use bundler::resolve::{Resolution, ResolveRequest};
+use bundler::{ComposeError, DefineCode, GatherOptions, Gathered};
 use serde_json::{Map, Value, json};
+use spec::digest::Digest;
+use spec::host_policy::{HostPolicy, UnpackCaps};
+use spec::manifest::{self, Format};
+use spec::path::RelPath;
 
 use crate::actions::{codes, manifest_text, of_manifest, open, told, unpack_bytes};
 use crate::ground;
@@ -101,7 +101,7 @@ impl Workspace {
             registry: &self.registry,
             require_pin: vector.host.require_pin,
         };
-        compose::resolve(request, files).map_err(|error| of_compose(&error))
+        bundler::resolve(request, files).map_err(|error| of_compose(&error))
     }
 }
 
@@ -155,7 +155,7 @@ fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
         workspace: Some(&root),
         exclude: Vec::new(),
     };
-    let gathered = compose::gather(
+    let gathered = bundler::gather(
         &resolution.layers,
         Some(&resolution.manifest),
         &files,
@@ -164,7 +164,7 @@ fn bundled(vector: &Vector, workspace: &Workspace) -> Result<Bundled, Told> {
     )
     .map_err(|error| of_compose(&error))?;
     let mut archive = Vec::new();
-    let written = compose::write(&gathered, &mut archive).map_err(|error| of_compose(&error))?;
+    let written = bundler::write(&gathered, &mut archive).map_err(|error| of_compose(&error))?;
     let mut outcome = of_resolution(&resolution);
     outcome.warnings.extend(codes(&gathered.warnings));
     outcome.resolved = Some(fetched(&resolution, &gathered));
@@ -218,9 +218,9 @@ fn fetched(resolution: &Resolution, gathered: &Gathered<'_>) -> Value {
     sources.collect()
 }
 
-fn repository_of(form: &runner::compose::layer::LayerForm) -> (&str, &str) {
+fn repository_of(form: &bundler::layer::LayerForm) -> (&str, &str) {
     match form {
-        runner::compose::layer::LayerForm::GitHub {
+        bundler::layer::LayerForm::GitHub {
             repository,
             reference,
             ..

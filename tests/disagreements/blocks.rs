@@ -1,15 +1,15 @@
 //! The rows that a manifest alone decides.
 
-use runner::spec::code_block::{CodeSource, SourceTarget};
-use runner::spec::document::{self, Format};
-use runner::spec::egress::{EgressRule, intersect};
-use runner::spec::manifest::{
+use serde_json::json;
+use spec::code_block::{CodeSource, SourceTarget};
+use spec::document::{self, Format};
+use spec::egress::{EgressRule, intersect};
+use spec::manifest::{
     self, BlockDocument, BlockDocuments, BlockForm, BlockReference, Level, Manifest, ManifestError,
     STRICT_REFUSES, inherit,
 };
-use runner::spec::run_form::{TextForm, text_form};
-use runner::spec::runner_block::Engine;
-use serde_json::json;
+use spec::run_form::{TextForm, text_form};
+use spec::runner_block::Engine;
 
 fn yaml(text: &str) -> Result<Manifest, ManifestError> {
     manifest::parse(text.as_bytes(), Format::Yaml, "manifest.yaml")

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use runner::plan::filter::{
+use sandbox::filter::{
     Arch, Arguments, Decision, SeccompData, Variant, built_in_policy, built_in_program, interpret,
 };
-use runner::spec::bpf::{ALLOW, ERRNO};
-use runner::spec::syscall_policy::SyscallPolicyName;
+use spec::bpf::{ALLOW, ERRNO};
+use spec::syscall_policy::SyscallPolicyName;
 
 use super::attempts::{case, program};
 use super::source::source_path;

@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use runner::kernel::landlock;
-use runner::plan::ruleset::{Ruleset, ruleset};
-use runner::plan::view;
-use runner::spec::host::{HostEntry, HostSupport};
+use sandbox::ruleset::{Ruleset, ruleset};
+use sandbox::view;
+use spec::host::{HostEntry, HostSupport};
+use sys::landlock;
 
 use super::attempts::{attempt_with, program};
 use super::support::{Ground, skip};

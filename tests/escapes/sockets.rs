@@ -60,7 +60,7 @@ fn a_socket_of_the_host_in_a_lent_directory_is_out_of_reach() {
     let words = [stream.as_str(), datagram.as_str()];
     let elsewhere = format!("{lent}:{lent}");
     // Landlock of version 9 refuses the name, and the filter before that the socket.
-    let by_name = runner::kernel::landlock::abi().is_ok_and(|abi| 9 <= abi);
+    let by_name = sys::landlock::abi().is_ok_and(|abi| 9 <= abi);
     let refused = if by_name { "EACCES" } else { "EAFNOSUPPORT" };
     for flags in [
         &["--ro", &lent][..],

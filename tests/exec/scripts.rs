@@ -71,5 +71,5 @@ pub(crate) fn text(path: &Path) -> &str {
 
 /// The digest as the report writes it.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    runner::spec::digest::Digest::of(bytes).to_string()
+    spec::digest::Digest::of(bytes).to_string()
 }

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use runner::plan::filter::{Arch, built_in_policy};
-use runner::spec::syscall_policy::SyscallPolicyName;
+use sandbox::filter::{Arch, built_in_policy};
+use spec::syscall_policy::SyscallPolicyName;
 
 use crate::support::bodies::c_body;
 

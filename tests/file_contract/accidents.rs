@@ -8,13 +8,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::kernel::credentials::HostIds;
 use runner::scratch::{
     FileLimits, Journal, SyncStep, TemporaryName, Workspace, keep, remove_temporary, remove_tree,
     stage, sync,
 };
-use runner::spec::digest::Digest;
-use runner::spec::path::RelPath;
+use spec::digest::Digest;
+use spec::path::RelPath;
+use sys::credentials::HostIds;
 
 use crate::ground::*;
 

@@ -14,9 +14,9 @@ use runner::scratch::{
     FileLimits, InputFile, Journal, OutputFile, ScratchError, SyncStep, TemporaryName, Workspace,
     remove_tree, stage, sync,
 };
-use runner::spec::path::RelPath;
-use runner::spec::report::{StagedReport, SyncState, SyncedReport};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use spec::path::RelPath;
+use spec::report::{StagedReport, SyncState, SyncedReport};
 
 pub(crate) const RUN_ID: &str = "01jd4w2v7m8q9r0s1t2u3v4w5x";
 pub(crate) const HANG_GUARD: Duration = Duration::from_secs(30);

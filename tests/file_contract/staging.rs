@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use runner::scratch::{FileLimits, Workspace, check_key, check_outputs, stage};
-use runner::spec::digest::Digest;
-use runner::spec::path::RelPath;
-use runner::spec::report::StagedReport;
+use spec::digest::Digest;
+use spec::path::RelPath;
+use spec::report::StagedReport;
 
 use crate::ground::*;
 

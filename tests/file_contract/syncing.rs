@@ -8,14 +8,14 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runner::kernel::credentials::HostIds;
 use runner::scratch::{
     FileLimits, Journal, OUTPUTS_MAX, OutputFile, TemporaryName, check_destination, check_outputs,
     remove_temporary, stage, sync,
 };
-use runner::spec::digest::Digest;
-use runner::spec::report::{SyncState, SyncedReport};
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
+use spec::digest::Digest;
+use spec::report::{SyncState, SyncedReport};
+use sys::credentials::HostIds;
 
 use crate::ground::*;
 

@@ -9,13 +9,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::thread;
 
-use runner::kernel::seccomp;
-use runner::plan::filter::{
+use rustix::io::Errno;
+use sandbox::filter::{
     Arch, Arguments, Decision, Variant, built_in_policy, built_in_program, compile,
 };
-use runner::spec::bpf::{ALLOW, Instruction, LOAD, RETURN};
-use runner::spec::syscall_policy::SyscallPolicyName::{self, Default, Strict};
-use rustix::io::Errno;
+use spec::bpf::{ALLOW, Instruction, LOAD, RETURN};
+use spec::syscall_policy::SyscallPolicyName::{self, Default, Strict};
+use sys::seccomp;
 
 use crate::vectors::{some_vectors, with_high_bits};
 

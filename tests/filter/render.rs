@@ -3,25 +3,25 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use runner::plan::filter::{
+use sandbox::filter::{
     Arch, Arguments, Decision, Reporting, Rule, SeccompData, SyscallPolicy, Variant, compile,
     interpret,
 };
-use runner::spec::bpf::{ALLOW, ERRNO, Instruction, KILL_PROCESS, NOTIFY};
-use runner::spec::syscall_policy::SyscallPolicyName;
+use spec::bpf::{ALLOW, ERRNO, Instruction, KILL_PROCESS, NOTIFY};
+use spec::syscall_policy::SyscallPolicyName;
 
 use crate::vectors::{vectors, with};
 
 const GENERATED: &str =
     "Generated from policies/ by tests/filter.rs; to renew it see policies/README.md.";
 
-/// `src/plan/filter/built_in_rules.rs`: the rules of `strict`, the first of which are `default`'s.
+/// `crates/sandbox/src/filter/built_in_rules.rs`: the rules of `strict`, the first of which are `default`'s.
 pub(crate) fn rules_file(default: &SyscallPolicy, strict: &SyscallPolicy) -> String {
     assert!(strict.rules.starts_with(&default.rules));
     let mut file = format!(
         "//! The rules of both policies. {GENERATED}\n\n\
          use std::borrow::Cow;\n\n\
-         use crate::plan::filter::{{Case, Condition, Decision, Reporting, Rule}};\n\n\
+         use crate::filter::{{Case, Condition, Decision, Reporting, Rule}};\n\n\
          /// How many of them are the default policy's; the others are the strict one's alone.\n\
          pub(super) const DEFAULT_RULES: usize = {};\n\n\
          #[rustfmt::skip]\n\
@@ -72,19 +72,19 @@ pub(crate) fn rules_file(default: &SyscallPolicy, strict: &SyscallPolicy) -> Str
     file
 }
 
-/// `src/plan/filter/<policy>_<architecture>.rs`. The names of the calls stand in the default's.
+/// `crates/sandbox/src/filter/<policy>_<architecture>.rs`. The names of the calls stand in the default's.
 pub(crate) fn program_file(name: SyscallPolicyName, policy: &SyscallPolicy) -> String {
     let arch = arch_name(policy.arch);
     let (rules, imports) = match name {
         SyscallPolicyName::Default => (
             "RULES.split_at(DEFAULT_RULES).0",
-            "use crate::plan::filter::built_in_rules::{DEFAULT_RULES, RULES};\n".to_owned(),
+            "use crate::filter::built_in_rules::{DEFAULT_RULES, RULES};\n".to_owned(),
         ),
         SyscallPolicyName::Strict => (
             "RULES",
             format!(
-                "use crate::plan::filter::built_in_rules::RULES;\n\
-                 use crate::plan::filter::default_{arch}::NAMES;\n"
+                "use crate::filter::built_in_rules::RULES;\n\
+                 use crate::filter::default_{arch}::NAMES;\n"
             ),
         ),
     };
@@ -92,8 +92,8 @@ pub(crate) fn program_file(name: SyscallPolicyName, policy: &SyscallPolicy) -> S
         "//! The {} policy for {arch}: calls and programs. {GENERATED}\n\n\
          use std::borrow::Cow;\n\n\
          {imports}\
-         use crate::plan::filter::{{Arch, Call, SyscallPolicy}};\n\
-         use crate::spec::bpf::Instruction;\n\n\
+         use crate::filter::{{Arch, Call, SyscallPolicy}};\n\
+         use spec::bpf::Instruction;\n\n\
          const fn c(number: u16, rule: u8) -> Call {{\n    Call::new(number, rule)\n}}\n\n\
          const fn i(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {{\n    \
          Instruction::new(code, jt, jf, k)\n}}\n\n\

@@ -3,10 +3,10 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
-use runner::bundle::UnpackLimits;
-use runner::compose::github::{Client, GitHub as _};
-use runner::spec::digest::Digest;
+use archive::UnpackLimits;
+use bundler::github::{Client, GitHub as _};
 use serde_json::json;
+use spec::digest::Digest;
 
 use crate::service::{NOWHERE, Service, files, pairs, path, refused};
 

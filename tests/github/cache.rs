@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use runner::compose::github::{Client, GitHub as _};
+use bundler::github::{Client, GitHub as _};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
@@ -71,14 +71,14 @@ fn a_child_of_another_case_fetches() {
     let [base_url, cache, sha] = words.as_slice() else {
         panic!("{settings}");
     };
-    let client = Client::new(runner::compose::github::ClientSettings {
+    let client = Client::new(bundler::github::ClientSettings {
         base_url: (*base_url).to_owned(),
         token: None,
         require_pin: false,
-        limits: runner::bundle::UnpackLimits::default(),
+        limits: archive::UnpackLimits::default(),
         cache_directory: PathBuf::from(cache),
         cache_size_bytes: 1 << 30,
-        patience: runner::compose::github::Patience::default(),
+        patience: bundler::github::Patience::default(),
         progress: &crate::service::silent,
     })
     .expect("a client");

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use runner::compose::github::{
+use bundler::github::{
     Client, ClientSettings, GitHub as _, GitHubError, Patience, Progress, Token,
 };
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! From tags and branches to commits.
 
-use runner::compose::github::{Client, GitHub as _, RefShape};
+use bundler::github::{Client, GitHub as _, RefShape};
 use serde_json::json;
 
 use crate::service::{NOWHERE, Service};

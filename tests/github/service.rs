@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use runner::bundle::UnpackLimits;
-use runner::compose::github::{
+use archive::UnpackLimits;
+use bundler::github::{
     Client, ClientSettings, FetchedTree, GitHub as _, GitHubError, Patience, Progress,
 };
-use runner::spec::path::RelPath;
 use serde_json::{Value, json};
+use spec::path::RelPath;
 
 use crate::support::skip;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::compose::github::{Client, ClientSettings, GitHub as _, Token};
+use bundler::github::{Client, ClientSettings, GitHub as _, Token};
 use serde_json::json;
 
 use crate::service::{NOWHERE, Service};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use runner::spec::digest::Digest;
+use spec::digest::Digest;
 
 use super::support::Ground;
 use super::support::images::busybox;

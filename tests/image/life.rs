@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use runner::oci::store::{Store, StorePlace};
 use rustix::process::Signal;
 use serde_json::json;
+use sources::oci::store::{Store, StorePlace};
 
 use super::Stored;
 use super::layout::{base, file, image, layer};

@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::bundle::deb::{DebError, Package, PackageLayer};
-use runner::bundle::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
-use runner::oci::layers::Merged;
+use archive::deb::{DebError, Package, PackageLayer};
+use archive::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
+use sources::oci::layers::Merged;
 
 use crate::builder::Tar;
 use crate::stack::walk;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use runner::bundle::UnpackLimits;
+use archive::UnpackLimits;
 
 use crate::builder::{Tar, header, record};
 use crate::stack::{Stack, refused};

@@ -4,20 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use runner::bundle::{Compression, UnpackLimits};
-use runner::oci::error::OciError;
-use runner::oci::layers::{Image, Kind, LAYERS_MAX, image};
-use runner::oci::layout::Layout;
-use runner::oci::listener::{Listener, Progress, Silent};
-use runner::oci::pull::{Tags, artifact};
-use runner::oci::store::{Store, StorePlace};
-use runner::spec::digest::Digest;
-use runner::spec::oci::media::{
+use archive::{Compression, UnpackLimits};
+use serde_json::{Value, json};
+use sources::oci::error::OciError;
+use sources::oci::layers::{Image, Kind, LAYERS_MAX, image};
+use sources::oci::layout::Layout;
+use sources::oci::listener::{Listener, Progress, Silent};
+use sources::oci::pull::{Tags, artifact};
+use sources::oci::store::{Store, StorePlace};
+use spec::digest::Digest;
+use spec::oci::media::{
     DOCKER_CONFIG, DOCKER_LAYER, DOCKER_MANIFEST, IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD,
     MANIFEST, SOURCE_CONFIG,
 };
-use runner::spec::oci::reference::Which;
-use serde_json::{Value, json};
+use spec::oci::reference::Which;
 
 use crate::builder::Tar;
 use crate::streams::compressed;
@@ -309,7 +309,7 @@ fn a_layer_that_is_refused_is_named_and_nothing_of_it_stays() {
     let hostile = Tar::new().file("../../escaped", b"x").end();
     let error = ground.image(&Made::of([hostile])).expect_err("refused");
     assert_eq!(error.code(), "artifact_layer_refused");
-    let text = runner::spec::report::with_causes(&error);
+    let text = spec::report::with_causes(&error);
     assert!(
         text.contains("../../escaped") && text.contains("sha256:"),
         "{text}"

@@ -6,9 +6,9 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::oci::layers::Merged;
-use runner::spec::digest::Digest;
-use runner::spec::path::RelPath;
+use sources::oci::layers::Merged;
+use spec::digest::Digest;
+use spec::path::RelPath;
 
 use crate::builder::Tar;
 use crate::stack::{Stack, walk};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use runner::oci::layers::Kind;
-use runner::spec::path::RelPath;
+use sources::oci::layers::Kind;
+use spec::path::RelPath;
 
 use crate::builder::Tar;
 use crate::mounted;

@@ -6,15 +6,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::bundle::UnpackLimits;
-use runner::oci::layers::Image as Unpacked;
-use runner::oci::layers::image;
-use runner::oci::layout::Layout;
-use runner::oci::listener::Silent;
-use runner::oci::pull::{Tags, artifact};
-use runner::oci::store::{Store, StorePlace};
-use runner::spec::digest::Digest;
-use runner::spec::oci::reference::Which;
+use archive::UnpackLimits;
+use sources::oci::layers::Image as Unpacked;
+use sources::oci::layers::image;
+use sources::oci::layout::Layout;
+use sources::oci::listener::Silent;
+use sources::oci::pull::{Tags, artifact};
+use sources::oci::store::{Store, StorePlace};
+use spec::digest::Digest;
+use spec::oci::reference::Which;
 
 use crate::mounted;
 use crate::stack::walk;

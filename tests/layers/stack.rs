@@ -7,11 +7,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use runner::bundle::{
-    Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer, unpack_layer,
-};
-use runner::oci::layers::{Kind, Merged};
-use runner::spec::path::RelPath;
+use archive::{Compression, LayerView, UnpackError, UnpackLimits, UnpackedLayer, unpack_layer};
+use sources::oci::layers::{Kind, Merged};
+use spec::path::RelPath;
 
 /// One directory entry as far as a breach could show in it.
 type Seen = (u32, u32, u32, u64, i64, i64, Vec<u8>);

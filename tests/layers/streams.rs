@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use runner::bundle::{Compression, UnpackLimits};
-use runner::spec::digest::Digest;
+use archive::{Compression, UnpackLimits};
+use spec::digest::Digest;
 
 use crate::builder::{Tar, gzip};
 use crate::stack::Stack;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use runner::bundle::{Compression, LayerView, UnpackLimits, unpack_layer};
+use archive::{Compression, LayerView, UnpackLimits, unpack_layer};
 
 use crate::support::images::tiny;
 

@@ -33,7 +33,7 @@ pub(crate) fn pushed(host: &Host, name: &str) -> String {
     // What a raw manifest's bytes are is what its digest is of.
     let mut raw = skopeo("inspect", &host.registry, "");
     let raw = succeed(raw.args(["--raw", &host.docker(name)])).expect("skopeo reads it");
-    runner::spec::digest::Digest::of(raw.as_bytes()).to_string()
+    spec::digest::Digest::of(raw.as_bytes()).to_string()
 }
 
 #[test]

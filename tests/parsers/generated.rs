@@ -13,13 +13,13 @@ use proptest::sample::{Index, select};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::egress::client_hello::{self, HELLO_BYTES_MAX, HelloError, Progress};
-use crate::egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, TYPE_A};
-use crate::egress::http_head::{self, HEAD_BYTES_MAX};
-use crate::egress::resolver::answer::{self, Family};
 use crate::properties;
 use crate::recorded::{Check, MADE, corpus};
-use crate::spec::host_name::HostName;
+use egress::client_hello::{self, HELLO_BYTES_MAX, HelloError, Progress};
+use egress::dns::{self, Answer, Malformed, QUERY_BYTES_MAX, TYPE_A};
+use egress::http_head::{self, HEAD_BYTES_MAX};
+use egress::resolver::answer::{self, Family};
+use spec::host_name::HostName;
 
 /// One change of some bytes.
 #[derive(Debug, Clone)]

@@ -13,6 +13,3 @@
 mod generated;
 mod properties;
 mod recorded;
-
-// The properties name rooms as the crate itself does: `fuzz/` has its own.
-use runner::{bundle, egress, kernel, plan, sandbox, spec};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::egress::http_head::{self, Host};
-use crate::egress::{client_hello, dns};
 use crate::properties;
+use egress::http_head::{self, Host};
+use egress::{client_hello, dns};
 
 /// The files of one folder of the corpus, and what is in them.
 pub(crate) fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use runner::spec::document::{Format, parse};
 use serde_json::Value;
+use spec::document::{Format, parse};
 
 use crate::support::packages::{prepared, succeed, tool};
 

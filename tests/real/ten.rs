@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use runner::spec::syscall_policy::SyscallPolicyName;
+use spec::syscall_policy::SyscallPolicyName;
 
 use crate::support::packages::{has, succeed};
 use crate::support::{Ground, is_root, needs_root, tier_includes};

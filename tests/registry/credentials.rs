@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use runner::oci::error::OciError;
-use runner::oci::origin::Origin as _;
-use runner::oci::registry::Connection;
-use runner::spec::oci::reference::Which;
+use sources::oci::error::OciError;
+use sources::oci::origin::Origin as _;
+use sources::oci::registry::Connection;
+use spec::oci::reference::Which;
 
 use crate::faults::manifest_reply;
 use crate::scripted::{Ending, Reply, Scripted, Seen};

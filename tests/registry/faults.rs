@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use runner::oci::error::OciError;
-use runner::oci::origin::{BlobStream, Origin as _};
-use runner::oci::registry::Registry;
-use runner::oci::registry::error::RegistryError;
-use runner::spec::digest::Digest;
-use runner::spec::oci::media::{MANIFEST, MANIFEST_BYTES_MAX};
-use runner::spec::oci::reference::Which;
+use sources::oci::error::OciError;
+use sources::oci::origin::{BlobStream, Origin as _};
+use sources::oci::registry::Registry;
+use sources::oci::registry::error::RegistryError;
+use spec::digest::Digest;
+use spec::oci::media::{MANIFEST, MANIFEST_BYTES_MAX};
+use spec::oci::reference::Which;
 
 use crate::scripted::{Ending, Reply, Scripted, Seen, Way};
 
@@ -440,7 +440,7 @@ fn a_registry_that_is_not_there_is_named() {
         let service = Scripted::start(|_, _| Reply::of(200));
         service.address()
     };
-    let connection = runner::oci::registry::Connection {
+    let connection = sources::oci::registry::Connection {
         patience: crate::scripted::hasty(),
         ..Default::default()
     };

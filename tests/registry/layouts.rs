@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use runner::oci::error::OciError;
-use runner::oci::layout::{Layout, LayoutWriter, NewEntry};
-use runner::oci::listener::{Listener, Silent};
-use runner::oci::origin::Origin as _;
-use runner::spec::digest::Digest;
-use runner::spec::oci::media::MANIFEST;
-use runner::spec::oci::reference::{Place, Which};
+use sources::oci::error::OciError;
+use sources::oci::layout::{Layout, LayoutWriter, NewEntry};
+use sources::oci::listener::{Listener, Silent};
+use sources::oci::origin::Origin as _;
+use spec::digest::Digest;
+use spec::oci::media::MANIFEST;
+use spec::oci::reference::{Place, Which};
 
 use crate::real::document;
 use crate::scripted::Ending;

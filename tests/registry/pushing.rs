@@ -3,10 +3,10 @@
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use runner::oci::error::OciError;
-use runner::spec::digest::Digest;
-use runner::spec::oci::media::MANIFEST;
-use runner::spec::oci::reference::Which;
+use sources::oci::error::OciError;
+use spec::digest::Digest;
+use spec::oci::media::MANIFEST;
+use spec::oci::reference::Which;
 
 use crate::faults::DOCUMENT;
 use crate::scripted::{Reply, Scripted, Seen, Way};

@@ -3,12 +3,12 @@
 use std::io::{Cursor, Read as _};
 use std::path::Path;
 
-use runner::oci::error::OciError;
-use runner::oci::origin::Origin as _;
-use runner::oci::registry::Connection;
-use runner::spec::digest::Digest;
-use runner::spec::oci::media::{EMPTY, MANIFEST};
-use runner::spec::oci::reference::Which;
+use sources::oci::error::OciError;
+use sources::oci::origin::Origin as _;
+use sources::oci::registry::Connection;
+use spec::digest::Digest;
+use spec::oci::media::{EMPTY, MANIFEST};
+use spec::oci::reference::Which;
 
 use crate::scripted::{hasty, registry};
 use crate::support::registry::{Options, Registry};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use runner::http::Patience;
-use runner::oci::listener::{Listener, Progress};
-use runner::oci::registry::{Connection, Registry};
-use runner::spec::oci::reference::Reference;
+use sources::http::Patience;
+use sources::oci::listener::{Listener, Progress};
+use sources::oci::registry::{Connection, Registry};
+use spec::oci::reference::Reference;
 
 /// A request as it came.
 #[derive(Debug, Clone)]

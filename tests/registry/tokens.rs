@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use runner::oci::origin::Origin as _;
-use runner::oci::registry::Connection;
-use runner::spec::digest::Digest;
-use runner::spec::oci::reference::Which;
+use sources::oci::origin::Origin as _;
+use sources::oci::registry::Connection;
+use spec::digest::Digest;
+use spec::oci::reference::Which;
 
 use crate::faults::{DOCUMENT, manifest_reply};
 use crate::scripted::{Reply, Scripted, Seen};

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use runner::spec::network::Capture;
+use spec::network::Capture;
 
 use crate::ground::{
     Ground, Plan, answer, ask, connect, dial, enter, exchange, hello, is_reset, question,

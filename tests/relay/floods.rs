@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use runner::egress::denials::Reason;
+use egress::denials::Reason;
 
 use crate::ground::{Ground, Plan, ask, dial, enter, exchange, question};
 

@@ -8,13 +8,13 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use runner::egress::allow::Allowlist;
-use runner::egress::relay::{Outcome, Published, Relay, Settings, Sockets};
-use runner::kernel::namespace;
-use runner::spec::egress::EgressRule;
-use runner::spec::host_name::HostName;
-use runner::spec::network::Capture;
-use runner::spec::sources_policy::IpRange;
+use egress::allow::Allowlist;
+use egress::relay::{Outcome, Published, Relay, Settings, Sockets};
+use spec::egress::EgressRule;
+use spec::host_name::HostName;
+use spec::network::Capture;
+use spec::sources_policy::IpRange;
+use sys::namespace;
 
 use crate::outside::Outside;
 
@@ -407,10 +407,10 @@ fn questions(address: &str) -> OwnedFd {
         .expect("a socket");
     if address.is_ipv6() {
         rustix::net::sockopt::set_ipv6_v6only(&socket, true).expect("set");
-        runner::kernel::socket::set_packet_info_v6(&socket).expect("set");
-        runner::kernel::socket::set_free_source_v6(&socket).expect("set");
+        sys::socket::set_packet_info_v6(&socket).expect("set");
+        sys::socket::set_free_source_v6(&socket).expect("set");
     } else {
-        runner::kernel::socket::set_packet_info_v4(&socket).expect("set");
+        sys::socket::set_packet_info_v4(&socket).expect("set");
     }
     rustix::net::bind(&socket, &address).expect("bound");
     socket

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runner::spec::egress_report::UnreachableCause;
+use spec::egress_report::UnreachableCause;
 
 use crate::ground::{Ground, Plan, ask, connect, dial, enter, exchange, is_reset};
 use crate::outside::Zone;

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use runner::egress::relay::{Published, Relay};
+use egress::relay::{Published, Relay};
 
 use crate::ground::{Ground, Plan, connect, enter, exchange, is_reset};
 
@@ -116,8 +116,8 @@ fn a_socket_that_never_comes_ends_in_a_reset_and_a_late_one_is_closed() {
         body_port: 5_000,
     };
     let start = std::time::Instant::now();
-    let settings = runner::egress::relay::Settings {
-        allowed: runner::egress::allow::Allowlist::default(),
+    let settings = egress::relay::Settings {
+        allowed: egress::allow::Allowlist::default(),
         private_ranges: Vec::new(),
         added_hosts: Vec::new(),
         hosts: Vec::new(),

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use runner::cli::args::SchemaName;
 use runner::cli::schema;
-use runner::spec::manifest::ManifestError;
 use serde_json::Value;
+use spec::manifest::ManifestError;
 
 /// Codes of refusals that depend on more than the shape of one value: on another key, on another
 /// document, on this host. A schema may accept these.

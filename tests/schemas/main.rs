@@ -23,8 +23,8 @@ use jsonschema::Validator;
 
 use runner::cli::args::SchemaName;
 use runner::cli::{config, schema};
-use runner::spec::document::{self, Format};
 use serde_json::Value;
+use spec::document::{self, Format};
 
 use agreement::{MANIFEST, assert_agreement, errors, validator};
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use runner::spec::document::{self, Format};
-use runner::spec::manifest::{self, ManifestError};
 use serde_json::{Value, json};
+use spec::document::{self, Format};
+use spec::manifest::{self, ManifestError};
 
 use crate::source::source_path;
 

@@ -3,12 +3,12 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use runner::oci::registry::{Connection, Registry as Client};
-use runner::oci::store::{Store, StorePlace};
-use runner::spec::digest::Digest;
-use runner::spec::oci::media;
-use runner::spec::oci::reference::{Reference, Which};
 use serde_json::{Value, json};
+use sources::oci::registry::{Connection, Registry as Client};
+use sources::oci::store::{Store, StorePlace};
+use spec::digest::Digest;
+use spec::oci::media;
+use spec::oci::reference::{Reference, Which};
 
 use crate::builder::{Tar, gzip};
 

@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use runner::spec::oci::media;
 use rustix::process::Signal;
+use spec::oci::media;
 
 use crate::artifact::Artifact;
 use crate::host::{Host, one, said};

@@ -1,7 +1,7 @@
 //! Artifacts that are no sources, or hostile ones: refused before the body starts.
 
-use runner::spec::oci::media;
 use serde_json::json;
+use spec::oci::media;
 
 use crate::artifact::Artifact;
 use crate::builder::Tar;

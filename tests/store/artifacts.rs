@@ -1,13 +1,13 @@
 //! What a manifest must be, and what is refused before anything is asked or unpacked.
 
-use runner::oci::error::OciError;
-use runner::oci::listener::Silent;
-use runner::oci::pull::{self, Tags};
-use runner::oci::push::HeldArtifact;
-use runner::spec::digest::Digest;
-use runner::spec::oci::media;
-use runner::spec::oci::reference::Which;
 use serde_json::{Value, json};
+use sources::oci::error::OciError;
+use sources::oci::listener::Silent;
+use sources::oci::pull::{self, Tags};
+use sources::oci::push::HeldArtifact;
+use spec::digest::Digest;
+use spec::oci::media;
+use spec::oci::reference::Which;
 
 use crate::ground::{
     Artifact, Fake, Ground, Sends, config, descriptor, limits, snapshot, source, source_manifest,

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use runner::oci::listener::Silent;
-use runner::oci::pull::{self, Tags};
-use runner::oci::store::{Gone, Store};
-use runner::spec::digest::Digest;
+use sources::oci::listener::Silent;
+use sources::oci::pull::{self, Tags};
+use sources::oci::store::{Gone, Store};
+use spec::digest::Digest;
 
 use crate::ground::{Ending, Fake, Ground, Sends, hex, limits, noise, source};
 

@@ -5,10 +5,10 @@ use std::sync::Barrier;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use runner::oci::error::OciError;
-use runner::oci::listener::Silent;
-use runner::oci::store::{Store, Wanted};
-use runner::spec::digest::Digest;
+use sources::oci::error::OciError;
+use sources::oci::listener::Silent;
+use sources::oci::store::{Store, Wanted};
+use spec::digest::Digest;
 
 use crate::ground::{Artifact, Ending, Fake, Ground, Sends, noise, wanted};
 
@@ -19,7 +19,7 @@ fn one_blob() -> (Artifact, Wanted) {
     (Artifact::default().with_blob(&bytes), wanted(&bytes))
 }
 
-fn code(fetched: Result<runner::oci::store::Blob, OciError>) -> &'static str {
+fn code(fetched: Result<sources::oci::store::Blob, OciError>) -> &'static str {
     match fetched {
         Ok(_) => "fetched",
         Err(error) => error.code(),

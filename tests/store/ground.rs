@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use runner::bundle::UnpackLimits;
-use runner::oci::error::OciError;
-use runner::oci::listener::{Listener, Progress, Silent};
-use runner::oci::origin::{BlobStream, FetchedManifest, Origin};
-use runner::oci::store::{Store, StoreError, StorePlace, Wanted};
-use runner::spec::digest::Digest;
-use runner::spec::oci::media;
-use runner::spec::oci::reference::Which;
+use archive::UnpackLimits;
 use serde_json::{Value, json};
+use sources::oci::error::OciError;
+use sources::oci::listener::{Listener, Progress, Silent};
+use sources::oci::origin::{BlobStream, FetchedManifest, Origin};
+use sources::oci::store::{Store, StoreError, StorePlace, Wanted};
+use spec::digest::Digest;
+use spec::oci::media;
+use spec::oci::reference::Which;
 
 use crate::builder::{Tar, gzip};
 
@@ -161,7 +161,7 @@ impl Artifact {
 
     /// Writes it as a layout at `path`.
     pub(crate) fn write(&self, path: &Path, name: Option<&str>) {
-        use runner::oci::layout::{LayoutWriter, NewEntry};
+        use sources::oci::layout::{LayoutWriter, NewEntry};
         let mut writer = LayoutWriter::create(path).expect("begun");
         for bytes in self.blobs.values().chain(self.manifests.values()) {
             writer.add_blob(&mut &bytes[..]).expect("added");

@@ -4,8 +4,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use runner::oci::store::Store;
 use serde_json::Value;
+use sources::oci::store::Store;
 
 use crate::ground::{Ground, assert_untorn, source};
 use crate::support::{is_root, needs_root, runner, skip};

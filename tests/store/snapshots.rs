@@ -2,11 +2,11 @@
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 
-use runner::bundle::UnpackLimits;
-use runner::oci::error::OciError;
-use runner::oci::listener::Silent;
-use runner::oci::pull::{self, Snapshot, Tags};
-use runner::oci::store::Store;
+use archive::UnpackLimits;
+use sources::oci::error::OciError;
+use sources::oci::listener::Silent;
+use sources::oci::pull::{self, Snapshot, Tags};
+use sources::oci::store::Store;
 
 use crate::builder::{Tar, gzip};
 use crate::ground::{
@@ -76,7 +76,7 @@ fn a_layer_with_anything_but_files_and_directories_is_refused_by_name_and_leaves
         let fake = Fake::new(&artifact, Sends::Whole);
         let error = pulled(&ground.store(), &fake, &artifact).expect_err("refused");
         assert_eq!(error.code(), "artifact_layer_refused");
-        let text = runner::spec::report::with_causes(&error);
+        let text = spec::report::with_causes(&error);
         assert!(text.contains("link"), "{text}");
         for part in ["trees", "building"] {
             let left = std::fs::read_dir(ground.path("oci/1/snapshots/1").join(part));

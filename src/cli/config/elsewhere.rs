@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, stated};
-use crate::spec::credential::looks_issued;
-use crate::spec::egress::EgressRule;
-use crate::spec::host_name::HostName;
-use crate::spec::manifest::{is_slug, is_variable_name};
-use crate::spec::oci_policy::OciStatement;
-use crate::spec::path::escape;
-use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
+use spec::credential::looks_issued;
+use spec::egress::EgressRule;
+use spec::host_name::HostName;
+use spec::manifest::{is_slug, is_variable_name};
+use spec::oci_policy::OciStatement;
+use spec::path::escape;
+use spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
 
 /// Longest slug, in bytes.
 const SLUG_BYTES_MAX: usize = 256;

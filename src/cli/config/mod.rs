@@ -79,12 +79,10 @@ use std::path::Path;
 
 use crate::cli::config::written::Written;
 use crate::cli::surroundings::Surroundings;
-use crate::spec::did_you_mean::nearest;
-use crate::spec::host_policy::{
-    ForbiddenGrant, HostPolicy, ImageTwice, Statement, check_images, merge,
-};
-use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
+use spec::did_you_mean::nearest;
+use spec::host_policy::{ForbiddenGrant, HostPolicy, ImageTwice, Statement, check_images, merge};
+use spec::path::escape;
+use spec::report::ErrorReport;
 
 /// Largest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -150,7 +148,7 @@ impl ConfigError {
         };
         ErrorReport {
             code: code.to_owned(),
-            message: crate::spec::report::with_causes(self),
+            message: spec::report::with_causes(self),
             hint,
         }
     }
@@ -310,15 +308,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::spec::egress::EgressRule;
-    use crate::spec::host_policy::{AtLine, UidRange, grants_named};
-    use crate::spec::image::ImageTemplate;
-    use crate::spec::oci_policy::OciStatement;
-    use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
-    use crate::spec::request::Grants;
-    use crate::spec::runner_block::Language;
-    use crate::spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
-    use crate::spec::syscall_policy::SyscallPolicyName;
+    use spec::egress::EgressRule;
+    use spec::host_policy::{AtLine, UidRange, grants_named};
+    use spec::image::ImageTemplate;
+    use spec::oci_policy::OciStatement;
+    use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+    use spec::request::Grants;
+    use spec::runner_block::Language;
+    use spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
+    use spec::syscall_policy::SyscallPolicyName;
 
     fn at_line<T>(value: T) -> Option<AtLine<T>> {
         Some(AtLine { value, line: 1 })

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::cli::config::elsewhere::{Range, Rule};
 use crate::cli::config::scalars::{AbsolutePath, Size, Time, stated};
-use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
 
 /// `preparation`.
 #[derive(Default, Deserialize)]

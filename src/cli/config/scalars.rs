@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use crate::spec::path::escape;
-use crate::spec::units::{parse_duration, parse_size_bytes};
+use spec::path::escape;
+use spec::units::{parse_duration, parse_size_bytes};
 
 /// A value that, where its key stands, is there: a key without a value would say "no bound" by
 /// accident.

@@ -11,11 +11,11 @@ use crate::cli::config::elsewhere::{
 };
 use crate::cli::config::preparation::WrittenPreparation;
 use crate::cli::config::scalars::{AbsolutePath, Count, Size, Time, stated};
-use crate::kernel::credentials::OVERFLOW_UID;
-use crate::spec::host_policy::{AtLine, Statement, UidRange, grants_named, union};
-use crate::spec::image::ImageTemplate;
-use crate::spec::request::Grants;
-use crate::spec::syscall_policy::SyscallPolicyName;
+use spec::host_policy::{AtLine, Statement, UidRange, grants_named, union};
+use spec::image::ImageTemplate;
+use spec::request::Grants;
+use spec::syscall_policy::SyscallPolicyName;
+use sys::credentials::OVERFLOW_UID;
 
 /// The file as it is written.
 #[derive(Default, Deserialize)]

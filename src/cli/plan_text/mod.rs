@@ -3,21 +3,21 @@
 mod reach;
 
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
-use crate::spec::image_report::{ImageFound, ImageReport, RootKind};
-use crate::spec::path::quoted;
-use crate::spec::plan_report::{
+use spec::image_report::{ImageFound, ImageReport, RootKind};
+use spec::path::quoted;
+use spec::plan_report::{
     BUILT_IN_MAXIMUM, DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry,
     PlannedLimit, PlannedPath, PlannedProgram, PlannedSource, PlannedStdin, Speaker,
 };
-use crate::spec::report::{EnforcementState, RunForm};
-use crate::spec::units::{amount, bytes};
+use spec::report::{EnforcementState, RunForm};
+use spec::units::{amount, bytes};
 
 /// Where values begin.
 const LABEL_COLUMNS: usize = 14;
 
 /// The plan as text. With `-v` also what is the same for every run.
 #[must_use]
-pub fn text(plan: &PlanReport, printer: &Printer) -> String {
+pub(crate) fn text(plan: &PlanReport, printer: &Printer) -> String {
     let mut page = Page {
         text: String::new(),
         printer,

@@ -1,7 +1,7 @@
 //! Whom the body may reach, and what it may know.
 
 use crate::cli::plan_text::Page;
-use crate::spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
+use spec::plan_report::{DEFAULT, PlanReport, PlannedHost, PlannedNetwork};
 
 impl Page<'_> {
     /// What would be installed, and from where: the host's word, beside the stranger's wish.

@@ -12,21 +12,21 @@ use crate::cli::source::ending::{Heeding, Held};
 use crate::cli::source::error::SourceError;
 use crate::cli::source::push::{Target, keep_name, push, target};
 use crate::cli::surroundings::Surroundings;
-use crate::compose::files::FileIdentity;
-use crate::compose::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, documents};
-use crate::compose::write::WrittenBundle;
-use crate::oci::error::OciError;
-use crate::oci::opening::Terms;
-use crate::oci::push::HeldArtifact;
-use crate::oci::store::{Store, StoreError};
-use crate::spec::digest::Digest;
-use crate::spec::host_policy::UnpackCaps;
-use crate::spec::path::{RelPath, escape};
-use crate::spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
-use crate::spec::utc::text_of_seconds;
+use bundler::files::FileIdentity;
+use bundler::source::{BuildHost, BuildRequest, Snapshot, SourceDirectory, documents};
+use bundler::write::WrittenBundle;
+use sources::oci::error::OciError;
+use sources::oci::opening::Terms;
+use sources::oci::push::HeldArtifact;
+use sources::oci::store::{Store, StoreError};
+use spec::digest::Digest;
+use spec::host_policy::UnpackCaps;
+use spec::path::{RelPath, escape};
+use spec::source_built::{BuiltLayer, LeftOutEntry, SourceBuilt};
+use spec::utc::text_of_seconds;
 
 /// What `runner source build --help` says besides its flags.
-pub const BUILD_HELP: &str = "\
+pub(crate) const BUILD_HELP: &str = "\
 `.git`, `.hg`, `.svn` and `.stax` are always left out, and what a .staxignore names (the syntax is
 that of .gitignore). Links, devices and files that look like credentials are left out with a
 warning; --strict refuses instead.
@@ -174,7 +174,7 @@ fn keep(
     };
     draft.finish().map_err(of_store)?;
     let documents = documents(&snapshot.config, &layer, snapshot.created_s)
-        .map_err(crate::compose::source::BuildError::from)?;
+        .map_err(bundler::source::BuildError::from)?;
     store.put(&documents.config).map_err(of_store)?;
     let digest = store.put(&documents.manifest).map_err(of_store)?;
     let name = format!("{}:{}", snapshot.config.name, snapshot.config.version);

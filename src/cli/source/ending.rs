@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::cli::print::Printer;
 use crate::cli::progress::{DRAWN_EVERY, kib};
-use crate::compose::output::ENDING;
-use crate::kernel::signal::{SignalSet, is_pending, set_mask};
+use bundler::output::ENDING;
+use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// As long as it lives, signals that end programs wait; they end this one when it is dropped.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use rustix::io::Errno;
 
-use crate::compose::source::BuildError;
-use crate::oci::error::OciError;
-use crate::spec::oci::reference::ReferenceError;
-use crate::spec::path::PathError;
+use bundler::source::BuildError;
+use sources::oci::error::OciError;
+use spec::oci::reference::ReferenceError;
+use spec::path::PathError;
 
 /// Why a verb of `runner source` did not do what was asked.
 #[derive(Debug, thiserror::Error)]

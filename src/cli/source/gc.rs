@@ -1,10 +1,10 @@
 //! `runner source gc`.
 
 use crate::cli::found::{FoundFlags, text};
-use crate::oci::opening::Terms;
 use crate::run::source_verbs;
-use crate::spec::report::ErrorReport;
-use crate::spec::source_report::SourceRemoval;
+use sources::oci::opening::Terms;
+use spec::report::ErrorReport;
+use spec::source_report::SourceRemoval;
 
 /// Remove what is above the size and what dead processes left; never what a run uses.
 #[derive(Debug, clap::Args)]

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::described;
-use crate::oci::opening::Terms;
 use crate::run::source_verbs;
-use crate::spec::path::escape;
-use crate::spec::report::ErrorReport;
-use crate::spec::source_report::SourceInspected;
+use sources::oci::opening::Terms;
+use spec::path::escape;
+use spec::report::ErrorReport;
+use spec::source_report::SourceInspected;
 
 /// Say what a source says of itself: one in the store, in a layout, or in a registry.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::cli::found::{FoundFlags, text};
-use crate::oci::opening::Terms;
 use crate::run::source_verbs;
-use crate::spec::report::ErrorReport;
-use crate::spec::source_report::SourceListing;
+use sources::oci::opening::Terms;
+use spec::report::ErrorReport;
+use spec::source_report::SourceListing;
 
 /// List the sources in the store, the one that was used last first.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,10 @@
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::source::described;
-use crate::oci::opening::Terms;
 use crate::run::source_verbs;
-use crate::spec::report::ErrorReport;
-use crate::spec::source_report::{SourceFound, SourcePulled};
+use sources::oci::opening::Terms;
+use spec::report::ErrorReport;
+use spec::source_report::{SourceFound, SourcePulled};
 
 /// Fetch a source into the store and unpack it there, so that runs have it at once.
 #[derive(Debug, clap::Args)]

@@ -8,19 +8,19 @@ use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::build::find;
 use crate::cli::source::ending::Held;
 use crate::cli::source::error::SourceError;
-use crate::oci::error::OciError;
-use crate::oci::layout::Layout;
-use crate::oci::opening::Terms;
-use crate::oci::pull::{Tags, artifact};
-use crate::oci::push::HeldArtifact;
-use crate::oci::store::Store;
-use crate::spec::digest::Digest;
-use crate::spec::oci::reference::{Place, Reference};
-use crate::spec::path::escape;
-use crate::spec::source_report::SourcePushed;
+use sources::oci::error::OciError;
+use sources::oci::layout::Layout;
+use sources::oci::opening::Terms;
+use sources::oci::pull::{Tags, artifact};
+use sources::oci::push::HeldArtifact;
+use sources::oci::store::Store;
+use spec::digest::Digest;
+use spec::oci::reference::{Place, Reference};
+use spec::path::escape;
+use spec::source_report::SourcePushed;
 
 /// What `runner source push --help` says besides its flags.
-pub const PUSH_HELP: &str = "\
+pub(crate) const PUSH_HELP: &str = "\
 NAME:VERSION is what `runner source list` shows. A layout is a directory that holds a file
 oci-layout; DIR:NAME and DIR@sha256:… say which of its artifacts.
 

@@ -2,9 +2,9 @@
 
 use crate::cli::found::{FoundFlags, text};
 use crate::cli::source::gc::plain;
-use crate::oci::opening::Terms;
 use crate::run::source_verbs;
-use crate::spec::report::ErrorReport;
+use sources::oci::opening::Terms;
+use spec::report::ErrorReport;
 
 /// Forget a source of the store, and remove what no other one there shares; never what a run uses.
 #[derive(Debug, clap::Args)]

@@ -6,8 +6,8 @@ use std::time::Instant;
 use crate::cli::print::Printer;
 use crate::cli::progress::{DRAWN_EVERY, SHORT_DIGITS, kib};
 use crate::cli::source::ending::has_come;
-use crate::oci::listener::{Listener, Progress};
-use crate::spec::digest::Digest;
+use sources::oci::listener::{Listener, Progress};
+use spec::digest::Digest;
 
 /// Columns of the bar.
 const BAR_COLUMNS: u64 = 24;

@@ -6,10 +6,10 @@ mod profile;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::signal::signal_name;
 use crate::run::error::BODY_NOT_STARTED;
-use crate::spec::outcome::Outcome;
-use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
-use crate::spec::report::{EnforcementState, LimitReport, Report, StreamReport};
-use crate::spec::units::amount;
+use spec::outcome::Outcome;
+use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
+use spec::report::{EnforcementState, LimitReport, Report, StreamReport};
+use spec::units::amount;
 
 /// Prints what the report has to say to a person.
 pub fn print(printer: &Printer, report: &Report) {
@@ -194,7 +194,7 @@ fn details(report: &Report) -> Vec<(Tone, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::report::{ErrorReport, WarningReport};
+    use spec::report::{ErrorReport, WarningReport};
 
     fn loud(report: &Report) -> Vec<String> {
         lines(report)

@@ -1,9 +1,9 @@
 //! What a person reads about the network after a run: what was denied, in a few lines.
 
 use crate::cli::print::Tone;
-use crate::spec::egress_report::{UnreachableHost, reason_in_words};
-use crate::spec::outcome::Outcome;
-use crate::spec::report::{Denial, Report};
+use spec::egress_report::{UnreachableHost, reason_in_words};
+use spec::outcome::Outcome;
+use spec::report::{Denial, Report};
 
 /// Most lines about denials; a last one counts the rest.
 const DENIALS_SHOWN: usize = 5;
@@ -100,8 +100,8 @@ fn unreachable(report: &Report) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::egress_report::UnreachableCause;
-    use crate::spec::report::Exit;
+    use spec::egress_report::UnreachableCause;
+    use spec::report::Exit;
 
     fn denial(object: &str, reason: &str, count: u64) -> Denial {
         Denial {

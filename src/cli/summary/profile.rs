@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::spec::report::Report;
+use spec::report::Report;
 
 /// Two tables: the supervisor's phases, whose sum is the run, and the child's steps, which run
 /// beside them. Times are milliseconds.
@@ -43,8 +43,8 @@ fn milliseconds(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::outcome::Outcome;
-    use crate::spec::report::{StepEnd, Timing};
+    use spec::outcome::Outcome;
+    use spec::report::{StepEnd, Timing};
 
     #[test]
     fn phases_add_up_and_steps_follow_each_other() {

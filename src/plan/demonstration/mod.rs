@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::spec::demonstration::{Held, Part, Row};
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::report::Report;
-use crate::spec::request::{BundleArgument, Caller, LimitOptions, LimitsMode, Request, Subject};
+use spec::demonstration::{Held, Part, Row};
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::Report;
+use spec::request::{BundleArgument, Caller, LimitOptions, LimitsMode, Request, Subject};
 
 /// The manifest of the bundle that is built in.
 pub const MANIFEST: &str = include_str!("../../../demo/manifest.yaml");

@@ -6,15 +6,15 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use crate::plan::demonstration::{answer_of, held};
-use crate::spec::demonstration::{Held, Part, Row};
-use crate::spec::egress::{EgressHost, EgressRule};
-use crate::spec::host_name::HostName;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::network::{AddedHost, NetworkOptions};
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::report::Report;
-use crate::spec::sources_policy::{EgressPolicy, IpRange};
+use spec::demonstration::{Held, Part, Row};
+use spec::egress::{EgressHost, EgressRule};
+use spec::host_name::HostName;
+use spec::host_policy::HostPolicy;
+use spec::network::{AddedHost, NetworkOptions};
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::report::Report;
+use spec::sources_policy::{EgressPolicy, IpRange};
 
 /// What the body says to the host on the list.
 pub const GREETING: &[u8] = b"hello\n";
@@ -116,7 +116,7 @@ fn denied(report: &Report, name: &str, what: &'static str, reason: &str) -> Row 
 mod tests {
     use super::*;
     use crate::plan::demonstration::ATTEMPTS;
-    use crate::spec::report::Denial;
+    use spec::report::Denial;
 
     fn report(text: &str, reasons: &[&str]) -> Report {
         let mut report = Report::new("id".to_owned(), Outcome::Exited);

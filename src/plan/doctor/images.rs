@@ -1,7 +1,7 @@
 //! What runs with an image want of a host.
 
 use crate::plan::doctor::{Facts, call_mend, item, with_mend};
-use crate::spec::diagnosis::{Item, Need};
+use spec::diagnosis::{Item, Need};
 
 /// The call that there is something else for, but where mounts are put into an image's root.
 pub(super) const OPENAT2: &str = "openat2";

@@ -9,11 +9,11 @@ use crate::plan::doctor::images::{OPENAT2, images, overlayfs};
 pub use crate::plan::doctor::network::NetworkFacts;
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
 use crate::plan::limits::Coverage;
-use crate::spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
-use crate::spec::report::{EnforcementState, ErrorReport};
+use spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
+use spec::report::{EnforcementState, ErrorReport};
 
 /// Landlock's version from which everything that a run asks of it is there.
-pub const LANDLOCK_FULL: u32 = 6;
+pub(crate) const LANDLOCK_FULL: u32 = 6;
 
 /// What was found out about a host.
 #[derive(Debug, Clone)]
@@ -137,7 +137,7 @@ impl NamespaceKind {
 
 /// What the facts mean.
 #[must_use]
-pub fn diagnose(facts: &Facts) -> Diagnosis {
+pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     let items: Vec<Item> = [
         vec![sandbox(facts)],
         namespaces(facts),

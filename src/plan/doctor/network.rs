@@ -1,8 +1,8 @@
 //! What a host can do for runs that may reach somebody.
 
 use crate::plan::doctor::{item, with_mend};
-use crate::spec::diagnosis::{Item, Need};
-use crate::spec::report::{EnforcementState, ErrorReport};
+use spec::diagnosis::{Item, Need};
+use spec::report::{EnforcementState, ErrorReport};
 
 /// What was found out about the network beyond the sandbox.
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
 //! Who forbids user namespaces on a host, and the command that allows them.
 
 use crate::plan::doctor::{Facts, NamespaceKind, item, with_mend};
-use crate::spec::diagnosis::{Item, Need};
-use crate::spec::report::ErrorReport;
+use spec::diagnosis::{Item, Need};
+use spec::report::ErrorReport;
 
 /// Where the profile of `packaging/apparmor` expects the program.
 const PROFILED_PROGRAMS: [&str; 2] = ["/usr/bin/runner", "/usr/local/bin/runner"];
@@ -39,7 +39,7 @@ pub struct Forbidding {
 
 /// All that forbid, the one that the kernel asks first at the top.
 #[must_use]
-pub fn forbidding(settings: &UserNamespaceSettings) -> Vec<Forbidding> {
+pub(crate) fn forbidding(settings: &UserNamespaceSettings) -> Vec<Forbidding> {
     let unprivileged = !settings.privileged;
     let count = (settings.count_max == Some(0)).then(|| Forbidding {
         why: "user.max_user_namespaces is 0".to_owned(),
@@ -120,7 +120,7 @@ pub(super) fn judge(facts: &Facts, made: &Result<(), String>) -> Item {
 
 /// What may forbid them where no setting says so.
 #[must_use]
-pub fn unexplained(settings: &UserNamespaceSettings) -> &'static str {
+pub(crate) fn unexplained(settings: &UserNamespaceSettings) -> &'static str {
     match settings.selinux_enforces {
         Some(true) => {
             "ausearch -m AVC -ts recent # SELinux enforces a policy: whether it denied user_namespace"

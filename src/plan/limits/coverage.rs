@@ -1,12 +1,12 @@
 //! Which limits this host can hold, through what, and how strongly.
 
 use super::{LimitError, Limits};
-use crate::spec::report::{Enforcement, EnforcementState};
-use crate::spec::request::LimitsMode;
+use spec::report::{Enforcement, EnforcementState};
+use spec::request::LimitsMode;
 
 /// How an axis of the host's coverage is called in the limits.
 #[must_use]
-pub fn axis_of(limit: &str) -> Option<&'static str> {
+pub(crate) fn axis_of(limit: &str) -> Option<&'static str> {
     match limit {
         "memory_bytes" => Some("memory"),
         "processes" => Some("processes"),
@@ -78,7 +78,7 @@ pub fn settle(
 }
 
 /// Limits that somebody stated and that do not hold fully, with the axis that says why.
-pub fn weaker_than_stated<'plan>(
+pub(crate) fn weaker_than_stated<'plan>(
     limits: &'plan Limits,
     enforcement: &'plan [Enforcement],
 ) -> impl Iterator<Item = (&'static str, &'plan Enforcement)> {
@@ -97,7 +97,7 @@ pub fn weaker_than_stated<'plan>(
 mod tests {
     use super::super::tests::merged;
     use super::*;
-    use crate::spec::request::LimitOptions;
+    use spec::request::LimitOptions;
 
     #[test]
     fn a_stated_limit_that_nothing_holds_is_refused_unless_best_effort() {

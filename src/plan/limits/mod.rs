@@ -6,33 +6,35 @@ mod coverage;
 use std::time::Duration;
 
 use crate::plan::grants::Origin;
-use crate::spec::host_policy::{Maxima, Maximum};
-use crate::spec::manifest::StatedLimit;
-use crate::spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
-use crate::spec::report::{LimitReport, WarningReport};
-use crate::spec::request::LimitOptions;
-use crate::spec::units::amount;
+use spec::host_policy::{Maxima, Maximum};
+use spec::manifest::StatedLimit;
+use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
+use spec::report::{LimitReport, WarningReport};
+use spec::request::LimitOptions;
+use spec::units::amount;
 
-pub use coverage::{Coverage, axis_of, settle, weaker_than_stated};
+pub(crate) use coverage::axis_of;
+pub(crate) use coverage::weaker_than_stated;
+pub use coverage::{Coverage, settle};
 
 /// Memory where nobody states it (AIP-17 recommends it).
-pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// Wall time where nobody states it (AIP-17 recommends it).
-pub const WALL_TIME_DEFAULT: Duration = Duration::from_secs(600);
+pub(crate) const WALL_TIME_DEFAULT: Duration = Duration::from_secs(600);
 /// Wall time where a `sandbox` block is present and nobody states it (AIP-36).
-pub const WALL_TIME_SANDBOX_DEFAULT: Duration = Duration::from_secs(30);
+pub(crate) const WALL_TIME_SANDBOX_DEFAULT: Duration = Duration::from_secs(30);
 /// Processes and threads where nobody states them.
-pub const PROCESSES_DEFAULT: u64 = 512;
+pub(crate) const PROCESSES_DEFAULT: u64 = 512;
 /// Open descriptors of each process where nobody states them.
-pub const OPEN_FILES_DEFAULT: u64 = 1024;
+pub(crate) const OPEN_FILES_DEFAULT: u64 = 1024;
 /// Between the stop signal and SIGKILL where nobody states it.
-pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
+pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 /// Output of each stream that is captured where nobody states it.
-pub const CAPTURE_BYTES_DEFAULT: u64 = 16 << 20;
+pub(crate) const CAPTURE_BYTES_DEFAULT: u64 = 16 << 20;
 /// Memory that is left to processes when files fill the writable space.
 const MEMORY_NOT_FOR_FILES_BYTES: u64 = 32 << 20;
 /// Inodes that the body may make.
-pub const DISK_INODES: u64 = 65_536;
+pub(crate) const DISK_INODES: u64 = 65_536;
 /// Whose word it is that files may not take all of the memory.
 const MEMORY: &str = "memory_bytes";
 /// Below this the runner's own part of the body's start does not fit.
@@ -491,7 +493,7 @@ fn lowered(name: &'static str, wanted: &Stated, winner: &Stated) -> WarningRepor
 
 /// The flag that states a limit.
 #[must_use]
-pub fn flag_of(limit: &str) -> &'static str {
+pub(crate) fn flag_of(limit: &str) -> &'static str {
     match limit {
         "memory_bytes" => "--memory",
         "wall_time_ms" => "--timeout",
@@ -519,7 +521,7 @@ fn thousandths(cpus: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::host_policy::{AtLine, HostPolicy, Statement};
+    use spec::host_policy::{AtLine, HostPolicy, Statement};
 
     const PLAIN: RunFacts = RunFacts {
         has_sandbox_block: false,
@@ -634,7 +636,7 @@ mod tests {
             }),
             ..Statement::default()
         };
-        let maxima = crate::spec::host_policy::merge(&[file]).0.maxima;
+        let maxima = spec::host_policy::merge(&[file]).0.maxima;
         let merge = |flags: &LimitOptions, manifest: &[StatedLimit], origin| {
             merge(flags, manifest, origin, &maxima, PLAIN)
         };

@@ -1,7 +1,7 @@
 //! What a package client that failed says of the package, out of the end of what it wrote.
 
 use crate::plan::preparation::Kind;
-use crate::spec::path::escape;
+use spec::path::escape;
 
 /// Most lines of a log that are shown.
 const LINES_MAX: usize = 20;

@@ -12,16 +12,17 @@ mod script;
 use serde::Serialize;
 
 pub use crate::plan::preparation::failure::{Failure, explain};
-pub use crate::plan::preparation::requirements::{RequirementsError, named_lists};
+pub use crate::plan::preparation::requirements::RequirementsError;
+pub(crate) use crate::plan::preparation::requirements::named_lists;
 use crate::plan::preparation::script::{apt_conf, environment, script};
-use crate::spec::digest::Digest;
-use crate::spec::egress::EgressRule;
-use crate::spec::image::is_package_name;
-use crate::spec::needs::{NeedError, npm, pip};
-use crate::spec::network::AddedHost;
-use crate::spec::path::{RelPath, escape};
-use crate::spec::preparation::{AptPolicy, PreparationPolicy};
-use crate::spec::runner_report::UnsatisfiedNeed;
+use spec::digest::Digest;
+use spec::egress::EgressRule;
+use spec::image::is_package_name;
+use spec::needs::{NeedError, npm, pip};
+use spec::network::AddedHost;
+use spec::path::{RelPath, escape};
+use spec::preparation::{AptPolicy, PreparationPolicy};
+use spec::runner_report::UnsatisfiedNeed;
 
 /// Version of what a preparation makes of its needs. It changes when the same key would stand for
 /// another layer.
@@ -29,11 +30,11 @@ const RULES: u32 = 1;
 /// Where a run leaves its layer.
 pub const LAYER: &str = "/scratch/layer";
 /// Where a run leaves the archives of native packages.
-pub const DEBS: &str = "/scratch/debs";
+pub(crate) const DEBS: &str = "/scratch/debs";
 /// Where Python packages are, in the layer and for the body: `PYTHONUSERBASE`.
 pub const PYTHON: &str = "/opt/runner/python";
 /// Where npm packages are, in the layer and for the body.
-pub const NODE_MODULES: &str = "/node_modules";
+pub(crate) const NODE_MODULES: &str = "/node_modules";
 
 /// A kind of package, in the order in which they are installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -63,7 +64,7 @@ impl Kind {
 
     /// The key of the host configuration that says where packages of this kind come from.
     #[must_use]
-    pub const fn policy_key(self) -> &'static str {
+    pub(crate) const fn policy_key(self) -> &'static str {
         match self {
             Self::Native => "preparation: {apt: {sources: [LINE]}}",
             Self::Npm => "preparation: {npm: {registry: URL}}",
@@ -281,7 +282,10 @@ pub fn steps(
 
 /// What the bundle lists and nobody says where to install from: its runs begin without it.
 #[must_use]
-pub fn not_installed(lists: &Lists, policy: &PreparationPolicy) -> Vec<(Kind, &'static str)> {
+pub(crate) fn not_installed(
+    lists: &Lists,
+    policy: &PreparationPolicy,
+) -> Vec<(Kind, &'static str)> {
     let npm =
         (lists.npm.is_some() && policy.npm.is_none()).then_some((Kind::Npm, "package-lock.json"));
     let pip =

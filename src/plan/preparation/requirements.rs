@@ -1,7 +1,7 @@
 //! What a list of Python requirements names besides packages: other lists of the bundle, by `-r` and
 //! `-c`. They go into the preparation run with it, and into the key of its layer.
 
-use crate::spec::path::{RelPath, escape};
+use spec::path::{RelPath, escape};
 
 /// The options that name another list (pip's requirements file format).
 const OPTIONS: [&str; 4] = ["-r", "-c", "--requirement", "--constraint"];
@@ -22,7 +22,7 @@ pub enum RequirementsError {
 ///
 /// # Errors
 /// [`RequirementsError`], for the first that is no file of a bundle.
-pub fn named_lists(path: &RelPath, text: &[u8]) -> Result<Vec<RelPath>, RequirementsError> {
+pub(crate) fn named_lists(path: &RelPath, text: &[u8]) -> Result<Vec<RelPath>, RequirementsError> {
     let text = String::from_utf8_lossy(text)
         .replace("\\\r\n", "")
         .replace("\\\n", "");

@@ -1,10 +1,10 @@
 //! What runs are planned, what reaches them of a stranger's words, and what their keys depend on.
 
 use super::*;
-use crate::spec::host_name::HostName;
-use crate::spec::host_policy::{self, Statement};
-use crate::spec::preparation::{AptSource, IndexUrl, PreparationStatement};
-use crate::spec::sources_policy::IpRange;
+use spec::host_name::HostName;
+use spec::host_policy::{self, Statement};
+use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+use spec::sources_policy::IpRange;
 
 fn policy(state: impl Fn(&mut PreparationStatement)) -> PreparationPolicy {
     let mut file = Statement::default();

@@ -3,9 +3,9 @@
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
 use crate::run::{hold, host};
-use crate::sandbox::cgroups::{self, Backend};
-use crate::spec::host::HostSupport;
-use crate::spec::request::Request;
+use sandbox::cgroups::{self, Backend};
+use spec::host::HostSupport;
+use spec::request::Request;
 
 /// What this host would do for a run.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use crate::plan::limits::{GRACE_DEFAULT, Limits, axis_of};
 use crate::run::explain::rows::Rows;
-use crate::spec::plan_report::{DEFAULT, PlannedLimit, Speaker};
-use crate::spec::report::{Enforcement, EnforcementState};
+use spec::plan_report::{DEFAULT, PlannedLimit, Speaker};
+use spec::report::{Enforcement, EnforcementState};
 
 impl Rows<'_> {
     /// Every limit, and how strongly it would hold.

@@ -21,9 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::bundle::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use crate::plan::limits::Limits;
-use crate::plan::view::{self as view_plan, AskedMount, ViewStep};
 use crate::run::chosen::{self, Chosen, OnRefusal};
 use crate::run::command;
 use crate::run::contract::{self, Settled};
@@ -36,24 +34,26 @@ use crate::run::inside::{self, Inside, Program};
 use crate::run::not_started::{self, Attempt};
 use crate::run::places::Places;
 use crate::run::planning;
-use crate::run::secrets;
+use crate::run::secret_values;
 use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
 use crate::run::{reporting, view};
-use crate::sandbox::error::SandboxError;
-use crate::sandbox::steps::ChildStep;
 use crate::scratch::{self, FileLimits, InputFile, Workspace};
-use crate::secrets::Expected;
-use crate::spec::host::HostSupport;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RUN_ID};
-use crate::spec::report::Report;
-use crate::spec::request::{BundleArgument, Request, Subject, ViewEntry};
-use crate::spec::run_form::{Run, bundle_path};
-use crate::spec::tokens::TokenValues;
+use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
+use sandbox::error::SandboxError;
+use sandbox::steps::ChildStep;
+use sandbox::view::{self as view_plan, AskedMount, ViewStep};
+use secrets::Expected;
+use spec::host::HostSupport;
+use spec::host_policy::HostPolicy;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RUN_ID};
+use spec::report::Report;
+use spec::request::{BundleArgument, Request, Subject, ViewEntry};
+use spec::run_form::{Run, bundle_path};
+use spec::tokens::TokenValues;
 
 /// Endings of a BUNDLE that is a manifest alone.
 const MANIFEST_ENDINGS: [&str; 4] = ["md", "json", "yaml", "yml"];
@@ -294,7 +294,7 @@ impl Planner<'_> {
             };
             input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
         }
-        let expected = secrets::expect(self.request, self.policy, &chosen);
+        let expected = secret_values::expect(self.request, self.policy, &chosen);
         let expected = or_refused(expected, refuse)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);
@@ -505,10 +505,10 @@ fn judge(plan: &mut PlanReport, refusals: &[RunError]) {
 mod tests {
     use super::*;
     use crate::plan::limits::Coverage;
-    use crate::spec::host::HostEntry;
-    use crate::spec::report::EnforcementState;
-    use crate::spec::request::{Caller, GivenSecret};
-    use crate::spec::secret::Secret;
+    use spec::host::HostEntry;
+    use spec::report::EnforcementState;
+    use spec::request::{Caller, GivenSecret};
+    use spec::secret::Secret;
 
     const MANIFEST: &str = "\
 id: demo

@@ -1,10 +1,10 @@
 //! The network of a run that was not started.
 
-use crate::plan::egress::EgressPlan;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::network::CaptureChoice;
-use crate::spec::plan_report::{DEFAULT, HOST_POLICY, PlannedAddress, PlannedNetwork, PlannedPort};
-use crate::spec::request::Request;
+use egress::allowlist::EgressPlan;
+use spec::host_policy::HostPolicy;
+use spec::network::CaptureChoice;
+use spec::plan_report::{DEFAULT, HOST_POLICY, PlannedAddress, PlannedNetwork, PlannedPort};
+use spec::request::Request;
 
 /// What would be laid out, and what would guard it.
 pub(super) fn of(request: &Request, policy: &HostPolicy, egress: &EgressPlan) -> PlannedNetwork {
@@ -75,10 +75,10 @@ pub(super) fn unchecked(request: &Request, network: &PlannedNetwork) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::egress::settle;
-    use crate::spec::egress::EgressRule;
-    use crate::spec::network::{AddedHost, PublishedPort};
-    use crate::spec::request::{Caller, Subject};
+    use egress::allowlist::settle;
+    use spec::egress::EgressRule;
+    use spec::network::{AddedHost, PublishedPort};
+    use spec::request::{Caller, Subject};
 
     fn planned(change: impl Fn(&mut Request, &mut HostPolicy)) -> (PlannedNetwork, Vec<String>) {
         let subject = Subject::Command(vec![b"true".to_vec()]);

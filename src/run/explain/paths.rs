@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::plan::view::{Access, ViewStep};
 use crate::run::artifacts;
 use crate::run::chosen::Chosen;
 use crate::run::explain::Settling;
 use crate::run::explain::rows::Rows;
-use crate::spec::image_report::RootKind;
-use crate::spec::manifest::WorkspaceSource;
-use crate::spec::oci::reference::{Reference, Which};
-use crate::spec::path::escape;
-use crate::spec::plan_report::{
-    FIXED, PlannedEntry, PlannedPath, PlannedPreparation, PlannedSource,
-};
-use crate::spec::request::ViewEntry;
+use sandbox::view::{Access, ViewStep};
+use spec::image_report::RootKind;
+use spec::manifest::WorkspaceSource;
+use spec::oci::reference::{Reference, Which};
+use spec::path::escape;
+use spec::plan_report::{FIXED, PlannedEntry, PlannedPath, PlannedPreparation, PlannedSource};
+use spec::request::ViewEntry;
 
 impl Rows<'_> {
     /// Every path that a person would see.

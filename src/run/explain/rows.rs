@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::egress::{ALLOW_NET, AskedHost};
 use crate::plan::environment;
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::plan::view::SCRATCH;
 use crate::run::chosen::Chosen;
 use crate::run::contract::{DeclaredFile, declared_files};
 use crate::run::explain::Settling;
@@ -17,20 +15,22 @@ use crate::run::places::{Place, Places};
 use crate::run::planning;
 use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
-use crate::spec::document::{self, Node};
-use crate::spec::host_policy::{HostPolicy, names};
-use crate::spec::image_report::ImageReport;
-use crate::spec::path::escape;
-use crate::spec::plan_report::{
+use egress::allowlist::{ALLOW_NET, AskedHost};
+use sandbox::view::SCRATCH;
+use spec::document::{self, Node};
+use spec::host_policy::{HostPolicy, names};
+use spec::image_report::ImageReport;
+use spec::path::escape;
+use spec::plan_report::{
     DEFAULT, FIXED, HOST_POLICY, PlanReport, PlannedEngine, PlannedFile, PlannedGrant, PlannedHost,
     PlannedManifest, PlannedProgram, PlannedSecret, PlannedStdin, PlannedSyscallPolicy,
     PlannedVariable, RUN_ID,
 };
-use crate::spec::request::{GivenSecret, Request};
-use crate::spec::runner_block::Engine;
-use crate::spec::sandbox_block::Provider;
-use crate::spec::sources_policy::SecretsProvider;
-use crate::spec::syscall_policy::SyscallPolicyName;
+use spec::request::{GivenSecret, Request};
+use spec::runner_block::Engine;
+use spec::sandbox_block::Provider;
+use spec::sources_policy::SecretsProvider;
+use spec::syscall_policy::SyscallPolicyName;
 
 /// Writes the rows; knows whose word the manifest is, and which file each of its values is from.
 pub(super) struct Rows<'plan> {
@@ -363,7 +363,7 @@ impl<'plan> Rows<'plan> {
                 variable: secret.variable.clone(),
                 reference: Some(match self.given(secret.variable.as_bytes()) {
                     Some(given) => given.reference.clone(),
-                    None => crate::secrets::shown(&secret.reference),
+                    None => secrets::shown(&secret.reference),
                 }),
                 asked_by: Some(self.key_at(
                     &secret.source,

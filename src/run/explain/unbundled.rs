@@ -4,15 +4,15 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::compose::locate::{Located, locate};
-use crate::compose::{ComposeError, ResolveRequest, SourceKind, resolve};
 use crate::plan::grants::Origin;
 use crate::run::error::RunError;
 use crate::run::subject::Subject;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::manifest::{self, Format};
-use crate::spec::path::escape;
-use crate::spec::request::Request;
+use bundler::locate::{Located, locate};
+use bundler::{ComposeError, ResolveRequest, SourceKind, resolve};
+use spec::host_policy::HostPolicy;
+use spec::manifest::{self, Format};
+use spec::path::escape;
+use spec::request::Request;
 
 /// The manifest at `path`, and how many sources it has. The workspace is the one of the request
 /// where the manifest lies beneath it, else found as `runner bundle` does.

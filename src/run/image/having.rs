@@ -3,20 +3,20 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::oci::error::OciError;
-use crate::oci::layers::{self, Image};
-use crate::oci::layout::Layout;
-use crate::oci::listener::{Listener, Progress, Silent};
-use crate::oci::opening::{StoreAlone, layer_limits};
-use crate::oci::origin::Origin;
-use crate::oci::pull::{self, Tags};
-use crate::oci::store::{Store, StorePlace};
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::error::RunError;
 use crate::run::hearing::{Act, Hearing};
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::oci::reference::{Place, Which};
-use crate::spec::request::Request;
+use sources::oci::error::OciError;
+use sources::oci::layers::{self, Image};
+use sources::oci::layout::Layout;
+use sources::oci::listener::{Listener, Progress, Silent};
+use sources::oci::opening::{StoreAlone, layer_limits};
+use sources::oci::origin::Origin;
+use sources::oci::pull::{self, Tags};
+use sources::oci::store::{Store, StorePlace};
+use spec::host_policy::HostPolicy;
+use spec::oci::reference::{Place, Which};
+use spec::request::Request;
 
 /// How images are come by.
 #[derive(Debug, Clone, Copy)]

@@ -10,23 +10,23 @@ use rustix::fs::{AtFlags, FileType};
 pub use crate::run::image::having::Access;
 pub(super) use crate::run::image::having::how;
 
-use crate::oci::layers::{HeldLayer, Image, Kind, LookError};
 use crate::plan::environment;
-use crate::plan::image_user::ImageUser;
-use crate::plan::run_form::{Interpreters, NodeVersion};
-use crate::plan::typescript::NpmRegistry;
 use crate::run::error::RunError;
 use crate::run::host;
 use crate::run::image::having::have;
 use crate::run::needs::installed;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::image::Picked;
-use crate::spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
-use crate::spec::oci::reference::Place;
-use crate::spec::path::escape;
-use crate::spec::report::{WarningReport, with_causes};
-use crate::spec::request::Request;
-use crate::spec::run_form::Run;
+use sandbox::image_user::ImageUser;
+use sources::oci::layers::{HeldLayer, Image, Kind, LookError};
+use spec::detection::{Interpreters, NodeVersion};
+use spec::host_policy::HostPolicy;
+use spec::image::Picked;
+use spec::image_report::{ImageFound, ImageReport, ImageUserReport, RootKind};
+use spec::oci::reference::Place;
+use spec::path::escape;
+use spec::report::{WarningReport, with_causes};
+use spec::request::Request;
+use spec::run_form::Run;
+use spec::typescript::NpmRegistry;
 
 /// A longer `etc/passwd` or `etc/group` is refused.
 const NAMES_BYTES_MAX: u64 = 1 << 20;
@@ -243,7 +243,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub fn has_program(&self, name: &str) -> Result<bool, RunError> {
+    pub(crate) fn has_program(&self, name: &str) -> Result<bool, RunError> {
         for directory in self.path().split(|byte| *byte == b':') {
             if self.has_program_in(directory, name)? {
                 return Ok(true);

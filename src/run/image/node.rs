@@ -14,7 +14,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
+    pub(crate) fn node_package(&self, name: &str) -> Result<Option<Vec<u8>>, RunError> {
         let of_config = self.image.config.variable(b"NODE_PATH").unwrap_or_default();
         let named = of_config.split(|byte| *byte == b':');
         let named = named

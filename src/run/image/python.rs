@@ -2,7 +2,7 @@
 
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
-use crate::spec::needs::pip;
+use spec::needs::pip;
 
 /// A directory with more names is not believed to hold anything.
 const NAMES_MAX: usize = 20_000;
@@ -15,7 +15,7 @@ impl OpenedImage {
     ///
     /// # Errors
     /// [`RunError`] where it cannot be read.
-    pub fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
+    pub(crate) fn python_packages(&self) -> Result<Vec<(String, String)>, RunError> {
         let Some(prefix) = self.prefix_of("python3")? else {
             return Ok(Vec::new());
         };

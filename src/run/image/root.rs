@@ -6,8 +6,6 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use crate::plan::image_root::{Filled, Names, filled, grafts};
-use crate::plan::view::{self as view_plan, ViewStep};
 use crate::run::Run;
 use crate::run::chosen::Chosen;
 use crate::run::contract;
@@ -18,13 +16,15 @@ use crate::run::planning::distinct;
 use crate::run::sources::Sources;
 use crate::run::unpacking::lower;
 use crate::run::view::{self, Owners};
-use crate::sandbox::launch::ImageRoot;
-use crate::sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
-use crate::sandbox::prepare::Prepared;
-use crate::spec::image_report::RootKind;
-use crate::spec::report::{Report, WarningReport};
+use sandbox::image_root::{Filled, Names, filled, grafts};
+use sandbox::launch::ImageRoot;
+use sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
+use sandbox::prepare::Prepared;
+use sandbox::view::{self as view_plan, ViewStep};
+use spec::image_report::RootKind;
+use spec::report::{Report, WarningReport};
 
-/// Where its uppermost layer lies in the space: beneath [`PLACES`](crate::sandbox::overlay::PLACES),
+/// Where its uppermost layer lies in the space: beneath [`PLACES`](sandbox::overlay::PLACES),
 /// which a launch with an image covers, and where no mount can be asked for.
 const PLACE: &str = "runner/overlays/image";
 

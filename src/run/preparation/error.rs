@@ -1,14 +1,14 @@
 //! Why what a body needs could not be installed.
 
-use crate::bundle::UnpackError;
-use crate::bundle::deb::DebError;
-use crate::cache::CacheError;
-use crate::oci::error::OciError;
-use crate::oci::store::StoreError;
 use crate::plan::preparation::PreparationError;
 use crate::run::preparation::failure::Failed;
-use crate::spec::outcome::Outcome;
-use crate::spec::preparation_report::PreparationReport;
+use archive::UnpackError;
+use archive::deb::DebError;
+use sources::oci::error::OciError;
+use sources::oci::store::StoreError;
+use spec::outcome::Outcome;
+use spec::preparation_report::PreparationReport;
+use store::CacheError;
 
 /// Why what a body needs could not be installed.
 #[derive(Debug, thiserror::Error)]

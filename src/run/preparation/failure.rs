@@ -2,12 +2,12 @@
 
 use crate::plan::preparation::{Step, explain};
 use crate::run::error::RunError;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::outcome::Outcome;
-use crate::spec::path::escape;
-use crate::spec::preparation_report::PreparationReport;
-use crate::spec::report::{Denial, Report};
-use crate::spec::units;
+use spec::host_policy::HostPolicy;
+use spec::outcome::Outcome;
+use spec::path::escape;
+use spec::preparation_report::PreparationReport;
+use spec::report::{Denial, Report};
+use spec::units;
 
 /// How programs tell of ENOSPC.
 const FULL: [&str; 2] = ["No space left on device", "ENOSPC"];

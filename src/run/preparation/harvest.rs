@@ -9,17 +9,17 @@ use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::deb::{Package, PackageLayer};
-use crate::bundle::layer::Below;
-use crate::bundle::{self, LayerView, UnpackLimits};
-use crate::cache::disk_bytes;
-use crate::kernel::file::open_beneath;
-use crate::oci::opening::layer_limits;
 use crate::plan::preparation::{DEBS, Kind, LAYER, NODE_MODULES, PYTHON, Step};
 use crate::run::error::RunError;
 use crate::run::preparation::PreparationProblem;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::path::{RelPath, escape};
+use archive::deb::{Package, PackageLayer};
+use archive::layer::Below;
+use archive::{LayerView, UnpackLimits};
+use sources::oci::opening::layer_limits;
+use spec::host_policy::HostPolicy;
+use spec::path::{RelPath, escape};
+use store::disk_bytes;
+use sys::file::open_beneath;
 
 /// Most archives of packages that one run may leave.
 const DEBS_MAX: usize = 4_000;
@@ -104,7 +104,7 @@ impl<'run> Harvest<'run> {
     fn tree(&self, space: BorrowedFd<'_>, expected: &'static str) -> Result<Note, RunError> {
         let kind = self.kind.word();
         let left = open_left(space, LAYER)?;
-        let unpacked = bundle::unpack_directory_as(left.as_fd(), self.into, &self.limits, None);
+        let unpacked = archive::unpack_directory_as(left.as_fd(), self.into, &self.limits, None);
         let unpacked = unpacked.map_err(|source| PreparationProblem::Layer {
             kind,
             source: Box::new(source),
@@ -149,7 +149,7 @@ impl<'run> Harvest<'run> {
             };
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
             let file = open_beneath(debs.as_fd(), &name, flags, Mode::empty())
-                .map_err(|errno| refused(bundle::deb::DebError::Read(errno.into())))?;
+                .map_err(|errno| refused(archive::deb::DebError::Read(errno.into())))?;
             // What the run left is of limited size; what is packed in it may be a thousand times as
             // much.
             let package = layer

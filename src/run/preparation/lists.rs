@@ -1,11 +1,11 @@
 //! The bundle's own lists of packages, as they are in the bundle.
 
-use crate::bundle::Entry;
 use crate::plan::preparation::{Lists, named_lists};
 use crate::run::error::RunError;
 use crate::run::image::Access;
 use crate::run::subject::BundleFiles;
-use crate::spec::path::{RelPath, escape};
+use archive::Entry;
+use spec::path::{RelPath, escape};
 
 /// A longer list of packages is refused.
 const LIST_BYTES_MAX: u64 = 16 << 20;

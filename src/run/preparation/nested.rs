@@ -5,7 +5,6 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::Mode;
 
-use crate::oci::layers::HeldLayer;
 use crate::plan::preparation::{GivenFile, Step};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
@@ -14,15 +13,16 @@ use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::{Run, contract, host};
-use crate::sandbox::launch::Launched;
-use crate::spec::host_policy::{HostPolicy, Maxima, Maximum};
-use crate::spec::network::NetworkOptions;
-use crate::spec::oci::reference::Place;
-use crate::spec::outcome::Outcome;
-use crate::spec::preparation_report::PreparationReport;
-use crate::spec::report::Report;
-use crate::spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
-use crate::spec::sources_policy::EgressPolicy;
+use sandbox::launch::Launched;
+use sources::oci::layers::HeldLayer;
+use spec::host_policy::{HostPolicy, Maxima, Maximum};
+use spec::network::NetworkOptions;
+use spec::oci::reference::Place;
+use spec::outcome::Outcome;
+use spec::preparation_report::PreparationReport;
+use spec::report::Report;
+use spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
+use spec::sources_policy::EgressPolicy;
 
 /// Of what a package client writes, so much is looked at.
 const LOG_BYTES: u64 = 4 << 20;

@@ -1,8 +1,8 @@
 //! Why a workspace source cannot be had.
 
-use crate::bundle::UnpackError;
-use crate::oci::error::OciError;
-use crate::spec::oci::reference::ReferenceError;
+use archive::UnpackError;
+use sources::oci::error::OciError;
+use spec::oci::reference::ReferenceError;
 
 /// Why a workspace source cannot be had. Texts in it are escaped.
 #[derive(Debug, thiserror::Error)]

@@ -17,12 +17,6 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::bundle::Entry;
-use crate::cache::{CacheError, InUse};
-use crate::kernel::file::{CallError, open_beneath};
-use crate::oci::error::OciError;
-use crate::oci::pull::{self, Tags};
-use crate::plan::view::{self as view_plan, Access, AskedMount, Shown};
 use crate::run::Run;
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::chosen::Chosen;
@@ -33,16 +27,22 @@ use crate::run::image::how;
 use crate::run::reporting::Stopwatch;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use crate::run::{planning, view};
-use crate::sandbox::prepare::Prepared;
-use crate::spec::did_you_mean::difference;
-use crate::spec::digest::Digest;
-use crate::spec::host_policy::HostPolicy;
-use crate::spec::manifest::{Manifest, WorkspaceSource};
-use crate::spec::oci::reference::{Reference, Which};
-use crate::spec::path::{RelPath, escape};
-use crate::spec::report::{Report, WarningReport};
-use crate::spec::request::{Request, ViewEntry};
-use crate::spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
+use archive::Entry;
+use sandbox::prepare::Prepared;
+use sandbox::view::{self as view_plan, Access, AskedMount, Shown};
+use sources::oci::error::OciError;
+use sources::oci::pull::{self, Tags};
+use spec::did_you_mean::difference;
+use spec::digest::Digest;
+use spec::host_policy::HostPolicy;
+use spec::manifest::{Manifest, WorkspaceSource};
+use spec::oci::reference::{Reference, Which};
+use spec::path::{RelPath, escape};
+use spec::report::{Report, WarningReport};
+use spec::request::{Request, ViewEntry};
+use spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
+use store::{CacheError, InUse};
+use sys::file::{CallError, open_beneath};
 
 /// Most directories that a hint names.
 const NEAR_MAX: usize = 3;
@@ -136,7 +136,7 @@ impl Run<'_> {
                     if source.required || self.request.strict || !left_out {
                         return Err(error.into());
                     }
-                    let message = crate::spec::report::with_causes(&error);
+                    let message = spec::report::with_causes(&error);
                     let message = format!("{message}; it is not required and left out");
                     report
                         .warnings

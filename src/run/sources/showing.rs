@@ -5,12 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::bundle::{Tree, UnpackError};
-use crate::cache::{self, InUse};
-use crate::kernel::file::open_beneath;
-use crate::oci::error::OciError;
 use crate::plan::sources::{Place, places_in};
-use crate::plan::view::{Access, AskedMount, Shown};
 use crate::run::Run;
 use crate::run::contract::make_directories;
 use crate::run::error::RunError;
@@ -19,12 +14,17 @@ use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
 use crate::run::view::Owners;
-use crate::sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
-use crate::sandbox::prepare::Prepared;
-use crate::spec::manifest::WorkspaceSource;
-use crate::spec::path::RelPath;
-use crate::spec::request::ViewEntry;
-use crate::spec::workspace_source_report::SourceView;
+use archive::{Tree, UnpackError};
+use sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
+use sandbox::prepare::Prepared;
+use sandbox::view::{Access, AskedMount, Shown};
+use sources::oci::error::OciError;
+use spec::manifest::WorkspaceSource;
+use spec::path::RelPath;
+use spec::request::ViewEntry;
+use spec::workspace_source_report::SourceView;
+use store::InUse;
+use sys::file::open_beneath;
 
 /// Where a copy lies, in the place of its overlayfs.
 const COPY: &str = "copy";
@@ -167,7 +167,7 @@ impl Run<'_> {
             make_directories(space, &copy)
                 .map_err(RunError::host("make a directory for a copy of a source"))?
         };
-        cache::copy_into(&tree, own.had.root.as_fd(), into.as_fd(), held.body_ids())
+        store::copy_into(&tree, own.had.root.as_fd(), into.as_fd(), held.body_ids())
             .map_err(|error: UnpackError| failed(SourceProblem::Copy(error)))?;
         let _assumed = self.assume(held)?;
         make_places(space, &copy, &own.places)

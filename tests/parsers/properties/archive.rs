@@ -5,8 +5,8 @@ use std::io::Read as _;
 use std::os::fd::AsFd as _;
 
 use super::ground::{Ground, Made, seal, stored};
-use crate::bundle::{self, Entry, Tree, UnpackError, UnpackLimits, Unpacked, write_canonical};
-use crate::spec::digest::Digest;
+use archive::{Entry, Tree, UnpackError, UnpackLimits, Unpacked, write_canonical};
+use spec::digest::Digest;
 
 /// Directories that bundles leave out.
 const LEFT_OUT: [&[u8]; 3] = [b".git", b".hg", b".svn"];
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let ground = Ground::new();
     let directory = ground.open();
     let archive = stored(&tar);
-    let unpacked = bundle::unpack(archive.as_slice(), directory.as_fd(), &LIMITS);
+    let unpacked = archive::unpack(archive.as_slice(), directory.as_fd(), &LIMITS);
     let made = ground.made();
     check_survey(&archive, &unpacked);
     let unpacked = match unpacked {
@@ -57,7 +57,7 @@ pub(crate) fn check(bytes: &[u8]) {
         compressed_bytes: 16 << 20,
         ..LIMITS
     };
-    let second = bundle::unpack(packed.as_slice(), again.open().as_fd(), &limits);
+    let second = archive::unpack(packed.as_slice(), again.open().as_fd(), &limits);
     let second = second.expect("the canonical form is accepted");
     assert_eq!(second.tree, unpacked.tree);
     assert_eq!(second.content_digest, unpacked.content_digest);
@@ -67,7 +67,7 @@ pub(crate) fn check(bytes: &[u8]) {
 fn check_survey(archive: &[u8], unpacked: &Result<Unpacked, UnpackError>) {
     match (
         unpacked,
-        bundle::survey(archive, &LIMITS, &["manifest.yaml"]),
+        archive::survey(archive, &LIMITS, &["manifest.yaml"]),
     ) {
         (Ok(unpacked), Ok(surveyed)) => {
             assert_eq!(surveyed.tree, unpacked.tree);

@@ -7,11 +7,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-use crate::kernel::link;
-use crate::sandbox::error::SandboxError;
-use crate::sandbox::launch::{Word, hear};
-use crate::sandbox::prepare::expect_message;
-use crate::sandbox::steps::ChildStep;
+use sandbox::error::SandboxError;
+use sandbox::launch::{Word, hear};
+use sandbox::prepare::expect_message;
+use sandbox::steps::ChildStep;
+use sys::link;
 
 /// The kinds that the child has, for the oracle.
 const FAILED: u32 = 4;

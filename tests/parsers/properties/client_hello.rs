@@ -3,7 +3,7 @@
 use rustls::server::Acceptor;
 
 use super::incremental;
-use crate::egress::client_hello::{self, Progress};
+use egress::client_hello::{self, Progress};
 
 /// Whatever rustls takes with a name is read here as the same name, or refused; never as another
 /// one, and never as none.

@@ -3,8 +3,8 @@
 use std::os::fd::AsFd as _;
 
 use super::ground::{Ground, Made, seal};
-use crate::bundle::deb::{DebError, Package, PackageLayer};
-use crate::bundle::{LayerView, UnpackLimits};
+use archive::deb::{DebError, Package, PackageLayer};
+use archive::{LayerView, UnpackLimits};
 
 const LIMITS: UnpackLimits = UnpackLimits {
     compressed_bytes: 1 << 20,

@@ -8,8 +8,8 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Aaaa, Cname};
 
-use crate::egress::resolver::answer::{self, Answer, AnswerError, Family};
-use crate::spec::host_name::HostName;
+use egress::resolver::answer::{self, Answer, AnswerError, Family};
+use spec::host_name::HostName;
 
 /// Most addresses that an answer gives, whatever it has.
 const ADDRESSES_MAX: usize = 256;

@@ -7,9 +7,9 @@ use domain::base::iana::Rcode;
 use domain::base::name::ToLabelIter;
 use domain::rdata::{A, Ptr};
 
-use crate::egress::dns::{self, Answer, Malformed, Query, TYPE_A};
-use crate::egress::resolver::answer::{self, Family};
-use crate::spec::host_name::HostName;
+use egress::dns::{self, Answer, Malformed, Query, TYPE_A};
+use egress::resolver::answer::{self, Family};
+use spec::host_name::HostName;
 
 /// What an answer has at most besides the question: the header, a record of [`HOST`], OPT.
 const ANSWER_BYTES_BESIDES: usize = 12 + (12 + HOST.len() + 2) + 11;

@@ -5,8 +5,8 @@ use std::io::Read;
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 
-use crate::bundle::gzip::{GzipError, inflate};
-use crate::spec::digest::Digest;
+use archive::gzip::{GzipError, inflate};
+use spec::digest::Digest;
 
 const LIMIT_BYTES: u64 = 1 << 20;
 /// Inflated bytes of one input beyond which nothing is compared.

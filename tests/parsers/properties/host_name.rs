@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use domain::base::{Message, Name};
 use rustls::pki_types::ServerName;
 
-use crate::egress::allow::{Allowlist, Standing};
-use crate::egress::resolver::answer::{Family, question};
-use crate::spec::egress::{EgressHost, EgressRule, intersect, meant};
-use crate::spec::host_name::HostName;
+use egress::allow::{Allowlist, Standing};
+use egress::resolver::answer::{Family, question};
+use spec::egress::{EgressHost, EgressRule, intersect, meant};
+use spec::host_name::HostName;
 
 /// Lines: a name as a body writes it, then the entries of a list.
 pub(crate) fn check(bytes: &[u8]) {

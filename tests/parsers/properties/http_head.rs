@@ -1,8 +1,8 @@
 //! The head of an HTTP/1 request; against httparse, and `http` for the target.
 
 use super::incremental;
-use crate::egress::http_head::{self, Head, Host, Progress};
-use crate::spec::host_name::HostName;
+use egress::http_head::{self, Head, Host, Progress};
+use spec::host_name::HostName;
 
 /// Whatever is taken here is the same request for the same host to an established parser.
 pub(crate) fn check(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! What a registry says: the config of an image, and how it wants to be told who asks.
 
-use crate::spec::oci::challenge::{Challenge, challenges};
-use crate::spec::oci::image_config::ImageConfig;
+use spec::oci::challenge::{Challenge, challenges};
+use spec::oci::image_config::ImageConfig;
 
 /// The first byte says which of the two the rest is.
 pub(crate) fn check(bytes: &[u8]) {

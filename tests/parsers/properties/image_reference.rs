@@ -1,7 +1,7 @@
 //! Where an image or an artifact lies.
 
-use crate::spec::host_name::HostName;
-use crate::spec::oci::reference::{Place, Reference, ReferenceError};
+use spec::host_name::HostName;
+use spec::oci::reference::{Place, Reference, ReferenceError};
 
 /// What is accepted is written as it was; its parts are what a client would send.
 pub(crate) fn check(bytes: &[u8]) {

@@ -4,9 +4,9 @@ use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 
 use super::ground::{Ground, Made, seal, stored};
-use crate::bundle::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
-use crate::spec::digest::Digest;
-use crate::spec::path::RelPath;
+use archive::{Compression, LayerView, UnpackLimits, UnpackedLayer, unpack_layer};
+use spec::digest::Digest;
+use spec::path::RelPath;
 
 const LIMITS: UnpackLimits = UnpackLimits {
     compressed_bytes: 1 << 20,
@@ -91,7 +91,7 @@ fn unpack(
     ground: &Ground,
     archive: &[u8],
     compression: Compression,
-) -> Result<UnpackedLayer, crate::bundle::UnpackError> {
+) -> Result<UnpackedLayer, archive::UnpackError> {
     let is_below = |path: &RelPath| {
         Ok(BELOW
             .iter()

@@ -1,6 +1,6 @@
 //! The lock file of a bundle.
 
-use crate::spec::lock::Lock;
+use spec::lock::Lock;
 
 /// What is accepted is written in one form, which reads back as the same, without a difference.
 pub(crate) fn check(bytes: &[u8]) {

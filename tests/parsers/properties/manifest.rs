@@ -1,7 +1,7 @@
 //! A manifest: its text as a document, against `serde_json` where it is JSON, and what is made of it.
 
-use crate::spec::document::{self, DocumentProblem, Format, Node, Place, Value};
-use crate::spec::manifest::{BlockDocuments, parse_with, resolved};
+use spec::document::{self, DocumentProblem, Format, Node, Place, Value};
+use spec::manifest::{BlockDocuments, parse_with, resolved};
 
 /// The first byte says how the text behind it is written. Whatever is refused is refused at a place
 /// of the text; whatever is accepted can be written in one form, which reads back as the same.

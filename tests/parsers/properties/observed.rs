@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::egress::observed::{self, Observed};
+use egress::observed::{self, Observed};
 
 /// The bytes as messages of NFLOG, the packets in them, and the bytes as a packet.
 pub(crate) fn check(bytes: &[u8]) {

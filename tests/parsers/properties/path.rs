@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 
-use crate::bundle::LayerView;
-use crate::spec::mount_target::MountTarget;
-use crate::spec::path::{PATH_BYTES_MAX, RelPath, SEGMENT_BYTES_MAX, escape};
-use crate::spec::run_form::bundle_path;
+use archive::LayerView;
+use spec::mount_target::MountTarget;
+use spec::path::{PATH_BYTES_MAX, RelPath, SEGMENT_BYTES_MAX, escape};
+use spec::run_form::bundle_path;
 
 /// Lines: the first two are paths to be joined, the rest are links, each a path and where it leads.
 pub(crate) fn check(bytes: &[u8]) {

@@ -1,12 +1,12 @@
 //! What is to be run: which program a `run` becomes, with which arguments.
 
-use crate::plan::run_form::{
+use spec::detection::{
     BundleView, EntryKind, Interpreter, Interpreters, NodeVersion, ProgramLookup, resolve,
 };
-use crate::plan::typescript::NpmRegistry;
-use crate::spec::path::RelPath;
-use crate::spec::report::RunForm;
-use crate::spec::run_form::{Run, TextForm, text_form};
+use spec::path::RelPath;
+use spec::report::RunForm;
+use spec::run_form::{Run, TextForm, text_form};
+use spec::typescript::NpmRegistry;
 
 /// A bundle of files that the input names: those of even length are executable.
 struct Files(Vec<RelPath>);
@@ -127,7 +127,7 @@ fn check_words(run: &Run, argv: &[Vec<u8>], argument: &str) {
 }
 
 /// A file is one of the bundle's, and no interpreter takes its name for an option.
-fn check_file(run: &Run, resolved: &crate::plan::run_form::ResolvedRun, files: &Files) {
+fn check_file(run: &Run, resolved: &spec::detection::ResolvedRun, files: &Files) {
     let named = match run {
         Run::File(path) => path,
         Run::Text(text) if text_form(text) == TextForm::Path => text,

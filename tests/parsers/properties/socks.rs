@@ -1,8 +1,8 @@
 //! What a client says to the SOCKS5 half of the compatibility proxy.
 
 use super::incremental;
-use crate::egress::socks::{self, Part, SocksError, Target};
-use crate::spec::host_name::HostName;
+use egress::socks::{self, Part, SocksError, Target};
+use spec::host_name::HostName;
 
 /// The first byte says whether the rest is a greeting or a request.
 pub(crate) fn check(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! Paths with tokens, and sizes and durations.
 
-use crate::spec::tokens::{Token, TokenPath, TokenValues, is_segment, iso_date};
-use crate::spec::units::{parse_duration, parse_size_bytes};
+use spec::tokens::{Token, TokenPath, TokenValues, is_segment, iso_date};
+use spec::units::{parse_duration, parse_size_bytes};
 
 /// Lines: a path with tokens, the run's id, the manifest's id; a size or a duration.
 pub(crate) fn check(bytes: &[u8]) {

@@ -1,0 +1,421 @@
+//! The canonical tar of a tree: the same bytes for the same contents, whoever packs them, wherever.
+//!
+//! ustar; members sorted by the bytes of their names, directories ending in `/` and every parent
+//! present; modes 0644, 0755 and, for links, 0777; owner, group and times 0, no owner names; a pax
+//! header (records in the order linkpath, path, size) only where ustar cannot hold a value; two
+//! zero blocks at the end and no further padding.
+
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{UnpackError, shown};
+use crate::hash_beside::HashBeside;
+use crate::tar_header::{BLOCK_BYTES, OCTAL_SIZE_MAX, checksum};
+use crate::target::Target;
+use crate::tree::{Entry, Tree, archive_order};
+use crate::unpack::AHEAD_FROM_BYTES;
+use spec::digest::Digest;
+use spec::path::RelPath;
+use sys::file::CallError;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 256 * 1024;
+const NAME_BYTES: usize = 100;
+const PREFIX_BYTES: usize = 155;
+/// Name of a pax header itself; readers that know pax never show it.
+const PAX_NAME: &[u8] = b"PaxHeader";
+
+/// Writes the canonical tar of `tree`, whose files lie beneath `directory`.
+///
+/// # Errors
+/// [`UnpackError::Target`] where a file could not be read, [`UnpackError::SourceChanged`] where
+/// it has another size than the tree says, [`UnpackError::Canonical`] where `out` failed.
+pub fn write_canonical(
+    tree: &Tree,
+    directory: BorrowedFd<'_>,
+    mut out: impl Write,
+) -> Result<(), UnpackError> {
+    let mut target = Target::new(directory, None);
+    let mut buffer = vec![0; READ_BYTES];
+    write_members(
+        tree,
+        &mut out,
+        &|_path, error| UnpackError::Canonical(error),
+        &mut |path, bytes, out| write_file(&mut target, path, bytes, &mut buffer, out),
+    )
+}
+
+/// Writes the canonical tar of `tree` to `out`, wherever its files lie: `data` is asked for those of
+/// each file in turn, and has to write as many bytes as the tree says. `unwritten` gets the member
+/// at which `out` failed, `None` at the end.
+///
+/// # Errors
+/// What `data` or `unwritten` return.
+pub fn write_members<Out: Write, Error>(
+    tree: &Tree,
+    out: &mut Out,
+    unwritten: &dyn Fn(Option<&RelPath>, std::io::Error) -> Error,
+    data: &mut dyn FnMut(&RelPath, u64, &mut Out) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for (path, entry) in tree.in_archive_order() {
+        out.write_all(&member_header(path, entry))
+            .map_err(|error| unwritten(Some(path), error))?;
+        if let Entry::File { bytes, .. } = entry {
+            data(path, *bytes, out)?;
+            out.write_all(padding(*bytes))
+                .map_err(|error| unwritten(Some(path), error))?;
+        }
+    }
+    out.write_all(&[0; 2 * BLOCK_BYTES])
+        .map_err(|error| unwritten(None, error))
+}
+
+fn write_file(
+    target: &mut Target<'_>,
+    path: &RelPath,
+    bytes: u64,
+    buffer: &mut [u8],
+    out: &mut impl Write,
+) -> Result<(), UnpackError> {
+    let failed = |call: &'static str, errno| UnpackError::Target {
+        name: shown(path.as_bytes()),
+        source: CallError::new(call, shown(path.as_bytes()), errno),
+    };
+    let changed = || UnpackError::SourceChanged {
+        name: shown(path.as_bytes()),
+        expected_bytes: bytes,
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = target.open(path, flags, Mode::empty())?;
+    let mut total = 0;
+    loop {
+        let count = match rustix::io::read(&file, &mut *buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(errno) => return Err(failed("read", errno)),
+        };
+        total += count as u64;
+        if bytes < total {
+            return Err(changed());
+        }
+        out.write_all(&buffer[..count])
+            .map_err(UnpackError::Canonical)?;
+    }
+    match total == bytes {
+        true => Ok(()),
+        false => Err(changed()),
+    }
+}
+
+/// The header, or headers, of one member.
+fn member_header(path: &RelPath, entry: &Entry) -> Vec<u8> {
+    let mut name = path.as_bytes().to_vec();
+    if *entry == Entry::Directory {
+        name.push(b'/');
+    }
+    let (type_flag, mode, size, link): (u8, u64, u64, &[u8]) = match entry {
+        Entry::File { executable, bytes } => {
+            let mode = if *executable { 0o755 } else { 0o644 };
+            (b'0', mode, *bytes, b"")
+        }
+        Entry::Directory => (b'5', 0o755, 0, b""),
+        Entry::Symlink { target } => (b'2', 0o777, 0, target),
+    };
+    let split = split_name(&name);
+    let mut records = Vec::new();
+    if NAME_BYTES < link.len() {
+        records.extend(pax_record(b"linkpath", link));
+    }
+    if split.is_none() {
+        records.extend(pax_record(b"path", &name));
+    }
+    if OCTAL_SIZE_MAX < size {
+        records.extend(pax_record(b"size", size.to_string().as_bytes()));
+    }
+    let mut blocks = Vec::with_capacity(BLOCK_BYTES);
+    if !records.is_empty() {
+        let length = records.len() as u64;
+        blocks.extend_from_slice(&block(b"", PAX_NAME, b'x', 0o644, length, b""));
+        blocks.extend_from_slice(&records);
+        blocks.extend_from_slice(padding(length));
+    }
+    let cut = |bytes: &'_ [u8]| bytes[..bytes.len().min(NAME_BYTES)].to_vec();
+    let (prefix, last) = split.unwrap_or((b"", &name));
+    let octal_size = if OCTAL_SIZE_MAX < size { 0 } else { size };
+    blocks.extend_from_slice(&block(
+        prefix,
+        &cut(last),
+        type_flag,
+        mode,
+        octal_size,
+        &cut(link),
+    ));
+    blocks
+}
+
+/// Prefix and name as ustar holds them: no prefix where the name fits, else the longest that does.
+fn split_name(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    if name.len() <= NAME_BYTES {
+        return Some((b"", name));
+    }
+    // The slash at the end of a directory's name leaves nothing after it.
+    let inner = &name[..name.len() - 1];
+    let reach = &inner[..inner.len().min(PREFIX_BYTES + 1)];
+    let cut = reach.iter().rposition(|byte| *byte == b'/')?;
+    let (prefix, last) = (&name[..cut], &name[cut + 1..]);
+    (last.len() <= NAME_BYTES).then_some((prefix, last))
+}
+
+/// `length key=value\n`, the length counting its own digits.
+fn pax_record(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let rest = key.len() + value.len() + 3;
+    let mut length = rest + 1;
+    while length != rest + length.to_string().len() {
+        length = rest + length.to_string().len();
+    }
+    let digits = length.to_string();
+    [digits.as_bytes(), b" ", key, b"=", value, b"\n"].concat()
+}
+
+fn block(
+    prefix: &[u8],
+    name: &[u8],
+    type_flag: u8,
+    mode: u64,
+    size: u64,
+    link: &[u8],
+) -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
+    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, name);
+    put(100, format!("{mode:07o}").as_bytes());
+    put(108, b"0000000");
+    put(116, b"0000000");
+    put(124, format!("{size:011o}").as_bytes());
+    put(136, b"00000000000");
+    put(156, &[type_flag]);
+    put(157, link);
+    put(257, b"ustar\x0000");
+    put(329, b"0000000");
+    put(337, b"0000000");
+    put(345, prefix);
+    let sum = format!("{:06o}\0 ", checksum(&block));
+    block[148..156].copy_from_slice(sum.as_bytes());
+    block
+}
+
+fn padding(bytes: u64) -> &'static [u8] {
+    const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+    let over = usize::try_from(bytes % BLOCK_BYTES as u64).unwrap_or(0);
+    &ZEROS[..(BLOCK_BYTES - over) % BLOCK_BYTES]
+}
+
+/// SHA-256 of the canonical tar, computed while entries come, as long as they come in its order.
+///
+/// An archive that `runner` or `tar --sort=name` made needs no second reading.
+#[derive(Debug, Default)]
+pub struct StreamDigest {
+    hasher: Option<Sha256>,
+    last: Option<(RelPath, bool)>,
+    bytes: u64,
+}
+
+impl StreamDigest {
+    /// A digest of nothing yet.
+    pub fn new() -> Self {
+        Self {
+            hasher: Some(Sha256::new()),
+            ..Self::default()
+        }
+    }
+
+    /// The next entry. One that is out of order ends the attempt; so does one that takes an
+    /// earlier one's place, since its name does not come after that.
+    pub fn entry(&mut self, path: &RelPath, entry: &Entry) {
+        let Some(hasher) = &mut self.hasher else {
+            return;
+        };
+        let is_directory = *entry == Entry::Directory;
+        let is_next = self.last.as_ref().is_none_or(|(last, last_is_directory)| {
+            archive_order(
+                (last.as_bytes(), *last_is_directory),
+                (path.as_bytes(), is_directory),
+            )
+            .is_lt()
+        });
+        if !is_next {
+            self.hasher = None;
+            return;
+        }
+        hasher.update(member_header(path, entry));
+        self.last = Some((path.clone(), is_directory));
+        self.bytes = 0;
+    }
+
+    /// Data of the last entry.
+    pub fn data(&mut self, data: &[u8]) {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(data);
+            self.bytes += data.len() as u64;
+        }
+    }
+
+    /// Says that some data will not come.
+    pub fn give_up(&mut self) {
+        self.hasher = None;
+    }
+
+    /// The end of the last entry's data.
+    pub(crate) fn end_of_file(&mut self) {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(padding(self.bytes));
+        }
+    }
+
+    /// The digest, where all entries came in order.
+    pub fn finish(self) -> Option<Digest> {
+        self.hasher.map(|mut hasher| {
+            hasher.update([0; 2 * BLOCK_BYTES]);
+            Digest::from_hasher(hasher)
+        })
+    }
+}
+
+/// SHA-256 of the canonical tar of `tree`, whose files are read beneath `directory`. Where that is
+/// much, a thread hashes what this one reads; it has ended when this returns.
+///
+/// # Errors
+/// As [`write_canonical`].
+pub fn content_digest(tree: &Tree, directory: BorrowedFd<'_>) -> Result<Digest, UnpackError> {
+    if AHEAD_FROM_BYTES <= tree.file_bytes() {
+        return std::thread::scope(|scope| {
+            let mut hash = HashBeside::new(scope);
+            let written = write_canonical(tree, directory, &mut hash);
+            let digest = hash.finish().map_err(UnpackError::Canonical);
+            written.and(digest)
+        });
+    }
+    let mut hash = HashWriter(Sha256::new());
+    write_canonical(tree, directory, &mut hash)?;
+    Ok(Digest::from_hasher(hash.0))
+}
+
+struct HashWriter(Sha256);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pax::PaxRecords;
+    use crate::tar_header::Header;
+    use proptest::prelude::*;
+
+    fn first_header(blocks: &[u8]) -> Header {
+        let block: [u8; BLOCK_BYTES] = blocks[..BLOCK_BYTES].try_into().expect("a block");
+        Header::parse(&block).expect("a header").expect("not zeros")
+    }
+
+    /// Name and link target as a reader of pax sees them, and whether pax was needed.
+    fn read_back(path: &str, entry: &Entry) -> (Vec<u8>, Vec<u8>, bool) {
+        let path = RelPath::parse(path.as_bytes()).expect("a path");
+        let blocks = member_header(&path, entry);
+        assert_eq!(blocks.len() % BLOCK_BYTES, 0);
+        let first = first_header(&blocks);
+        if first.type_flag != b'x' {
+            return (first.name, first.link_name, false);
+        }
+        let length = usize::try_from(first.size_bytes).expect("small");
+        let records = PaxRecords::parse(&blocks[BLOCK_BYTES..BLOCK_BYTES + length]).expect("pax");
+        let last = first_header(&blocks[blocks.len() - BLOCK_BYTES..]);
+        let name = records.path.unwrap_or(last.name);
+        let link = records.link_path.unwrap_or(last.link_name);
+        (name, link, true)
+    }
+
+    #[test]
+    fn pax_is_used_only_where_ustar_cannot_hold_a_name() {
+        let file = Entry::File {
+            executable: false,
+            bytes: 0,
+        };
+        let long = |lengths: &[usize]| {
+            let parts: Vec<String> = lengths.iter().map(|length| "n".repeat(*length)).collect();
+            parts.join("/")
+        };
+        for (lengths, entry, needs_pax) in [
+            (&[100][..], &file, false),
+            (&[101], &file, true),
+            (&[155, 100], &file, false),
+            (&[156, 100], &file, true),
+            (&[100, 101], &file, true),
+            (&[77, 77, 100], &file, false),
+            (&[99], &Entry::Directory, false),
+            (&[100], &Entry::Directory, true),
+            (&[155, 99], &Entry::Directory, false),
+            (&[155, 100], &Entry::Directory, true),
+        ] {
+            let path = long(lengths);
+            let (name, _, used_pax) = read_back(&path, entry);
+            let slash = if *entry == Entry::Directory { "/" } else { "" };
+            assert_eq!(name, format!("{path}{slash}").as_bytes());
+            assert_eq!(used_pax, needs_pax, "{lengths:?} {entry:?}");
+        }
+        for (length, needs_pax) in [(100, false), (101, true)] {
+            let target = vec![b't'; length];
+            let link = Entry::Symlink {
+                target: target.clone(),
+            };
+            assert_eq!(read_back("l", &link), (b"l".to_vec(), target, needs_pax));
+        }
+    }
+
+    #[test]
+    fn a_record_counts_its_own_digits() {
+        assert_eq!(pax_record(b"path", b"a"), b"9 path=a\n");
+        assert_eq!(pax_record(b"path", b"ab"), b"11 path=ab\n");
+        assert_eq!(&pax_record(b"path", &[b'a'; 90])[..4], b"99 p");
+        assert_eq!(&pax_record(b"path", &[b'a'; 91])[..4], b"101 ");
+    }
+
+    #[test]
+    fn a_file_of_eight_gibibytes_keeps_its_size() {
+        let path = RelPath::parse(b"big").expect("a path");
+        let entry = Entry::File {
+            executable: true,
+            bytes: OCTAL_SIZE_MAX + 1,
+        };
+        let blocks = member_header(&path, &entry);
+        let records = PaxRecords::parse(&blocks[512..512 + 19]).expect("pax");
+        assert_eq!(records.size_bytes, Some(OCTAL_SIZE_MAX + 1));
+        assert_eq!(first_header(&blocks[1024..]).size_bytes, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_read_back(name in "[a-c/]{1,400}", is_directory: bool) {
+            let name: Vec<&str> = name.split('/').filter(|part| !part.is_empty()).collect();
+            prop_assume!(!name.is_empty() && name.iter().all(|part| part.len() < 256));
+            let name = name.join("/");
+            let entry = match is_directory {
+                true => Entry::Directory,
+                false => Entry::File { executable: true, bytes: 0 },
+            };
+            let slash = if is_directory { "/" } else { "" };
+            prop_assert_eq!(read_back(&name, &entry).0, format!("{name}{slash}").into_bytes());
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Debian packages (deb(5)): the files of many, unpacked into one layer. Nothing of a package is run.
+//!
+//! A package is an ar archive of `debian-binary`, `control.tar` and `data.tar`, the latter two
+//! compressed or not. Its files go where they would in the image: `/lib/x` to `/usr/lib/x` where
+//! `/lib` is a link to it.
+
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+
+use crate::compressed::Compression;
+use crate::entries::Member;
+use crate::entry_rules::MemberKind;
+use crate::error::{UnpackError, shown};
+use crate::layer::{AnyEntries, Below, PackageEntries, UnpackedLayer, Visit, read_compressed};
+use crate::layer_view::LayerView;
+use crate::layer_writer::LayerWriter;
+use crate::unpack::UnpackLimits;
+use spec::digest::Digest;
+
+const MAGIC: &[u8] = b"!<arch>\n";
+const HEADER_BYTES: usize = 60;
+/// The one format that there is; a minor version changes nothing that is read here (deb(5)).
+const FORMAT: &[u8] = b"2.";
+const FORMAT_BYTES_MAX: u64 = 64;
+/// Members of an archive; three are needed.
+const MEMBERS_MAX: u64 = 16;
+/// What `control.tar` may be, compressed and not. The lists of checksums in it are the large part.
+const CONTROL_LIMITS: UnpackLimits = UnpackLimits {
+    compressed_bytes: 16 << 20,
+    unpacked_bytes: 64 << 20,
+    entries: 1_000,
+};
+const CONTROL_BYTES_MAX: u64 = 1 << 20;
+/// What dpkg would run: deb-preinst(5) and its like, and the configuration of debconf.
+const SCRIPTS: [&[u8]; 5] = [b"preinst", b"postinst", b"prerm", b"postrm", b"config"];
+
+/// Why a package is refused, or could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DebError {
+    /// It is no package at all.
+    #[error("this is {found}; expected a Debian package")]
+    NotAPackage {
+        /// What it looks like.
+        found: &'static str,
+    },
+    /// A header of the ar archive is malformed.
+    #[error("the header of member {index} of the package is malformed: {problem}")]
+    Header {
+        /// Position, from 1.
+        index: u64,
+        /// What is wrong with it, escaped.
+        problem: String,
+    },
+    /// A member is missing, or comes where another is expected.
+    #[error("member {index} of the package is {found}; expected {expected}")]
+    Member {
+        /// Position, from 1.
+        index: u64,
+        /// Its name, escaped, or what is there instead.
+        found: String,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// The archive ends in the middle.
+    #[error("the package ends in the middle of {what}")]
+    Truncated {
+        /// Of what.
+        what: &'static str,
+    },
+    /// The control file does not say what it must.
+    #[error("the control file of the package has no {field} that could be one")]
+    Control {
+        /// Which field.
+        field: &'static str,
+    },
+    /// `control.tar` or `data.tar` is refused, or its files could not be written.
+    #[error("the {member} of the package cannot be unpacked")]
+    Unpack {
+        /// Which.
+        member: &'static str,
+        /// Why.
+        #[source]
+        source: Box<UnpackError>,
+    },
+    /// It could not be read.
+    #[error("the package cannot be read")]
+    Read(#[source] std::io::Error),
+}
+
+impl DebError {
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotAPackage { .. } => "not_deb",
+            Self::Header { .. } => "deb_header",
+            Self::Member { .. } => "deb_member",
+            Self::Truncated { .. } => "deb_truncated",
+            Self::Control { .. } => "deb_control",
+            Self::Unpack { source, .. } => source.code(),
+            Self::Read(_) => "archive_unreadable",
+        }
+    }
+}
+
+/// What a package says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// `Package`.
+    pub name: String,
+    /// `Version`.
+    pub version: String,
+    /// `Architecture`.
+    pub architecture: String,
+    /// What dpkg would have run, by name; it was not.
+    pub scripts: Vec<String>,
+}
+
+/// A layer of the files of packages, growing.
+#[expect(
+    missing_debug_implementations,
+    reason = "a directory that is being filled"
+)]
+pub struct PackageLayer<'a> {
+    writer: LayerWriter<'a>,
+    limits: UnpackLimits,
+    bytes: u64,
+}
+
+impl<'a> PackageLayer<'a> {
+    /// A layer in the empty directory `into`, over layers of which `view` is what must be known and
+    /// into which `below` looks. `limits` hold for one package's compressed bytes, and for all
+    /// packages' files together.
+    #[must_use]
+    pub fn new(
+        into: BorrowedFd<'a>,
+        view: LayerView,
+        below: Below<'a>,
+        limits: UnpackLimits,
+    ) -> Self {
+        Self {
+            writer: LayerWriter::new(into, view, below, limits.tree()),
+            limits,
+            bytes: 0,
+        }
+    }
+
+    /// Adds the files of one package.
+    ///
+    /// # Errors
+    /// [`DebError`]: the layer is to be thrown away.
+    pub fn add(
+        &mut self,
+        package: impl Read + Send,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Package, DebError> {
+        let mut members = Members::begin(package)?;
+        members.format()?;
+        let (member, compression) = members.tar(b"control.tar")?;
+        let mut control = Control::default();
+        let read = read_compressed(
+            member,
+            compression,
+            &CONTROL_LIMITS,
+            is_cancelled,
+            &mut control,
+        );
+        read.map_err(unpack("control.tar"))?;
+        members.end_of_member("control.tar")?;
+        let (member, compression) = members.tar(b"data.tar")?;
+        let limits = UnpackLimits {
+            unpacked_bytes: self.limits.unpacked_bytes.saturating_sub(self.bytes),
+            ..self.limits
+        };
+        let files = &mut PackageEntries(&mut self.writer);
+        let read = read_compressed(member, compression, &limits, is_cancelled, files)
+            .map_err(unpack("data.tar"))?;
+        self.bytes += read.bytes;
+        members.end_of_member("data.tar")?;
+        members.end()?;
+        control.package()
+    }
+
+    /// The layer; there is no tar of it, so that its `diff_id` is that of nothing.
+    ///
+    /// # Errors
+    /// As [`crate::unpack_layer`].
+    pub fn finish(self) -> Result<UnpackedLayer, UnpackError> {
+        let written = self.writer.finish()?;
+        Ok(UnpackedLayer::of(written, Digest::of(b""), self.bytes))
+    }
+}
+
+fn unpack(member: &'static str) -> impl Fn(UnpackError) -> DebError {
+    move |source| DebError::Unpack {
+        member,
+        source: Box::new(source),
+    }
+}
+
+/// What was found in `control.tar`.
+#[derive(Default)]
+struct Control {
+    text: Option<Vec<u8>>,
+    scripts: Vec<String>,
+}
+
+impl Visit for Control {
+    fn entry(&mut self, entries: &mut AnyEntries<'_>, member: Member) -> Result<(), UnpackError> {
+        let (Some(path), MemberKind::File { bytes }) = (&member.path, &member.kind) else {
+            return Ok(());
+        };
+        let name = path.as_bytes();
+        if SCRIPTS.contains(&name) {
+            self.scripts.push(shown(name));
+        }
+        if name == b"control" && *bytes <= CONTROL_BYTES_MAX {
+            let mut text = Vec::new();
+            entries.read_data(&mut |data| {
+                text.extend_from_slice(data);
+                Ok(())
+            })?;
+            self.text = Some(text);
+        }
+        Ok(())
+    }
+}
+
+impl Control {
+    fn package(mut self) -> Result<Package, DebError> {
+        self.scripts.sort();
+        let text = self.text.unwrap_or_default();
+        let field = |field: &'static str| {
+            value(&text, field.as_bytes())
+                .filter(|value| is_word(value))
+                .map(|value| String::from_utf8_lossy(value).into_owned())
+                .ok_or(DebError::Control { field })
+        };
+        Ok(Package {
+            name: field("Package")?,
+            version: field("Version")?,
+            architecture: field("Architecture")?,
+            scripts: self.scripts,
+        })
+    }
+}
+
+/// The value of a field of the first paragraph, where it is one line; names of fields are the same
+/// in upper and lower case.
+fn value<'text>(text: &'text [u8], field: &[u8]) -> Option<&'text [u8]> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let mut paragraph = lines.take_while(|line| !line.trim_ascii().is_empty());
+    paragraph.find_map(|line| {
+        let cut = line.iter().position(|byte| *byte == b':')?;
+        let is_it = line[..cut].eq_ignore_ascii_case(field);
+        is_it.then(|| line[cut + 1..].trim_ascii())
+    })
+}
+
+/// Whether it has only what names and versions of packages are made of (deb-version(7)).
+fn is_word(value: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.:~_".contains(byte);
+    !value.is_empty() && value.len() <= 255 && value.iter().all(is_plain)
+}
+
+/// The members of an ar archive, one after the other.
+struct Members<R> {
+    source: R,
+    index: u64,
+    /// Of the member that is being read.
+    left_bytes: u64,
+    is_odd: bool,
+}
+
+/// The bytes of one member.
+struct MemberBytes<'members, R> {
+    members: &'members mut Members<R>,
+}
+
+impl<R: Read> Read for MemberBytes<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let left = usize::try_from(self.members.left_bytes).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        let count = self.members.source.read(&mut buffer[..wanted])?;
+        self.members.left_bytes -= count as u64;
+        Ok(count)
+    }
+}
+
+impl<R: Read> Members<R> {
+    fn begin(mut source: R) -> Result<Self, DebError> {
+        let mut start = Vec::new();
+        let magic = (&mut source).take(MAGIC.len() as u64);
+        { magic }.read_to_end(&mut start).map_err(DebError::Read)?;
+        if start != MAGIC {
+            let found = crate::gzip::looks_like(&start).unwrap_or("something else");
+            return Err(DebError::NotAPackage { found });
+        }
+        Ok(Self {
+            source,
+            index: 0,
+            left_bytes: 0,
+            is_odd: false,
+        })
+    }
+
+    /// The name of the next member; `None` at the end.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, DebError> {
+        self.index += 1;
+        let index = self.index;
+        let mut header = Vec::new();
+        (&mut self.source)
+            .take(HEADER_BYTES as u64)
+            .read_to_end(&mut header)
+            .map_err(DebError::Read)?;
+        if header.is_empty() {
+            return Ok(None);
+        }
+        let malformed = |problem: String| DebError::Header { index, problem };
+        if header.len() < HEADER_BYTES {
+            return Err(DebError::Truncated {
+                what: "the header of a member",
+            });
+        }
+        if MEMBERS_MAX < index {
+            return Err(malformed(format!("more than {MEMBERS_MAX} members")));
+        }
+        if &header[58..60] != b"`\n" {
+            return Err(malformed(
+                "it does not end in a backquote and a newline".to_owned(),
+            ));
+        }
+        let digits = header[48..58].trim_ascii_end();
+        let size = std::str::from_utf8(digits)
+            .ok()
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse::<u64>().ok());
+        let Some(size) = size else {
+            return Err(malformed(format!("its size is `{}`", shown(digits))));
+        };
+        (self.left_bytes, self.is_odd) = (size, size % 2 == 1);
+        let name = header[..16].trim_ascii_end();
+        // GNU ar ends names with a slash.
+        Ok(Some(name.strip_suffix(b"/").unwrap_or(name).to_vec()))
+    }
+
+    fn bytes(&mut self) -> MemberBytes<'_, R> {
+        MemberBytes { members: self }
+    }
+
+    /// `debian-binary`, which comes first.
+    fn format(&mut self) -> Result<(), DebError> {
+        let expected = "debian-binary with version 2";
+        match self.next()? {
+            Some(name) if name == b"debian-binary" && self.left_bytes <= FORMAT_BYTES_MAX => (),
+            other => return Err(self.not_expected(other, expected)),
+        }
+        let mut version = Vec::new();
+        self.bytes()
+            .read_to_end(&mut version)
+            .map_err(DebError::Read)?;
+        if !version.starts_with(FORMAT) {
+            return Err(self.not_expected(Some(version), expected));
+        }
+        self.end_of_member("debian-binary")
+    }
+
+    /// The next member but those that nobody needs to know, which begin with `_`: it is `stem`.
+    fn tar(&mut self, stem: &[u8]) -> Result<(MemberBytes<'_, R>, Compression), DebError> {
+        let expected = match stem {
+            b"control.tar" => "control.tar, .gz, .xz or .zst",
+            _ => "data.tar, .gz, .xz or .zst",
+        };
+        loop {
+            let found = self.next()?;
+            let name = found.as_deref().unwrap_or_default();
+            if name.starts_with(b"_") {
+                self.skip()?;
+                continue;
+            }
+            let compression = match name.strip_prefix(stem) {
+                Some(b"") => Compression::Plain,
+                Some(b".gz") => Compression::Gzip,
+                Some(b".xz") => Compression::Xz,
+                Some(b".zst") => Compression::Zstd,
+                _ => return Err(self.not_expected(found, expected)),
+            };
+            return Ok((self.bytes(), compression));
+        }
+    }
+
+    fn skip(&mut self) -> Result<(), DebError> {
+        std::io::copy(&mut self.bytes(), &mut std::io::sink()).map_err(DebError::Read)?;
+        self.end_of_member("a member")
+    }
+
+    /// After all bytes of a member were read: a byte that makes it even.
+    fn end_of_member(&mut self, what: &'static str) -> Result<(), DebError> {
+        let mut padding = Vec::new();
+        if self.left_bytes == 0 && self.is_odd {
+            (&mut self.source)
+                .take(1)
+                .read_to_end(&mut padding)
+                .map_err(DebError::Read)?;
+        }
+        // Some leave the last byte out at the end of the file.
+        match self.left_bytes {
+            0 => Ok(()),
+            _ => Err(DebError::Truncated { what }),
+        }
+    }
+
+    /// What follows `data.tar` is for others, and there is an end.
+    fn end(&mut self) -> Result<(), DebError> {
+        while let Some(name) = self.next()? {
+            if !name.starts_with(b"_") {
+                return Err(self.not_expected(Some(name), "the end"));
+            }
+            self.skip()?;
+        }
+        Ok(())
+    }
+
+    fn not_expected(&self, found: Option<Vec<u8>>, expected: &'static str) -> DebError {
+        DebError::Member {
+            index: self.index,
+            found: found.map_or_else(
+                || "missing".to_owned(),
+                |name| format!("`{}`", shown(name.trim_ascii_end())),
+            ),
+            expected,
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The entries of a tar, one after the other, each checked before anything is made of it.
+
+use crate::entry_rules::{EntryHead, MemberKind, Rules, what_and_where};
+use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::gzip::looks_like;
+use crate::inflated::Inflated;
+use crate::pax::PaxRecords;
+use crate::placing::Placing;
+use crate::tar_header::{BLOCK_BYTES, Header, is_zero};
+use spec::path::{PATH_BYTES_MAX, RelPath};
+
+/// Longest pax header, in bytes; extended attributes, which are ignored, may be long.
+const PAX_BYTES_MAX: u64 = 1024 * 1024;
+/// Longest GNU long name, in bytes, with the NUL byte that ends it.
+const LONG_NAME_BYTES_MAX: u64 = PATH_BYTES_MAX as u64 + 1;
+/// Most zeros after the end of the tar, in bytes: the largest record that tar(1) commonly writes.
+const PADDING_BYTES_MAX: u64 = 1024 * 1024;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// What an archive may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryLimits {
+    /// Entries, whether they are kept or not.
+    pub entries: u64,
+    /// Bytes of all files, also of those that a later entry replaces.
+    pub file_bytes: u64,
+    /// Bytes of all headers.
+    pub header_bytes: u64,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Position among the headers of the archive, from 1.
+    pub index: u64,
+    /// The name as written.
+    pub name: Vec<u8>,
+    /// Where it goes; `None` is the bundle's own directory.
+    pub path: Option<RelPath>,
+    pub kind: MemberKind,
+    /// Permission bits, with set-id and sticky ones.
+    pub mode: u32,
+    /// Seconds since 1970; `None` where nothing is stated that is such a number.
+    pub modified_s: Option<u64>,
+}
+
+impl Member {
+    /// Whether the owner may execute it.
+    pub(crate) fn executable(&self) -> bool {
+        self.mode & 0o100 != 0
+    }
+}
+
+/// Extended headers that apply to the next entry.
+#[derive(Default)]
+struct Extensions {
+    pax: Option<PaxRecords>,
+    long_name: Option<Vec<u8>>,
+    long_link: Option<Vec<u8>>,
+    last: Option<&'static str>,
+}
+
+/// Reads the entries of a tar.
+pub(crate) struct Entries<'source, Source: ?Sized> {
+    source: &'source mut Source,
+    limits: EntryLimits,
+    index: u64,
+    /// Name of the header that is being read, for messages.
+    name: Vec<u8>,
+    members: u64,
+    header_bytes: u64,
+    file_bytes: u64,
+    data_left: u64,
+    padding_left: u64,
+    rules: Rules,
+    placing: Placing,
+    comment: Option<Vec<u8>>,
+}
+
+impl<'source, Source: Inflated + ?Sized> Entries<'source, Source> {
+    /// The entries of what `source` inflates.
+    pub(crate) fn new(
+        source: &'source mut Source,
+        limits: EntryLimits,
+        rules: Rules,
+        placing: Placing,
+    ) -> Self {
+        Self {
+            source,
+            limits,
+            rules,
+            placing,
+            comment: None,
+            index: 0,
+            name: Vec::new(),
+            members: 0,
+            header_bytes: 0,
+            file_bytes: 0,
+            data_left: 0,
+            padding_left: 0,
+        }
+    }
+
+    /// The next entry, data of the last one that was not read being skipped; `None` once the
+    /// whole archive was read and found whole.
+    ///
+    /// # Errors
+    /// The first rule that the archive breaks.
+    pub(crate) fn next_member(&mut self) -> Result<Option<Member>, UnpackError> {
+        self.read_data(&mut |_| Ok(()))?;
+        let mut extensions = Extensions::default();
+        loop {
+            self.index += 1;
+            let Some(header) = self.header()? else {
+                if let Some(what) = extensions.last {
+                    return Err(self.refused(EntryRefusal::ExtensionWithoutEntry { what }));
+                }
+                self.finish()?;
+                return Ok(None);
+            };
+            self.name.clone_from(&header.name);
+            match header.type_flag {
+                b'x' | b'g' | b'L' | b'K' => self.extension(&header, &mut extensions)?,
+                _ => return self.member(header, extensions).map(Some),
+            }
+        }
+    }
+
+    /// Gives the data of the last entry to `sink`, piece by piece.
+    ///
+    /// # Errors
+    /// What `sink` says, or [`EntryRefusal::Truncated`].
+    pub(crate) fn read_data(
+        &mut self,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), UnpackError>,
+    ) -> Result<(), UnpackError> {
+        while 0 < self.data_left + self.padding_left {
+            let chunk = self.source.chunk()?;
+            if chunk.is_empty() {
+                if self.data_left == 0 && self.rules == Rules::Layer {
+                    // As with the end: umoci leaves out the padding of the last file too.
+                    self.padding_left = 0;
+                    return Ok(());
+                }
+                return Err(self.refused(EntryRefusal::Truncated));
+            }
+            let data = head(chunk, self.data_left);
+            let padding = head(&chunk[data.len()..], self.padding_left);
+            if !data.is_empty() {
+                sink(data)?;
+            }
+            let (data, padding) = (data.len(), padding.len());
+            self.data_left -= data as u64;
+            self.padding_left -= padding as u64;
+            self.source.consume(data + padding);
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files so far, the last one included.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Where the entries went.
+    pub(crate) fn placing(&self) -> &Placing {
+        &self.placing
+    }
+
+    /// The comment of the last global pax header: the commit, where `git archive` packed.
+    pub(crate) fn comment(&self) -> Option<&[u8]> {
+        self.comment.as_deref()
+    }
+
+    fn refused(&self, refusal: EntryRefusal) -> UnpackError {
+        UnpackError::entry(self.index, &self.name, refusal)
+    }
+
+    /// The next header; `None` at the first zero block.
+    fn header(&mut self) -> Result<Option<Header>, UnpackError> {
+        self.name.clear();
+        self.count_header_bytes(BLOCK)?;
+        let mut block = [0; BLOCK_BYTES];
+        let count = self.read_block(&mut block)?;
+        let is_first = self.index == 1;
+        let is_tar = block.get(257..262) == Some(b"ustar");
+        match Header::parse(&block) {
+            // The digest of the layer says whether it is whole, and its makers do not all end it.
+            _ if count == 0 && !is_first && self.rules == Rules::Layer => Ok(None),
+            _ if is_first && count < BLOCK_BYTES => Err(not_tar(&block[..count])),
+            _ if count < BLOCK_BYTES => Err(UnpackError::EndMissing {
+                entries: self.members,
+            }),
+            Err(_) if is_first && !is_tar => Err(not_tar(&block)),
+            Err(error) => {
+                let name = block[..100].split(|byte| *byte == 0).next();
+                self.name = name.unwrap_or_default().to_vec();
+                Err(self.refused(EntryRefusal::Header(error)))
+            }
+            Ok(header) => Ok(header),
+        }
+    }
+
+    /// Reads a block, or as much of it as there is; returns how much.
+    fn read_block(&mut self, block: &mut [u8; BLOCK_BYTES]) -> Result<usize, UnpackError> {
+        let mut filled = 0;
+        while filled < BLOCK_BYTES {
+            let chunk = self.source.chunk()?;
+            let piece = head(chunk, (BLOCK_BYTES - filled) as u64);
+            if piece.is_empty() {
+                break;
+            }
+            block[filled..filled + piece.len()].copy_from_slice(piece);
+            filled += piece.len();
+            let count = piece.len();
+            self.source.consume(count);
+        }
+        Ok(filled)
+    }
+
+    fn count_header_bytes(&mut self, bytes: u64) -> Result<(), UnpackError> {
+        self.header_bytes = self.header_bytes.saturating_add(bytes);
+        if self.limits.header_bytes < self.header_bytes {
+            return Err(UnpackError::TooLongHeaders {
+                index: self.index,
+                limit_bytes: self.limits.header_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads the data of an extended header. Its own size counts, never one out of another
+    /// extended header: those apply to the entry.
+    fn extension(
+        &mut self,
+        header: &Header,
+        extensions: &mut Extensions,
+    ) -> Result<(), UnpackError> {
+        let (what, limit_bytes) = match header.type_flag {
+            b'x' => ("pax header", PAX_BYTES_MAX),
+            b'g' => ("global pax header", PAX_BYTES_MAX),
+            b'L' => ("GNU long name", LONG_NAME_BYTES_MAX),
+            _ => ("GNU long link name", LONG_NAME_BYTES_MAX),
+        };
+        let bytes = header.size_bytes;
+        if limit_bytes < bytes {
+            return Err(self.refused(EntryRefusal::ExtensionTooLong {
+                what,
+                bytes,
+                limit_bytes,
+            }));
+        }
+        // A long name and a long link name belong together; any other two may contradict.
+        let pair = (extensions.last, header.type_flag);
+        if let (Some(first), b'x' | b'L' | b'K') = pair
+            && !matches!(
+                pair,
+                (Some("GNU long name"), b'K') | (Some("GNU long link name"), b'L')
+            )
+        {
+            let second = what;
+            return Err(self.refused(EntryRefusal::TwoExtensions { first, second }));
+        }
+        let data = self.extension_data(bytes)?;
+        match header.type_flag {
+            b'g' => {
+                let records = self.pax(&data)?;
+                let keys = [
+                    ("path", records.path.is_some()),
+                    ("linkpath", records.link_path.is_some()),
+                    ("size", records.size_bytes.is_some()),
+                ];
+                if let Some((key, _)) = keys.into_iter().find(|(_, there)| *there) {
+                    return Err(self.refused(EntryRefusal::GlobalOverride { key }));
+                }
+                self.comment = records.comment.or(self.comment.take());
+                // Without an effect on the next entry, and therefore none on `last`.
+                return Ok(());
+            }
+            b'x' => extensions.pax = Some(self.pax(&data)?),
+            flag => {
+                let name = data.strip_suffix(b"\0").unwrap_or(&data);
+                if name.contains(&0) {
+                    return Err(self.refused(EntryRefusal::NulInLongName { what }));
+                }
+                let slot = match flag {
+                    b'L' => &mut extensions.long_name,
+                    _ => &mut extensions.long_link,
+                };
+                if slot.replace(name.to_vec()).is_some() {
+                    let (first, second) = (what, what);
+                    return Err(self.refused(EntryRefusal::TwoExtensions { first, second }));
+                }
+            }
+        }
+        extensions.last = Some(what);
+        Ok(())
+    }
+
+    fn extension_data(&mut self, bytes: u64) -> Result<Vec<u8>, UnpackError> {
+        self.count_header_bytes(bytes.next_multiple_of(BLOCK))?;
+        (self.data_left, self.padding_left) = (bytes, bytes.next_multiple_of(BLOCK) - bytes);
+        let mut data = Vec::new();
+        self.read_data(&mut |piece| {
+            data.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(data)
+    }
+
+    fn pax(&self, data: &[u8]) -> Result<PaxRecords, UnpackError> {
+        PaxRecords::parse(data).map_err(|error| self.refused(EntryRefusal::Pax(error)))
+    }
+
+    fn member(&mut self, header: Header, extensions: Extensions) -> Result<Member, UnpackError> {
+        let pax = extensions.pax.unwrap_or_default();
+        let name = pax.path.or(extensions.long_name).unwrap_or(header.name);
+        let link = pax.link_path.or(extensions.long_link);
+        let link = link.unwrap_or(header.link_name);
+        self.name.clone_from(&name);
+        self.members += 1;
+        if self.limits.entries < self.members {
+            return Err(UnpackError::TooManyEntries {
+                index: self.index,
+                name: shown(&name),
+                limit: self.limits.entries,
+            });
+        }
+        let (path, kind) = what_and_where(
+            &name,
+            link,
+            EntryHead {
+                format: header.format,
+                type_flag: header.type_flag,
+                header_bytes: header.size_bytes,
+                pax_bytes: pax.size_bytes,
+            },
+            self.rules,
+            &mut self.placing,
+        )
+        .map_err(|refusal| self.refused(refusal))?;
+        if let MemberKind::File { bytes } = kind {
+            let file_bytes = self.file_bytes.checked_add(bytes);
+            self.file_bytes = file_bytes
+                .filter(|sum| *sum <= self.limits.file_bytes)
+                .ok_or_else(|| UnpackError::TooManyBytes {
+                    index: self.index,
+                    name: shown(&name),
+                    limit_bytes: self.limits.file_bytes,
+                })?;
+            self.data_left = bytes;
+            self.padding_left = (BLOCK - bytes % BLOCK) % BLOCK;
+        }
+        Ok(Member {
+            index: self.index,
+            name,
+            path,
+            kind,
+            mode: header.mode,
+            modified_s: pax.modified_s.or(header.modified_s),
+        })
+    }
+
+    /// After the first zero block: a second one, then nothing but zeros, then the end of the gzip data.
+    fn finish(&mut self) -> Result<(), UnpackError> {
+        let entries = self.members;
+        let mut block = [0; BLOCK_BYTES];
+        match self.read_block(&mut block)? {
+            BLOCK_BYTES => (),
+            0 if self.rules == Rules::Layer => return Ok(()),
+            _ => return Err(UnpackError::EndMissing { entries }),
+        }
+        let mut is_padding = is_zero(&block);
+        let mut padding_bytes = 0;
+        loop {
+            if !is_padding || PADDING_BYTES_MAX < padding_bytes {
+                return Err(UnpackError::DataAfterEnd { entries });
+            }
+            let chunk = self.source.chunk()?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            is_padding = is_zero(chunk);
+            let count = chunk.len();
+            padding_bytes += count as u64;
+            self.source.consume(count);
+        }
+    }
+}
+
+fn not_tar(start: &[u8]) -> UnpackError {
+    UnpackError::NotTar {
+        found: match looks_like(start) {
+            Some("an empty file") => "nothing",
+            Some(known) => known,
+            None => "something else",
+        },
+    }
+}
+
+/// At most the first `count` bytes.
+fn head(bytes: &[u8], count: u64) -> &[u8] {
+    let end = usize::try_from(count).map_or(bytes.len(), |count| count.min(bytes.len()));
+    &bytes[..end]
+}

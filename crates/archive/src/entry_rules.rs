@@ -1,0 +1,316 @@
+//! What an entry is, by its type flag and its names: for each kind of archive its own rules.
+
+use crate::error::{EntryRefusal, shown};
+use crate::links::{LinkError, check_target};
+use crate::placing::Placing;
+use crate::tar_header::{Format, OCTAL_SIZE_MAX};
+use crate::tree_writer::is_left_out;
+use spec::path::{PATH_BYTES_MAX, PathError, RelPath};
+
+/// Most segments of a path; npm's deepest trees have some fifty.
+pub const SEGMENTS_MAX: usize = 128;
+
+/// What kind of archive the entries are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// A bundle: links stay inside, and go through no other link.
+    Bundle,
+    /// The snapshot of a source: no link of any kind, nor anything else but files and directories.
+    Snapshot,
+    /// A layer of an image: names are paths of its root, links are for the body to follow.
+    Layer,
+}
+
+/// What a [`Member`](crate::entries::Member) is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberKind {
+    File {
+        bytes: u64,
+    },
+    Directory,
+    Symlink {
+        target: Vec<u8>,
+    },
+    HardLink {
+        target: RelPath,
+    },
+    /// A device or a fifo, which only a layer may have.
+    Special {
+        what: &'static str,
+    },
+}
+
+/// What a header says about an entry, apart from its names.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryHead {
+    pub format: Format,
+    pub type_flag: u8,
+    pub header_bytes: u64,
+    pub pax_bytes: Option<u64>,
+}
+
+/// Decides what an entry is and where it goes.
+///
+/// # Errors
+/// The rule that it breaks.
+pub(crate) fn what_and_where(
+    name: &[u8],
+    link: Vec<u8>,
+    head: EntryHead,
+    rules: Rules,
+    placing: &mut Placing,
+) -> Result<(Option<RelPath>, MemberKind), EntryRefusal> {
+    let old_directory = head.format == Format::V7 && name.ends_with(b"/");
+    let is_directory = match head.type_flag {
+        0 => old_directory,
+        flag => flag == b'5',
+    };
+    let kind = match (head.type_flag, rules) {
+        _ if is_directory => "a directory",
+        (0 | b'0', _) => "a file",
+        (b'1', Rules::Bundle | Rules::Layer) => "a hard link",
+        (b'2', Rules::Bundle | Rules::Layer) => "a symlink",
+        (special @ (b'3' | b'4' | b'6'), Rules::Layer) => type_name(special),
+        (other, _) => return Err(unsupported(other, rules)),
+    };
+    let bytes = one_size(head)?;
+    let is_file = kind == "a file";
+    if !is_file && 0 < bytes {
+        return Err(EntryRefusal::DataWithoutFile { kind, bytes });
+    }
+    let path = match rules {
+        Rules::Layer => place_in_root(name, kind, is_directory)?,
+        Rules::Bundle | Rules::Snapshot => place(name, kind, is_directory)?,
+    };
+    let path = match path {
+        None if !is_directory => return Err(EntryRefusal::RootNotDirectory { kind }),
+        path => placing.entry(path, kind)?,
+    };
+    let kind = match (kind, &path) {
+        ("a file", _) => MemberKind::File { bytes },
+        ("a hard link", Some(_)) => MemberKind::HardLink {
+            target: match rules {
+                Rules::Layer => hard_link_in_root(&link)?,
+                Rules::Bundle | Rules::Snapshot => placing.target(hard_link_target(&link)?)?,
+            },
+        },
+        ("a symlink", Some(path)) => {
+            match rules {
+                Rules::Layer => check_length(&link)?,
+                // What is left out is never created: where it would have pointed does not matter.
+                _ if is_left_out(path) => (),
+                _ => check_target(path, &link).map_err(EntryRefusal::Link)?,
+            }
+            MemberKind::Symlink { target: link }
+        }
+        ("a directory" | "a hard link" | "a symlink", _) => MemberKind::Directory,
+        (what, _) => MemberKind::Special { what },
+    };
+    Ok((path, kind))
+}
+
+/// The size that every reader sees. A pax size that differs is accepted only where the header
+/// cannot hold it; else one reader would take for an entry what another takes for data.
+fn one_size(head: EntryHead) -> Result<u64, EntryRefusal> {
+    let header_bytes = head.header_bytes;
+    match head.pax_bytes {
+        Some(pax_bytes) if pax_bytes != header_bytes && pax_bytes <= OCTAL_SIZE_MAX => {
+            Err(EntryRefusal::TwoSizes {
+                header_bytes,
+                pax_bytes,
+            })
+        }
+        Some(pax_bytes) => Ok(pax_bytes),
+        None => Ok(header_bytes),
+    }
+}
+
+/// The path that a member name stands for; `None` for the bundle's own directory. One leading
+/// `./` is what `tar -C DIR .` writes; one trailing `/` belongs to a directory.
+fn place(
+    name: &[u8],
+    kind: &'static str,
+    is_directory: bool,
+) -> Result<Option<RelPath>, EntryRefusal> {
+    if matches!(name, b"." | b"./") {
+        return Ok(None);
+    }
+    let inner = name.strip_prefix(b"./").unwrap_or(name);
+    if inner.starts_with(b"/") {
+        return Err(EntryRefusal::Path(PathError::Absolute));
+    }
+    let inner = match inner.strip_suffix(b"/") {
+        Some(directory) if is_directory => directory,
+        Some(_) => return Err(EntryRefusal::SlashAfterName { kind }),
+        None => inner,
+    };
+    let path = RelPath::parse(inner).map_err(EntryRefusal::Path)?;
+    not_too_deep(path).map(Some)
+}
+
+/// The path of an image's root that a member name stands for: `/` in front, `.` and empty segments
+/// do not count, as for every other reader of images; `..` is refused.
+fn place_in_root(
+    name: &[u8],
+    kind: &'static str,
+    is_directory: bool,
+) -> Result<Option<RelPath>, EntryRefusal> {
+    if name.is_empty() {
+        return Err(EntryRefusal::Path(PathError::Empty));
+    }
+    if name.ends_with(b"/") && !is_directory {
+        return Err(EntryRefusal::SlashAfterName { kind });
+    }
+    match plain(name).map_err(EntryRefusal::Path)? {
+        None => Ok(None),
+        Some(path) => not_too_deep(path).map(Some),
+    }
+}
+
+/// `name` without what does not count; `None`: nothing is left.
+fn plain(name: &[u8]) -> Result<Option<RelPath>, PathError> {
+    let segments: Vec<&[u8]> = name
+        .split(|byte| *byte == b'/')
+        .filter(|segment| !matches!(*segment, b"" | b"."))
+        .collect();
+    match segments.is_empty() {
+        true => Ok(None),
+        false => RelPath::parse(&segments.join(&b'/')).map(Some),
+    }
+}
+
+fn not_too_deep(path: RelPath) -> Result<RelPath, EntryRefusal> {
+    let segments = path.segments().count();
+    if SEGMENTS_MAX < segments {
+        return Err(EntryRefusal::TooDeep {
+            segments,
+            limit: SEGMENTS_MAX,
+        });
+    }
+    Ok(path)
+}
+
+fn check_length(target: &[u8]) -> Result<(), EntryRefusal> {
+    let error = match target {
+        b"" => LinkError::Empty,
+        _ if PATH_BYTES_MAX < target.len() => LinkError::TooLong,
+        _ => return Ok(()),
+    };
+    Err(EntryRefusal::Link(error))
+}
+
+fn hard_link_target(link: &[u8]) -> Result<RelPath, EntryRefusal> {
+    let inner = link.strip_prefix(b"./").unwrap_or(link);
+    RelPath::parse(inner).map_err(|error| not_a_target(link, error))
+}
+
+fn hard_link_in_root(link: &[u8]) -> Result<RelPath, EntryRefusal> {
+    plain(link)
+        .and_then(|path| path.ok_or(PathError::Empty))
+        .map_err(|error| not_a_target(link, error))
+}
+
+fn not_a_target(link: &[u8], error: PathError) -> EntryRefusal {
+    EntryRefusal::HardLinkPath {
+        target: shown(link),
+        error,
+    }
+}
+
+fn unsupported(type_flag: u8, rules: Rules) -> EntryRefusal {
+    let what = type_name(type_flag);
+    match rules {
+        Rules::Snapshot => EntryRefusal::NotInSnapshot { what },
+        Rules::Bundle | Rules::Layer => EntryRefusal::Type {
+            type_flag: [type_flag].escape_ascii().to_string(),
+            what,
+        },
+    }
+}
+
+fn type_name(type_flag: u8) -> &'static str {
+    match type_flag {
+        b'1' => "a hard link",
+        b'2' => "a symlink",
+        b'3' => "a character device",
+        b'4' => "a block device",
+        b'6' => "a fifo",
+        b'7' => "a contiguous file",
+        b'S' => "a sparse file",
+        b'D' => "a GNU directory listing",
+        b'M' => "the rest of a file from another volume",
+        b'N' => "an old GNU long name",
+        b'V' => "a volume label",
+        b'X' => "a Solaris extended header",
+        b's' => "a socket",
+        _ => "of an unknown type",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(name: &str, is_directory: bool) -> Result<Option<String>, &'static str> {
+        let kind = if is_directory {
+            "a directory"
+        } else {
+            "a file"
+        };
+        place(name.as_bytes(), kind, is_directory)
+            .map(|path| path.map(|path| path.to_string()))
+            .map_err(|refusal| refusal.code())
+    }
+
+    #[test]
+    fn one_leading_dot_and_one_trailing_slash_are_taken_off() {
+        for (name, expected) in [
+            (".", Ok(None)),
+            ("./", Ok(None)),
+            ("./a/b/", Ok(Some("a/b".to_owned()))),
+            ("a", Ok(Some("a".to_owned()))),
+            ("", Err("path_empty")),
+            ("/", Err("path_absolute")),
+            ("./.", Err("path_empty_segment")),
+            ("././", Err("path_empty_segment")),
+            ("././a", Err("path_empty_segment")),
+            ("a/./b", Err("path_empty_segment")),
+            ("a//", Err("path_empty_segment")),
+            (".//a", Err("path_absolute")),
+            ("//a", Err("path_absolute")),
+            ("/./a", Err("path_absolute")),
+            ("..", Err("path_parent")),
+            ("../", Err("path_parent")),
+            ("./../a", Err("path_parent")),
+            ("a/b/../../c", Err("path_parent")),
+        ] {
+            assert_eq!(placed(name, true), expected, "{name}");
+        }
+        assert_eq!(placed("./a", false), Ok(Some("a".to_owned())));
+        assert_eq!(placed("a/", false), Err("path_slash_after_name"));
+        let deep = |count: usize| vec!["a"; count].join("/");
+        assert_eq!(
+            placed(&deep(SEGMENTS_MAX), false),
+            Ok(Some(deep(SEGMENTS_MAX)))
+        );
+        assert_eq!(placed(&deep(SEGMENTS_MAX + 1), false), Err("path_too_deep"));
+    }
+
+    #[test]
+    fn a_size_that_two_readers_would_read_differently_is_refused() {
+        let size = |header_bytes, pax_bytes| {
+            one_size(EntryHead {
+                format: Format::Ustar,
+                type_flag: b'0',
+                header_bytes,
+                pax_bytes,
+            })
+            .map_err(|refusal| refusal.code())
+        };
+        assert_eq!(size(7, None), Ok(7));
+        assert_eq!(size(7, Some(7)), Ok(7));
+        assert_eq!(size(0, Some(7)), Err("two_sizes"));
+        assert_eq!(size(7, Some(0)), Err("two_sizes"));
+        assert_eq!(size(0, Some(OCTAL_SIZE_MAX + 1)), Ok(OCTAL_SIZE_MAX + 1));
+    }
+}

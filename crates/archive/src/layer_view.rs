@@ -1,0 +1,349 @@
+//! Where the paths of an image's layers lead: through the symbolic links of all layers up to here,
+//! never out of the root.
+//!
+//! Pure: nothing is looked at. What a layer must know of those below it is which paths are links, and
+//! which directories have a mode of their own; the rest of them overlayfs merges.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::entry_rules::SEGMENTS_MAX;
+use spec::path::{PATH_BYTES_MAX, RelPath, SEGMENT_BYTES_MAX};
+
+/// Most links on the way of one path (MAXSYMLINKS of linux/namei.h).
+pub(crate) const LINKS_MAX: usize = 40;
+/// Most segments that one path may lead over, those of all links on its way together.
+const STEPS_MAX: usize = 4096;
+/// The mode of a directory that nobody has stated.
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
+/// Opens the written form.
+const HEAD: &[u8] = b"layer view 1\n";
+
+/// Why a path leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LeadsNowhere {
+    /// The links on its way lead in a circle, or there are too many.
+    #[error("leads through more than {LINKS_MAX} symlinks")]
+    Links,
+    /// What it leads to, or what it leads over, is too long.
+    #[error(
+        "leads to a path that is longer than {PATH_BYTES_MAX} bytes, has more than {SEGMENTS_MAX} \
+         segments, or one that is longer than {SEGMENT_BYTES_MAX} bytes"
+    )]
+    TooLong,
+    /// It leads to the root itself, where a file or a link cannot be.
+    #[error("leads to the root itself")]
+    Root,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Known {
+    Link(Vec<u8>),
+    Directory(u32),
+}
+
+/// What a layer must know of those below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LayerView {
+    known: BTreeMap<Vec<u8>, Known>,
+}
+
+impl LayerView {
+    /// Where `path` leads: all links on the way to its last segment are followed, and the last one
+    /// too where `follows_last`. `..` in a link takes away what it follows, and nothing at the root,
+    /// as for a process whose root this is. `None` is the root itself.
+    ///
+    /// # Errors
+    /// `LeadsNowhere::Links`, `LeadsNowhere::TooLong`.
+    pub fn resolve(
+        &self,
+        path: &RelPath,
+        follows_last: bool,
+    ) -> Result<Option<RelPath>, LeadsNowhere> {
+        let mut here: Vec<u8> = Vec::with_capacity(path.as_bytes().len());
+        // What is still to be walked, the next segment last.
+        let mut ahead: Vec<&[u8]> = path.segments().collect();
+        ahead.reverse();
+        let (mut links, mut steps) = (0, 0);
+        while let Some(segment) = ahead.pop() {
+            steps += 1;
+            if STEPS_MAX < steps {
+                return Err(LeadsNowhere::TooLong);
+            }
+            match segment {
+                b"" | b"." => continue,
+                b".." => {
+                    let cut = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                    here.truncate(cut);
+                    continue;
+                }
+                _ if SEGMENT_BYTES_MAX < segment.len() => return Err(LeadsNowhere::TooLong),
+                _ => (),
+            }
+            let parent = here.len();
+            if 0 < parent {
+                here.push(b'/');
+            }
+            here.extend_from_slice(segment);
+            let is_last = ahead.is_empty();
+            match self.known.get(&here) {
+                Some(Known::Link(target)) if follows_last || !is_last => {
+                    links += 1;
+                    if LINKS_MAX < links {
+                        return Err(LeadsNowhere::Links);
+                    }
+                    let is_absolute = target.first() == Some(&b'/');
+                    here.truncate(if is_absolute { 0 } else { parent });
+                    ahead.extend(target.rsplit(|byte| *byte == b'/'));
+                }
+                _ => (),
+            }
+        }
+        if here.is_empty() {
+            return Ok(None);
+        }
+        let found = RelPath::parse(&here).map_err(|_long| LeadsNowhere::TooLong)?;
+        match found.segments().count() <= SEGMENTS_MAX {
+            true => Ok(Some(found)),
+            false => Err(LeadsNowhere::TooLong),
+        }
+    }
+
+    /// What the link at `path` holds; `None` where no link is known there.
+    #[must_use]
+    pub fn link(&self, path: &RelPath) -> Option<&[u8]> {
+        match self.known.get(path.as_bytes()) {
+            Some(Known::Link(target)) => Some(target),
+            _ => None,
+        }
+    }
+
+    /// The mode of a directory that is, or would be, at `path`.
+    pub(crate) fn directory_mode(&self, path: &RelPath) -> u32 {
+        match self.known.get(path.as_bytes()) {
+            Some(Known::Directory(mode)) => *mode,
+            _ => DIRECTORY_MODE,
+        }
+    }
+
+    /// A link is at `path` now, and whatever was there or beneath is no more.
+    pub(crate) fn put_link(&mut self, path: &RelPath, target: Vec<u8>) {
+        self.take_away(path);
+        let key = path.as_bytes().to_vec();
+        self.known.insert(key, Known::Link(target));
+    }
+
+    /// A directory is at `path` now; what is beneath one that was there stays.
+    pub(crate) fn put_directory(&mut self, path: &RelPath, mode: u32) {
+        match mode {
+            DIRECTORY_MODE => drop(self.known.remove(path.as_bytes())),
+            _ => {
+                let key = path.as_bytes().to_vec();
+                self.known.insert(key, Known::Directory(mode));
+            }
+        }
+    }
+
+    /// Whatever is at `path` or beneath is no more, or is nothing that is known here.
+    pub(crate) fn take_away(&mut self, path: &RelPath) {
+        self.known.remove(path.as_bytes());
+        self.retain_below(Some(path), |_| false);
+    }
+
+    /// What is beneath `path`, `None` being the root, is no more, but for what `stays`.
+    pub(crate) fn retain_below(&mut self, path: Option<&RelPath>, stays: impl Fn(&[u8]) -> bool) {
+        let Some(path) = path else {
+            self.known.retain(|key, _| stays(key));
+            return;
+        };
+        let gone: Vec<Vec<u8>> = beneath(&self.known, path.as_bytes())
+            .filter(|(key, _)| !stays(key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            self.known.remove(&key);
+        }
+    }
+
+    /// As bytes, for [`Self::read`].
+    #[must_use]
+    pub fn write(&self) -> Vec<u8> {
+        let mut bytes = HEAD.to_vec();
+        for (path, known) in &self.known {
+            // No path and no target has a NUL byte.
+            bytes.extend_from_slice(path);
+            match known {
+                Known::Link(target) => {
+                    bytes.extend_from_slice(b"\0l");
+                    bytes.extend_from_slice(target);
+                }
+                Known::Directory(mode) => {
+                    bytes.extend_from_slice(format!("\0d{mode:o}").as_bytes());
+                }
+            }
+            bytes.push(0);
+        }
+        bytes
+    }
+
+    /// What [`Self::write`] wrote; `None` for anything else.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = bytes.strip_prefix(HEAD)?.split(|byte| *byte == 0);
+        let mut known = BTreeMap::new();
+        loop {
+            let path = fields.next()?;
+            if path.is_empty() {
+                return fields.next().is_none().then_some(Self { known });
+            }
+            let path = RelPath::parse(path).ok()?;
+            let one = match fields.next()?.split_first()? {
+                (b'l', target) if !target.is_empty() => Known::Link(target.to_vec()),
+                (b'd', mode) => {
+                    let mode = std::str::from_utf8(mode).ok()?;
+                    Known::Directory(u32::from_str_radix(mode, 8).ok()? & 0o1777)
+                }
+                _ => return None,
+            };
+            known.insert(path.as_bytes().to_vec(), one);
+        }
+    }
+}
+
+/// What lies beneath `path` in a map by path, in order.
+pub(crate) fn beneath<'map, V>(
+    map: &'map BTreeMap<Vec<u8>, V>,
+    path: &[u8],
+) -> impl Iterator<Item = (&'map Vec<u8>, &'map V)> + use<'map, V> {
+    let first = [path, b"/"].concat();
+    // The byte after `/`: nothing beneath sorts there or after.
+    let end = [path, b"0"].concat();
+    map.range((Bound::Excluded(first), Bound::Excluded(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).expect("a path")
+    }
+
+    fn view(links: &[(&str, &str)]) -> LayerView {
+        let mut view = LayerView::default();
+        for (link, target) in links {
+            view.put_link(&path(link), target.as_bytes().to_vec());
+        }
+        view
+    }
+
+    fn led(view: &LayerView, from: &str, follows_last: bool) -> String {
+        match view.resolve(&path(from), follows_last) {
+            Ok(Some(to)) => to.to_string(),
+            Ok(None) => "/".to_owned(),
+            Err(error) => format!("{error:?}"),
+        }
+    }
+
+    #[test]
+    fn a_path_leads_through_links_and_never_out_of_the_root() {
+        let view = view(&[
+            ("lib", "usr/lib"),
+            ("usr/lib64", "lib"),
+            ("abs", "/usr/share/"),
+            ("up", "../../../etc"),
+            ("usr/up", ".."),
+            ("a/b/l", "../c/./d//e"),
+            ("usr/lib/x", "/lib/y"),
+            ("loop", "loop/a"),
+            ("one", "two"),
+            ("two", "one"),
+            ("root", "/"),
+            ("dots", "a/../../lib"),
+        ]);
+        for (from, to) in [
+            ("lib/x/z", "usr/lib/y/z"),
+            ("usr/lib64/f", "usr/lib/f"),
+            ("abs/f", "usr/share/f"),
+            ("up/passwd", "etc/passwd"),
+            ("usr/up/f", "f"),
+            ("a/b/l/f", "a/c/d/e/f"),
+            ("loop/f", "Links"),
+            ("one/f", "Links"),
+            ("root/f", "f"),
+            ("dots/f", "usr/lib/f"),
+            ("lib", "lib"),
+            ("one", "one"),
+            ("none/f", "none/f"),
+        ] {
+            assert_eq!(led(&view, from, false), to, "{from}");
+        }
+        for (from, to) in [
+            ("lib", "usr/lib"),
+            ("root", "/"),
+            ("usr/up", "/"),
+            ("two", "Links"),
+        ] {
+            assert_eq!(led(&view, from, true), to, "{from}");
+        }
+    }
+
+    #[test]
+    fn what_is_replaced_or_taken_away_is_known_no_more() {
+        let mut view = view(&[("a/l", "x"), ("a/b/l", "x"), ("a0/l", "x"), ("a-/l", "x")]);
+        view.put_directory(&path("a/b"), 0o700);
+        assert_eq!(view.directory_mode(&path("a/b")), 0o700);
+        view.retain_below(Some(&path("a")), |_| false);
+        assert_eq!(view.directory_mode(&path("a/b")), 0o755);
+        assert_eq!(led(&view, "a/l/f", false), "a/l/f");
+        assert_eq!(led(&view, "a0/l/f", false), "a0/x/f");
+        assert_eq!(led(&view, "a-/l/f", false), "a-/x/f");
+        view.put_directory(&path("a0/l"), 0o755);
+        assert_eq!(led(&view, "a0/l/f", false), "a0/l/f");
+        view.retain_below(None, |_| false);
+        assert_eq!(view, LayerView::default());
+    }
+
+    #[test]
+    fn what_is_too_long_leads_nowhere() {
+        let long = "a/".repeat(2_000);
+        let view = view(&[
+            ("l", &long),
+            ("n", &"b".repeat(300)),
+            ("d", &"c/".repeat(200)),
+        ]);
+        for from in ["l/f", "n/f", "d/f"] {
+            assert_eq!(led(&view, from, false), "TooLong", "{from}");
+        }
+        let mut circle = LayerView::default();
+        circle.put_link(&path("x"), [b"y/../".repeat(800), b"x".to_vec()].concat());
+        assert_eq!(led(&circle, "x/f", false), "TooLong");
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_leads_out_or_through_a_link(
+            links in proptest::collection::vec(("[ab]{1,2}(/[ab]{1,2}){0,2}", "/?([ab.]{1,2}/){0,4}[ab.]{1,2}"), 0..12),
+            from in "[ab]{1,2}(/[ab]{1,2}){0,3}",
+            follows: bool,
+        ) {
+            let mut view = LayerView::default();
+            for (link, target) in &links {
+                view.put_link(&path(link), target.clone().into_bytes());
+            }
+            if let Ok(Some(to)) = view.resolve(&path(&from), follows) {
+                let mut above = to.parent();
+                while let Some(parent) = above {
+                    prop_assert!(view.link(&parent).is_none(), "{to} is behind {parent}");
+                    above = parent.parent();
+                }
+                prop_assert!(!follows || view.link(&to).is_none());
+                prop_assert_eq!(view.resolve(&to, follows), Ok(Some(to)));
+            }
+            let written = view.write();
+            prop_assert_eq!(LayerView::read(&written), Some(view));
+        }
+    }
+}

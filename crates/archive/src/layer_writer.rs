@@ -1,0 +1,573 @@
+//! A layer of an image and its directory on disk, grown together: what overlayfs will lay over the
+//! layers below.
+//!
+//! Where an entry goes is decided on the [`LayerView`] alone; what is made is made beneath the
+//! directory, through no link. What the layer says of those below it is done at the end, when it is
+//! known what it has itself: an opaque directory or a whiteout hides nothing of its own layer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+
+use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::layer_view::{LayerView, LeadsNowhere, beneath};
+use crate::target::{Target, failed, write_all};
+use crate::tree::TreeLimits;
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
+use sys::file::CallError;
+
+/// What overlayfs looks for, mounted with `userxattr`, on a directory that hides all below it.
+const OPAQUE: &str = "user.overlay.opaque";
+/// Of the mode of an entry: no set-user-id, no set-group-id.
+const KEPT_BITS: u32 = 0o1777;
+/// What the owner has of every file and every directory, so that the layer can be read and removed.
+const OWNER_OF_FILE: u32 = 0o400;
+const OWNER_OF_DIRECTORY: u32 = 0o700;
+/// What an inode takes on a disk, and a block.
+const INODE_BYTES: u64 = 1024;
+const BLOCK_BYTES: u64 = 4096;
+
+/// Whether one of the layers below has something at a path that leads through no link.
+pub type Below<'a> = &'a dyn Fn(&RelPath) -> Result<bool, CallError>;
+
+/// What lies at a path of this layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Directory,
+    File,
+    Link,
+}
+
+/// Where an entry is, for messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At<'name> {
+    pub index: u64,
+    pub name: &'name [u8],
+}
+
+impl At<'_> {
+    pub(crate) fn refused(&self, refusal: EntryRefusal) -> UnpackError {
+        UnpackError::entry(self.index, self.name, refusal)
+    }
+}
+
+/// Grows a layer.
+pub(crate) struct LayerWriter<'a> {
+    target: Target<'a>,
+    below: Below<'a>,
+    view: LayerView,
+    nodes: BTreeMap<Vec<u8>, Node>,
+    /// What is no more of the layers below.
+    gone: BTreeSet<Vec<u8>>,
+    /// Directories of which nothing in the layers below is there.
+    opaque: BTreeSet<Vec<u8>>,
+    hides_all: bool,
+    limits: TreeLimits,
+    made: u64,
+    whiteouts: u64,
+    name_bytes: u64,
+    disk_bytes: u64,
+    left_out: u64,
+    first_left_out: Option<String>,
+}
+
+/// What a layer became.
+#[derive(Debug)]
+pub(crate) struct WrittenLayer {
+    pub view: LayerView,
+    pub hides_all: bool,
+    pub is_empty: bool,
+    pub entries: u64,
+    pub files: u64,
+    pub disk_bytes: u64,
+    pub warnings: Vec<WarningReport>,
+}
+
+/// A file that is being written.
+pub(crate) struct LayerFile<'writer> {
+    path: RelPath,
+    file: OwnedFd,
+    disk_bytes: &'writer mut u64,
+    bytes: u64,
+}
+
+impl LayerFile<'_> {
+    /// Appends `data`.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`].
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), UnpackError> {
+        self.bytes += data.len() as u64;
+        write_all(self.file.as_fd(), &self.path, data)
+    }
+
+    /// Says that all data was written, and when the file was changed last.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`].
+    pub(crate) fn end(self, modified_s: Option<u64>) -> Result<(), UnpackError> {
+        *self.disk_bytes += self.bytes.next_multiple_of(BLOCK_BYTES);
+        // Beyond what most file systems keep, the kernel clamps: no error comes of a time.
+        let seconds = modified_s.and_then(|seconds| i64::try_from(seconds).ok());
+        let Some(tv_sec) = seconds else {
+            return Ok(());
+        };
+        let time = Timespec { tv_sec, tv_nsec: 0 };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        rustix::fs::futimens(&self.file, &times)
+            .map_err(|errno| failed("futimens", &self.path, errno))
+    }
+}
+
+impl<'a> LayerWriter<'a> {
+    /// An empty layer in the empty directory `root`, over layers of which `view` is what must be
+    /// known; `below` looks into them.
+    pub(crate) fn new(
+        root: BorrowedFd<'a>,
+        view: LayerView,
+        below: Below<'a>,
+        limits: TreeLimits,
+    ) -> Self {
+        Self {
+            target: Target::new(root, None),
+            below,
+            view,
+            nodes: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            opaque: BTreeSet::new(),
+            hides_all: false,
+            limits,
+            made: 0,
+            whiteouts: 0,
+            name_bytes: 0,
+            disk_bytes: INODE_BYTES,
+            left_out: 0,
+            first_left_out: None,
+        }
+    }
+
+    /// Where `path` leads, its last segment as it is; never the root.
+    ///
+    /// # Errors
+    /// [`EntryRefusal::Leads`].
+    pub(crate) fn place(&self, at: At<'_>, path: &RelPath) -> Result<RelPath, UnpackError> {
+        self.led(at, path, false)?
+            .ok_or_else(|| at.refused(EntryRefusal::Leads(LeadsNowhere::Root)))
+    }
+
+    /// Where the directory `path` leads, its last segment too; `None` is the root.
+    ///
+    /// # Errors
+    /// [`EntryRefusal::Leads`].
+    pub(crate) fn place_directory(
+        &self,
+        at: At<'_>,
+        path: &RelPath,
+    ) -> Result<Option<RelPath>, UnpackError> {
+        self.led(at, path, true)
+    }
+
+    fn led(
+        &self,
+        at: At<'_>,
+        path: &RelPath,
+        follows_last: bool,
+    ) -> Result<Option<RelPath>, UnpackError> {
+        self.view
+            .resolve(path, follows_last)
+            .map_err(|error| at.refused(EntryRefusal::Leads(error)))
+    }
+
+    /// Remembers that an entry was left out.
+    pub(crate) fn leave_out(&mut self, name: &[u8], what: &str) {
+        self.left_out += 1;
+        self.first_left_out
+            .get_or_insert_with(|| format!("`{}`, {what},", shown(name)));
+    }
+
+    /// Whether this layer has made `path`, or one below it has it.
+    ///
+    /// # Errors
+    /// [`UnpackError::Source`] where the layers below cannot be looked at.
+    pub(crate) fn is_there(&self, path: &RelPath) -> Result<bool, UnpackError> {
+        Ok(self.nodes.contains_key(path.as_bytes()) || self.is_below(path)?)
+    }
+
+    /// A directory at `path`, in place of anything else that this layer had there.
+    ///
+    /// # Errors
+    /// A refusal about the entry, or [`UnpackError::Target`].
+    pub(crate) fn directory(
+        &mut self,
+        at: At<'_>,
+        path: &RelPath,
+        mode: u32,
+    ) -> Result<(), UnpackError> {
+        let bits = mode & KEPT_BITS | OWNER_OF_DIRECTORY;
+        match self.nodes.get(path.as_bytes()) {
+            Some(Node::Directory) => {
+                if self.view.directory_mode(path) != bits {
+                    self.target.change_directory(path, bits)?;
+                }
+            }
+            Some(Node::File | Node::Link) => {
+                self.make_room(path)?;
+                self.make_directory(at, path, bits)?;
+                // What was there hid what lies below; so does what comes after it.
+                self.opaque.insert(path.as_bytes().to_vec());
+            }
+            None => {
+                self.make_parents(at, path)?;
+                self.make_directory(at, path, bits)?;
+            }
+        }
+        self.view.put_directory(path, bits);
+        Ok(())
+    }
+
+    /// A file at `path`, in place of anything else that this layer had there; its data is then
+    /// written to what is returned.
+    ///
+    /// # Errors
+    /// As [`Self::directory`].
+    pub(crate) fn file(
+        &mut self,
+        at: At<'_>,
+        path: RelPath,
+        mode: u32,
+    ) -> Result<LayerFile<'_>, UnpackError> {
+        self.begin(at, &path, path.as_bytes().len(), Node::File)?;
+        let bits = mode & KEPT_BITS | OWNER_OF_FILE;
+        let file = self.target.create_file(&path, bits)?;
+        self.view.take_away(&path);
+        Ok(LayerFile {
+            path,
+            file,
+            disk_bytes: &mut self.disk_bytes,
+            bytes: 0,
+        })
+    }
+
+    /// A symbolic link at `path`, as it is written.
+    ///
+    /// # Errors
+    /// As [`Self::directory`].
+    pub(crate) fn symlink(
+        &mut self,
+        at: At<'_>,
+        path: &RelPath,
+        target: Vec<u8>,
+    ) -> Result<(), UnpackError> {
+        self.begin(at, path, path.as_bytes().len() + target.len(), Node::Link)?;
+        self.target.create_symlink(path, &target)?;
+        self.view.put_link(path, target);
+        Ok(())
+    }
+
+    /// Another name for the file `from` of this layer.
+    ///
+    /// # Errors
+    /// As [`Self::directory`]; a refusal where `from` is none.
+    pub(crate) fn hard_link(
+        &mut self,
+        at: At<'_>,
+        path: &RelPath,
+        from: &RelPath,
+    ) -> Result<(), UnpackError> {
+        let target = shown(from.as_bytes());
+        let refusal = match self.nodes.get(from.as_bytes()) {
+            _ if path == from => EntryRefusal::HardLinkItself,
+            // Making room for it would remove what it is a name of.
+            Some(_) if is_beneath(from, path) => EntryRefusal::HardLinkMissing { target },
+            Some(Node::File) => {
+                self.begin(at, path, path.as_bytes().len(), Node::File)?;
+                self.target.create_hard_link(path, from)?;
+                self.view.take_away(path);
+                return Ok(());
+            }
+            Some(Node::Directory) => EntryRefusal::HardLinkNotFile {
+                target,
+                found: "a directory",
+            },
+            Some(Node::Link) => EntryRefusal::HardLinkNotFile {
+                target,
+                found: "a symlink",
+            },
+            None => EntryRefusal::HardLinkMissing { target },
+        };
+        Err(at.refused(refusal))
+    }
+
+    /// Of the layers below, `path` is no more.
+    ///
+    /// # Errors
+    /// A limit.
+    pub(crate) fn whiteout(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
+        self.count(at, path, path.as_bytes().len())?;
+        // Said again it changes nothing, and all that lies beneath would be walked each time.
+        if self.gone.contains(path.as_bytes()) {
+            return Ok(());
+        }
+        let nodes = &self.nodes;
+        match nodes.contains_key(path.as_bytes()) {
+            true => self
+                .view
+                .retain_below(Some(path), |key| nodes.contains_key(key)),
+            false => self.view.take_away(path),
+        }
+        self.gone.insert(path.as_bytes().to_vec());
+        Ok(())
+    }
+
+    /// Of the layers below, nothing in the directory `path` is there; `None` is the root.
+    ///
+    /// # Errors
+    /// A limit.
+    pub(crate) fn opaque(&mut self, at: At<'_>, path: Option<&RelPath>) -> Result<(), UnpackError> {
+        // As of a whiteout.
+        let is_new = match path {
+            Some(path) => {
+                self.count(at, path, path.as_bytes().len())?;
+                self.opaque.insert(path.as_bytes().to_vec())
+            }
+            None => !std::mem::replace(&mut self.hides_all, true),
+        };
+        if is_new {
+            let nodes = &self.nodes;
+            self.view.retain_below(path, |key| nodes.contains_key(key));
+        }
+        Ok(())
+    }
+
+    /// What an entry at `path` other than a directory needs: its parents, nothing in its place, and
+    /// that it may be counted.
+    fn begin(
+        &mut self,
+        at: At<'_>,
+        path: &RelPath,
+        name_bytes: usize,
+        node: Node,
+    ) -> Result<(), UnpackError> {
+        match self.nodes.contains_key(path.as_bytes()) {
+            true => self.make_room(path)?,
+            false => self.make_parents(at, path)?,
+        }
+        self.count(at, path, name_bytes)?;
+        self.nodes.insert(path.as_bytes().to_vec(), node);
+        Ok(())
+    }
+
+    fn count(&mut self, at: At<'_>, path: &RelPath, name_bytes: usize) -> Result<(), UnpackError> {
+        self.made += 1;
+        self.name_bytes += name_bytes as u64;
+        self.disk_bytes += INODE_BYTES;
+        let (index, name) = (at.index, shown(path.as_bytes()));
+        if self.limits.entries < self.made {
+            let limit = self.limits.entries;
+            return Err(UnpackError::TooManyEntries { index, name, limit });
+        }
+        if self.limits.name_bytes < self.name_bytes {
+            let limit_bytes = self.limits.name_bytes;
+            return Err(UnpackError::TooLongNames {
+                index,
+                name,
+                limit_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    fn make_directory(&mut self, at: At<'_>, path: &RelPath, bits: u32) -> Result<(), UnpackError> {
+        self.count(at, path, path.as_bytes().len())?;
+        self.target.create_directory_as(path, bits)?;
+        self.nodes.insert(path.as_bytes().to_vec(), Node::Directory);
+        Ok(())
+    }
+
+    /// Makes the directories above `path` that this layer has not, each with the mode that one of a
+    /// layer below has.
+    fn make_parents(&mut self, at: At<'_>, path: &RelPath) -> Result<(), UnpackError> {
+        let mut missing = Vec::new();
+        let mut above = path.parent();
+        while let Some(parent) = above {
+            match self.nodes.get(parent.as_bytes()) {
+                Some(Node::Directory) => break,
+                Some(Node::File) => {
+                    return Err(at.refused(EntryRefusal::FileInTheWay { at: parent }));
+                }
+                // The view leads through no link; that it does not is what this stands for.
+                Some(Node::Link) => {
+                    return Err(at.refused(EntryRefusal::ThroughLink { link: parent }));
+                }
+                None => (),
+            }
+            above = parent.parent();
+            missing.push(parent);
+        }
+        for directory in missing.iter().rev() {
+            let bits = self.view.directory_mode(directory);
+            self.make_directory(at, directory, bits)?;
+            self.view.put_directory(directory, bits);
+        }
+        Ok(())
+    }
+
+    /// Removes what this layer has at `path`, with all beneath it.
+    fn make_room(&mut self, path: &RelPath) -> Result<(), UnpackError> {
+        let mut going: Vec<(Vec<u8>, Node)> = beneath(&self.nodes, path.as_bytes())
+            .map(|(key, node)| (key.clone(), *node))
+            .collect();
+        going.reverse();
+        going.extend(
+            self.nodes
+                .get_key_value(path.as_bytes())
+                .map(|(key, node)| (key.clone(), *node)),
+        );
+        for (key, node) in going {
+            let one = rel_path(&key)?;
+            match node {
+                Node::Directory => self.target.remove_directory(&one)?,
+                Node::File | Node::Link => self.target.remove_file(&one)?,
+            }
+            self.nodes.remove(&key);
+            self.opaque.remove(&key);
+        }
+        self.view.take_away(path);
+        Ok(())
+    }
+
+    /// Says to overlayfs what is no more of the layers below, and what became of the layer.
+    ///
+    /// # Errors
+    /// [`UnpackError::Target`], [`UnpackError::NotOpaque`].
+    pub(crate) fn finish(mut self) -> Result<WrittenLayer, UnpackError> {
+        if !self.hides_all {
+            self.hide_directories()?;
+            self.hide_names()?;
+        }
+        let mut warnings = Vec::new();
+        if let Some(first) = &self.first_left_out {
+            let others = self.left_out - 1;
+            warnings.push(WarningReport::new(
+                "image_left_out",
+                format!(
+                    "{first} and {others} more devices, fifos or notes of AUFS are left out of a layer"
+                ),
+            ));
+        }
+        let files = self.nodes.values().filter(|node| **node == Node::File);
+        Ok(WrittenLayer {
+            hides_all: self.hides_all,
+            is_empty: self.nodes.is_empty() && self.whiteouts == 0,
+            entries: self.nodes.len() as u64,
+            files: files.count() as u64,
+            disk_bytes: self.disk_bytes,
+            warnings,
+            view: self.view,
+        })
+    }
+
+    /// Marks directories that hide what lies below: those that are said to, and those that are there
+    /// again after a whiteout.
+    fn hide_directories(&mut self) -> Result<(), UnpackError> {
+        let again = self.gone.iter().filter(|key| self.is_directory(key));
+        let mut all: Vec<Vec<u8>> = self.opaque.iter().chain(again).cloned().collect();
+        all.sort();
+        all.dedup();
+        for key in all {
+            let path = rel_path(&key)?;
+            if self.is_shadowed(&key) || !self.is_below(&path)? {
+                continue;
+            }
+            match self.nodes.get(&key) {
+                Some(Node::Directory) => (),
+                // A file or a link hides what lies below by itself.
+                Some(Node::File | Node::Link) => continue,
+                None => {
+                    let bits = self.view.directory_mode(&path);
+                    let at = At {
+                        index: 0,
+                        name: &key,
+                    };
+                    self.make_parents(at, &path)?;
+                    self.make_directory(at, &path, bits)?;
+                }
+            }
+            self.mark_opaque(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a whiteout where something of a layer below would be seen.
+    fn hide_names(&mut self) -> Result<(), UnpackError> {
+        // The others still shadow what lies beneath them.
+        for key in self.gone.clone() {
+            let path = rel_path(&key)?;
+            let is_hidden = self.nodes.contains_key(&key) || self.is_shadowed(&key);
+            if is_hidden || !self.is_below(&path)? {
+                continue;
+            }
+            let at = At {
+                index: 0,
+                name: &key,
+            };
+            self.make_parents(at, &path)?;
+            self.target.create_whiteout(&path)?;
+            self.whiteouts += 1;
+        }
+        Ok(())
+    }
+
+    fn is_directory(&self, key: &[u8]) -> bool {
+        self.nodes.get(key) == Some(&Node::Directory)
+    }
+
+    fn is_below(&self, path: &RelPath) -> Result<bool, UnpackError> {
+        (self.below)(path).map_err(|source| UnpackError::Source {
+            name: shown(path.as_bytes()),
+            source,
+        })
+    }
+
+    /// Whether a directory above `key` hides it already: an opaque one, one that is gone, or what is
+    /// no directory at all.
+    fn is_shadowed(&self, key: &[u8]) -> bool {
+        let cuts = (0..key.len()).filter(|at| key[*at] == b'/');
+        cuts.map(|cut| &key[..cut]).any(|above| {
+            self.opaque.contains(above)
+                || self.gone.contains(above)
+                || matches!(self.nodes.get(above), Some(Node::File | Node::Link))
+        })
+    }
+
+    fn mark_opaque(&mut self, path: &RelPath) -> Result<(), UnpackError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let directory = self.target.open(path, flags, Mode::empty())?;
+        rustix::fs::fsetxattr(&directory, OPAQUE, b"y", XattrFlags::CREATE).map_err(|errno| {
+            match errno {
+                Errno::NOTSUP | Errno::PERM | Errno::ACCESS => UnpackError::NotOpaque {
+                    name: shown(path.as_bytes()),
+                    source: CallError::new("fsetxattr", escape(path.as_bytes()), errno),
+                },
+                errno => failed("fsetxattr", path, errno),
+            }
+        })
+    }
+}
+
+fn is_beneath(path: &RelPath, above: &RelPath) -> bool {
+    path.as_bytes()
+        .strip_prefix(above.as_bytes())
+        .is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// The path that a key was made of.
+fn rel_path(key: &[u8]) -> Result<RelPath, UnpackError> {
+    RelPath::parse(key).map_err(|error| UnpackError::entry(0, key, EntryRefusal::Path(error)))
+}

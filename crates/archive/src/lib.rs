@@ -1,0 +1,44 @@
+//! Archives: from hostile bytes to a tree under an open directory, and back.
+#![forbid(unsafe_code)]
+
+mod ahead;
+pub mod canonical;
+pub mod compressed;
+pub mod deb;
+mod entries;
+mod entry_rules;
+pub mod error;
+pub mod gzip;
+mod hash_beside;
+mod inflated;
+pub mod layer;
+pub(crate) mod layer_view;
+mod layer_writer;
+pub mod links;
+pub mod listing;
+pub mod open;
+pub mod pack;
+pub mod pax;
+mod placing;
+pub mod survey;
+pub(crate) mod tar_header;
+pub mod target;
+pub mod tree;
+mod tree_writer;
+pub mod unpack;
+pub mod whiteout;
+
+pub use canonical::content_digest;
+pub use canonical::write_canonical;
+pub use compressed::Compression;
+pub use entry_rules::SEGMENTS_MAX;
+pub use error::{EntryRefusal, UnpackError};
+pub use layer::{UnpackedLayer, unpack_layer};
+pub use layer_view::LayerView;
+pub use open::{OpenedArchive, open_archive};
+pub use pack::{unpack_directory, unpack_directory_as};
+pub use survey::{Surveyed, survey, survey_directory};
+pub use tree::{Entry, Tree};
+pub use tree_writer::{LEFT_OUT, case_twins};
+pub use unpack::unpack_hosted;
+pub use unpack::{AHEAD_FROM_BYTES, UnpackLimits, Unpacked, unpack, unpack_ahead, unpack_snapshot};

@@ -1,0 +1,232 @@
+//! Which symbolic links a bundle may hold: relative, lexically inside, through no other link.
+
+use std::collections::HashSet;
+
+use crate::tree::{Entry, Tree};
+use spec::path::{PATH_BYTES_MAX, RelPath, escape};
+
+/// Most segments that a link's target may have; each costs one look-up.
+const TARGET_SEGMENTS_MAX: usize = 256;
+
+/// Why a symbolic link is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// It has no target.
+    #[error("is a symlink without a target")]
+    Empty,
+    /// The target starts with `/`.
+    #[error("is a symlink to the absolute path `{target}`; expected a relative one")]
+    Absolute {
+        /// The target, escaped.
+        target: String,
+    },
+    /// The target contains a NUL byte.
+    #[error("is a symlink whose target contains a NUL byte")]
+    Nul,
+    /// The target is longer than a path may be, or has too many segments.
+    #[error("is a symlink whose target is longer than 4095 bytes or 256 segments")]
+    TooLong,
+    /// The target lies outside the bundle.
+    #[error("is a symlink to `{target}`, which leaves the bundle; expected a path inside it")]
+    Escapes {
+        /// The target, escaped.
+        target: String,
+    },
+    /// The target is the link itself.
+    #[error("is a symlink to itself")]
+    Loop,
+    /// The target is another link.
+    #[error("is a symlink to another symlink, `{other}`; expected a file or a directory")]
+    Chained {
+        /// The other link.
+        other: RelPath,
+    },
+    /// The target lies behind another link.
+    #[error("is a symlink to `{target}`, which passes through another symlink, `{other}`")]
+    ThroughLink {
+        /// The target, escaped.
+        target: String,
+        /// The other link.
+        other: RelPath,
+    },
+}
+
+impl LinkError {
+    /// Stable name of the cause.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "symlink_empty",
+            Self::Absolute { .. } => "symlink_absolute",
+            Self::Nul => "symlink_nul",
+            Self::TooLong => "symlink_too_long",
+            Self::Escapes { .. } => "symlink_escapes",
+            Self::Loop => "symlink_loop",
+            Self::Chained { .. } => "symlink_chained",
+            Self::ThroughLink { .. } => "symlink_through_link",
+        }
+    }
+}
+
+/// Checks what can be checked before the whole tree is known.
+///
+/// # Errors
+/// The first rule that the link breaks.
+pub fn check_target(link: &RelPath, target: &[u8]) -> Result<(), LinkError> {
+    if target.is_empty() {
+        return Err(LinkError::Empty);
+    }
+    if target.contains(&0) {
+        return Err(LinkError::Nul);
+    }
+    if PATH_BYTES_MAX < target.len()
+        || TARGET_SEGMENTS_MAX < target.split(|byte| *byte == b'/').count()
+    {
+        return Err(LinkError::TooLong);
+    }
+    if target[0] == b'/' {
+        let target = escape(target);
+        return Err(LinkError::Absolute { target });
+    }
+    walk(link, target, |_, _| Ok(()))
+}
+
+/// Checks every link of a finished tree against all others; the first offender by path.
+///
+/// # Errors
+/// The offending link and the rule that it breaks.
+pub fn check_all(tree: &Tree) -> Result<(), (RelPath, LinkError)> {
+    let links: Vec<(&RelPath, &[u8])> = tree
+        .iter()
+        .filter_map(|(path, entry)| match entry {
+            Entry::Symlink { target } => Some((path, target.as_slice())),
+            Entry::File { .. } | Entry::Directory => None,
+        })
+        .collect();
+    let paths: HashSet<&[u8]> = links.iter().map(|(path, _)| path.as_bytes()).collect();
+    for (link, target) in links {
+        check_target(link, target)
+            .and_then(|()| check_passage(link, target, &paths))
+            .map_err(|error| (link.clone(), error))?;
+    }
+    Ok(())
+}
+
+/// `paths`: where the links of the tree are.
+fn check_passage(link: &RelPath, target: &[u8], paths: &HashSet<&[u8]>) -> Result<(), LinkError> {
+    walk(link, target, |here, is_last| {
+        if !paths.contains(here) {
+            return Ok(());
+        }
+        if here == link.as_bytes() {
+            return Err(LinkError::Loop);
+        }
+        let other = RelPath::parse(here).map_err(|_never| LinkError::TooLong)?;
+        Err(match is_last {
+            true => LinkError::Chained { other },
+            false => LinkError::ThroughLink {
+                target: escape(target),
+                other,
+            },
+        })
+    })
+}
+
+/// Shows each place on the way from the link's directory to its target, `..` taken lexically:
+/// that is what the kernel does where no place on the way is a link.
+fn walk(
+    link: &RelPath,
+    target: &[u8],
+    mut visit: impl FnMut(&[u8], bool) -> Result<(), LinkError>,
+) -> Result<(), LinkError> {
+    let mut here: Vec<u8> = link
+        .parent()
+        .map_or_else(Vec::new, |parent| parent.as_bytes().to_vec());
+    let mut segments = target
+        .split(|byte| *byte == b'/')
+        .filter(|segment| !segment.is_empty() && *segment != b".")
+        .peekable();
+    while let Some(segment) = segments.next() {
+        if segment == b".." {
+            if here.is_empty() {
+                let target = escape(target);
+                return Err(LinkError::Escapes { target });
+            }
+            let cut = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            here.truncate(cut);
+            continue;
+        }
+        if !here.is_empty() {
+            here.push(b'/');
+        }
+        here.extend_from_slice(segment);
+        if PATH_BYTES_MAX < here.len() {
+            return Err(LinkError::TooLong);
+        }
+        visit(&here, segments.peek().is_none())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::TreeLimits;
+
+    fn tree(links: &[(&str, &str)]) -> Tree {
+        let limits = TreeLimits {
+            entries: 1000,
+            name_bytes: 1 << 20,
+        };
+        let mut tree = Tree::default();
+        for (path, target) in links {
+            let path = RelPath::parse(path.as_bytes()).expect("a path");
+            let target = target.as_bytes().to_vec();
+            tree.insert(path, Entry::Symlink { target }, limits)
+                .expect("fits");
+        }
+        tree
+    }
+
+    fn code(links: &[(&str, &str)]) -> &'static str {
+        check_all(&tree(links)).map_or_else(|(_, error)| error.code(), |()| "kept")
+    }
+
+    #[test]
+    fn a_link_that_stays_inside_is_kept_as_written() {
+        for target in [
+            "x", "./x", "b/../x", "../x", "..", ".", "x/", "b//x", "../a/x", "../..",
+        ] {
+            assert_eq!(code(&[("a/b/l", target)]), "kept", "{target}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_escapes_is_refused_even_where_it_comes_back() {
+        for target in ["../../x", "../../a/x", "x/../../../a", "../.."] {
+            assert_eq!(code(&[("a/l", target)]), "symlink_escapes", "{target}");
+        }
+        assert_eq!(code(&[("l", "..")]), "symlink_escapes");
+        assert_eq!(code(&[("l", "/etc/passwd")]), "symlink_absolute");
+        assert_eq!(code(&[("l", "")]), "symlink_empty");
+        assert_eq!(code(&[("l", "a\0b")]), "symlink_nul");
+        assert_eq!(code(&[("l", &"a/".repeat(300))]), "symlink_too_long");
+        assert_eq!(code(&[("l", &"aa/..".repeat(2000))]), "symlink_too_long");
+    }
+
+    #[test]
+    fn a_link_to_or_through_a_link_is_refused() {
+        assert_eq!(code(&[("l", "l")]), "symlink_loop");
+        assert_eq!(code(&[("a", "b"), ("b", "a")]), "symlink_chained");
+        assert_eq!(code(&[("a", "b"), ("b", "c")]), "symlink_chained");
+        assert_eq!(
+            code(&[("cur", "."), ("par", "cur/..")]),
+            "symlink_through_link"
+        );
+        assert_eq!(
+            code(&[("d/l", "m/../x"), ("d/m", "..")]),
+            "symlink_through_link"
+        );
+        assert_eq!(code(&[("d/l", "m/."), ("d/m", "..")]), "symlink_chained");
+    }
+}

@@ -1,0 +1,113 @@
+//! A tree as bytes, for whoever keeps it beside the files: read back much faster than a walk.
+//!
+//! For each entry in the tree's own order: `f` (file), `x` (program), `d` or `l`; for files their
+//! size (8 bytes, little endian); the length of the path (4 bytes) and the path; for links the
+//! length of the target and the target.
+
+use std::collections::BTreeMap;
+
+use crate::tree::{Entry, Tree};
+use spec::path::RelPath;
+
+/// The bytes of `tree`.
+pub fn write(tree: &Tree) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(tree.len() * 64);
+    for (path, entry) in tree.iter() {
+        bytes.push(match entry {
+            Entry::File {
+                executable: false, ..
+            } => b'f',
+            Entry::File {
+                executable: true, ..
+            } => b'x',
+            Entry::Directory => b'd',
+            Entry::Symlink { .. } => b'l',
+        });
+        if let Entry::File { bytes: size, .. } = entry {
+            bytes.extend_from_slice(&size.to_le_bytes());
+        }
+        put(&mut bytes, path.as_bytes());
+        if let Entry::Symlink { target } = entry {
+            put(&mut bytes, target);
+        }
+    }
+    bytes
+}
+
+fn put(bytes: &mut Vec<u8>, text: &[u8]) {
+    // Paths and targets have at most 4,096 bytes.
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(text);
+}
+
+/// The tree of `bytes`; `None` where they are not what `write` made of one.
+pub fn read(bytes: &[u8]) -> Option<Tree> {
+    let mut rest = bytes;
+    let mut entries = Vec::new();
+    while let Some((kind, after)) = rest.split_first() {
+        rest = after;
+        let mut size = 0;
+        if matches!(kind, b'f' | b'x') {
+            let (number, after) = rest.split_first_chunk::<8>()?;
+            size = u64::from_le_bytes(*number);
+            rest = after;
+        }
+        let path = RelPath::parse(take(&mut rest)?).ok()?;
+        let entry = match kind {
+            b'f' | b'x' => Entry::File {
+                executable: *kind == b'x',
+                bytes: size,
+            },
+            b'd' => Entry::Directory,
+            b'l' => Entry::Symlink {
+                target: take(&mut rest)?.to_vec(),
+            },
+            _ => return None,
+        };
+        entries.push((path, entry));
+    }
+    let count = entries.len();
+    let entries = BTreeMap::from_iter(entries);
+    (entries.len() == count).then(|| Tree::of_entries(entries))
+}
+
+fn take<'bytes>(rest: &mut &'bytes [u8]) -> Option<&'bytes [u8]> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (text, after) = after.split_at_checked(length)?;
+    *rest = after;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unpack::UnpackLimits;
+
+    #[test]
+    fn a_tree_is_read_back_as_it_was_and_a_broken_listing_is_none() {
+        let mut tree = Tree::default();
+        let file = |executable, bytes| Entry::File { executable, bytes };
+        let link = Entry::Symlink {
+            target: b"../a/x".to_vec(),
+        };
+        for (path, entry) in [
+            ("a/x", file(false, 7)),
+            ("a/y", file(true, u64::MAX)),
+            ("b/link", link),
+            ("c", Entry::Directory),
+        ] {
+            let path = RelPath::parse(path.as_bytes()).expect("a path");
+            let limits = UnpackLimits::default().tree();
+            tree.insert(path, entry, limits).expect("fits");
+        }
+        let bytes = write(&tree);
+        assert_eq!(read(&bytes).as_ref(), Some(&tree));
+        assert_eq!(read(&[]), Some(Tree::default()));
+        for cut in 1..bytes.len() {
+            assert_ne!(read(&bytes[..cut]).as_ref(), Some(&tree), "{cut}");
+        }
+        assert_eq!(read(&[&bytes[..], &bytes[..]].concat()), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! Opens the bundle argument, once: what is hashed and what is unpacked come from one descriptor.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{UnpackError, shown};
+use sys::file::CallError;
+
+/// A bundle that was opened.
+#[derive(Debug)]
+pub enum OpenedArchive {
+    /// A regular file: give it to [`crate::unpack()`].
+    File(File),
+    /// A directory: give it to [`crate::unpack_directory`].
+    Directory(OwnedFd),
+}
+
+/// Opens `path`, which must be a regular file or a directory and no symlink itself.
+///
+/// Non-blocking, so that a fifo does not hold us up, and never as a controlling terminal.
+///
+/// # Errors
+/// [`UnpackError::Open`] or [`UnpackError::NotAFile`].
+pub fn open_archive(path: &Path) -> Result<OpenedArchive, UnpackError> {
+    let name = || shown(path.as_os_str().as_bytes());
+    let failed = |call, errno| UnpackError::Open {
+        path: name(),
+        source: CallError::new(call, name(), errno),
+    };
+    let not_a_file = |found| UnpackError::NotAFile {
+        path: name(),
+        found,
+    };
+    let flags =
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(opened) => opened,
+        // With O_NOFOLLOW: open(2). A loop on the way to the name gives the same errno.
+        Err(Errno::LOOP) => return Err(not_a_file("a symlink")),
+        Err(Errno::NXIO) => return Err(not_a_file("a socket or a device without a driver")),
+        Err(errno) => return Err(failed("open", errno)),
+    };
+    let status = rustix::fs::fstat(&opened).map_err(|errno| failed("fstat", errno))?;
+    match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile => Ok(OpenedArchive::File(File::from(opened))),
+        FileType::Directory => Ok(OpenedArchive::Directory(opened)),
+        other => Err(not_a_file(kind(other))),
+    }
+}
+
+/// A file type in words.
+pub fn kind(file_type: FileType) -> &'static str {
+    match file_type {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symlink",
+        FileType::Fifo => "a fifo",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice => "a character device",
+        FileType::BlockDevice => "a block device",
+        FileType::Unknown => "of an unknown type",
+    }
+}

@@ -1,0 +1,253 @@
+//! A directory of the host as a bundle: the same rules, the same tree, the same digest as its archive.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::entry_rules::SEGMENTS_MAX;
+use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::links::check_target;
+use crate::open::kind;
+use crate::tree::archive_order;
+use crate::tree_writer::{TreeWriter, is_left_out};
+use crate::unpack::{UnpackLimits, Unpacked};
+use spec::path::{PathError, RelPath};
+use sys::credentials::HostIds;
+use sys::file::{CallError, open_beneath};
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 128 * 1024;
+
+/// Copies the directory `source` into the empty directory `into`, as an archive of it would be
+/// unpacked: see [`crate::unpack()`].
+///
+/// # Errors
+/// As [`crate::unpack()`]; [`UnpackError::Source`] and [`UnpackError::SourceChanged`] where
+/// the source could not be read, or changed meanwhile.
+pub fn unpack_directory(
+    source: BorrowedFd<'_>,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+) -> Result<Unpacked, UnpackError> {
+    unpack_directory_as(source, into, limits, None)
+}
+
+/// As [`unpack_directory`], where `source` can be read with the present ids only and `into` can
+/// be written with `ids` only: root's supervisor and the tmpfs of a body.
+///
+/// # Errors
+/// As [`unpack_directory`].
+pub fn unpack_directory_as(
+    source: BorrowedFd<'_>,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    ids: Option<HostIds>,
+) -> Result<Unpacked, UnpackError> {
+    let writer = TreeWriter::new(into, limits.tree(), ids);
+    read_directory(source, writer, limits)?.finish(into, None)
+}
+
+/// Gives every entry beneath `source` to `writer`.
+pub(crate) fn read_directory<'fd>(
+    source: BorrowedFd<'_>,
+    writer: TreeWriter<'fd>,
+    limits: &UnpackLimits,
+) -> Result<TreeWriter<'fd>, UnpackError> {
+    let mut walk = Walk {
+        writer,
+        limits: *limits,
+        index: 0,
+        listed: 0,
+        file_bytes: 0,
+        buffer: vec![0; READ_BYTES],
+    };
+    let mut open = vec![walk.list(source, None)?];
+    while let Some(level) = open.last_mut() {
+        let Some((path, file_type)) = level.left.pop() else {
+            open.pop();
+            continue;
+        };
+        let directory = level.directory.as_fd();
+        if let Some(below) = walk.visit(directory, path, file_type)? {
+            open.push(below);
+        }
+    }
+    Ok(walk.writer)
+}
+
+/// A directory that is being visited.
+struct Level {
+    directory: OwnedFd,
+    /// What was not visited yet, the next one last.
+    left: Vec<(RelPath, FileType)>,
+}
+
+struct Walk<'fd> {
+    writer: TreeWriter<'fd>,
+    limits: UnpackLimits,
+    index: u64,
+    listed: u64,
+    file_bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl Walk<'_> {
+    /// Opens and lists a directory, in the order of the canonical tar.
+    fn list(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        path: Option<&RelPath>,
+    ) -> Result<Level, UnpackError> {
+        let shown_path = path.map_or(&b"."[..], RelPath::as_bytes);
+        let failed = |call, errno| unreadable(call, shown_path, errno);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let name = path.map_or(&b"."[..], RelPath::file_name);
+        let directory = open_beneath(directory, name, flags, Mode::empty())
+            .map_err(|errno| failed("openat2", errno))?;
+        let listing = Dir::read_from(&directory).map_err(|errno| failed("openat", errno))?;
+        let mut left = Vec::new();
+        for entry in listing {
+            let entry = entry.map_err(|errno| failed("getdents64", errno))?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let path = beneath(path, name)
+                .map_err(|error| UnpackError::entry(self.index, name, EntryRefusal::Path(error)))?;
+            self.listed += 1;
+            // Names are held in memory before they are visited.
+            if self.limits.entries < self.listed {
+                return Err(UnpackError::TooManyEntries {
+                    index: self.listed,
+                    name: shown(path.as_bytes()),
+                    limit: self.limits.entries,
+                });
+            }
+            let file_type = match entry.file_type() {
+                FileType::Unknown => {
+                    let status =
+                        rustix::fs::statat(&directory, path.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                            .map_err(|errno| unreadable("fstatat", path.as_bytes(), errno))?;
+                    FileType::from_raw_mode(status.st_mode)
+                }
+                known => known,
+            };
+            if is_left_out(&path) {
+                self.writer.leave_out(path);
+                continue;
+            }
+            left.push((path, file_type));
+        }
+        left.sort_by(|(a, type_a), (b, type_b)| {
+            // Descending: the next one is taken from the end.
+            archive_order(
+                (b.as_bytes(), *type_b == FileType::Directory),
+                (a.as_bytes(), *type_a == FileType::Directory),
+            )
+        });
+        Ok(Level { directory, left })
+    }
+
+    /// Copies one entry; a directory is returned, listed.
+    fn visit(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        path: RelPath,
+        file_type: FileType,
+    ) -> Result<Option<Level>, UnpackError> {
+        self.index += 1;
+        let index = self.index;
+        let refused = |refusal| UnpackError::entry(index, path.as_bytes(), refusal);
+        let segments = path.segments().count();
+        if SEGMENTS_MAX < segments {
+            return Err(refused(EntryRefusal::TooDeep {
+                segments,
+                limit: SEGMENTS_MAX,
+            }));
+        }
+        match file_type {
+            FileType::Directory => {
+                let below = self.list(parent, Some(&path))?;
+                self.writer.directory(index, path)?;
+                Ok(Some(below))
+            }
+            FileType::RegularFile => self.copy_file(parent, path).map(|()| None),
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(parent, path.file_name(), Vec::new())
+                    .map_err(|errno| unreadable("readlinkat", path.as_bytes(), errno))?
+                    .into_bytes();
+                check_target(&path, &target).map_err(|error| refused(EntryRefusal::Link(error)))?;
+                self.writer.symlink(index, path, target).map(|()| None)
+            }
+            other => Err(refused(EntryRefusal::SourceType { what: kind(other) })),
+        }
+    }
+
+    fn copy_file(&mut self, parent: BorrowedFd<'_>, path: RelPath) -> Result<(), UnpackError> {
+        let failed = |call, errno| unreadable(call, path.as_bytes(), errno);
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let source = open_beneath(parent, path.file_name(), flags, Mode::empty())
+            .map_err(|errno| failed("openat2", errno))?;
+        let status = rustix::fs::fstat(&source).map_err(|errno| failed("fstat", errno))?;
+        let name = shown(path.as_bytes());
+        let file_type = FileType::from_raw_mode(status.st_mode);
+        if file_type != FileType::RegularFile {
+            let what = kind(file_type);
+            let refusal = EntryRefusal::SourceType { what };
+            return Err(UnpackError::entry(self.index, path.as_bytes(), refusal));
+        }
+        let expected_bytes = u64::try_from(status.st_size).unwrap_or(0);
+        let limit_bytes = self.limits.unpacked_bytes;
+        self.file_bytes = self.file_bytes.saturating_add(expected_bytes);
+        if limit_bytes < self.file_bytes {
+            return Err(UnpackError::TooManyBytes {
+                index: self.index,
+                name,
+                limit_bytes,
+            });
+        }
+        let executable = status.st_mode & 0o100 != 0;
+        let changed = UnpackError::SourceChanged {
+            name: name.clone(),
+            expected_bytes,
+        };
+        let mut sink = self
+            .writer
+            .file(self.index, path, executable, expected_bytes)?;
+        let mut total = 0;
+        loop {
+            let count = match rustix::io::read(&source, &mut self.buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(unreadable("read", name.as_bytes(), errno)),
+            };
+            total += count as u64;
+            if expected_bytes < total {
+                return Err(changed);
+            }
+            sink.write(&self.buffer[..count])?;
+        }
+        if total != expected_bytes {
+            return Err(changed);
+        }
+        sink.end();
+        Ok(())
+    }
+}
+
+fn beneath(parent: Option<&RelPath>, name: &[u8]) -> Result<RelPath, PathError> {
+    let name = RelPath::parse(name)?;
+    match parent {
+        Some(parent) => parent.join(&name),
+        None => Ok(name),
+    }
+}
+
+fn unreadable(call: &'static str, path: &[u8], errno: Errno) -> UnpackError {
+    UnpackError::Source {
+        name: shown(path),
+        source: CallError::new(call, shown(path), errno),
+    }
+}

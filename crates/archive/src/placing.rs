@@ -1,0 +1,165 @@
+//! Where the entries of an archive go: where they are named, or below one of its folders.
+
+use crate::error::{EntryRefusal, shown};
+use spec::path::RelPath;
+
+/// Where the entries of an archive go.
+#[derive(Debug)]
+pub(crate) enum Placing {
+    /// Where they are named.
+    AsNamed,
+    /// The one top folder is stripped, and a folder below it becomes the top.
+    Below(Folder),
+}
+
+/// The part of an archive that is wanted, and what was seen of it.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    wanted: Option<RelPath>,
+    top: Option<Vec<u8>>,
+    found: bool,
+    instead: Option<&'static str>,
+}
+
+impl Placing {
+    /// Strips the one top folder; `wanted` is a folder below it, `None` is all of it.
+    pub(crate) fn below(wanted: Option<RelPath>) -> Self {
+        Self::Below(Folder {
+            found: wanted.is_none(),
+            wanted,
+            top: None,
+            instead: None,
+        })
+    }
+
+    /// Where an entry goes; `None`: nowhere, or it is the top itself.
+    ///
+    /// # Errors
+    /// [`EntryRefusal::SecondTopFolder`].
+    pub(crate) fn entry(
+        &mut self,
+        path: Option<RelPath>,
+        kind: &'static str,
+    ) -> Result<Option<RelPath>, EntryRefusal> {
+        let (Self::Below(folder), Some(path)) = (&mut *self, &path) else {
+            return Ok(path);
+        };
+        let top = path.segments().next().unwrap_or_default();
+        let is_alone = path.as_bytes() == top;
+        let first = folder.top.get_or_insert_with(|| top.to_vec());
+        if first != top || (is_alone && kind != "a directory") {
+            return Err(EntryRefusal::SecondTopFolder { top: shown(first) });
+        }
+        let Some(inside) = without(path.as_bytes(), top) else {
+            return Ok(None);
+        };
+        let Some(wanted) = &folder.wanted else {
+            return Ok(Some(inside));
+        };
+        if inside == *wanted {
+            match kind {
+                "a directory" => folder.found = true,
+                other => folder.instead = Some(other),
+            }
+            return Ok(None);
+        }
+        let below = without(inside.as_bytes(), wanted.as_bytes());
+        folder.found |= below.is_some();
+        Ok(below)
+    }
+
+    /// Where the target of a hard link goes.
+    ///
+    /// # Errors
+    /// [`EntryRefusal::HardLinkMissing`] where it goes nowhere.
+    pub(crate) fn target(&self, target: RelPath) -> Result<RelPath, EntryRefusal> {
+        let Self::Below(folder) = self else {
+            return Ok(target);
+        };
+        let top = folder.top.as_deref().unwrap_or_default();
+        without(target.as_bytes(), top)
+            .and_then(|inside| match &folder.wanted {
+                Some(wanted) => without(inside.as_bytes(), wanted.as_bytes()),
+                None => Some(inside),
+            })
+            .ok_or_else(|| EntryRefusal::HardLinkMissing {
+                target: shown(target.as_bytes()),
+            })
+    }
+
+    /// What is there instead of the wanted folder; `None`: the folder is there.
+    pub(crate) fn instead(&self) -> Option<&'static str> {
+        match self {
+            Self::Below(folder) if !folder.found => Some(folder.instead.unwrap_or("nothing")),
+            Self::AsNamed | Self::Below(_) => None,
+        }
+    }
+}
+
+/// `path` below `folder`; `None` where it is not below it.
+fn without(path: &[u8], folder: &[u8]) -> Option<RelPath> {
+    let rest = path.strip_prefix(folder)?.strip_prefix(b"/")?;
+    RelPath::parse(rest).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).expect("a path")
+    }
+
+    fn place(placing: &mut Placing, name: &str, kind: &'static str) -> Option<String> {
+        placing
+            .entry(Some(path(name)), kind)
+            .expect("one top folder")
+            .map(|path| path.to_string())
+    }
+
+    #[test]
+    fn the_one_top_folder_is_stripped_and_a_second_one_is_refused() {
+        let mut all = Placing::below(None);
+        assert_eq!(place(&mut all, "o-r-1", "a directory"), None);
+        assert_eq!(
+            place(&mut all, "o-r-1/a/b", "a file").as_deref(),
+            Some("a/b")
+        );
+        assert_eq!(all.instead(), None);
+        for (name, kind) in [
+            ("o-r-12/a", "a file"),
+            ("other", "a directory"),
+            ("o-r-1", "a file"),
+        ] {
+            let refusal = all.entry(Some(path(name)), kind).expect_err("refused");
+            assert_eq!(refusal.code(), "second_top_folder", "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_lies_below_the_folder_is_taken() {
+        let mut part = Placing::below(Some(path("lib/core")));
+        for (name, kind, placed) in [
+            ("t/lib", "a directory", None),
+            ("t/lib/core", "a directory", None),
+            ("t/lib/core/x", "a file", Some("x")),
+            ("t/lib/core2/x", "a file", None),
+            ("t/x", "a symlink", None),
+            ("t/lib/core/d/y", "a file", Some("d/y")),
+        ] {
+            assert_eq!(place(&mut part, name, kind).as_deref(), placed, "{name}");
+        }
+        assert_eq!(part.instead(), None);
+        assert_eq!(part.target(path("t/lib/core/x")), Ok(path("x")));
+        assert!(part.target(path("t/x")).is_err());
+    }
+
+    #[test]
+    fn what_is_there_instead_of_the_folder_is_told() {
+        let mut missing = Placing::below(Some(path("lib")));
+        assert_eq!(place(&mut missing, "t/library", "a directory"), None);
+        assert_eq!(missing.instead(), Some("nothing"));
+        assert_eq!(place(&mut missing, "t/lib", "a file"), None);
+        assert_eq!(missing.instead(), Some("a file"));
+    }
+}

@@ -1,0 +1,332 @@
+//! One header block of a tar archive: v7, ustar, pax and GNU (POSIX.1-2024 pax, "ustar Interchange Format").
+//!
+//! Owner, group and device numbers are not read at all: nothing in them is used, so nothing in them
+//! can be malformed. The time decides nothing, and is none where it is no number.
+
+/// Size of a block, in bytes.
+pub(crate) const BLOCK_BYTES: usize = 512;
+/// Largest size that the twelve octal digits of a header hold, in bytes.
+pub(crate) const OCTAL_SIZE_MAX: u64 = 0o77_777_777_777;
+
+/// Why a block is not a tar header.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The checksum does not fit.
+    #[error("its header's checksum is {stated}; the bytes give {computed}")]
+    Checksum {
+        /// What the header says; `none` where that is no number.
+        stated: String,
+        /// What its bytes give.
+        computed: u64,
+    },
+    /// Neither v7, ustar nor GNU.
+    #[error("its header has the magic `{magic}`; expected `ustar`")]
+    Magic {
+        /// What was found, escaped.
+        magic: String,
+    },
+    /// star's own format, whose prefix field holds times.
+    #[error("its header is in star's own format; expected ustar, pax or GNU")]
+    Star,
+    /// A number is malformed, negative or too large.
+    #[error("the field `{field}` of its header is `{value}`; expected an octal number")]
+    Number {
+        /// Which field.
+        field: &'static str,
+        /// What was found, escaped.
+        value: String,
+    },
+    /// Something follows the NUL byte that ends a name.
+    #[error("the field `{field}` of its header goes on after a NUL byte")]
+    NulInName {
+        /// Which field.
+        field: &'static str,
+    },
+}
+
+impl HeaderError {
+    /// Stable name of the cause.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Checksum { .. } => "header_checksum",
+            Self::Magic { .. } => "header_magic",
+            Self::Star => "header_star",
+            Self::Number { .. } => "header_number",
+            Self::NulInName { .. } => "header_nul_in_name",
+        }
+    }
+}
+
+/// Whose rules a header follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Before POSIX: a file whose name ends in `/` is a directory.
+    V7,
+    /// POSIX: with a prefix before the name.
+    Ustar,
+    /// GNU's: no prefix.
+    Gnu,
+}
+
+/// What is used of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub format: Format,
+    pub type_flag: u8,
+    /// Prefix and name, as written.
+    pub name: Vec<u8>,
+    pub link_name: Vec<u8>,
+    pub size_bytes: u64,
+    /// Permission bits, with set-id and sticky ones.
+    pub mode: u32,
+    /// Seconds since 1970.
+    pub modified_s: Option<u64>,
+}
+
+const NAME: std::ops::Range<usize> = 0..100;
+const MODE: std::ops::Range<usize> = 100..108;
+const SIZE: std::ops::Range<usize> = 124..136;
+const MODIFIED: std::ops::Range<usize> = 136..148;
+const CHECKSUM: std::ops::Range<usize> = 148..156;
+const TYPE_FLAG: usize = 156;
+const LINK_NAME: std::ops::Range<usize> = 157..257;
+const MAGIC: std::ops::Range<usize> = 257..263;
+const VERSION: std::ops::Range<usize> = 263..265;
+const PREFIX: std::ops::Range<usize> = 345..500;
+const STAR_MAGIC: std::ops::Range<usize> = 508..512;
+
+impl Header {
+    /// Reads a block; `None` where it is all zeros.
+    ///
+    /// # Errors
+    /// The first [`HeaderError`].
+    pub(crate) fn parse(block: &[u8; BLOCK_BYTES]) -> Result<Option<Self>, HeaderError> {
+        if is_zero(block) {
+            return Ok(None);
+        }
+        let computed = checksum(block);
+        let stated = octal(&block[CHECKSUM]);
+        if stated != Some(computed) {
+            let stated = stated.map_or_else(|| "none".to_owned(), |number| number.to_string());
+            return Err(HeaderError::Checksum { stated, computed });
+        }
+        let format = match (&block[MAGIC], &block[VERSION]) {
+            (b"ustar\0", b"00" | b"\0\0") => Format::Ustar,
+            (b"ustar ", b" \0") => Format::Gnu,
+            (b"\0\0\0\0\0\0", _) => Format::V7,
+            (magic, _) => {
+                let magic = magic.escape_ascii().to_string();
+                return Err(HeaderError::Magic { magic });
+            }
+        };
+        if format == Format::Ustar && &block[STAR_MAGIC] == b"tar\0" {
+            return Err(HeaderError::Star);
+        }
+        let mut name = Vec::new();
+        if format == Format::Ustar {
+            name.extend_from_slice(text(&block[PREFIX], "prefix")?);
+            if !name.is_empty() {
+                name.push(b'/');
+            }
+        }
+        name.extend_from_slice(text(&block[NAME], "name")?);
+        Ok(Some(Self {
+            format,
+            type_flag: block[TYPE_FLAG],
+            name,
+            link_name: text(&block[LINK_NAME], "linkname")?.to_vec(),
+            size_bytes: number(&block[SIZE], "size")?,
+            mode: u32::try_from(number(&block[MODE], "mode")? & 0o7777).unwrap_or_default(),
+            modified_s: octal(&block[MODIFIED]),
+        }))
+    }
+}
+
+/// Whether there is nothing but zeros; without a way out in the middle, so that many bytes are
+/// looked at at once.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
+}
+
+/// The sum of a header's bytes, its checksum field taken as blanks.
+pub(crate) fn checksum(block: &[u8; BLOCK_BYTES]) -> u64 {
+    let field: u64 = block[CHECKSUM].iter().copied().map(u64::from).sum();
+    let all: u64 = block.iter().copied().map(u64::from).sum();
+    all - field + 8 * u64::from(b' ')
+}
+
+/// The bytes before the first NUL.
+fn text<'a>(field: &'a [u8], name: &'static str) -> Result<&'a [u8], HeaderError> {
+    let end = field.iter().position(|byte| *byte == 0);
+    let (text, rest) = field.split_at(end.unwrap_or(field.len()));
+    match is_zero(rest) {
+        true => Ok(text),
+        false => Err(HeaderError::NulInName { field: name }),
+    }
+}
+
+fn number(field: &[u8], name: &'static str) -> Result<u64, HeaderError> {
+    let number = match field.first() {
+        Some(first) if first & 0x80 != 0 => base_256(field),
+        _ => octal(field),
+    };
+    number.ok_or_else(|| HeaderError::Number {
+        field: name,
+        value: field.escape_ascii().to_string(),
+    })
+}
+
+/// Blanks, octal digits, then only blanks and NUL bytes; nothing at all is 0.
+fn octal(field: &[u8]) -> Option<u64> {
+    let start = field
+        .iter()
+        .position(|byte| *byte != b' ')
+        .unwrap_or(field.len());
+    let digits = &field[start..];
+    let end = digits
+        .iter()
+        .position(|byte| !(b'0'..=b'7').contains(byte))
+        .unwrap_or(digits.len());
+    let (digits, rest) = digits.split_at(end);
+    if !rest.iter().all(|byte| matches!(byte, b' ' | 0)) {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        number.checked_mul(8)?.checked_add(u64::from(digit - b'0'))
+    })
+}
+
+/// GNU's form for numbers that octal digits cannot hold: 0x80, then big-endian bytes.
+/// 0xff opens a negative number, which nothing here can be.
+fn base_256(field: &[u8]) -> Option<u64> {
+    let (first, rest) = field.split_first()?;
+    if *first != 0x80 {
+        return None;
+    }
+    rest.iter().try_fold(0_u64, |number, byte| {
+        number.checked_mul(256)?.checked_add(u64::from(*byte))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block(change: impl Fn(&mut [u8; BLOCK_BYTES])) -> [u8; BLOCK_BYTES] {
+        let mut block = [0; BLOCK_BYTES];
+        block[..4].copy_from_slice(b"name");
+        block[MODE].copy_from_slice(b"0000755\0");
+        block[SIZE].copy_from_slice(b"00000000012\0");
+        block[TYPE_FLAG] = b'0';
+        block[257..265].copy_from_slice(b"ustar\x0000");
+        change(&mut block);
+        let sum = format!("{:06o}\0 ", checksum(&block));
+        block[CHECKSUM].copy_from_slice(sum.as_bytes());
+        block
+    }
+
+    fn parsed(change: impl Fn(&mut [u8; BLOCK_BYTES])) -> Result<Header, &'static str> {
+        Header::parse(&block(change))
+            .map(|header| header.expect("not zeros"))
+            .map_err(|error| error.code())
+    }
+
+    #[test]
+    fn every_single_changed_byte_breaks_the_checksum() {
+        let good = block(|_| ());
+        assert_eq!(Header::parse(&good).map(|found| found.is_some()), Ok(true));
+        for at in (0..BLOCK_BYTES).filter(|at| !CHECKSUM.contains(at)) {
+            let mut bad = good;
+            bad[at] ^= 0x20;
+            let error = Header::parse(&bad).expect_err("changed");
+            assert_eq!(error.code(), "header_checksum", "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_belongs_to_the_name_in_ustar_only() {
+        let with_prefix = |magic: &'static [u8; 8]| {
+            parsed(move |block| {
+                block[257..265].copy_from_slice(magic);
+                block[345..349].copy_from_slice(b"some");
+            })
+            .map(|header| (header.format, header.name))
+        };
+        let full = b"some/name".to_vec();
+        let bare = b"name".to_vec();
+        assert_eq!(
+            with_prefix(b"ustar\x0000"),
+            Ok((Format::Ustar, full.clone()))
+        );
+        assert_eq!(with_prefix(b"ustar\0\0\0"), Ok((Format::Ustar, full)));
+        assert_eq!(with_prefix(b"ustar  \0"), Ok((Format::Gnu, bare.clone())));
+        assert_eq!(with_prefix(b"\0\0\0\0\0\0\0\0"), Ok((Format::V7, bare)));
+        assert_eq!(with_prefix(b"ustar\x0001"), Err("header_magic"));
+        assert_eq!(with_prefix(b"USTAR\x0000"), Err("header_magic"));
+        assert_eq!(
+            parsed(|block| block[STAR_MAGIC].copy_from_slice(b"tar\0")),
+            Err("header_star")
+        );
+    }
+
+    #[test]
+    fn sizes_are_exact_or_refused() {
+        let size = |field: &[u8; 12]| {
+            let field = *field;
+            parsed(move |block| block[SIZE].copy_from_slice(&field)).map(|header| header.size_bytes)
+        };
+        assert_eq!(size(b"00000000017\0"), Ok(15));
+        assert_eq!(size(b"         17 "), Ok(15));
+        assert_eq!(size(b"777777777777"), Ok(0o777_777_777_777));
+        assert_eq!(size(b"\0\0\0\0\0\0\0\0\0\0\0\0"), Ok(0));
+        assert_eq!(size(b"\x80\0\0\0\0\0\0\0\0\0\x01\x02"), Ok(258));
+        assert_eq!(
+            size(b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"),
+            Ok(u64::MAX)
+        );
+        for bad in [
+            b"\x80\0\0\x01\0\0\0\0\0\0\0\0",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"-0000000001\0",
+            b"00000000018\0",
+            b"0x000000001\0",
+            b"1\x000000000001",
+            b"12 34567890\0",
+        ] {
+            assert_eq!(size(bad), Err("header_number"), "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_name_that_goes_on_after_a_nul_is_refused() {
+        assert_eq!(parsed(|block| block[50] = b'x'), Err("header_nul_in_name"));
+        assert_eq!(parsed(|block| block[200] = b'x'), Err("header_nul_in_name"));
+        let full = parsed(|block| block[NAME].fill(b'n')).expect("100 bytes");
+        assert_eq!(full.name, [b'n'; 100]);
+    }
+
+    #[test]
+    fn the_bits_of_the_mode_are_taken_and_nothing_else() {
+        let mode = |field: &[u8; 8]| {
+            let field = *field;
+            parsed(move |block| block[MODE].copy_from_slice(&field)).map(|header| header.mode)
+        };
+        assert_eq!(mode(b"0000100\0"), Ok(0o100));
+        assert_eq!(mode(b"0107677\0"), Ok(0o7677));
+        assert_eq!(mode(b"garbage\0"), Err("header_number"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_block_is_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), BLOCK_BYTES)) {
+            let mut block: [u8; BLOCK_BYTES] = bytes.try_into().expect("a block");
+            let sum = format!("{:06o}\0 ", checksum(&block));
+            block[CHECKSUM].copy_from_slice(sum.as_bytes());
+            if let Ok(Some(header)) = Header::parse(&block) {
+                prop_assert!(header.name.len() <= 256 && !header.name.contains(&0));
+            }
+        }
+    }
+}

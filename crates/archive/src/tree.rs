@@ -1,0 +1,354 @@
+//! What a bundle holds: an ordered map from path to entry, in which no two entries contradict each other.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use spec::path::RelPath;
+
+/// One entry of a [`Tree`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A regular file.
+    File {
+        /// Whether its owner may execute it: mode 0755 instead of 0644.
+        executable: bool,
+        /// Size of its contents.
+        bytes: u64,
+    },
+    /// A directory, mode 0755.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// What it holds, as written.
+        target: Vec<u8>,
+    },
+}
+
+impl Entry {
+    /// `a file`, `a directory` or `a symlink`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink { .. } => "a symlink",
+        }
+    }
+}
+
+/// Every parent of an entry is in the tree and is a directory; the root itself is not an entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    entries: BTreeMap<RelPath, Entry>,
+    name_bytes: u64,
+}
+
+/// How much a [`Tree`] may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeLimits {
+    /// Files, directories (also those that only a path implies) and links.
+    pub entries: u64,
+    /// Bytes of all paths and link targets: what the tree holds in memory.
+    pub name_bytes: u64,
+}
+
+/// Why an entry does not fit into the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conflict {
+    /// A parent is a file.
+    FileInTheWay(RelPath),
+    /// A parent is a symlink.
+    ThroughLink(RelPath),
+    /// The path is taken by an entry of another type.
+    OtherType(&'static str),
+    /// [`TreeLimits::entries`].
+    Entries,
+    /// [`TreeLimits::name_bytes`].
+    NameBytes,
+}
+
+/// What inserting an entry meant.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Directories that the entry's path implies and that were not there, outermost first.
+    pub implied: Vec<RelPath>,
+    /// What was at the path before.
+    pub replaced: Option<Entry>,
+}
+
+impl Tree {
+    /// A tree of one executable file and the directories above it: for whoever has no bundle yet
+    /// and asks what would be done with one.
+    #[must_use]
+    pub fn of_program(path: RelPath) -> Self {
+        let mut tree = Self::default();
+        let entry = Entry::File {
+            executable: true,
+            bytes: 0,
+        };
+        let unlimited = TreeLimits {
+            entries: u64::MAX,
+            name_bytes: u64::MAX,
+        };
+        let placed = tree.insert(path, entry, unlimited);
+        debug_assert!(placed.is_ok(), "nothing is in the way");
+        tree
+    }
+
+    /// The tree of `entries`, which came out of a tree before.
+    pub(crate) fn of_entries(entries: BTreeMap<RelPath, Entry>) -> Self {
+        let bytes = |(path, entry): (&RelPath, &Entry)| {
+            (path.as_bytes().len() as u64).saturating_add(target_bytes(entry))
+        };
+        let name_bytes = entries.iter().map(bytes).sum();
+        Self {
+            entries,
+            name_bytes,
+        }
+    }
+
+    /// What lies below `directory`, by paths from there.
+    #[must_use]
+    pub fn below(&self, directory: &RelPath) -> Self {
+        let from_there = |path: &RelPath| {
+            let rest = path.as_bytes().strip_prefix(directory.as_bytes())?;
+            RelPath::parse(rest.strip_prefix(b"/")?).ok()
+        };
+        let entries = self.entries.iter();
+        Self::of_entries(
+            entries
+                .filter_map(|(path, entry)| Some((from_there(path)?, entry.clone())))
+                .collect(),
+        )
+    }
+
+    /// The entry at `path`.
+    #[must_use]
+    pub fn get(&self, path: &RelPath) -> Option<&Entry> {
+        self.entries.get(path)
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All entries by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        let sizes = self.entries.values().map(|entry| match entry {
+            Entry::File { bytes, .. } => *bytes,
+            Entry::Directory | Entry::Symlink { .. } => 0,
+        });
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    /// Number of regular files.
+    #[must_use]
+    pub fn file_count(&self) -> u64 {
+        let files = self.entries.values();
+        files
+            .filter(|entry| matches!(entry, Entry::File { .. }))
+            .count() as u64
+    }
+
+    /// All entries as the canonical tar lists them: by the bytes of the member name, in which a
+    /// directory ends in `/`. What lies beneath a directory follows it without a gap.
+    #[must_use]
+    pub fn in_archive_order(&self) -> Vec<(&RelPath, &Entry)> {
+        let mut all: Vec<_> = self.entries.iter().collect();
+        all.sort_by(|(a, entry_a), (b, entry_b)| {
+            let is_directory = |entry: &Entry| *entry == Entry::Directory;
+            archive_order(
+                (a.as_bytes(), is_directory(entry_a)),
+                (b.as_bytes(), is_directory(entry_b)),
+            )
+        });
+        all
+    }
+
+    /// Puts `entry` at `path`; its parents become directories. A second entry of the same type
+    /// takes the first one's place.
+    ///
+    /// # Errors
+    /// A [`Conflict`]; the tree is as it was.
+    pub fn insert(
+        &mut self,
+        path: RelPath,
+        entry: Entry,
+        limits: TreeLimits,
+    ) -> Result<Placement, Conflict> {
+        if let Some(there) = self.entries.get_mut(&path) {
+            if std::mem::discriminant(there) != std::mem::discriminant(&entry) {
+                return Err(Conflict::OtherType(there.kind()));
+            }
+            let name_bytes = self.name_bytes + target_bytes(&entry) - target_bytes(there);
+            if limits.name_bytes < name_bytes {
+                return Err(Conflict::NameBytes);
+            }
+            self.name_bytes = name_bytes;
+            return Ok(Placement {
+                implied: Vec::new(),
+                replaced: Some(std::mem::replace(there, entry)),
+            });
+        }
+        let mut implied = Vec::new();
+        let mut above = path.parent();
+        while let Some(parent) = above {
+            match self.entries.get(&parent) {
+                Some(Entry::Directory) => break,
+                Some(Entry::File { .. }) => return Err(Conflict::FileInTheWay(parent)),
+                Some(Entry::Symlink { .. }) => return Err(Conflict::ThroughLink(parent)),
+                None => (),
+            }
+            above = parent.parent();
+            implied.push(parent);
+        }
+        implied.reverse();
+        let count = self.entries.len() as u64 + implied.len() as u64 + 1;
+        if limits.entries < count {
+            return Err(Conflict::Entries);
+        }
+        let paths = implied.iter().chain([&path]);
+        let added: u64 = paths.map(|path| path.as_bytes().len() as u64).sum();
+        let name_bytes = self.name_bytes + added + target_bytes(&entry);
+        if limits.name_bytes < name_bytes {
+            return Err(Conflict::NameBytes);
+        }
+        self.name_bytes = name_bytes;
+        for directory in &implied {
+            self.entries.insert(directory.clone(), Entry::Directory);
+        }
+        self.entries.insert(path, entry);
+        Ok(Placement {
+            implied,
+            replaced: None,
+        })
+    }
+}
+
+fn target_bytes(entry: &Entry) -> u64 {
+    match entry {
+        Entry::Symlink { target } => target.len() as u64,
+        Entry::File { .. } | Entry::Directory => 0,
+    }
+}
+
+/// Compares two member names, each given as its path and whether it is a directory's.
+pub(crate) fn archive_order(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
+    let common = a.0.len().min(b.0.len());
+    let next = |(path, is_directory): (&[u8], bool)| match path.get(common) {
+        Some(byte) => Some(*byte),
+        None => is_directory.then_some(b'/'),
+    };
+    a.0[..common]
+        .cmp(&b.0[..common])
+        .then_with(|| next(a).cmp(&next(b)))
+        .then_with(|| a.0.len().cmp(&b.0.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ANY: TreeLimits = TreeLimits {
+        entries: 1000,
+        name_bytes: 1 << 20,
+    };
+    const FILE: Entry = Entry::File {
+        executable: false,
+        bytes: 1,
+    };
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).expect("a path")
+    }
+
+    #[test]
+    fn a_path_implies_its_directories_and_nothing_may_contradict_them() {
+        let mut tree = Tree::default();
+        let placed = tree.insert(path("a/b/c"), FILE, ANY).expect("fits");
+        assert_eq!(placed.implied, [path("a"), path("a/b")]);
+        let again = tree.insert(path("a"), Entry::Directory, ANY).expect("fits");
+        assert_eq!(again.replaced, Some(Entry::Directory));
+        assert_eq!(
+            tree.insert(path("a/b"), FILE, ANY),
+            Err(Conflict::OtherType("a directory"))
+        );
+        assert_eq!(
+            tree.insert(path("a/b/c/d/e"), FILE, ANY),
+            Err(Conflict::FileInTheWay(path("a/b/c")))
+        );
+        let link = Entry::Symlink {
+            target: b"a".to_vec(),
+        };
+        tree.insert(path("l"), link, ANY).expect("fits");
+        assert_eq!(
+            tree.insert(path("l/x"), FILE, ANY),
+            Err(Conflict::ThroughLink(path("l")))
+        );
+        assert_eq!((tree.len(), tree.file_bytes()), (4, 1));
+    }
+
+    #[test]
+    fn implied_directories_count_and_a_refused_entry_changes_nothing() {
+        let mut tree = Tree::default();
+        let three = TreeLimits { entries: 3, ..ANY };
+        assert_eq!(
+            tree.insert(path("a/b/c/d"), FILE, three),
+            Err(Conflict::Entries)
+        );
+        let short = TreeLimits {
+            name_bytes: 8,
+            ..ANY
+        };
+        assert_eq!(
+            tree.insert(path("a/b/c"), FILE, short),
+            Err(Conflict::NameBytes)
+        );
+        assert_eq!(tree, Tree::default());
+        tree.insert(path("a/b/c"), FILE, three).expect("fits");
+    }
+
+    #[test]
+    fn a_directory_sorts_as_if_it_ended_in_a_slash() {
+        let mut tree = Tree::default();
+        for file in ["a/x", "a-b", "a0", "b", "a/x0", "a/w/z"] {
+            tree.insert(path(file), FILE, ANY).expect("fits");
+        }
+        let names: Vec<String> = tree
+            .in_archive_order()
+            .iter()
+            .map(|(path, _)| path.to_string())
+            .collect();
+        assert_eq!(
+            names,
+            ["a-b", "a", "a/w", "a/w/z", "a/x", "a/x0", "a0", "b"]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn archive_order_is_the_order_of_the_written_names(
+            a in "[a/+0]{1,6}", b in "[a/+0]{1,6}", da: bool, db: bool
+        ) {
+            let written = |text: &str, slash: bool| format!("{text}{}", if slash { "/" } else { "" });
+            let (wa, wb) = (written(&a, da), written(&b, db));
+            prop_assume!(wa != wb);
+            prop_assert_eq!(archive_order((a.as_bytes(), da), (b.as_bytes(), db)), wa.cmp(&wb));
+        }
+    }
+}

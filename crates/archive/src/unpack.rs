@@ -1,0 +1,280 @@
+//! From a hostile tar.gz to files beneath an open directory.
+
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+
+use crate::ahead::Ahead;
+use crate::entries::{Entries, EntryLimits, Member};
+use crate::entry_rules::{MemberKind, Rules};
+use crate::error::{EntryRefusal, UnpackError, shown};
+use crate::gzip::GzipReader;
+use crate::inflated::Inflated;
+use crate::placing::Placing;
+use crate::tree::{Entry, Tree};
+use crate::tree_writer::{TreeWriter, is_left_out};
+use spec::digest::Digest;
+use spec::path::RelPath;
+use spec::report::WarningReport;
+
+/// How large a bundle may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnpackLimits {
+    /// Bytes of the archive as it is read.
+    pub compressed_bytes: u64,
+    /// Bytes of all files, also of those that a later entry replaces or that are left out.
+    pub unpacked_bytes: u64,
+    /// Files, links and directories, also those directories that only a path implies. Names
+    /// may take 120 bytes and headers 4 KiB for each on average.
+    pub entries: u64,
+}
+
+impl Default for UnpackLimits {
+    /// 100 MiB, 1 GiB, 100,000.
+    fn default() -> Self {
+        Self {
+            compressed_bytes: 100 * 1024 * 1024,
+            unpacked_bytes: 1024 * 1024 * 1024,
+            entries: 100_000,
+        }
+    }
+}
+
+impl UnpackLimits {
+    pub(crate) fn entry(&self) -> EntryLimits {
+        const HEADER_BYTES_EACH: u64 = 4096;
+        const HEADER_BYTES_LEAST: u64 = 2 * 1024 * 1024;
+        EntryLimits {
+            entries: self.entries,
+            file_bytes: self.unpacked_bytes,
+            header_bytes: self
+                .entries
+                .saturating_mul(HEADER_BYTES_EACH)
+                .saturating_add(HEADER_BYTES_LEAST),
+        }
+    }
+}
+
+/// What was unpacked.
+#[derive(Debug, Clone)]
+pub struct Unpacked {
+    /// SHA-256 of the canonical tar: the bundle's identity.
+    pub content_digest: Digest,
+    /// SHA-256 of the archive's bytes as they were read; `None` for a directory.
+    pub archive_digest: Option<Digest>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+    /// What lies where.
+    pub tree: Tree,
+    /// What was left out, and what may surprise elsewhere.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// Unpacks `archive`, a gzip-compressed tar, into the empty directory `into`.
+///
+/// Each entry is checked before anything is made of it; links are made last, after the whole
+/// archive was read and found whole. Contents never lie in memory beyond a few hundred KiB.
+/// After an error `into` holds some of the entries: throw it away.
+///
+/// # Errors
+/// The first rule that the archive breaks, or what the file system could not do:
+/// [`UnpackError::is_refusal`] tells them apart.
+pub fn unpack(
+    archive: impl Read,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+) -> Result<Unpacked, UnpackError> {
+    unpack_placed(archive, into, limits, Placing::AsNamed).map(|(unpacked, _)| unpacked)
+}
+
+/// Inflated bytes from which on [`unpack_ahead`] had better have its thread: what comes before is
+/// unpacked in the time that starting one takes.
+pub const AHEAD_FROM_BYTES: u64 = 512 * 1024;
+
+/// As [`unpack`], with a second thread that reads and inflates `archive` ahead, from the
+/// `ahead_from_bytes`th inflated byte on ([`AHEAD_FROM_BYTES`]). The result is the same, to the last
+/// word of an error, and the thread has ended when this returns.
+///
+/// For an archive whose reads do not wait for anybody, such as a file: a refusal is told only when
+/// the read that goes on at the time has returned.
+///
+/// # Errors
+/// As [`unpack`].
+pub fn unpack_ahead(
+    archive: impl Read + Send,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    ahead_from_bytes: u64,
+) -> Result<Unpacked, UnpackError> {
+    read_ahead(archive, into, limits, ahead_from_bytes, Rules::Bundle)
+}
+
+/// As [`unpack_ahead`], for the snapshot of a source: a link of either kind, a device or anything
+/// else but a file or a directory is refused by its name, before anything is made of it.
+///
+/// # Errors
+/// As [`unpack`]; [`EntryRefusal::NotInSnapshot`].
+pub fn unpack_snapshot(
+    archive: impl Read + Send,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+) -> Result<Unpacked, UnpackError> {
+    read_ahead(archive, into, limits, AHEAD_FROM_BYTES, Rules::Snapshot)
+}
+
+fn read_ahead(
+    archive: impl Read + Send,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    ahead_from_bytes: u64,
+    rules: Rules,
+) -> Result<Unpacked, UnpackError> {
+    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    std::thread::scope(|scope| {
+        let mut ahead = Ahead::new(scope, &mut source, ahead_from_bytes);
+        let seen = read_placed(&mut ahead, &mut writer, limits, rules, Placing::AsNamed);
+        ahead.end();
+        seen
+    })?;
+    writer.finish(into, Some(source.archive_digest()))
+}
+
+/// What the service of a repository packed.
+#[derive(Debug)]
+pub struct HostedArchive {
+    /// The files of the folder that was asked for.
+    pub unpacked: Unpacked,
+    /// The comment of `git archive`: the commit.
+    pub comment: Option<Vec<u8>>,
+    /// What the archive has instead of the folder that was asked for; `None`: it has the folder.
+    pub instead: Option<&'static str>,
+}
+
+/// Unpacks an archive whose entries all lie in one top folder, which is stripped, as the services
+/// of repositories pack them. Only what lies below `folder` is unpacked, and becomes the top.
+///
+/// # Errors
+/// As [`unpack`]; entries outside of `folder` are counted, and may be links to anywhere.
+pub fn unpack_hosted(
+    archive: impl Read,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    folder: Option<RelPath>,
+) -> Result<HostedArchive, UnpackError> {
+    let (unpacked, seen) = unpack_placed(archive, into, limits, Placing::below(folder))?;
+    Ok(HostedArchive {
+        unpacked,
+        comment: seen.comment,
+        instead: seen.instead,
+    })
+}
+
+/// What was seen of an archive beside its entries.
+struct Seen {
+    comment: Option<Vec<u8>>,
+    instead: Option<&'static str>,
+}
+
+fn unpack_placed(
+    archive: impl Read,
+    into: BorrowedFd<'_>,
+    limits: &UnpackLimits,
+    placing: Placing,
+) -> Result<(Unpacked, Seen), UnpackError> {
+    let mut writer = TreeWriter::new(into, limits.tree(), None);
+    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    let seen = read_placed(&mut source, &mut writer, limits, Rules::Bundle, placing)?;
+    let unpacked = writer.finish(into, Some(source.archive_digest()))?;
+    Ok((unpacked, seen))
+}
+
+/// Gives every entry of `archive` to `writer`; the digest of the archive's bytes.
+pub(crate) fn read_archive(
+    archive: impl Read,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+) -> Result<Digest, UnpackError> {
+    let mut source = GzipReader::new(archive, limits.compressed_bytes);
+    read_placed(&mut source, writer, limits, Rules::Bundle, Placing::AsNamed)?;
+    Ok(source.archive_digest())
+}
+
+fn read_placed(
+    source: &mut impl Inflated,
+    writer: &mut TreeWriter<'_>,
+    limits: &UnpackLimits,
+    rules: Rules,
+    placing: Placing,
+) -> Result<Seen, UnpackError> {
+    let mut entries = Entries::new(source, limits.entry(), rules, placing);
+    let mut copied_bytes = 0;
+    while let Some(member) = entries.next_member()? {
+        let executable = member.executable();
+        let Member {
+            index, path, kind, ..
+        } = member;
+        // The bundle's own directory is there already, and stays as it is; what is not below the
+        // folder that was asked for is passed over.
+        let Some(path) = path else {
+            continue;
+        };
+        if is_left_out(&path) {
+            writer.leave_out(path);
+            continue;
+        }
+        match kind {
+            MemberKind::Directory => writer.directory(index, path)?,
+            MemberKind::Symlink { target } => writer.symlink(index, path, target)?,
+            MemberKind::File { bytes } => {
+                let mut sink = writer.file(index, path, executable, bytes)?;
+                entries.read_data(&mut |data| sink.write(data))?;
+                sink.end();
+            }
+            MemberKind::HardLink { target } => {
+                let (executable, bytes) = linked_file(writer.tree(), index, &path, &target)?;
+                copied_bytes += bytes;
+                if limits.unpacked_bytes < entries.file_bytes() + copied_bytes {
+                    return Err(UnpackError::TooManyBytes {
+                        index,
+                        name: shown(path.as_bytes()),
+                        limit_bytes: limits.unpacked_bytes,
+                    });
+                }
+                writer.copy(index, path, &target, executable, bytes)?;
+            }
+            // No rules of a tree that is read here let one pass.
+            MemberKind::Special { what } => {
+                let refusal = EntryRefusal::NotInSnapshot { what };
+                return Err(UnpackError::entry(index, path.as_bytes(), refusal));
+            }
+        }
+    }
+    Ok(Seen {
+        comment: entries.comment().map(<[u8]>::to_vec),
+        instead: entries.placing().instead(),
+    })
+}
+
+/// Mode and size of the earlier regular file that a hard link names.
+fn linked_file(
+    tree: &Tree,
+    index: u64,
+    path: &RelPath,
+    target: &RelPath,
+) -> Result<(bool, u64), UnpackError> {
+    let shown_target = || shown(target.as_bytes());
+    let refusal = match tree.get(target) {
+        _ if path == target => EntryRefusal::HardLinkItself,
+        Some(Entry::File { executable, bytes }) => return Ok((*executable, *bytes)),
+        Some(other) => EntryRefusal::HardLinkNotFile {
+            target: shown_target(),
+            found: other.kind(),
+        },
+        None => EntryRefusal::HardLinkMissing {
+            target: shown_target(),
+        },
+    };
+    Err(UnpackError::entry(index, path.as_bytes(), refusal))
+}

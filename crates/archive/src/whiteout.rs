@@ -1,0 +1,180 @@
+//! Whiteouts: the names by which a layer says what of those below it is no more (OCI image-spec,
+//! layer.md, "Whiteouts").
+
+use crate::entry_rules::MemberKind;
+use spec::path::RelPath;
+
+const PREFIX: &[u8] = b".wh.";
+/// Names with this belong to AUFS itself, but for the one of an opaque directory.
+const AUFS: &[u8] = b".wh..wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// Why a whiteout is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WhiteoutError {
+    /// `.wh.` alone.
+    #[error("of nothing: its name is `.wh.` alone")]
+    Nameless,
+    /// `.wh..` or `.wh...`.
+    #[error("of `.` or `..`; expected a name")]
+    OfDots,
+    /// A directory is named like one.
+    #[error("with something beneath it; expected a file at the end of the name")]
+    Above,
+    /// It is no file.
+    #[error("and {what}; expected an empty file")]
+    NotAFile {
+        /// What it is.
+        what: &'static str,
+    },
+    /// It has data.
+    #[error("with {bytes} bytes of data; expected an empty file")]
+    Data {
+        /// How many.
+        bytes: u64,
+    },
+}
+
+impl WhiteoutError {
+    /// Stable name of the cause.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Nameless | Self::OfDots | Self::Above => "whiteout_name",
+            Self::NotAFile { .. } => "whiteout_not_a_file",
+            Self::Data { .. } => "whiteout_data",
+        }
+    }
+}
+
+/// What a name of a layer means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meaning {
+    /// An entry as any other.
+    Plain,
+    /// AUFS's own bookkeeping: nothing that an image holds.
+    Aufs,
+    /// Of layers below, `name` of `directory` is no more; `None` is the root.
+    Gone {
+        /// Where it was.
+        directory: Option<RelPath>,
+        /// Its last component.
+        name: Vec<u8>,
+    },
+    /// Of layers below, nothing in this directory is there; `None` is the root.
+    Opaque {
+        /// Which directory.
+        directory: Option<RelPath>,
+    },
+}
+
+/// What the entry at `path` means.
+///
+/// # Errors
+/// [`WhiteoutError`].
+pub fn meaning(path: &RelPath, kind: &MemberKind) -> Result<Meaning, WhiteoutError> {
+    let mut above: Vec<&[u8]> = path.segments().collect();
+    let name = above.pop().unwrap_or_default();
+    if above.iter().any(|segment| segment.starts_with(AUFS)) {
+        return Ok(Meaning::Aufs);
+    }
+    if above.iter().any(|segment| segment.starts_with(PREFIX)) {
+        return Err(WhiteoutError::Above);
+    }
+    let Some(gone) = name.strip_prefix(PREFIX) else {
+        return Ok(Meaning::Plain);
+    };
+    if name.starts_with(AUFS) && name != OPAQUE {
+        return Ok(Meaning::Aufs);
+    }
+    match kind {
+        MemberKind::File { bytes: 0 } => (),
+        // All whiteouts of AUFS were names of one file, and its layers say so.
+        MemberKind::HardLink { .. } => (),
+        MemberKind::File { bytes } => return Err(WhiteoutError::Data { bytes: *bytes }),
+        MemberKind::Directory => {
+            return Err(WhiteoutError::NotAFile {
+                what: "a directory",
+            });
+        }
+        MemberKind::Symlink { .. } => return Err(WhiteoutError::NotAFile { what: "a symlink" }),
+        MemberKind::Special { what } => return Err(WhiteoutError::NotAFile { what }),
+    }
+    let directory = path.parent();
+    match gone {
+        _ if name == OPAQUE => Ok(Meaning::Opaque { directory }),
+        b"" => Err(WhiteoutError::Nameless),
+        b"." | b".." => Err(WhiteoutError::OfDots),
+        gone => Ok(Meaning::Gone {
+            directory,
+            name: gone.to_vec(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(path: &str, kind: &MemberKind) -> String {
+        let path = RelPath::parse(path.as_bytes()).expect("a path");
+        let shown =
+            |directory: Option<RelPath>| directory.map_or("/".to_owned(), |d| d.to_string());
+        match meaning(&path, kind) {
+            Ok(Meaning::Plain) => "plain".to_owned(),
+            Ok(Meaning::Aufs) => "aufs".to_owned(),
+            Ok(Meaning::Gone { directory, name }) => {
+                format!("{} without {}", shown(directory), name.escape_ascii())
+            }
+            Ok(Meaning::Opaque { directory }) => format!("{} alone", shown(directory)),
+            Err(error) => error.code().to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_is_no_more() {
+        let file = MemberKind::File { bytes: 0 };
+        for (path, meant) in [
+            ("a/wh.x", "plain"),
+            ("a/.whx", "plain"),
+            (".wh.x", "/ without x"),
+            ("a/b/.wh.x y", "a/b without x y"),
+            (".wh..x", "/ without .x"),
+            (".wh....", "/ without ..."),
+            (".wh..wh..opq", "/ alone"),
+            ("a/.wh..wh..opq", "a alone"),
+            ("a/.wh..wh..opqx", "aufs"),
+            (".wh..wh.aufs", "aufs"),
+            (".wh..wh.plnk/12.3", "aufs"),
+            ("a/.wh..wh.orph/.wh.x", "aufs"),
+            (".wh.", "whiteout_name"),
+            ("a/.wh.", "whiteout_name"),
+            (".wh..", "whiteout_name"),
+            ("a/.wh...", "whiteout_name"),
+            (".wh.x/y", "whiteout_name"),
+            ("a/.wh.x/.wh.y", "whiteout_name"),
+        ] {
+            assert_eq!(said(path, &file), meant, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_whiteout_is_an_empty_file() {
+        let target = RelPath::parse(b"x").expect("a path");
+        for (kind, meant) in [
+            (MemberKind::File { bytes: 1 }, "whiteout_data"),
+            (MemberKind::Directory, "whiteout_not_a_file"),
+            (
+                MemberKind::Symlink { target: vec![b'x'] },
+                "whiteout_not_a_file",
+            ),
+            (
+                MemberKind::Special { what: "a fifo" },
+                "whiteout_not_a_file",
+            ),
+            (MemberKind::HardLink { target }, "/ without x"),
+        ] {
+            assert_eq!(said(".wh.x", &kind), meant, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What of the workspace becomes part of a bundle, and what is left out and why.
+//!
+//! A manifest's own folder is a working tree: credentials and what `.gitignore` names lie there by
+//! accident. What a source names was meant: of it only `.bundleignore` leaves anything out, and
+//! credentials are told.
+
+use std::cell::RefCell;
+
+use crate::credentials::CredentialRules;
+use crate::error::SourceProblem;
+use crate::files::{Found, FoundKind, WorkspaceFiles};
+use crate::ignored::Ignored;
+use crate::sieve::{AllLeftOut, Sieve, entries, told};
+use spec::path::RelPath;
+use spec::report::WarningReport;
+
+/// Most names in one warning.
+const NAMES_MAX: usize = 100;
+
+/// The sieve of one source.
+pub(crate) struct BundleSieve<'files> {
+    files: &'files dyn WorkspaceFiles,
+    /// `None`: the source says what it takes.
+    by_git: Option<Ignored<'files>>,
+    by_bundle: Ignored<'files>,
+    credentials: CredentialRules,
+    ignored: RefCell<AllLeftOut>,
+    /// What looks like credentials, left out or not.
+    suspects: RefCell<AllLeftOut>,
+}
+
+impl<'files> BundleSieve<'files> {
+    /// Of a manifest's own folder, or of what a source names.
+    pub(crate) fn new(
+        files: &'files dyn WorkspaceFiles,
+        is_own_folder: bool,
+    ) -> Result<Self, SourceProblem> {
+        Ok(Self {
+            files,
+            by_git: is_own_folder.then(|| Ignored::new(files, b".gitignore")),
+            by_bundle: Ignored::new(files, b".bundleignore"),
+            credentials: CredentialRules::new().map_err(SourceProblem::CredentialList)?,
+            ignored: RefCell::default(),
+            suspects: RefCell::default(),
+        })
+    }
+
+    /// What is to be told, as codes and texts.
+    pub(crate) fn told(&self) -> Vec<WarningReport> {
+        let ignored = self.ignored.borrow();
+        let suspects = self.suspects.borrow();
+        let count = entries(suspects.count);
+        let names = told(&suspects, NAMES_MAX);
+        let mut warnings = Vec::new();
+        if 0 < ignored.count {
+            warnings.push(WarningReport::new(
+                "bundle_ignored",
+                format!(
+                    "left out: {}; `!NAME` in .bundleignore takes one all the same",
+                    told(&ignored, NAMES_MAX)
+                ),
+            ));
+        }
+        if 0 < suspects.count && self.by_git.is_some() {
+            warnings.push(WarningReport::new(
+                "bundle_credentials_left_out",
+                format!(
+                    "left out since it looks like credentials, {count}: {names}; `!NAME` in \
+                     .bundleignore takes one all the same"
+                ),
+            ));
+        } else if 0 < suspects.count {
+            warnings.push(WarningReport::new(
+                "bundle_credentials",
+                format!(
+                    "in the bundle, and looks like credentials, {count}: {names}; NAME in \
+                     .bundleignore leaves one out of the folders that sources name"
+                ),
+            ));
+        }
+        warnings
+    }
+
+    /// Whether it looks like credentials; that is remembered.
+    fn suspects(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
+        let is_directory = match found.kind {
+            FoundKind::Directory => true,
+            FoundKind::File { .. } => false,
+            FoundKind::Symlink | FoundKind::Special(_) => return Ok(false),
+        };
+        let rule = self.credentials.find(self.files, path, is_directory)?;
+        if let Some(rule) = rule {
+            self.suspects.borrow_mut().add(path, rule.to_owned());
+        }
+        Ok(rule.is_some())
+    }
+}
+
+impl Sieve for BundleSieve<'_> {
+    fn is_of_a_bundle(&self) -> bool {
+        true
+    }
+
+    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
+        if let Some(by_git) = &self.by_git {
+            by_git.enter(directory)?;
+        }
+        self.by_bundle.enter(directory)
+    }
+
+    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
+        let is_directory = found.kind == FoundKind::Directory;
+        let wanted = self.by_bundle.say(path, is_directory);
+        let by_git = self.by_git.as_ref();
+        let by = match wanted {
+            Some(true) => Some(".bundleignore"),
+            Some(false) => None,
+            None => by_git
+                .filter(|git| git.say(path, is_directory) == Some(true))
+                .map(|_| ".gitignore"),
+        };
+        if let Some(by) = by {
+            self.ignored.borrow_mut().add(path, by.to_owned());
+            return Ok(false);
+        }
+        // Who names it in a list of what is taken knows what it is.
+        let is_suspect = wanted.is_none() && self.suspects(path, found)?;
+        Ok(!is_suspect || by_git.is_none())
+    }
+
+    fn is_named(&self, path: &RelPath, found: &Found) -> Result<(), SourceProblem> {
+        self.suspects(path, found).map(|_| ())
+    }
+}

@@ -1,0 +1,220 @@
+//! `define_code`: from sources to the bytes of a bundle (AIP-26, "The defineCode standard
+//! signature").
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::error::ComposeError;
+use crate::files::WorkspaceFiles;
+use crate::gather::{GatherOptions, gather};
+use crate::github::GitHub;
+use crate::manifests::Registry;
+use crate::resolve::resolve_code;
+use crate::write::{WrittenBundle, write};
+use spec::code_block::CodeSource;
+use spec::host_policy::UnpackCaps;
+
+/// What a bundle is made of, and through whom its files are had.
+#[derive(Clone, Copy)]
+pub struct DefineCode<'call> {
+    /// The sources, in the order in which they lie over each other; later ones win.
+    pub code: &'call [CodeSource],
+    /// Where the workspace lies on this host; only absolute links into it need that.
+    pub workspace_root: Option<&'call Path>,
+    /// Repositories: the only one who sees credentials.
+    pub github: &'call dyn GitHub,
+    /// The files of the workspace; manifests of `ref` sources are read through it too.
+    /// [`crate::files::DirectoryFiles`] are those of a directory of this host.
+    pub files: &'call dyn WorkspaceFiles,
+    /// Files that registry slugs in those manifests stand for.
+    pub registry: &'call Registry,
+    /// Whether what links point to is copied in their place.
+    pub follow_symlinks: bool,
+    /// How large the bundle may be.
+    pub caps: UnpackCaps,
+}
+
+impl std::fmt::Debug for DefineCode<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("DefineCode")
+            .field("code", &self.code)
+            .field("workspace_root", &self.workspace_root)
+            .field("follow_symlinks", &self.follow_symlinks)
+            .field("caps", &self.caps)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Writes the merged files of all sources to `out`, as a `.tar.gz`. Where every `github` source
+/// names a commit, the same sources give the same bytes. Nothing else is written anywhere.
+///
+/// # Errors
+/// [`ComposeError`]: before a byte is written for all that can be known from manifests and
+/// listings. After an error `out` holds no bundle.
+pub fn define_code(
+    args: DefineCode<'_>,
+    out: &mut dyn Write,
+) -> Result<WrittenBundle, ComposeError> {
+    let layers = resolve_code(args.code, args.files, args.registry)?;
+    let options = GatherOptions {
+        caps: args.caps,
+        follow_symlinks: args.follow_symlinks,
+        workspace: args.workspace_root,
+        exclude: Vec::new(),
+    };
+    let gathered = gather(&layers, None, args.files, args.github, &options)?;
+    write(&gathered, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::DirectoryFiles;
+    use crate::github::{FetchedTree, GitHubError, RefShape, ResolvedRef};
+    use archive::UnpackLimits;
+    use spec::code_block::SourceTarget;
+    use spec::digest::Digest;
+    use spec::host_policy::HostPolicy;
+    use spec::path::RelPath;
+    use std::os::fd::AsFd as _;
+
+    const SHA: &str = "4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c";
+
+    /// A service with one commit, whose files lie in a directory.
+    struct OneCommit<'test>(&'test Path);
+
+    impl GitHub for OneCommit<'_> {
+        fn resolve_ref(&self, _: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
+            Ok(ResolvedRef {
+                sha: SHA.to_owned(),
+                shape: RefShape::of(reference),
+                cached: false,
+                warnings: Vec::new(),
+            })
+        }
+
+        fn fetch(
+            &self,
+            _: &str,
+            sha: &str,
+            path: Option<&RelPath>,
+        ) -> Result<FetchedTree, GitHubError> {
+            assert_eq!(sha, SHA);
+            let folder = path.map_or_else(String::new, RelPath::to_string);
+            let directory = std::fs::File::open(self.0.join(folder)).expect("there");
+            Ok(FetchedTree::of_directory(
+                directory.into(),
+                1,
+                Digest::of(b""),
+            ))
+        }
+    }
+
+    fn write(folder: &Path, files: &[(&str, &str)]) {
+        for (name, contents) in files {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(path, contents).expect("written");
+        }
+    }
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).expect("a path")
+    }
+
+    /// The files of the bundle that these sources make: names and contents.
+    fn defined(code: &[CodeSource], workspace: &Path, repository: &Path) -> Vec<(String, String)> {
+        let files = DirectoryFiles::open_root(workspace).expect("opened");
+        let args = DefineCode {
+            code,
+            workspace_root: None,
+            github: &OneCommit(repository),
+            files: &files,
+            registry: &Registry::new(),
+            follow_symlinks: false,
+            caps: HostPolicy::default().unpack,
+        };
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        let written = define_code(args, &mut first).expect("defined");
+        define_code(args, &mut second).expect("defined again");
+        assert!(first == second, "the same sources give the same bytes");
+        assert_eq!(written.archive_digest, Digest::of(&first));
+        assert_eq!(written.archive_bytes, first.len() as u64);
+        let into = tempfile::tempdir().expect("a directory");
+        let directory = std::fs::File::open(into.path()).expect("opened");
+        let limits = UnpackLimits::default();
+        let unpacked =
+            archive::unpack(first.as_slice(), directory.as_fd(), &limits).expect("unpacked");
+        assert_eq!(unpacked.content_digest, written.content_digest);
+        let files = unpacked.tree.iter();
+        let files = files.filter(|(_, entry)| matches!(entry, archive::Entry::File { .. }));
+        files
+            .map(|(path, _)| {
+                let text = std::fs::read_to_string(into.path().join(path.to_string()));
+                (path.to_string(), text.expect("read"))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_repository_is_a_shell_that_other_sources_lie_over() {
+        let ground = tempfile::tempdir().expect("a directory");
+        let (workspace, repository) = (ground.path().join("work"), ground.path().join("repo"));
+        write(&workspace, &[("lib/utils.ts", "mine")]);
+        write(
+            &repository,
+            &[
+                ("tool.ts", "shell"),
+                ("lib/utils.ts", "shell"),
+                ("src/deep/x", "x"),
+            ],
+        );
+        let github = |path: Option<RelPath>, target| CodeSource::GitHub {
+            repository: "o/r".to_owned(),
+            reference: "v1.2.3".to_owned(),
+            path,
+            target,
+        };
+        let named = |files: &[(&str, &str)]| -> Vec<(String, String)> {
+            let files = files.iter();
+            files
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+                .collect()
+        };
+        let code = [
+            github(None, SourceTarget::Same),
+            CodeSource::Inline {
+                path: path("tool.ts"),
+                content: "inline".to_owned(),
+            },
+            CodeSource::Local {
+                path: path("lib/utils.ts").into(),
+                directory: false,
+                target: SourceTarget::Same,
+                glob: None,
+            },
+        ];
+        let expected = [
+            ("lib/utils.ts", "mine"),
+            ("src/deep/x", "x"),
+            ("tool.ts", "inline"),
+        ];
+        assert_eq!(defined(&code, &workspace, &repository), named(&expected));
+        for (target, expected) in [
+            (SourceTarget::Same, "src/deep/x"),
+            (SourceTarget::Top, "deep/x"),
+            (
+                SourceTarget::Path {
+                    path: path("vendor"),
+                    directory: true,
+                },
+                "vendor/deep/x",
+            ),
+        ] {
+            let code = [github(Some(path("src")), target)];
+            let found = defined(&code, &workspace, &repository);
+            assert_eq!(found, named(&[(expected, "x")]));
+        }
+    }
+}

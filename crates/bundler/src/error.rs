@@ -1,0 +1,312 @@
+//! Why no bundle is made: the manifest, one of its sources, its size, or where it was to be written.
+
+use rustix::io::Errno;
+
+use crate::origin::SourceOrigin;
+use crate::source_problem::LINK_HINT;
+pub use crate::source_problem::{FollowProblem, SourceProblem};
+use archive::links::LinkError;
+use spec::manifest::ManifestError;
+use spec::path::RelPath;
+use spec::report::with_causes;
+use spec::units;
+use sys::file::CallError;
+
+/// Why no bundle is made. All but [`ComposeError::Source`] with `source_changed`, the last two
+/// classes and [`ComposeError::Output`] are found before a byte is written.
+#[derive(Debug, thiserror::Error)]
+pub enum ComposeError {
+    /// The workspace cannot be opened.
+    #[error("the workspace `{workspace}` cannot be opened")]
+    Workspace {
+        /// As it was given, escaped.
+        workspace: String,
+        /// The kernel's answer.
+        #[source]
+        source: CallError,
+    },
+    /// There is no manifest.
+    #[error("`{path}` {problem}")]
+    ManifestMissing {
+        /// Where it was looked for, escaped.
+        path: String,
+        /// What is wrong with it: completes the sentence.
+        problem: String,
+    },
+    /// The manifest lies elsewhere.
+    #[error("the manifest `{manifest}` lies outside the workspace `{workspace}`")]
+    ManifestOutside {
+        /// The manifest, escaped.
+        manifest: String,
+        /// The workspace, escaped.
+        workspace: String,
+    },
+    /// A manifest or a block that a manifest refers to cannot be read.
+    #[error("`{file}` {problem}")]
+    Unreadable {
+        /// Relative to the workspace, escaped.
+        file: String,
+        /// What is wrong with it: completes the sentence.
+        problem: &'static str,
+        /// The kernel's answer, where there is one.
+        #[source]
+        source: Option<CallError>,
+    },
+    /// Manifests that are refused: everything that is wrong with the first of them.
+    #[error("{}", lines(.0))]
+    Manifest(Vec<ManifestError>),
+    /// None of the convention folders has it.
+    #[error("`{workspace}` has no code-workspace `{name}`; {}", known_words(.known))]
+    WorkspaceNotFound {
+        /// The name that was asked for, escaped.
+        name: String,
+        /// Where, escaped.
+        workspace: String,
+        /// What there is, escaped.
+        known: Vec<String>,
+        /// What was probably meant, escaped.
+        near: Option<String>,
+    },
+    /// One source is refused or cannot be had.
+    #[error("{at}: {}", with_causes(.problem.as_ref()))]
+    Source {
+        /// Which.
+        at: Box<SourceOrigin>,
+        /// Why.
+        problem: Box<SourceProblem>,
+    },
+    /// A link is refused in view of the whole bundle.
+    #[error("{at}: `{path}` {error}")]
+    Link {
+        /// The source that it comes from.
+        at: Box<SourceOrigin>,
+        /// Where it is in the bundle.
+        path: RelPath,
+        /// Why.
+        error: Box<LinkError>,
+    },
+    /// The bundle is too large.
+    #[error("`{entry}` makes the bundle too large: {what}")]
+    BundleSize {
+        /// The entry that crossed the limit.
+        entry: String,
+        /// Which limit.
+        what: SizeLimit,
+    },
+    /// The bundle or its lock file cannot be written.
+    #[error("`{file}` cannot be written")]
+    Output {
+        /// As it was given, escaped.
+        file: String,
+        /// The kernel's answer.
+        #[source]
+        source: CallError,
+    },
+    /// The bundle or its lock file must not be written there.
+    #[error("`{file}` cannot be written: it is {found}; expected {expected}")]
+    OutputRefused {
+        /// As it was given, escaped.
+        file: String,
+        /// What it is.
+        found: &'static str,
+        /// What would be accepted.
+        expected: &'static str,
+    },
+}
+
+/// A limit of the host policy that a bundle crosses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SizeLimit {
+    /// Entries.
+    #[error("more than {limit} files, directories and links (unpack.entries)")]
+    Entries {
+        /// The limit.
+        limit: u64,
+    },
+    /// Bytes of all files.
+    #[error("{bytes} bytes in all files up to it, expected at most {} (unpack.unpacked)", units::limit(.limit))]
+    Unpacked {
+        /// Bytes up to and with the entry.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Bytes of the compressed archive.
+    #[error("the archive has more than {} (unpack.archive)", units::limit(.limit))]
+    Archive {
+        /// The limit.
+        limit: u64,
+    },
+    /// Bytes of all names.
+    #[error("more than {limit} bytes in all names, 160 for each of unpack.entries")]
+    Names {
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// The classes of errors that AIP-26 tells apart, and where the bundle goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// A manifest is not accepted.
+    Manifest,
+    /// A source is not accepted or cannot be had.
+    Source,
+    /// The bundle is too large.
+    BundleSize,
+    /// The bundle cannot be written.
+    Output,
+}
+
+fn lines(errors: &[ManifestError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+fn known_words(known: &[String]) -> String {
+    match known {
+        [] => "there is none below .code-workspaces and .code".to_owned(),
+        _ => format!("there are {}", known.join(", ")),
+    }
+}
+
+impl ComposeError {
+    /// `problem` of the source `at`.
+    #[must_use]
+    pub fn of_source(at: &SourceOrigin, problem: SourceProblem) -> Self {
+        match problem {
+            SourceProblem::Size { entry, what } => Self::BundleSize {
+                entry: entry.to_string(),
+                what,
+            },
+            problem => Self::Source {
+                at: Box::new(at.clone()),
+                problem: Box::new(problem),
+            },
+        }
+    }
+
+    /// The same, where writing failed, with the name of what was written.
+    #[must_use]
+    pub fn at(self, file: &str) -> Self {
+        match self {
+            Self::Output { source, .. } => Self::Output {
+                file: file.to_owned(),
+                source: CallError::new(source.call, file, source.errno),
+            },
+            other => other,
+        }
+    }
+
+    /// Which class of errors it is.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Workspace { .. }
+            | Self::ManifestMissing { .. }
+            | Self::ManifestOutside { .. }
+            | Self::Unreadable { .. }
+            | Self::Manifest(_)
+            | Self::WorkspaceNotFound { .. } => ErrorClass::Manifest,
+            Self::Source { .. } | Self::Link { .. } => ErrorClass::Source,
+            Self::BundleSize { .. } => ErrorClass::BundleSize,
+            Self::Output { .. } | Self::OutputRefused { .. } => ErrorClass::Output,
+        }
+    }
+
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Workspace { .. } => "workspace_unreadable",
+            Self::ManifestMissing { .. } => "manifest_missing",
+            Self::ManifestOutside { .. } => "manifest_outside_workspace",
+            Self::Unreadable { .. } => "manifest_unreadable",
+            Self::Manifest(errors) => errors.first().map_or("manifest", ManifestError::code),
+            Self::WorkspaceNotFound { .. } => "workspace_not_found",
+            Self::Source { problem, .. } => problem.code(),
+            Self::Link { error, .. } => error.code(),
+            Self::BundleSize { .. } => "bundle_size",
+            Self::Output { source, .. } if source.errno == Errno::NOSPC => "output_no_space",
+            Self::Output { .. } => "output_unwritable",
+            Self::OutputRefused { .. } => "output_refused",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Workspace { .. } => "give a directory with --workspace",
+            Self::ManifestMissing { .. } => {
+                "give a manifest, a folder that holds one, or --workspace DIR and a name"
+            }
+            Self::ManifestOutside { .. } => "give a folder above the manifest with --workspace",
+            Self::Manifest(errors) => return errors.first().and_then(ManifestError::hint),
+            Self::WorkspaceNotFound {
+                near: Some(near), ..
+            } => return Some(format!("did you mean `{near}`?")),
+            Self::WorkspaceNotFound { .. } => {
+                "give the path of a manifest or of a folder that holds one, or a name that is there"
+            }
+            Self::Source { at, problem } => match (problem.as_ref(), at.file.contains('/')) {
+                (SourceProblem::Missing { .. }, true) => {
+                    return Some(format!(
+                        "paths of `code` are relative to the workspace, not to `{}`; --workspace \
+                         DIR names another",
+                        at.file
+                    ));
+                }
+                (other, _) => return other.hint(),
+            },
+            Self::Link { .. } => LINK_HINT,
+            Self::BundleSize { .. } => {
+                "leave out what the body does not need, or raise the key in the host's \
+                 configuration"
+            }
+            Self::Output { source, .. } if source.errno == Errno::NOSPC => {
+                "make room there, or write it elsewhere with -o"
+            }
+            Self::Output { source, .. } if source.errno == Errno::PIPE => {
+                "what reads it ended before it had everything"
+            }
+            Self::Output { source, .. } if source.errno == Errno::NOENT => {
+                "make the directory first, or give another place"
+            }
+            Self::Output { .. } => "give a place that you may write to",
+            Self::OutputRefused { found, .. } if found.contains("lost") => {
+                "remove it first if you do not need it, or give another name"
+            }
+            Self::OutputRefused { .. } => "give another name",
+            Self::Unreadable { source, .. } => match source.as_ref().map(|error| error.errno) {
+                Some(Errno::ACCESS | Errno::PERM) => "give yourself the right to read it",
+                _ => "a manifest is a .yaml, .json or .md file of at most 1 MiB",
+            },
+        };
+        Some(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::SourceKind;
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_cause_once() {
+        let at = SourceOrigin {
+            file: "m.yaml".to_owned(),
+            pointer: "/code/sources/0".to_owned(),
+            kind: SourceKind::Local,
+            place: None,
+        };
+        let problem = SourceProblem::Unreadable {
+            path: "src/key".to_owned(),
+            source: CallError::new("openat2", "src/key", Errno::ACCESS),
+        };
+        let error = ComposeError::of_source(&at, problem);
+        let text = error.to_string();
+        assert_eq!(text.matches("Permission denied").count(), 1, "{text}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("right")));
+    }
+}

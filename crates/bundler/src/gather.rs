@@ -1,0 +1,269 @@
+//! From sources to the overlay: what lies where, how large it is, and where its bytes are read.
+
+use std::path::Path;
+
+use crate::bundle_sieve::BundleSieve;
+use crate::error::{ComposeError, SourceProblem};
+use crate::files::{DirectoryFiles, FileIdentity, WorkspaceFiles};
+use crate::gathering::Gathering;
+pub use crate::gathering::Given;
+use crate::github::{FetchedTree, GitHub, ResolvedRef};
+use crate::layer::{Layer, LayerForm};
+use crate::origin::SourceOrigin;
+use crate::overlay::{Overlay, RootIndex, SourceIndex};
+use crate::sieve::Sieve;
+use crate::walk::{Links, LocalSource, Walk, directory_target};
+use crate::weight;
+use archive::Tree;
+use spec::host_policy::UnpackCaps;
+use spec::manifest::commits::{SourceCommit, with_commits};
+use spec::path::RelPath;
+use spec::report::WarningReport;
+use sys::file::CallError;
+
+/// How sources are gathered.
+#[derive(Debug, Clone)]
+pub struct GatherOptions<'call> {
+    /// How large the bundle may be.
+    pub caps: UnpackCaps,
+    /// Whether what links point to is copied in their place.
+    pub follow_symlinks: bool,
+    /// Where the workspace lies on this host: absolute links into it can be followed.
+    pub workspace: Option<&'call Path>,
+    /// Files that are no part of the workspace: what is being written to.
+    pub exclude: Vec<FileIdentity>,
+}
+
+/// What is known of a fetched source.
+#[derive(Debug)]
+pub struct FetchedSource {
+    /// Which source.
+    pub source: SourceIndex,
+    /// The commit, and what was asked for.
+    pub resolved: ResolvedRef,
+    /// The archive and its files, kept open until the bundle is written.
+    pub tree: FetchedTree,
+}
+
+/// Everything that a bundle will hold, and what it is read from.
+pub struct Gathered<'files> {
+    /// What lies where, with its sources.
+    pub overlay: Overlay,
+    /// The same as the writer of archives sees it.
+    pub tree: Tree,
+    /// The sources, in the order in which they lie over each other.
+    pub origins: Vec<SourceOrigin>,
+    /// What each source gives.
+    pub given: Vec<Given>,
+    /// Which commits the references of what was fetched were.
+    pub commits: Vec<SourceCommit>,
+    /// What was fetched.
+    pub fetched: Vec<FetchedSource>,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+    /// How large the archive may be, in bytes.
+    pub archive_bytes_max: u64,
+    workspace: &'files dyn WorkspaceFiles,
+    repositories: Vec<DirectoryFiles>,
+}
+
+impl std::fmt::Debug for Gathered<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Gathered")
+            .field("entries", &self.overlay.len())
+            .field("sources", &self.origins.len())
+            .field("fetched", &self.fetched)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'files> Gathered<'files> {
+    /// What was gathered beneath the one directory of `files`.
+    pub(crate) fn of_one_directory(
+        gathering: Gathering,
+        tree: Tree,
+        files: &'files dyn WorkspaceFiles,
+        archive_bytes_max: u64,
+    ) -> Self {
+        Self {
+            overlay: gathering.overlay,
+            tree,
+            origins: gathering.origins,
+            given: gathering.given,
+            commits: Vec::new(),
+            fetched: Vec::new(),
+            warnings: gathering.warnings,
+            archive_bytes_max,
+            workspace: files,
+            repositories: Vec::new(),
+        }
+    }
+
+    /// The directory that contents name.
+    pub fn root(&self, index: RootIndex) -> &dyn WorkspaceFiles {
+        match index
+            .checked_sub(1)
+            .and_then(|at| self.repositories.get(at))
+        {
+            Some(repository) => repository,
+            None => self.workspace,
+        }
+    }
+}
+
+/// Lists the files of all `layers` and lays them over each other; repositories are fetched.
+/// `manifest` is what `.runner/manifest.json` will hold, besides the commits of what was fetched.
+///
+/// Of the files of the workspace only those that say what is left out are read, and those that may
+/// hold credentials.
+///
+/// # Errors
+/// [`ComposeError::Source`], [`ComposeError::Link`], [`ComposeError::BundleSize`].
+pub fn gather<'files>(
+    layers: &[Layer],
+    manifest: Option<&serde_json::Value>,
+    files: &'files dyn WorkspaceFiles,
+    github: &dyn GitHub,
+    options: &GatherOptions<'_>,
+) -> Result<Gathered<'files>, ComposeError> {
+    let origins = layers.iter().map(|layer| layer.origin.clone()).collect();
+    let mut gathering = Gathering::new(options.caps, origins);
+    let mut repositories = Vec::new();
+    let mut fetched = Vec::new();
+    for (source, layer) in layers.iter().enumerate() {
+        let refused = |problem| ComposeError::of_source(&layer.origin, problem);
+        let is_own_folder = matches!(layer.form, LayerForm::Folder { .. });
+        let sieve = match layer.form {
+            LayerForm::Folder { .. } | LayerForm::Local { .. } => {
+                Some(BundleSieve::new(files, is_own_folder).map_err(refused)?)
+            }
+            // What a repository holds was published by whoever wrote it.
+            LayerForm::Inline { .. } | LayerForm::GitHub { .. } => None,
+        };
+        let mut walk = Walk {
+            files,
+            root: 0,
+            source,
+            links: match options.follow_symlinks {
+                true => Links::Follow(options.workspace),
+                false => Links::Keep,
+            },
+            exclude: &options.exclude,
+            sieve: sieve.as_ref().map(|sieve| sieve as &dyn Sieve),
+            gathering: &mut gathering,
+        };
+        match &layer.form {
+            LayerForm::Folder { path } => walk.tree(path.as_ref(), None),
+            LayerForm::Inline { path, content } => gathering.inline(path, content, source),
+            LayerForm::Local {
+                base,
+                path,
+                directory,
+                target,
+                glob,
+            } => walk.local(LocalSource {
+                base: base.as_ref(),
+                path: path.as_ref(),
+                directory: *directory,
+                target,
+                glob: glob.as_deref(),
+            }),
+            LayerForm::GitHub {
+                repository,
+                reference,
+                path,
+                target,
+            } => {
+                let (resolved, tree) =
+                    fetch(github, repository, reference, path.as_ref()).map_err(refused)?;
+                gathering.warnings.extend(resolved.warnings.clone());
+                repositories.push(files_of(&tree).map_err(refused)?);
+                fetched.push(FetchedSource {
+                    source,
+                    resolved,
+                    tree,
+                });
+                let mut walk = Walk {
+                    files: &repositories[repositories.len() - 1],
+                    root: repositories.len(),
+                    source,
+                    links: match options.follow_symlinks {
+                        true => Links::Follow(None),
+                        false => Links::Keep,
+                    },
+                    exclude: &[],
+                    sieve: None,
+                    gathering: &mut gathering,
+                };
+                walk.tree(None, directory_target(path.as_ref(), target))
+            }
+        }
+        .map_err(refused)?;
+        for warning in sieve.iter().flat_map(BundleSieve::told) {
+            gathering.warn(source, &warning.code, &warning.message);
+        }
+    }
+    let commits = commits(layers, &fetched);
+    if let Some(manifest) = manifest {
+        let manifest = with_commits(manifest.clone(), &commits);
+        gathering.add_manifest(format!("{manifest:#}\n").as_bytes())?;
+    }
+    let tree = gathering.finish()?;
+    gathering
+        .warnings
+        .extend(weight::warnings(&gathering.overlay));
+    Ok(Gathered {
+        overlay: gathering.overlay,
+        tree,
+        origins: gathering.origins,
+        given: gathering.given,
+        commits,
+        fetched,
+        warnings: gathering.warnings,
+        archive_bytes_max: options.caps.archive_bytes,
+        workspace: files,
+        repositories,
+    })
+}
+
+/// What the references of fetched sources were.
+fn commits(layers: &[Layer], fetched: &[FetchedSource]) -> Vec<SourceCommit> {
+    let one = |fetched: &FetchedSource| match &layers.get(fetched.source)?.form {
+        LayerForm::GitHub {
+            repository,
+            reference,
+            ..
+        } => Some(SourceCommit {
+            repository: repository.clone(),
+            reference: reference.clone(),
+            sha: fetched.resolved.sha.clone(),
+        }),
+        _ => None,
+    };
+    fetched.iter().filter_map(one).collect()
+}
+
+fn fetch(
+    github: &dyn GitHub,
+    repository: &str,
+    reference: &str,
+    path: Option<&RelPath>,
+) -> Result<(ResolvedRef, FetchedTree), SourceProblem> {
+    let resolved = github
+        .resolve_ref(repository, reference)
+        .map_err(SourceProblem::GitHub)?;
+    let tree = github
+        .fetch(repository, &resolved.sha, path)
+        .map_err(SourceProblem::GitHub)?;
+    Ok((resolved, tree))
+}
+
+fn files_of(tree: &FetchedTree) -> Result<DirectoryFiles, SourceProblem> {
+    rustix::io::fcntl_dupfd_cloexec(&tree.directory, 0)
+        .map(DirectoryFiles::new)
+        .map_err(|errno| SourceProblem::Unreadable {
+            path: ".".to_owned(),
+            source: CallError::new("fcntl F_DUPFD_CLOEXEC", "the fetched files", errno),
+        })
+}

@@ -1,0 +1,144 @@
+//! What the service's JSON documents say about references.
+
+use serde_json::Value;
+
+use crate::github::reference::is_commit;
+
+/// What a reference points to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pointed {
+    /// 40 hexadecimal digits.
+    pub(super) sha: String,
+    /// Whether it is an annotated tag, which points on.
+    pub(super) kind: ObjectKind,
+}
+
+/// What kind of object it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ObjectKind {
+    Commit,
+    /// An annotated tag.
+    Tag,
+    /// A tree or a blob, which nobody can pack as a commit.
+    Other(String),
+}
+
+/// What the service says about one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Named {
+    /// It is there.
+    There(Pointed),
+    /// It is not; others begin with it.
+    Others(Vec<String>),
+}
+
+/// Reads the answer to `git/refs/{wanted}`: one reference, or those that begin with the name.
+/// Only an exact match counts. `wanted` is `tags/NAME` or `heads/NAME`.
+///
+/// # Errors
+/// What is wrong with the document.
+pub(super) fn named(document: &Value, wanted: &str) -> Result<Named, String> {
+    let full = format!("refs/{wanted}");
+    let one = std::slice::from_ref(document);
+    let items = match document {
+        Value::Array(items) => items.as_slice(),
+        _ => one,
+    };
+    let mut others = Vec::new();
+    for item in items {
+        let name = item.get("ref").and_then(Value::as_str);
+        let name = name.ok_or("a reference has no `ref`")?;
+        if name == full {
+            return pointed(item).map(Named::There);
+        }
+        others.extend(short(name));
+    }
+    Ok(Named::Others(others))
+}
+
+/// What the `object` of a reference or of an annotated tag is.
+///
+/// # Errors
+/// What is wrong with the document.
+pub(super) fn pointed(item: &Value) -> Result<Pointed, String> {
+    let field = |name: &str| {
+        let value = item.get("object").and_then(|object| object.get(name));
+        value.and_then(Value::as_str).map(str::to_owned)
+    };
+    let sha = field("sha")
+        .filter(|sha| is_commit(sha))
+        .ok_or("an object has no `sha` of 40 hexadecimal digits")?;
+    let kind = match field("type").ok_or("an object has no `type`")?.as_str() {
+        "commit" => ObjectKind::Commit,
+        "tag" => ObjectKind::Tag,
+        other => ObjectKind::Other(other.chars().take(20).collect()),
+    };
+    Ok(Pointed { sha, kind })
+}
+
+/// The name of a tag or branch without `refs/tags/` or `refs/heads/`.
+fn short(full: &str) -> Option<String> {
+    let name = full.strip_prefix("refs/")?;
+    let (_, name) = name.split_once('/')?;
+    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SHA: &str = "4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c4f3a2b1c";
+
+    fn reference(name: &str, kind: &str) -> Value {
+        json!({"ref": name, "object": {"type": kind, "sha": SHA}})
+    }
+
+    #[test]
+    fn only_an_exact_match_counts() {
+        let pointed = Pointed {
+            sha: SHA.to_owned(),
+            kind: ObjectKind::Commit,
+        };
+        let exact = reference("refs/tags/v1", "commit");
+        let longer = reference("refs/tags/v1.2", "commit");
+        let head = reference("refs/heads/v1", "commit");
+        for (document, expected) in [
+            (exact.clone(), Named::There(pointed.clone())),
+            (json!([longer, exact]), Named::There(pointed)),
+            (json!([longer]), Named::Others(vec!["v1.2".to_owned()])),
+            (longer, Named::Others(vec!["v1.2".to_owned()])),
+            (head, Named::Others(vec!["v1".to_owned()])),
+            (json!([]), Named::Others(Vec::new())),
+        ] {
+            assert_eq!(named(&document, "tags/v1"), Ok(expected), "{document}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_a_commit_a_tag_or_something_that_is_named() {
+        for (kind, expected) in [
+            ("commit", ObjectKind::Commit),
+            ("tag", ObjectKind::Tag),
+            ("tree", ObjectKind::Other("tree".to_owned())),
+        ] {
+            let found = pointed(&reference("x", kind)).expect("well formed");
+            assert_eq!(found.kind, expected);
+        }
+    }
+
+    #[test]
+    fn a_document_of_another_shape_is_refused() {
+        for document in [
+            json!(null),
+            json!({}),
+            json!([1]),
+            json!({"ref": "refs/tags/v1"}),
+            json!({"ref": "refs/tags/v1", "object": {"type": "commit"}}),
+            json!({"ref": "refs/tags/v1", "object": {"type": "commit", "sha": "../../x"}}),
+            json!({"ref": "refs/tags/v1", "object": {"sha": SHA}}),
+        ] {
+            assert!(named(&document, "tags/v1").is_err(), "{document}");
+        }
+    }
+}

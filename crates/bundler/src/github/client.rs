@@ -1,0 +1,199 @@
+//! The client: references resolved, archives fetched, both at most once where that is enough.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use ureq::http::StatusCode;
+
+use crate::github::cache::{Cache, Key};
+use crate::github::error::GitHubError;
+use crate::github::fault::Fault;
+use crate::github::fetching::Wanted;
+use crate::github::reference::is_commit;
+use crate::github::resolving::{is_reference, is_repository};
+use crate::github::service::Service;
+use crate::github::{FetchedTree, GitHub, Patience, Progress, RefShape, ResolvedRef, Token};
+use archive::UnpackLimits;
+use spec::path::{RelPath, escape};
+
+/// What a client is made of.
+pub struct ClientSettings<'caller> {
+    /// Where the REST API lies: `HostPolicy::github.base_url`.
+    pub base_url: String,
+    /// Sent to that place and to no other.
+    pub token: Option<Token>,
+    /// Whether references that are no commits are refused.
+    pub require_pin: bool,
+    /// How large an archive and its contents may be.
+    pub limits: UnpackLimits,
+    /// Where fetched files are kept, absolute.
+    pub cache_directory: PathBuf,
+    /// Above this, what was not used for longest goes.
+    pub cache_size_bytes: u64,
+    /// How long the service is waited for.
+    pub patience: Patience,
+    /// Is told what the client is doing.
+    pub progress: &'caller dyn Fn(&Progress<'_>),
+}
+
+impl fmt::Debug for ClientSettings<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ClientSettings")
+            .field("base_url", &self.base_url)
+            .field("token", &self.token)
+            .field("require_pin", &self.require_pin)
+            .field("cache_directory", &self.cache_directory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The service at one base URL, and what was fetched from it.
+pub struct Client<'caller> {
+    pub(super) settings: ClientSettings<'caller>,
+    pub(super) service: Service<'caller>,
+    cache: OnceCell<Cache>,
+    /// Within one process a reference is one commit, however often it is asked for.
+    resolved: RefCell<BTreeMap<(String, String), ResolvedRef>>,
+}
+
+impl fmt::Debug for Client<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Client")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'caller> Client<'caller> {
+    /// A client; nothing is asked and no file touched until something is wanted.
+    ///
+    /// # Errors
+    /// [`GitHubError::Setting`].
+    pub fn new(settings: ClientSettings<'caller>) -> Result<Self, GitHubError> {
+        let service = Service::new(
+            &settings.base_url,
+            settings.token.clone(),
+            settings.patience,
+            settings.progress,
+        )?;
+        Ok(Self {
+            settings,
+            service,
+            cache: OnceCell::new(),
+            resolved: RefCell::default(),
+        })
+    }
+
+    pub(super) fn cache(&self) -> Result<&Cache, GitHubError> {
+        if let Some(cache) = self.cache.get() {
+            return Ok(cache);
+        }
+        let settings = &self.settings;
+        let cache = Cache::open(&settings.cache_directory, settings.cache_size_bytes)?;
+        Ok(self.cache.get_or_init(|| cache))
+    }
+
+    pub(super) fn key(&self, kind: &str, repository: &str, name: &[u8], folder: &[u8]) -> Key {
+        Key::of(&[
+            kind.as_bytes(),
+            self.service.base_url().as_bytes(),
+            repository.as_bytes(),
+            name,
+            folder,
+        ])
+    }
+
+    pub(super) fn no_repository(&self, repository: &str) -> GitHubError {
+        GitHubError::RepositoryNotFound {
+            repository: escape(repository.as_bytes()),
+            service: self.service.base_url().to_owned(),
+            with_token: self.service.has_token(),
+        }
+    }
+}
+
+impl GitHub for Client<'_> {
+    fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
+        let shape = RefShape::of(reference);
+        if shape == RefShape::Commit {
+            return Ok(ResolvedRef {
+                sha: reference.to_owned(),
+                shape,
+                cached: true,
+                warnings: Vec::new(),
+            });
+        }
+        if self.settings.require_pin {
+            return Err(GitHubError::PinRequired {
+                repository: escape(repository.as_bytes()),
+                reference: escape(reference.as_bytes()),
+                shape,
+            });
+        }
+        if !is_repository(repository) {
+            return Err(self.no_repository(repository));
+        }
+        if !is_reference(reference) {
+            return Err(GitHubError::RefNotFound {
+                repository: repository.to_owned(),
+                reference: escape(reference.as_bytes()),
+                shape,
+                near: None,
+            });
+        }
+        let known = (repository.to_owned(), reference.to_owned());
+        if let Some(resolved) = self.resolved.borrow().get(&known) {
+            return Ok(resolved.clone());
+        }
+        let resolved = self.resolve(repository, reference, shape);
+        self.service.tell(&Progress::Done);
+        let resolved = resolved?;
+        self.resolved.borrow_mut().insert(known, resolved.clone());
+        Ok(resolved)
+    }
+
+    fn fetch(
+        &self,
+        repository: &str,
+        sha: &str,
+        path: Option<&RelPath>,
+    ) -> Result<FetchedTree, GitHubError> {
+        if !is_repository(repository) {
+            return Err(self.no_repository(repository));
+        }
+        let folder = path.map_or(&b""[..], RelPath::as_bytes);
+        let wanted = Wanted {
+            repository,
+            sha,
+            folder: path,
+            tree_key: self.key("tree", repository, sha.as_bytes(), folder),
+            archive_key: self.key("archive", repository, sha.as_bytes(), b""),
+        };
+        if !is_commit(sha) {
+            return Err(wanted.no_commit());
+        }
+        if let Some(tree) = self.kept(&wanted.tree_key)? {
+            return Ok(tree);
+        }
+        let _claim = self.cache()?.claim(&wanted.archive_key)?;
+        // Whoever had the claim before may have fetched it.
+        if let Some(tree) = self.kept(&wanted.tree_key)? {
+            return Ok(tree);
+        }
+        if let Some(tree) = self.unpack_kept(&wanted)? {
+            return Ok(tree);
+        }
+        let fetched = self.fetch_anew(&wanted);
+        self.service.tell(&Progress::Done);
+        fetched
+    }
+}
+
+/// An answer that no request of ours should have.
+pub(super) fn unexpected(status: StatusCode) -> Fault {
+    Fault::Unusable(format!("the answer was {}", status.as_u16()))
+}

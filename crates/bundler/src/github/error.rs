@@ -1,0 +1,258 @@
+//! Why files of a repository could not be had: one variant per cause.
+
+use crate::github::reference::RefShape;
+use archive::UnpackError;
+use spec::path::RelPath;
+use sys::file::CallError;
+
+/// Why files of a repository could not be had. No variant holds a token or an answer's body.
+#[derive(Debug, thiserror::Error)]
+pub enum GitHubError {
+    /// A reference that can be moved, where only commits are accepted.
+    #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
+    PinRequired {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+        /// What it looks like.
+        shape: RefShape,
+    },
+    /// The service knows no such repository, or does not show it to this caller.
+    #[error("{repository}: the service at {service} knows no such repository, or does not show it")]
+    RepositoryNotFound {
+        /// `owner/name`.
+        repository: String,
+        /// Its base URL.
+        service: String,
+        /// Whether a token was sent.
+        with_token: bool,
+    },
+    /// The repository has no tag and no branch of that name.
+    #[error("{repository}: there is no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
+    RefNotFound {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+        /// What it looks like.
+        shape: RefShape,
+        /// A name that is there and looks alike, escaped.
+        near: Option<String>,
+    },
+    /// The repository has no such commit.
+    #[error("{repository}: there is no commit {sha}, or the service does not show it")]
+    CommitNotFound {
+        /// `owner/name`.
+        repository: String,
+        /// The commit.
+        sha: String,
+    },
+    /// A tag of something that is no commit.
+    #[error("{repository}: the tag `{reference}` is one of {found}; expected one of a commit")]
+    NotACommit {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+        /// What it is, escaped.
+        found: String,
+    },
+    /// The lock file has no commit for the reference.
+    #[error("{repository}: the lock file has no commit for `{reference}`")]
+    NotLocked {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+    },
+    /// The commit has no such folder.
+    #[error("{repository} at {sha}: `{path}` {problem}")]
+    FolderNotFound {
+        /// `owner/name`.
+        repository: String,
+        /// The commit.
+        sha: String,
+        /// The folder that was asked for.
+        path: RelPath,
+        /// `is not there`, or what it is instead.
+        problem: String,
+    },
+    /// The service does not accept the token, or wants one.
+    #[error("{request}: the service refuses {}", credentials(.token.as_deref()))]
+    Unauthorized {
+        /// Method and URL.
+        request: String,
+        /// Where the token was found; `None`: there is none.
+        token: Option<String>,
+    },
+    /// Allowed to be asked only so often, or not at all.
+    #[error("{request}: the service answered {status}{}", ends(.until.as_deref()))]
+    RateLimited {
+        /// Method and URL.
+        request: String,
+        /// 403 or 429.
+        status: u16,
+        /// When it accepts requests again.
+        until: Option<String>,
+        /// Whether a token was sent.
+        with_token: bool,
+    },
+    /// The service could not be reached, or did not answer as it should.
+    #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
+    Unavailable {
+        /// Method and URL.
+        request: String,
+        /// How often it was tried.
+        tries: u32,
+        /// The last one's outcome.
+        cause: String,
+    },
+    /// The archive breaks a rule of bundles.
+    #[error("{repository} at {sha}: the archive is refused: {cause}")]
+    ArchiveRefused {
+        /// `owner/name`.
+        repository: String,
+        /// The commit.
+        sha: String,
+        /// Which rule.
+        cause: String,
+        /// What the reader of archives says, where it was that.
+        #[source]
+        source: Option<Box<UnpackError>>,
+    },
+    /// The cache directory cannot be used.
+    #[error("the cache {object} {problem}")]
+    Cache {
+        /// The directory or the file, escaped.
+        object: String,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// The kernel's answer, where there is one.
+        #[source]
+        source: Option<CallError>,
+    },
+    /// The settings of the client are unusable.
+    #[error("{setting}: {problem}")]
+    Setting {
+        /// Which key of the host's configuration.
+        setting: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+fn meant(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}
+
+fn credentials(token: Option<&str>) -> String {
+    match token {
+        Some(origin) => format!("the token of `{origin}` (github.token)"),
+        None => "requests without a token".to_owned(),
+    }
+}
+
+fn ends(until: Option<&str>) -> String {
+    until.map_or_else(String::new, |until| {
+        format!("; it accepts requests again at {until}")
+    })
+}
+
+fn times(tries: &u32) -> String {
+    match tries {
+        1 => "one try".to_owned(),
+        more => format!("{more} tries"),
+    }
+}
+
+impl GitHubError {
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::PinRequired { .. } => "pin_required",
+            Self::RepositoryNotFound { .. }
+            | Self::RefNotFound { .. }
+            | Self::CommitNotFound { .. }
+            | Self::NotACommit { .. }
+            | Self::FolderNotFound { .. } => "github_not_found",
+            Self::NotLocked { .. } => "lock_drift",
+            Self::Unauthorized { .. } => "github_unauthorized",
+            Self::RateLimited { .. } => "github_rate_limited",
+            Self::Unavailable { .. } => "github_unavailable",
+            Self::ArchiveRefused { .. } => "github_archive_refused",
+            Self::Cache { .. } => "github_cache",
+            Self::Setting { .. } => "github_setting",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::PinRequired {
+                repository,
+                shape: RefShape::Abbreviated,
+                ..
+            }
+            | Self::RefNotFound {
+                repository,
+                shape: RefShape::Abbreviated,
+                ..
+            } => {
+                return Some(format!(
+                    "write all 40 digits of the commit: `git rev-parse` in a clone of \
+                     {repository} prints them"
+                ));
+            }
+            Self::PinRequired {
+                repository,
+                reference,
+                ..
+            } => {
+                return Some(format!(
+                    "write the commit instead: `git ls-remote` of {repository} shows which one \
+                     `{reference}` is now"
+                ));
+            }
+            Self::RepositoryNotFound {
+                with_token: false, ..
+            } => "a private repository looks like this without a token: set github.token",
+            Self::RepositoryNotFound { .. } => {
+                "look at owner and name, and whether the token of github.token may read it"
+            }
+            Self::CommitNotFound { .. } => {
+                "look whether the commit was pushed to this repository, and whether github.token \
+                 may read it"
+            }
+            Self::FolderNotFound { .. } => "`path` is relative to the top of the repository",
+            Self::Unauthorized { token: None, .. } => {
+                "set github.token to env:NAME or file:PATH in the host's configuration"
+            }
+            Self::Unauthorized { .. } => {
+                "the token may have ended or been withdrawn: put a new one where github.token says"
+            }
+            Self::RateLimited {
+                with_token: false, ..
+            } => "callers with a token may ask more often: set github.token",
+            Self::RateLimited { .. } => {
+                "wait, or pin commits: what was fetched once needs no request"
+            }
+            Self::Unavailable { .. } => {
+                "try again later; github.base_url says where the service is expected"
+            }
+            Self::Cache { .. } => {
+                "cache.directory in the host's configuration names another directory"
+            }
+            Self::NotLocked { .. } => "write the lock file anew: `runner bundle … --lock FILE`",
+            Self::RefNotFound { .. }
+            | Self::NotACommit { .. }
+            | Self::ArchiveRefused { .. }
+            | Self::Setting { .. } => {
+                return None;
+            }
+        };
+        Some(text.to_owned())
+    }
+}

@@ -1,0 +1,269 @@
+//! Requests to the service: where they go, with the token or without, how often, for how long.
+
+use std::io::Read as _;
+
+use rustls::pki_types::CertificateDer;
+use ureq::http::{Request, StatusCode, Uri, header};
+
+use crate::github::error::GitHubError;
+use crate::github::fault::Fault;
+use crate::github::token::Token;
+use crate::github::{Patience, Progress};
+pub(super) use sources::http::Answer;
+use sources::http::url::{
+    REDIRECTS_MAX, is_private_way, is_redirect, is_same_origin, next, origin_shown, plain_url,
+};
+use sources::http::{
+    BodyProblem, Client, GaveUp, Watch, expect_content, number, of_host, retry_after, tried,
+};
+use spec::path::escape;
+
+/// Largest JSON answer: some ten thousand references.
+const JSON_BYTES_MAX: u64 = 4 << 20;
+
+/// The service at one base URL.
+pub(super) struct Service<'caller> {
+    base_url: String,
+    base: Uri,
+    token: Option<Token>,
+    progress: &'caller dyn Fn(&Progress<'_>),
+    client: Client,
+}
+
+impl<'caller> Service<'caller> {
+    /// The service at `base_url`.
+    ///
+    /// # Errors
+    /// [`GitHubError::Setting`]: no URL of http or https, or a token that would go over plain
+    /// HTTP to another machine.
+    pub(super) fn new(
+        base_url: &str,
+        token: Option<Token>,
+        patience: Patience,
+        progress: &'caller dyn Fn(&Progress<'_>),
+    ) -> Result<Self, GitHubError> {
+        let refused = |problem: String| GitHubError::Setting {
+            setting: "github.base_url",
+            problem,
+        };
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        let shown = escape(base_url.as_bytes());
+        let expected = "expected https://HOST[/PATH] without a user name, a query or a fragment";
+        let base = plain_url(&base_url)
+            .filter(|base| base.query().is_none() && !base_url.contains('#'))
+            .ok_or_else(|| refused(format!("found `{shown}`, {expected}")))?;
+        if token.is_some() && !is_private_way(&base) {
+            return Err(refused(format!(
+                "found `{shown}`, expected https://: a token never goes over plain HTTP to \
+                 another machine"
+            )));
+        }
+        Ok(Self {
+            base_url,
+            base,
+            token,
+            progress,
+            client: Client::new(patience, Watch::default()),
+        })
+    }
+
+    pub(super) fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    pub(super) fn tell(&self, progress: &Progress<'_>) {
+        (self.progress)(progress);
+    }
+
+    /// Does `once` until it succeeds, fails for good, or was tried often enough.
+    ///
+    /// # Errors
+    /// What `once` fails with; [`GitHubError::Unavailable`] and [`GitHubError::RateLimited`]
+    /// with the last cause, where it may pass but did not.
+    pub(super) fn tried<T>(
+        &self,
+        path: &str,
+        mut once: impl FnMut() -> Result<T, Fault>,
+    ) -> Result<T, GitHubError> {
+        let watch = self.client.watch();
+        let mut pause = |cause: &str, pause| {
+            self.tell(&Progress::Waiting { cause, pause });
+            watch
+                .pause(pause)
+                .map_err(|cancelled| self.unavailable(path, 1, cancelled.to_string()))
+        };
+        tried(self.client.patience(), &mut pause, &mut once).map_err(|gave_up| match gave_up {
+            GaveUp::Final(error) => *error,
+            GaveUp::Unavailable {
+                limit: Some(limit), ..
+            } => GitHubError::RateLimited {
+                request: self.shown(path),
+                status: limit.status,
+                until: limit.until,
+                with_token: self.has_token(),
+            },
+            GaveUp::Unavailable { tries, cause, .. } => self.unavailable(path, tries, cause),
+        })
+    }
+
+    fn unavailable(&self, path: &str, tries: u32, cause: String) -> GitHubError {
+        GitHubError::Unavailable {
+            request: self.shown(path),
+            tries,
+            cause,
+        }
+    }
+
+    /// The request as messages show it.
+    fn shown(&self, path: &str) -> String {
+        format!("GET {}{path}", self.base_url)
+    }
+
+    /// One request, redirects followed. Every answer that is no redirect and neither a refusal
+    /// of the caller nor a failure of the service is returned, 404 among them.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub(super) fn get(&self, path: &str, accept: &str) -> Result<Answer, Fault> {
+        let mut url = plain_url(&format!("{}{path}", self.base_url))
+            .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
+        for _ in 0..=REDIRECTS_MAX {
+            let answer = self.one(&url, accept)?;
+            if !is_redirect(answer.status) {
+                return self.judged(path, answer);
+            }
+            url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
+        }
+        Err(Fault::Unusable(format!(
+            "more than {REDIRECTS_MAX} redirects, the last one to {}",
+            origin_shown(&url)
+        )))
+    }
+
+    fn one(&self, url: &Uri, accept: &str) -> Result<Answer, Fault> {
+        let mut request = Request::get(url.clone())
+            .header(header::ACCEPT, accept)
+            .header("X-GitHub-Api-Version", "2022-11-28");
+        if let Some(token) = &self.token
+            && is_same_origin(url, &self.base)
+        {
+            request = request.header(header::AUTHORIZATION, token.header());
+        }
+        let request = request
+            .body(())
+            .map_err(|_never| Fault::Unusable("the request cannot be written".to_owned()))?;
+        let answer = self.client.send(request, || self.trusted())?;
+        Ok(answer?)
+    }
+
+    /// Sorts out answers that mean the same for every request.
+    fn judged(&self, path: &str, answer: Answer) -> Result<Answer, Fault> {
+        let status = answer.status;
+        let wait = retry_after(&answer.headers);
+        let is_used_up = number(&answer.headers, "x-ratelimit-remaining") == Some(0);
+        let is_limited = status == StatusCode::TOO_MANY_REQUESTS
+            || (status == StatusCode::FORBIDDEN && (is_used_up || wait.is_some()));
+        if is_limited {
+            let reset = number(&answer.headers, "x-ratelimit-reset");
+            return Err(Fault::rate_limited(
+                status,
+                wait,
+                reset.filter(|_| is_used_up),
+            ));
+        }
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Err(GitHubError::Unauthorized {
+                request: self.shown(path),
+                token: self.token.as_ref().map(|token| token.origin().to_owned()),
+            }
+            .into());
+        }
+        if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
+            return Err(Fault::Passing {
+                cause: format!("the answer was {}", status.as_u16()),
+                wait,
+                limit: None,
+            });
+        }
+        Ok(answer)
+    }
+
+    fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, Fault> {
+        let is_plain = self.base.scheme_str() == Some("http");
+        let found = if is_plain { Vec::new() } else { of_host() };
+        if found.is_empty() && !is_plain {
+            return Err(GitHubError::Setting {
+                setting: "github.base_url",
+                problem: "no certificate authority is known to this host, so https:// cannot be \
+                          trusted; install ca-certificates, or name a file with SSL_CERT_FILE"
+                    .to_owned(),
+            }
+            .into());
+        }
+        Ok(found)
+    }
+
+    /// The JSON document of an answer.
+    ///
+    /// # Errors
+    /// [`Fault`]: another type of content, too large, no JSON, or the body ends too early.
+    pub(super) fn json(&self, answer: Answer) -> Result<serde_json::Value, Fault> {
+        expect_content(&answer.headers, &["json"], "a JSON document").map_err(Fault::Unusable)?;
+        let bytes =
+            answer
+                .bytes(&self.client, JSON_BYTES_MAX)
+                .map_err(|problem| match problem {
+                    BodyProblem::TooLarge => {
+                        Fault::Unusable(format!("the answer has more than {JSON_BYTES_MAX} bytes"))
+                    }
+                    BodyProblem::Broken(mishap) => mishap.into(),
+                })?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Fault::Unusable(format!("the answer is no JSON document: {error}")))
+    }
+
+    /// Copies the body of an archive to `out`; how many bytes it has.
+    ///
+    /// # Errors
+    /// [`Fault`]: another type of content, `too_large` for more than `bytes_max`, the body ends
+    /// too early, or what `write` says.
+    pub(super) fn archive(
+        &self,
+        answer: Answer,
+        bytes_max: u64,
+        too_large: &dyn Fn() -> GitHubError,
+        write: &mut dyn FnMut(&[u8]) -> Result<(), GitHubError>,
+    ) -> Result<u64, Fault> {
+        expect_content(
+            &answer.headers,
+            &["gzip", "octet-stream", "x-tar", "x-compressed"],
+            "a gzip-compressed tar",
+        )
+        .map_err(Fault::Unusable)?;
+        let stated = answer.stated_bytes();
+        if stated.is_some_and(|stated| bytes_max < stated) {
+            return Err(too_large().into());
+        }
+        let mut source = answer.reader();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut bytes: u64 = 0;
+        loop {
+            let count = match source.read(&mut buffer) {
+                Ok(0) => return Ok(bytes),
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.client.mishap_of_read(error).into()),
+            };
+            bytes = bytes.saturating_add(count as u64);
+            if bytes_max < bytes {
+                return Err(too_large().into());
+            }
+            write(&buffer[..count])?;
+            self.tell(&Progress::Receiving { bytes, stated });
+        }
+    }
+}

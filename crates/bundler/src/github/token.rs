@@ -1,0 +1,78 @@
+//! The token for the service: seen by nobody but the client's requests.
+
+use std::fmt;
+
+use ureq::http::HeaderValue;
+
+use crate::github::error::GitHubError;
+
+/// A token, and where it was found. [`fmt::Debug`] shows the latter only.
+#[derive(Clone)]
+pub struct Token {
+    header: HeaderValue,
+    origin: String,
+}
+
+impl Token {
+    /// Takes the token `value` that was found at `origin`, such as `env:NAME`.
+    ///
+    /// # Errors
+    /// [`GitHubError::Setting`] where it is empty or holds more than visible ASCII characters.
+    pub fn new(value: &[u8], origin: impl Into<String>) -> Result<Self, GitHubError> {
+        let origin = origin.into();
+        let refused = |cause: &str| GitHubError::Setting {
+            setting: "github.token",
+            problem: format!("the token of `{origin}` {cause}"),
+        };
+        if value.is_empty() {
+            return Err(refused("is empty"));
+        }
+        if !value.iter().all(u8::is_ascii_graphic) {
+            return Err(refused(
+                "holds white space or other characters that no token has",
+            ));
+        }
+        let mut header = HeaderValue::from_bytes(&[b"Bearer ", value].concat())
+            .map_err(|_never| refused("fits into no header"))?;
+        header.set_sensitive(true);
+        Ok(Self { header, origin })
+    }
+
+    /// Where it was found.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// What follows `Authorization:`.
+    pub(super) fn header(&self) -> HeaderValue {
+        self.header.clone()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Token(of `{}`)", self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_shown_in_no_debug_text_and_in_no_error() {
+        let token = Token::new(b"canary-token", "env:T").expect("a token");
+        assert_eq!(format!("{token:?}"), "Token(of `env:T`)");
+        assert!(!format!("{:?}", token.header()).contains("canary"));
+        for value in [&b""[..], b"canary token", b"canary\n", b"canary\xff"] {
+            let error = Token::new(value, "env:T").expect_err("refused");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("github.token: the token of `env:T`")
+            );
+            assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+        }
+    }
+}

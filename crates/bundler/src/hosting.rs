@@ -1,0 +1,90 @@
+//! The client for repositories as the host's configuration has it, and the commits of a lock file
+//! in front of it.
+
+use std::path::PathBuf;
+
+use crate::github::client::{Client, ClientSettings};
+use crate::github::{
+    FetchedTree, GitHub, GitHubError, Patience, Progress, RefShape, ResolvedRef, Token,
+};
+use archive::UnpackLimits;
+use spec::host_policy::{HostPolicy, UnpackCaps};
+use spec::lock::Lock;
+use spec::path::{RelPath, escape};
+
+/// A client for the service that `policy` names. It asks nothing until something is wanted.
+///
+/// # Errors
+/// [`GitHubError::Setting`].
+pub fn client<'caller>(
+    policy: &HostPolicy,
+    token: Option<Token>,
+    cache_directory: PathBuf,
+    progress: &'caller dyn Fn(&Progress<'_>),
+) -> Result<Client<'caller>, GitHubError> {
+    Client::new(ClientSettings {
+        base_url: policy.github.base_url.clone(),
+        token,
+        // Refused before, where the source is known by its place.
+        require_pin: false,
+        limits: limits_of(policy.unpack),
+        cache_directory,
+        cache_size_bytes: policy.cache.size_bytes,
+        patience: Patience::default(),
+        progress,
+    })
+}
+
+/// The caps of a host policy as the reader of archives takes them.
+#[must_use]
+pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
+    UnpackLimits {
+        compressed_bytes: caps.archive_bytes,
+        unpacked_bytes: caps.unpacked_bytes,
+        entries: caps.entries,
+    }
+}
+
+/// Repositories at the commits of a lock file: no reference is asked for again, and one that it
+/// does not know is refused before anything is fetched for it.
+pub struct Locked<'call> {
+    /// Where the files come from.
+    pub github: &'call dyn GitHub,
+    /// The lock file.
+    pub lock: &'call Lock,
+}
+
+impl std::fmt::Debug for Locked<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Locked")
+            .field("lock", &self.lock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl GitHub for Locked<'_> {
+    fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError> {
+        match self.lock.pinned(repository, reference) {
+            Some(sha) => Ok(ResolvedRef {
+                sha: sha.to_owned(),
+                shape: RefShape::of(reference),
+                cached: true,
+                warnings: Vec::new(),
+            }),
+            None => Err(GitHubError::NotLocked {
+                repository: repository.to_owned(),
+                reference: escape(reference.as_bytes()),
+            }),
+        }
+    }
+
+    fn fetch(
+        &self,
+        repository: &str,
+        sha: &str,
+        path: Option<&RelPath>,
+    ) -> Result<FetchedTree, GitHubError> {
+        self.github.fetch(repository, sha, path)
+    }
+}

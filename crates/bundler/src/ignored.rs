@@ -1,0 +1,250 @@
+//! `.staxignore`, `.bundleignore`, `.gitignore`: what the author of a tree leaves out of what is made
+//! of it, in the syntax of `.gitignore`.
+//!
+//! As with git, one may lie in any directory and speaks of what is below it; the one that is nearest
+//! to a file is asked first, the last of its patterns that matches decides, and nothing brings back
+//! what lies in a directory that is left out. The file itself is taken: what is made of the result
+//! again is the same.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::error::SourceProblem;
+use crate::files::{FoundKind, WorkspaceFiles};
+use spec::path::{RelPath, escape};
+
+/// Most bytes of one.
+const BYTES_MAX: u64 = 1 << 20;
+/// Most patterns in all of them.
+const PATTERNS_MAX: usize = 20_000;
+
+/// The files of one name on the way down.
+pub(crate) struct Ignored<'files> {
+    name: &'static [u8],
+    files: &'files dyn WorkspaceFiles,
+    /// By directory; the empty name is the top.
+    found: RefCell<BTreeMap<Vec<u8>, Patterns>>,
+    patterns: Cell<usize>,
+}
+
+impl<'files> Ignored<'files> {
+    /// Of the files that are called `name`.
+    pub(crate) fn new(files: &'files dyn WorkspaceFiles, name: &'static [u8]) -> Self {
+        Self {
+            name,
+            files,
+            found: RefCell::default(),
+            patterns: Cell::new(0),
+        }
+    }
+
+    /// Reads the one of this directory, where it has one.
+    pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
+        let path = beneath(directory, self.name)?;
+        let unreadable = |source| SourceProblem::Unreadable {
+            path: path.to_string(),
+            source,
+        };
+        let Some(found) = self.files.look(&path).map_err(unreadable)? else {
+            return Ok(());
+        };
+        let refused = |line, reason: String| SourceProblem::IgnoreFile {
+            path: path.clone(),
+            line,
+            reason,
+        };
+        // What it says cannot be known, and what it leaves out would be published.
+        let FoundKind::File { bytes, .. } = found.kind else {
+            let reason = format!("it is {}, expected a file", found.kind.words());
+            return Err(refused(None, reason));
+        };
+        if BYTES_MAX < bytes {
+            let reason = format!("it has {bytes} bytes, expected at most {BYTES_MAX}");
+            return Err(refused(None, reason));
+        }
+        let text = start_of(self.files, &path, BYTES_MAX)?;
+        let text = std::str::from_utf8(&text).map_err(|error| {
+            let before = &text[..error.valid_up_to()];
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            refused(Some(line), "it is not UTF-8 here".to_owned())
+        })?;
+        let patterns = Patterns::parse(text).map_err(|(line, reason)| refused(line, reason))?;
+        self.patterns.set(self.patterns.get() + patterns.count);
+        if PATTERNS_MAX < self.patterns.get() {
+            let reason = format!("more than {PATTERNS_MAX} patterns in all such files up to it");
+            return Err(refused(None, reason));
+        }
+        let directory = directory.map_or(&[][..], RelPath::as_bytes).to_vec();
+        self.found.borrow_mut().insert(directory, patterns);
+        Ok(())
+    }
+
+    /// What they say of `path`, where nothing above it is left out: whether it is.
+    pub(crate) fn say(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
+        let found = self.found.borrow();
+        if found.is_empty() {
+            return None;
+        }
+        let bytes = path.as_bytes();
+        let slashes = bytes.iter().enumerate().rev();
+        let above = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let decided = above
+            .filter_map(|at| found.get(&bytes[..at])?.say(&bytes[at + 1..], is_directory))
+            .next();
+        decided.or_else(|| found.get(&[][..])?.say(bytes, is_directory))
+    }
+}
+
+/// Patterns that were read together.
+pub(crate) struct Patterns {
+    matcher: Gitignore,
+    count: usize,
+}
+
+impl Patterns {
+    /// Reads the lines of a `.gitignore`; else which line is to blame, and why.
+    pub(crate) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
+        let mut builder = GitignoreBuilder::new("");
+        let mut count = 0;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (index, line) in text.lines().enumerate() {
+            let line = without_alternatives(line);
+            let added = builder.add_line(None, &line);
+            added.map_err(|error| (Some(index + 1), escape(error.to_string().as_bytes())))?;
+            count += usize::from(!line.is_empty());
+        }
+        let matcher = builder
+            .build()
+            .map_err(|error| (None, escape(error.to_string().as_bytes())))?;
+        Ok(Self { matcher, count })
+    }
+
+    /// What they say of a path, which is relative to where they stand: whether it is left out.
+    pub(crate) fn say(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+        match self
+            .matcher
+            .matched(Path::new(OsStr::from_bytes(path)), is_directory)
+        {
+            Match::None => None,
+            Match::Ignore(_) => Some(true),
+            Match::Whitelist(_) => Some(false),
+        }
+    }
+}
+
+/// The line with each `{` and `}` that stands outside brackets taken literally, as git takes them:
+/// the matcher would read alternatives.
+fn without_alternatives(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut in_brackets = false;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => {
+                text.push(character);
+                text.extend(characters.next());
+                continue;
+            }
+            '[' => in_brackets = true,
+            ']' => in_brackets = false,
+            '{' | '}' if !in_brackets => text.push('\\'),
+            _ => (),
+        }
+        text.push(character);
+    }
+    text
+}
+
+/// The first bytes of a file, at most `most`.
+pub(crate) fn start_of(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    most: u64,
+) -> Result<Vec<u8>, SourceProblem> {
+    let unreadable = |source| SourceProblem::Unreadable {
+        path: path.to_string(),
+        source,
+    };
+    let mut file = files.open(path).map_err(unreadable)?;
+    let mut start = Vec::new();
+    let mut buffer = [0; 16 * 1024];
+    while (start.len() as u64) < most {
+        let count = file.read(&mut buffer).map_err(unreadable)?;
+        if count == 0 {
+            break;
+        }
+        start.extend_from_slice(&buffer[..count]);
+    }
+    start.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(start)
+}
+
+fn beneath(directory: Option<&RelPath>, name: &[u8]) -> Result<RelPath, SourceProblem> {
+    let text = match directory {
+        None => name.to_vec(),
+        Some(directory) => [directory.as_bytes(), b"/", name].concat(),
+    };
+    RelPath::parse(&text).map_err(|error| SourceProblem::Path {
+        path: escape(&text),
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_git_says_that_they_mean() {
+        for (text, path, is_directory, said) in [
+            ("*.o", "a.o", false, Some(true)),
+            ("*.o", "deep/er/a.o", false, Some(true)),
+            ("/a.o", "deep/a.o", false, None),
+            ("/a.o", "a.o", false, Some(true)),
+            ("doc/*.txt", "doc/a.txt", false, Some(true)),
+            ("doc/*.txt", "doc/in/a.txt", false, None),
+            ("doc/*.txt", "x/doc/a.txt", false, None),
+            ("**/doc/*.txt", "x/doc/a.txt", false, Some(true)),
+            ("doc/**", "doc/in/a.txt", false, Some(true)),
+            ("doc/**", "doc", true, None),
+            ("a/**/b", "a/b", false, Some(true)),
+            ("a/**/b", "a/x/y/b", false, Some(true)),
+            ("target/", "target", true, Some(true)),
+            ("target/", "target", false, None),
+            ("*.o\n!keep.o", "keep.o", false, Some(false)),
+            ("!keep.o\n*.o", "keep.o", false, Some(true)),
+            ("# note\n\n  \nx", "x", false, Some(true)),
+            ("\\#x", "#x", false, Some(true)),
+            ("\\!x", "!x", false, Some(true)),
+            ("x   ", "x", false, Some(true)),
+            ("x\r\ny\r\n", "y", false, Some(true)),
+            ("\u{feff}x", "x", false, Some(true)),
+            ("a{b,c}", "ab", false, None),
+            ("a{b,c}", "a{b,c}", false, Some(true)),
+            ("a[{]b", "a{b", false, Some(true)),
+            ("[a-c].txt", "b.txt", false, Some(true)),
+            // By bytes, as git does.
+            ("?", "é", false, None),
+            ("??", "é", false, Some(true)),
+            ("a?b", "a/b", false, None),
+        ] {
+            let patterns = Patterns::parse(text).map_err(|(_, reason)| reason);
+            let patterns = patterns.expect(text);
+            assert_eq!(
+                patterns.say(path.as_bytes(), is_directory),
+                said,
+                "{text:?} of {path:?}"
+            );
+        }
+        let (line, reason) = Patterns::parse("a\n[z-a]")
+            .map(|_| ())
+            .expect_err("refused");
+        assert_eq!(line, Some(2), "{reason}");
+    }
+}

@@ -1,0 +1,47 @@
+//! From a manifest to a bundle: its sources are resolved, gathered and written as one archive.
+//!
+//! Three steps. [`resolve`](resolve::resolve) reads manifests only and replaces `ref` sources by what
+//! they stand for; [`gather`](gather::gather) finds out which files they are, fetches repositories
+//! and lays everything over each other; [`write`](write::write) reads the files, once, while the
+//! archive is written.
+#![forbid(unsafe_code)]
+
+mod bundle_sieve;
+pub mod check;
+mod credentials;
+pub mod define_code;
+pub mod error;
+pub mod files;
+mod folders;
+mod follow;
+pub mod gather;
+mod gathering;
+pub mod github;
+pub mod hosting;
+mod ignored;
+pub mod layer;
+pub mod locate;
+pub mod locking;
+pub mod manifests;
+pub mod origin;
+pub mod output;
+pub mod overlay;
+mod pattern;
+pub mod resolve;
+pub mod runnable;
+mod secrets;
+mod sieve;
+pub mod source;
+pub(crate) mod source_problem;
+mod walk;
+mod weight;
+pub mod write;
+
+pub use check::check;
+pub use define_code::{DefineCode, define_code};
+pub use error::{ComposeError, ErrorClass, SizeLimit, SourceProblem};
+pub use gather::{GatherOptions, Gathered, gather};
+pub use origin::{SourceKind, SourceOrigin};
+pub use overlay::Overlay;
+pub use resolve::{Resolution, ResolveRequest, resolve};
+pub use write::{WrittenBundle, content_digest, write};

@@ -1,0 +1,371 @@
+//! Manifests, and the documents that their blocks lie in, read from the workspace.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::ComposeError;
+use crate::files::{FoundKind, WorkspaceFiles};
+use spec::document::{self, Node, TEXT_BYTES_MAX};
+use spec::inventory::{self, Inventory};
+use spec::manifest::{
+    BlockDocument, BlockDocuments, BlockReference, Format, Manifest, ManifestError,
+    ReferenceTarget, block_references, block_references_of_sandbox, parse_with,
+};
+use spec::path::{RelPath, escape};
+use sys::file::{self, CallError, read_regular};
+
+/// The names that a manifest may have in its folder, in the order in which they are looked for.
+pub const MANIFEST_NAMES: [&str; 6] = [
+    "manifest.yaml",
+    "manifest.yml",
+    "manifest.json",
+    "CODE.md",
+    "TOOL.md",
+    "WORKFLOW.md",
+];
+
+/// Where a workspace has the inventory of its secrets (AIP-19).
+pub const INVENTORY: &str = ".secrets/SECRETS.md";
+
+/// Files that registry slugs stand for, absolute: `refs` of the host's configuration.
+pub type Registry = BTreeMap<String, PathBuf>;
+
+/// A manifest that was read.
+#[derive(Debug)]
+pub struct ManifestFile {
+    /// Where it lies in the workspace.
+    pub path: RelPath,
+    /// Its text.
+    pub root: Node,
+    /// What it says.
+    pub manifest: Manifest,
+    /// The documents of its blocks.
+    pub blocks: BlockDocuments,
+}
+
+impl ManifestFile {
+    /// Whether others may refer to it as a code-workspace: the rich form says so itself, the lean
+    /// one by its schema.
+    #[must_use]
+    pub(crate) fn is_code_workspace(&self) -> bool {
+        let is_lean = self
+            .root
+            .get("schema")
+            .is_some_and(|schema| schema.value == document::Value::Text("code/v2".to_owned()));
+        is_lean || self.manifest.kind == spec::manifest::Kind::CodeWorkspace
+    }
+}
+
+/// The manifest of the folder `folder` (`None`: the top), and the other files there that could be
+/// one and are not looked at.
+///
+/// # Errors
+/// The call that failed.
+pub(crate) fn find_manifest(
+    files: &dyn WorkspaceFiles,
+    folder: Option<&RelPath>,
+) -> Result<Option<(RelPath, Vec<RelPath>)>, CallError> {
+    let mut found = Vec::new();
+    for name in MANIFEST_NAMES {
+        // The names are plain, and a folder whose path leaves no room for them has none.
+        let Ok(name) = RelPath::parse(name.as_bytes()) else {
+            continue;
+        };
+        let Ok(path) = folder.map_or_else(|| Ok(name.clone()), |folder| folder.join(&name)) else {
+            continue;
+        };
+        let there = files.look(&path)?;
+        if there.is_some_and(|there| matches!(there.kind, FoundKind::File { .. })) {
+            found.push(path);
+        }
+    }
+    let mut found = found.into_iter();
+    Ok(found.next().map(|first| (first, found.collect())))
+}
+
+/// A manifest and the documents of its blocks, whatever they say.
+#[derive(Debug)]
+pub(crate) struct ManifestText {
+    pub root: Node,
+    pub blocks: BlockDocuments,
+}
+
+/// Reads what [`read_manifest`] judges.
+///
+/// # Errors
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] where the text is no document.
+pub(crate) fn read_text_of(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    registry: &Registry,
+) -> Result<ManifestText, ComposeError> {
+    let name = path.to_string();
+    let text = read_text(files, path).map_err(|unread| ComposeError::Unreadable {
+        file: unread.file,
+        problem: unread.problem,
+        source: unread.source,
+    })?;
+    let root = document::parse(&text, format_of(path.as_bytes()))
+        .map_err(|error| ComposeError::Manifest(vec![ManifestError::of_document(&name, error)]))?;
+    let blocks = blocks_of(files, path, &root, registry);
+    Ok(ManifestText { root, blocks })
+}
+
+/// The documents of the workspace that blocks of `root`, which lies at `path`, refer to.
+pub(crate) fn blocks_of(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    root: &Node,
+    registry: &Registry,
+) -> BlockDocuments {
+    let read = |file: &RelPath| read_text(files, file).map_err(|unread| unread.tried());
+    read_blocks(&read, path, root, registry)
+}
+
+/// Reads the manifest at `path` and every document that one of its blocks lies in.
+///
+/// # Errors
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] with everything that is wrong.
+pub(crate) fn read_manifest(
+    files: &dyn WorkspaceFiles,
+    path: &RelPath,
+    registry: &Registry,
+) -> Result<ManifestFile, ComposeError> {
+    let ManifestText { root, blocks } = read_text_of(files, path, registry)?;
+    let parsed = parse_with(&root, &path.to_string(), &blocks);
+    match parsed.manifest {
+        Some(manifest) => Ok(ManifestFile {
+            path: path.clone(),
+            root,
+            manifest,
+            blocks,
+        }),
+        None => Err(ComposeError::Manifest(parsed.errors)),
+    }
+}
+
+/// How a file of this name is written.
+#[must_use]
+pub fn format_of(name: &[u8]) -> Format {
+    match name.rsplit(|byte| *byte == b'.').next() {
+        Some(b"json") => Format::Json,
+        Some(b"md") => Format::FrontMatter,
+        _ => Format::Yaml,
+    }
+}
+
+/// The inventory at [`INVENTORY`], of which `read` gives the text. One that is no inventory lists
+/// nothing.
+pub fn read_inventory(
+    read: impl FnOnce(&RelPath) -> Option<Result<Vec<u8>, String>>,
+) -> Option<Inventory> {
+    let path = RelPath::parse(INVENTORY.as_bytes()).ok()?;
+    let read = read(&path)?;
+    let parsed = read.and_then(|text| {
+        let parsed = inventory::parse(&text, Format::FrontMatter, INVENTORY);
+        parsed.map_err(|error| error.to_string())
+    });
+    Some(parsed.unwrap_or_else(|why| Inventory::unreadable(INVENTORY, &why)))
+}
+
+/// The inventory of the workspace.
+pub fn inventory_of_workspace(files: &dyn WorkspaceFiles) -> Option<Inventory> {
+    read_inventory(|path| match files.look(path) {
+        Ok(None) => None,
+        _ => Some(read_text(files, path).map_err(|unread| unread.tried())),
+    })
+}
+
+/// Reads a document beside a manifest; else says why not: completes "which …".
+pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
+
+/// Reads the documents that blocks of `root`, which lies at `holder`, refer to. What cannot be read
+/// is noted, and becomes an error of the manifest where the block is needed.
+pub fn read_blocks(
+    read: &ReadDocument<'_>,
+    holder: &RelPath,
+    root: &Node,
+    registry: &Registry,
+) -> BlockDocuments {
+    let mut blocks = BlockDocuments::default();
+    for reference in block_references(root) {
+        let is_sandbox = reference.block == "sandbox";
+        let place = read_block(read, holder, reference.clone(), registry, &mut blocks);
+        let inventory = blocks
+            .get(&reference)
+            .filter(|_| is_sandbox)
+            .and_then(|document| block_references_of_sandbox(&document.root));
+        match (inventory, place) {
+            (Some(inventory), Some(place)) => {
+                read_block(read, &place, inventory, registry, &mut blocks);
+            }
+            (Some(inventory), None) => {
+                let registered = registered(&inventory, registry);
+                match registered {
+                    Some(file) => add_host_file(inventory, file, &mut blocks),
+                    None => {
+                        let tried = "stands in a document of the host's registry, beside which \
+                                     nothing is looked for";
+                        blocks.insert_missing(inventory, tried.to_owned());
+                    }
+                }
+            }
+            (None, _) => (),
+        }
+    }
+    blocks
+}
+
+/// Where the document lies in the workspace; `None` where it is one of the host's.
+fn read_block(
+    read: &ReadDocument<'_>,
+    holder: &RelPath,
+    reference: BlockReference,
+    registry: &Registry,
+    blocks: &mut BlockDocuments,
+) -> Option<RelPath> {
+    match reference.target(holder) {
+        Err(why) => blocks.insert_missing(reference, why),
+        Ok(ReferenceTarget::Slug(slug)) => match registry.get(&slug) {
+            Some(file) => add_host_file(reference, file, blocks),
+            None => {
+                let tried = "is not among `refs` of the host's configuration";
+                blocks.insert_missing(reference, tried.to_owned());
+            }
+        },
+        Ok(ReferenceTarget::File(path)) => {
+            match read(&path) {
+                Ok(text) => add(reference, path.to_string(), &text, path.as_bytes(), blocks),
+                Err(tried) => blocks.insert_missing(reference, tried),
+            }
+            return Some(path);
+        }
+    }
+    None
+}
+
+fn registered<'registry>(
+    reference: &BlockReference,
+    registry: &'registry Registry,
+) -> Option<&'registry Path> {
+    registry.get(&reference.text).map(PathBuf::as_path)
+}
+
+fn add_host_file(reference: BlockReference, file: &Path, blocks: &mut BlockDocuments) {
+    let shown = escape(file.as_os_str().as_bytes());
+    match read_host_file(file) {
+        Ok(text) => add(reference, shown, &text, file.as_os_str().as_bytes(), blocks),
+        Err(unread) => blocks.insert_missing(reference, unread.tried()),
+    }
+}
+
+fn add(
+    reference: BlockReference,
+    shown: String,
+    text: &[u8],
+    name: &[u8],
+    blocks: &mut BlockDocuments,
+) {
+    match document::parse(text, format_of(name)) {
+        Ok(root) => blocks.insert(reference, BlockDocument { file: shown, root }),
+        Err(error) => blocks.insert_broken(reference, ManifestError::of_document(&shown, error)),
+    }
+}
+
+/// A file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("`{file}` {problem}")]
+pub struct Unread {
+    /// Which, escaped.
+    pub file: String,
+    /// Why: completes the sentence.
+    pub problem: &'static str,
+    /// The kernel's answer, where there is one.
+    #[source]
+    pub source: Option<CallError>,
+}
+
+impl Unread {
+    /// In one clause, for a reference that stands for this file.
+    #[must_use]
+    pub fn tried(&self) -> String {
+        let Self {
+            file,
+            problem,
+            source,
+        } = self;
+        let cause = source
+            .as_ref()
+            .map_or_else(String::new, |error| format!(": {error}"));
+        format!("is `{file}`, which {problem}{cause}")
+    }
+}
+
+const TOO_LARGE: &str = "is larger than 1 MiB";
+const NO_FILE: &str = "is not a regular file";
+
+/// Reads a document of the workspace: at most 1 MiB, and never through a link.
+///
+/// # Errors
+/// [`Unread`].
+pub fn read_text(files: &dyn WorkspaceFiles, path: &RelPath) -> Result<Vec<u8>, Unread> {
+    let refused = |problem, source| Unread {
+        file: path.to_string(),
+        problem,
+        source,
+    };
+    let failed = |error| refused("cannot be read", Some(error));
+    match files.look(path).map_err(failed)?.map(|found| found.kind) {
+        None => return Err(refused("is not there", None)),
+        Some(FoundKind::File { .. }) => (),
+        Some(FoundKind::Symlink) => {
+            return Err(refused("is a symlink, which is not followed", None));
+        }
+        Some(_) => return Err(refused(NO_FILE, None)),
+    }
+    let mut file = files.open(path).map_err(failed)?;
+    if !matches!(file.found().map_err(failed)?.kind, FoundKind::File { .. }) {
+        return Err(refused(NO_FILE, None));
+    }
+    let mut text = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => return Ok(text),
+            count => text.extend_from_slice(&buffer[..count]),
+        }
+        if TEXT_BYTES_MAX < text.len() {
+            return Err(refused(TOO_LARGE, None));
+        }
+    }
+}
+
+/// Reads a file of this host that its configuration or its user names: at most 1 MiB.
+///
+/// # Errors
+/// [`Unread`].
+pub fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
+    let shown = escape(path.as_os_str().as_bytes());
+    let refused = |problem, source| Unread {
+        file: shown.clone(),
+        problem,
+        source,
+    };
+    let failed = |call, errno| {
+        let source = CallError::new(call, shown.clone(), errno);
+        refused("cannot be read", Some(source))
+    };
+    // O_NONBLOCK: a fifo would otherwise be waited for.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
+    read_regular(file, TEXT_BYTES_MAX).map_err(|unread| match unread {
+        file::Unread::Stat(errno) => failed("fstat", errno),
+        file::Unread::NotRegular => refused(NO_FILE, None),
+        file::Unread::Read(errno) => failed("read", errno),
+        file::Unread::TooLarge => refused(TOO_LARGE, None),
+    })
+}

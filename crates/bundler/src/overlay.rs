@@ -1,0 +1,318 @@
+//! The files of all sources, laid over each other: the later source wins (AIP-26, "Overlay merge").
+//!
+//! Pure: what a file holds is named here and read elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::files::Stamp;
+use spec::path::RelPath;
+
+/// The position of a source among all sources.
+pub type SourceIndex = usize;
+/// The position of a directory among those that sources are read from; 0 is the workspace.
+pub type RootIndex = usize;
+
+/// What lies at one path of the bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A regular file.
+    File {
+        /// Mode 0755 instead of 0644.
+        executable: bool,
+        /// Its size.
+        bytes: u64,
+        /// Where its bytes are.
+        contents: Contents,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// What it holds.
+        target: Vec<u8>,
+    },
+}
+
+impl Item {
+    /// `a file`, `a directory` or `a symlink`.
+    #[must_use]
+    pub fn words(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink { .. } => "a symlink",
+        }
+    }
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// Here.
+    Bytes(Arc<[u8]>),
+    /// In a file that is read while the bundle is written.
+    File {
+        /// In which directory.
+        root: RootIndex,
+        /// Where in it.
+        path: RelPath,
+        /// Which version of it.
+        stamp: Stamp,
+    },
+}
+
+/// An item and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// What it is.
+    pub item: Item,
+    /// The source that it comes from; of a directory, the first one that has it.
+    pub source: SourceIndex,
+    /// The sources whose item at this path it took the place of, first to last.
+    pub replaced: Vec<SourceIndex>,
+}
+
+/// A file where another source has a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathConflict {
+    /// What was to be placed.
+    pub path: RelPath,
+    /// What it is.
+    pub here: &'static str,
+    /// What is in its way: at `path`, above it or below it.
+    pub there_path: RelPath,
+    /// What that is.
+    pub there: &'static str,
+    /// Where that comes from.
+    pub there_source: SourceIndex,
+}
+
+/// The merged files of all sources. No entry lies below one that is no directory, and the parents
+/// of every entry are entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overlay {
+    entries: BTreeMap<RelPath, Placed>,
+}
+
+impl Overlay {
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What lies at `path`.
+    #[must_use]
+    pub fn get(&self, path: &RelPath) -> Option<&Placed> {
+        self.entries.get(path)
+    }
+
+    /// All entries by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Placed)> {
+        self.entries.iter()
+    }
+
+    /// Puts `item` at `path`; its parents become directories. What was there before gives way,
+    /// unless one of the two is a directory and the other is not.
+    ///
+    /// # Errors
+    /// [`PathConflict`]; the overlay is as it was.
+    pub fn insert(
+        &mut self,
+        path: &RelPath,
+        item: Item,
+        source: SourceIndex,
+    ) -> Result<(), PathConflict> {
+        let conflict = |here: &Item, there_path: &RelPath, there: &Placed| PathConflict {
+            path: path.clone(),
+            here: here.words(),
+            there_path: there_path.clone(),
+            there: there.item.words(),
+            there_source: there.source,
+        };
+        if let Some(there) = self.entries.get_mut(path) {
+            return match (&item, &there.item) {
+                (Item::Directory, Item::Directory) => Ok(()),
+                (Item::Directory, _) | (_, Item::Directory) => Err(conflict(&item, path, there)),
+                _ => {
+                    there.replaced.push(there.source);
+                    there.item = item;
+                    there.source = source;
+                    Ok(())
+                }
+            };
+        }
+        let mut missing = Vec::new();
+        let mut above = path.parent();
+        while let Some(parent) = above {
+            match self.entries.get(&parent) {
+                None => (),
+                Some(placed) if placed.item == Item::Directory => break,
+                Some(placed) => return Err(conflict(&item, &parent, placed)),
+            }
+            above = parent.parent();
+            missing.push(parent);
+        }
+        for (path, item) in missing
+            .into_iter()
+            .map(|parent| (parent, Item::Directory))
+            .chain([(path.clone(), item)])
+        {
+            let placed = Placed {
+                item,
+                source,
+                replaced: Vec::new(),
+            };
+            self.entries.insert(path, placed);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).expect("a path")
+    }
+
+    fn file(text: &str) -> Item {
+        Item::File {
+            executable: false,
+            bytes: text.len() as u64,
+            contents: Contents::Bytes(text.as_bytes().into()),
+        }
+    }
+
+    fn link(target: &str) -> Item {
+        Item::Symlink {
+            target: target.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_later_source_wins_and_what_it_replaced_is_known() {
+        let mut overlay = Overlay::default();
+        for (at, item, source) in [
+            ("tool.ts", file("base"), 0),
+            ("lib/a.ts", file("base"), 0),
+            ("tool.ts", file("team"), 1),
+            ("tool.ts", link("lib/a.ts"), 2),
+            ("tool.ts", file("mine"), 3),
+            ("lib/b.ts", file("mine"), 3),
+        ] {
+            overlay.insert(&path(at), item, source).expect("fits");
+        }
+        let tool = overlay.get(&path("tool.ts")).expect("there");
+        assert_eq!((tool.source, &tool.replaced[..]), (3, &[0, 1, 2][..]));
+        assert_eq!(tool.item, file("mine"));
+        let lib = overlay.get(&path("lib")).expect("implied");
+        assert_eq!((lib.source, &lib.item), (0, &Item::Directory));
+        assert_eq!(overlay.len(), 4);
+    }
+
+    #[test]
+    fn a_file_and_a_directory_of_one_name_are_refused_with_both_sources() {
+        for (first, then, at) in [
+            (("a", file("")), ("a/b", file("")), "a"),
+            (("a/b", file("")), ("a", file("")), "a"),
+            (("a", Item::Directory), ("a", file("")), "a"),
+            (("a", file("")), ("a", Item::Directory), "a"),
+            (("a", link("b")), ("a/b", file("")), "a"),
+            (("a/b/c", file("")), ("a/b", link("c")), "a/b"),
+            (("a/b", file("")), ("a/b/c/d", Item::Directory), "a/b"),
+        ] {
+            let mut overlay = Overlay::default();
+            overlay.insert(&path(first.0), first.1, 7).expect("fits");
+            let before = overlay.clone();
+            let conflict = overlay
+                .insert(&path(then.0), then.1.clone(), 8)
+                .expect_err("a conflict");
+            assert_eq!(conflict.there_path, path(at), "{} {}", first.0, then.0);
+            assert_eq!((conflict.there_source, conflict.path), (7, path(then.0)));
+            assert_eq!(conflict.here, then.1.words());
+            assert_eq!(overlay, before, "nothing of it was placed");
+        }
+    }
+
+    #[test]
+    fn names_that_look_alike_are_names_of_their_own() {
+        let mut overlay = Overlay::default();
+        let names: [&[u8]; 6] = [b"A", b"a", b"\xc3\xa9", b"e\xcc\x81", b"\xe9", b"a "];
+        for name in names {
+            let name = RelPath::parse(name).expect("a path");
+            overlay.insert(&name, file("x"), 0).expect("fits");
+        }
+        assert_eq!(overlay.len(), names.len());
+    }
+
+    fn items() -> impl Strategy<Value = Vec<(String, u8)>> {
+        proptest::collection::vec(("[ab](/[ab]){0,2}", 0_u8..3), 0..24)
+    }
+
+    proptest! {
+        /// Whatever is laid over what: what is there was the last to be accepted there, and every
+        /// parent is a directory.
+        #[test]
+        fn the_last_accepted_item_lies_at_its_path(items in items()) {
+            let mut overlay = Overlay::default();
+            let mut last = BTreeMap::new();
+            for (source, (at, kind)) in items.iter().enumerate() {
+                let item = match kind {
+                    0 => file(&source.to_string()),
+                    1 => link(&source.to_string()),
+                    _ => Item::Directory,
+                };
+                if overlay.insert(&path(at), item.clone(), source).is_ok() {
+                    last.insert(path(at), item);
+                }
+            }
+            for (at, placed) in overlay.iter() {
+                if let Some(item) = last.get(at) {
+                    prop_assert_eq!(&placed.item, item);
+                } else {
+                    prop_assert_eq!(&placed.item, &Item::Directory);
+                }
+                if let Some(parent) = at.parent() {
+                    let above = overlay.get(&parent).map(|placed| &placed.item);
+                    prop_assert_eq!(above, Some(&Item::Directory));
+                }
+                prop_assert!(placed.replaced.iter().all(|earlier| *earlier < placed.source));
+            }
+            prop_assert!(last.keys().all(|at| overlay.get(at).is_some()));
+        }
+
+        /// One source's files may come in any order.
+        #[test]
+        fn the_order_within_a_source_does_not_matter(
+            names in proptest::collection::btree_set("[ab](/[cd]){0,2}", 0..12),
+            seed in any::<u64>(),
+        ) {
+            let mut forward = Overlay::default();
+            let mut shuffled: Vec<&String> = names
+                .iter()
+                .filter(|name| forward.insert(&path(name), file(name), 0).is_ok())
+                .collect();
+            let mut state = seed | 1;
+            for end in (1..shuffled.len()).rev() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = usize::try_from(state >> 33).expect("small") % (end + 1);
+                shuffled.swap(end, at);
+            }
+            let mut backward = Overlay::default();
+            for name in shuffled {
+                backward.insert(&path(name), file(name), 0).expect("fits in any order");
+            }
+            prop_assert_eq!(forward, backward);
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! From a manifest to its sources: `ref` sources are replaced by those of the code-workspaces that
+//! they name, in their place, depth first. Reads manifests and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::error::{ComposeError, SourceProblem};
+use crate::files::{FoundKind, WorkspaceFiles};
+use crate::folders::{base_of, folder_at};
+use crate::github::RefShape;
+use crate::layer::{Layer, LayerForm};
+use crate::manifests::{MANIFEST_NAMES, ManifestFile, Registry, find_manifest, read_manifest};
+use crate::origin::{SourceKind, SourceOrigin};
+use crate::secrets::carry_inventory;
+use crate::walk::near;
+use spec::code_block::{CodeSource, SourcePath};
+use spec::document::{Node, Value};
+use spec::inventory::{Consumer, Inventory};
+use spec::manifest::{self, Kind, Level};
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
+
+/// Most code-workspaces that may lie below each other.
+pub(crate) const REFERENCE_DEPTH_MAX: usize = 8;
+/// Most sources, those of all code-workspaces counted as often as they are referred to.
+pub const SOURCES_MAX: usize = 4_096;
+
+/// What is to be resolved.
+#[derive(Debug, Clone, Copy)]
+pub struct ResolveRequest<'call> {
+    /// The manifest, in the workspace.
+    pub manifest: &'call RelPath,
+    /// Files that registry slugs of block references stand for.
+    pub registry: &'call Registry,
+    /// Whether references to branches and tags are refused.
+    pub require_pin: bool,
+}
+
+/// A manifest whose sources are known.
+#[derive(Debug)]
+pub struct Resolution {
+    /// Where the manifest lies in the workspace.
+    pub file: RelPath,
+    /// Its text.
+    pub root: Node,
+    /// What it says, with what it inherits: the content of `.runner/manifest.json`.
+    pub manifest: serde_json::Value,
+    /// Its sources; a later one lies over the earlier ones.
+    pub layers: Vec<Layer>,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// Reads the manifest and the code-workspaces that it refers to. No byte of a source is read.
+///
+/// # Errors
+/// [`ComposeError::Manifest`], [`ComposeError::Unreadable`], and of [`ComposeError::Source`] what
+/// can be known so early: circles, depth, references that are no commits where they must be.
+pub fn resolve(
+    request: ResolveRequest<'_>,
+    files: &dyn WorkspaceFiles,
+) -> Result<Resolution, ComposeError> {
+    let mut resolver = Resolver::new(files, request.registry, request.require_pin);
+    let file = resolver.read(request.manifest)?;
+    let inherited = resolver.manifest(&file)?;
+    let mut manifest = inherited.manifest;
+    let mut provenance = inherited.provenance;
+    // By its name only: what a bundle holds does not depend on the folder that counts as the
+    // workspace, unless a source does.
+    let own = escape(request.manifest.file_name());
+    for decider in provenance.values_mut() {
+        if *decider == request.manifest.to_string() {
+            decider.clone_from(&own);
+        }
+    }
+    add_provenance(&mut manifest, &provenance);
+    let named = std::mem::take(&mut resolver.inventories);
+    let not_granted = carry_inventory(&mut manifest, named, files, &own)?;
+    resolver.warnings.extend(not_granted);
+    manifest.sort_all_objects();
+    Ok(Resolution {
+        file: file.path.clone(),
+        root: file.root.clone(),
+        manifest,
+        layers: resolver.layers,
+        warnings: resolver.warnings,
+    })
+}
+
+/// The sources of `code`, which is no manifest's.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_code(
+    code: &[CodeSource],
+    files: &dyn WorkspaceFiles,
+    registry: &Registry,
+) -> Result<Vec<Layer>, ComposeError> {
+    let mut resolver = Resolver::new(files, registry, false);
+    for (index, source) in code.iter().enumerate() {
+        let origin = SourceOrigin {
+            file: "code".to_owned(),
+            place: None,
+            pointer: format!("/sources/{index}"),
+            kind: kind_of(source),
+        };
+        resolver.source(origin, source, None)?;
+    }
+    Ok(resolver.layers)
+}
+
+struct Resolver<'call> {
+    files: &'call dyn WorkspaceFiles,
+    registry: &'call Registry,
+    require_pin: bool,
+    layers: Vec<Layer>,
+    warnings: Vec<WarningReport>,
+    /// Each manifest is read once, however often it is referred to.
+    read: BTreeMap<RelPath, Rc<ManifestFile>>,
+    /// Each code-workspace is merged once, however often it is referred to.
+    merged: BTreeMap<RelPath, Rc<Workspace>>,
+    /// The inventories of secrets that were named.
+    inventories: Vec<Inventory>,
+    /// Who asks for secrets: the outermost manifest.
+    who: Option<Consumer>,
+    /// The manifests that are being resolved, outermost first.
+    open: Vec<RelPath>,
+}
+
+/// A code-workspace, and who decided what in it.
+struct Workspace {
+    level: Level,
+    provenance: BTreeMap<String, String>,
+    /// Its sources among all.
+    layers: Range<usize>,
+    /// How many code-workspaces lie below each other in it.
+    height: usize,
+}
+
+/// A manifest with what it inherits.
+struct Inherited {
+    manifest: serde_json::Value,
+    /// JSON Pointer: the manifest that decided it.
+    provenance: BTreeMap<String, String>,
+    /// How many code-workspaces lie below each other in it.
+    height: usize,
+}
+
+impl<'call> Resolver<'call> {
+    fn new(files: &'call dyn WorkspaceFiles, registry: &'call Registry, require_pin: bool) -> Self {
+        Self {
+            files,
+            registry,
+            require_pin,
+            layers: Vec::new(),
+            warnings: Vec::new(),
+            read: BTreeMap::new(),
+            merged: BTreeMap::new(),
+            inventories: Vec::new(),
+            who: None,
+            open: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, path: &RelPath) -> Result<Rc<ManifestFile>, ComposeError> {
+        if let Some(file) = self.read.get(path) {
+            return Ok(Rc::clone(file));
+        }
+        let file = Rc::new(read_manifest(self.files, path, self.registry)?);
+        let who = self.who.get_or_insert_with(|| file.manifest.consumer());
+        // Whether others get nothing of their own inventory does not matter here.
+        let is_outermost = *who == file.manifest.consumer();
+        let warnings = file.manifest.warnings.iter();
+        let warnings = warnings.filter(|warning| is_outermost || warning.code != "secrets_none");
+        self.warnings.extend(warnings.cloned());
+        let inventories = file.manifest.inventories.iter().cloned();
+        self.inventories.extend(inventories);
+        self.read.insert(path.clone(), Rc::clone(&file));
+        Ok(file)
+    }
+
+    /// Adds the sources of one manifest; the manifest with what it inherits.
+    fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, ComposeError> {
+        self.open.push(file.path.clone());
+        let folder = file.path.parent();
+        let mut workspaces: Vec<Rc<Workspace>> = Vec::new();
+        if file.manifest.code.is_empty() {
+            let origin = SourceOrigin::folder_of(&file.path);
+            self.push(
+                origin,
+                LayerForm::Folder {
+                    path: folder.clone(),
+                },
+            )?;
+        }
+        let nodes = source_nodes(&file.root);
+        for (index, source) in file.manifest.code.iter().enumerate() {
+            let node = nodes.get(index);
+            let origin = SourceOrigin {
+                file: file.path.to_string(),
+                place: node.map(|(_, node)| node.place),
+                pointer: node.map_or_else(String::new, |(pointer, _)| pointer.clone()),
+                kind: kind_of(source),
+            };
+            // The lean `source` is relative to the file that holds it, `code` to the workspace.
+            let base = folder.clone().filter(|_| file.root.get("code").is_none());
+            if let Some(found) = self.source(origin, source, base.as_ref())? {
+                workspaces.push(found);
+            }
+        }
+        self.open.pop();
+        let asking = match &self.who {
+            Some(who) => &file.manifest.asking_for(who),
+            None => &file.manifest,
+        };
+        let own = Level {
+            file: file.path.to_string(),
+            resolved: manifest::resolved(&file.root, asking, &file.blocks),
+        };
+        let height = workspaces.iter().map(|below| below.height + 1).max();
+        let workspaces = first_and_last(workspaces);
+        let levels: Vec<Level> = workspaces.iter().map(|one| one.level.clone()).collect();
+        let mut inherited =
+            manifest::inherit(own, &levels).map_err(|error| ComposeError::Manifest(vec![error]))?;
+        for workspace in &workspaces {
+            inherited.trace(&workspace.level, &workspace.provenance);
+        }
+        for warning in inherited.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        Ok(Inherited {
+            manifest: inherited.manifest,
+            provenance: inherited.provenance,
+            height: height.unwrap_or(0),
+        })
+    }
+
+    /// Adds one source; what is inherited where it is a code-workspace.
+    fn source(
+        &mut self,
+        origin: SourceOrigin,
+        source: &CodeSource,
+        base: Option<&RelPath>,
+    ) -> Result<Option<Rc<Workspace>>, ComposeError> {
+        let form = match source {
+            CodeSource::Reference { path } => {
+                return self.reference(&origin, base, path).map(Some);
+            }
+            CodeSource::Inline { path, content } => LayerForm::Inline {
+                path: path.clone(),
+                content: content.as_bytes().into(),
+            },
+            CodeSource::Local {
+                path,
+                directory,
+                target,
+                glob,
+            } => LayerForm::Local {
+                base: base_of(base, path)
+                    .map_err(|problem| ComposeError::of_source(&origin, problem))?,
+                path: path.below.clone(),
+                directory: *directory,
+                target: target.clone(),
+                glob: glob.clone(),
+            },
+            CodeSource::GitHub {
+                repository,
+                reference,
+                path,
+                target,
+            } => {
+                let shape = RefShape::of(reference);
+                if self.require_pin && shape != RefShape::Commit {
+                    let problem = SourceProblem::PinRequired {
+                        repository: repository.clone(),
+                        reference: escape(reference.as_bytes()),
+                        shape,
+                    };
+                    return Err(ComposeError::of_source(&origin, problem));
+                }
+                LayerForm::GitHub {
+                    repository: repository.clone(),
+                    reference: reference.clone(),
+                    path: path.clone(),
+                    target: target.clone(),
+                }
+            }
+        };
+        self.push(origin, form).map(|()| None)
+    }
+
+    fn push(&mut self, origin: SourceOrigin, form: LayerForm) -> Result<(), ComposeError> {
+        if SOURCES_MAX <= self.layers.len() {
+            let problem = SourceProblem::TooManySources { limit: SOURCES_MAX };
+            return Err(ComposeError::of_source(&origin, problem));
+        }
+        self.layers.push(Layer { origin, form });
+        Ok(())
+    }
+
+    fn reference(
+        &mut self,
+        origin: &SourceOrigin,
+        base: Option<&RelPath>,
+        path: &SourcePath,
+    ) -> Result<Rc<Workspace>, ComposeError> {
+        let refused = |problem| ComposeError::of_source(origin, problem);
+        let folder = folder_at(base, path).map_err(refused)?;
+        let (manifest, others) = referenced_manifest(self.files, origin, folder.as_ref())?;
+        let names = self.open.iter().map(folder_name);
+        if let Some(first) = self.open.iter().position(|open| *open == manifest) {
+            let chain = names.skip(first).chain([folder_name(&manifest)]).collect();
+            return Err(refused(SourceProblem::Cycle { chain }));
+        }
+        if REFERENCE_DEPTH_MAX < self.open.len() {
+            return Err(refused(SourceProblem::Depth {
+                chain: names.chain([folder_name(&manifest)]).collect(),
+                limit: REFERENCE_DEPTH_MAX,
+            }));
+        }
+        // Where it would lie too deep now, it is walked, so that the message names the way.
+        let deepest = |known: &Rc<Workspace>| self.open.len() + known.height;
+        let known = self.merged.get(&manifest).cloned();
+        if let Some(known) = known.filter(|known| deepest(known) <= REFERENCE_DEPTH_MAX) {
+            let again = self.layers[known.layers.clone()].to_vec();
+            for layer in again {
+                self.push(layer.origin, layer.form)?;
+            }
+            return Ok(known);
+        }
+        if !self.read.contains_key(&manifest) {
+            self.warnings.extend(ignored(&manifest, &others));
+        }
+        let file = self.read(&manifest)?;
+        if !file.is_code_workspace() {
+            return Err(refused(SourceProblem::NotCodeWorkspace {
+                path: manifest,
+                found: match file.manifest.kind {
+                    Kind::Workflow => "of `kind: workflow`",
+                    _ => "of `kind: tool`",
+                },
+            }));
+        }
+        let first = self.layers.len();
+        let inherited = self.manifest(&file)?;
+        let level = Level {
+            file: manifest.to_string(),
+            resolved: inherited.manifest,
+        };
+        let workspace = Rc::new(Workspace {
+            level,
+            provenance: inherited.provenance,
+            layers: first..self.layers.len(),
+            height: inherited.height,
+        });
+        self.merged.insert(manifest, Rc::clone(&workspace));
+        Ok(workspace)
+    }
+}
+
+/// Of a code-workspace that is referred to often, what is inherited says the first reference, which
+/// gives its hosts their place, and the last one, which wins.
+fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, one) in workspaces.iter().enumerate() {
+        last.insert(one.level.file.clone(), index);
+    }
+    let mut first = BTreeSet::new();
+    let mut kept = Vec::new();
+    for (index, one) in workspaces.into_iter().enumerate() {
+        let is_first = first.insert(one.level.file.clone());
+        if is_first || last.get(&one.level.file) == Some(&index) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// The manifest of the folder that a `ref` source names, and the other files there that could be
+/// one and are not looked at.
+///
+/// # Errors
+/// [`ComposeError::Source`]: nothing is there, or something else.
+pub(crate) fn referenced_manifest(
+    files: &dyn WorkspaceFiles,
+    origin: &SourceOrigin,
+    folder: Option<&RelPath>,
+) -> Result<(RelPath, Vec<RelPath>), ComposeError> {
+    let refused = |problem| ComposeError::of_source(origin, problem);
+    let shown = || folder.map_or_else(|| ".".to_owned(), RelPath::to_string);
+    let unreadable = |source| {
+        refused(SourceProblem::Unreadable {
+            path: shown(),
+            source,
+        })
+    };
+    // The workspace itself is a directory.
+    if let Some(folder) = folder {
+        let path = folder.clone();
+        let found = files.look(folder).map_err(unreadable)?;
+        match found.map(|found| found.kind) {
+            Some(FoundKind::Directory) => (),
+            Some(FoundKind::Symlink) => {
+                return Err(refused(SourceProblem::ReferenceIsLink { path }));
+            }
+            Some(other) => {
+                let found = other.words();
+                return Err(refused(SourceProblem::ReferenceNotFolder { path, found }));
+            }
+            None => {
+                let near = near(files, &path);
+                return Err(refused(SourceProblem::Missing { path, near }));
+            }
+        }
+    }
+    let Some((manifest, others)) = find_manifest(files, folder).map_err(unreadable)? else {
+        return Err(refused(SourceProblem::NoManifest {
+            path: shown(),
+            names: MANIFEST_NAMES.join(", "),
+        }));
+    };
+    Ok((manifest, others))
+}
+
+/// A warning about manifests that are not looked at, since one that comes first is beside them.
+pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = WarningReport> {
+    others.iter().map(move |other| {
+        let message = format!("{other} is ignored: {manifest} comes first");
+        WarningReport::new("manifest_ignored", message)
+    })
+}
+
+/// How a code-workspace is named in a chain of them.
+pub(crate) fn folder_name(manifest: &RelPath) -> String {
+    match manifest.parent() {
+        Some(folder) => folder.to_string(),
+        None => ".".to_owned(),
+    }
+}
+
+fn kind_of(source: &CodeSource) -> SourceKind {
+    match source {
+        CodeSource::Inline { .. } => SourceKind::Inline,
+        CodeSource::Local { .. } => SourceKind::Local,
+        CodeSource::GitHub { .. } => SourceKind::GitHub,
+        CodeSource::Reference { .. } => SourceKind::Reference,
+    }
+}
+
+/// The sources of a manifest as they are written, with their JSON Pointers.
+fn source_nodes(root: &Node) -> Vec<(String, &Node)> {
+    let Some(code) = root.get("code") else {
+        let lean = root.get("source");
+        return lean
+            .map(|node| ("/source".to_owned(), node))
+            .into_iter()
+            .collect();
+    };
+    match code.get("sources").map(|sources| &sources.value) {
+        Some(Value::List(items)) => items
+            .iter()
+            .enumerate()
+            .map(|(index, node)| (format!("/code/sources/{index}"), node))
+            .collect(),
+        _ => vec![("/code".to_owned(), code)],
+    }
+}
+
+/// Adds `metadata.runner.provenance`. Other metadata is the author's and stays.
+fn add_provenance(manifest: &mut serde_json::Value, provenance: &BTreeMap<String, String>) {
+    let mut at = manifest;
+    for key in ["metadata", "runner"] {
+        let Some(map) = at.as_object_mut() else {
+            return;
+        };
+        at = map
+            .entry(key)
+            .or_insert_with(|| serde_json::Value::Object(serde_json::Map::new()));
+    }
+    if let Some(map) = at.as_object_mut() {
+        map.insert("provenance".to_owned(), serde_json::json!(provenance));
+    }
+}

@@ -1,0 +1,141 @@
+//! What `exec` would refuse of a bundle whatever the host and its caller grant: `check` and
+//! `bundle` refuse it before.
+
+use crate::error::ComposeError;
+use crate::resolve::Resolution;
+use archive::{Entry, Tree};
+use spec::detection::{BundleView, EntryKind, check_target};
+use spec::document::{Node, pointer_step};
+use spec::image::ImageTemplate;
+use spec::image::registry;
+use spec::image_choice::image_of;
+use spec::inventory::is_slug;
+use spec::manifest::{self, ERRORS_MAX, Format, Manifest, ManifestError, Problem, SecretReference};
+use spec::oci::reference::Reference;
+use spec::path::RelPath;
+
+/// The bundle as the run form looks at it.
+#[derive(Debug)]
+pub struct View<'bundle>(pub &'bundle Tree);
+
+impl BundleView for View<'_> {
+    fn kind(&self, path: &RelPath) -> Option<EntryKind> {
+        self.0.get(path).map(|entry| match entry {
+            Entry::File { executable, .. } => EntryKind::File {
+                executable: *executable,
+            },
+            Entry::Directory => EntryKind::Directory,
+            Entry::Symlink { .. } => EntryKind::Link,
+        })
+    }
+
+    fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_> {
+        Box::new(self.0.iter().map(|(path, _)| path))
+    }
+}
+
+/// The manifest that a bundle of `resolution` has.
+///
+/// # Errors
+/// [`ComposeError::Manifest`].
+pub fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, ComposeError> {
+    let bytes = resolution.manifest.to_string().into_bytes();
+    manifest::parse(&bytes, Format::Json, ".runner/manifest.json")
+        .map_err(|error| ComposeError::Manifest(vec![error]))
+}
+
+/// Refuses an image that no template has, references of sources that are none, and slugs that no
+/// provider is asked for. `manifest` is the resolved one.
+///
+/// # Errors
+/// [`ComposeError::Manifest`] with all of them.
+pub fn check_manifest(
+    resolution: &Resolution,
+    manifest: &Manifest,
+    images: &[ImageTemplate],
+) -> Result<(), ComposeError> {
+    let mut found = Vec::new();
+    let image = registry(images)
+        .and_then(|templates| image_of(&manifest.runner, manifest.run.as_ref(), &templates));
+    if let Err(error) = image {
+        let hint = error.hint();
+        let problem = refused(error.code(), error.to_string(), hint);
+        found.push(at(resolution, "/runner/image", problem));
+    }
+    for (index, source) in manifest.workspace_sources.iter().enumerate() {
+        if let Err(error) = Reference::parse(&source.reference) {
+            let hint = "write `HOST/REPOSITORY@sha256:HEX`: `runner source inspect` prints it";
+            let hint = Some(hint.to_owned());
+            let problem = refused("source_reference_invalid", error.to_string(), hint);
+            let pointer = format!("/workspaceSources/{index}/ref");
+            found.push(at(resolution, &pointer, problem));
+        }
+    }
+    let stated = manifest
+        .secrets
+        .iter()
+        .filter(|one| one.source == "secrets");
+    for secret in stated {
+        if ERRORS_MAX <= found.len() {
+            break;
+        }
+        let (key, text, slug) = match &secret.reference {
+            SecretReference::Vault(slug) => ("vault", slug, slug.clone()),
+            SecretReference::OAuth(id) => ("oauth", id, format!("oauth/{id}")),
+            SecretReference::Literal(_) => continue,
+        };
+        if !is_slug(&slug) {
+            let problem = Problem::WrongType {
+                found: format!("the slug `{}`", spec::document::excerpt(text)),
+                expected: "lower-case letters, digits and `-` that start with a letter, such as \
+                           `openai-api-key`"
+                    .to_owned(),
+                hint: None,
+            };
+            let pointer = format!("/secrets/{}/{key}", pointer_step(&secret.variable));
+            found.push(at(resolution, &pointer, problem));
+        }
+    }
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(ComposeError::Manifest(found)),
+    }
+}
+
+/// Refuses a `run` that names a file which is not in `tree`, or that nothing starts.
+///
+/// # Errors
+/// [`ComposeError::Manifest`].
+pub fn check_run(
+    resolution: &Resolution,
+    manifest: &Manifest,
+    tree: &Tree,
+) -> Result<(), ComposeError> {
+    let Some(run) = &manifest.run else {
+        return Ok(());
+    };
+    check_target(run, &View(tree)).map_err(|error| {
+        let problem = refused(error.code(), error.to_string(), error.hint());
+        ComposeError::Manifest(vec![at(resolution, "/run", problem)])
+    })
+}
+
+fn refused(code: &'static str, message: String, hint: Option<String>) -> Problem {
+    Problem::NotRunnable {
+        code,
+        message,
+        hint,
+    }
+}
+
+/// The error where the manifest says it; without a place where it is inherited.
+fn at(resolution: &Resolution, pointer: &str, problem: Problem) -> ManifestError {
+    let mut steps = pointer.split('/').skip(1);
+    let node = steps.try_fold(&resolution.root, Node::child);
+    ManifestError {
+        file: resolution.file.to_string(),
+        place: node.map(|node| node.place),
+        pointer: Some(pointer.to_owned()),
+        problem: Box::new(problem),
+    }
+}

@@ -1,0 +1,193 @@
+//! Why no source artifact is built.
+
+use crate::error::{ComposeError, SizeLimit, SourceProblem};
+use crate::sieve::{AllLeftOut, entries, told};
+use crate::source::git::GitError;
+use spec::path::{RelPath, escape};
+use spec::units;
+use spec::units::limit;
+use sys::file::CallError;
+
+/// Why no source artifact is built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The directory cannot be opened.
+    #[error("`{directory}` cannot be opened")]
+    Directory {
+        /// As it was given, escaped.
+        directory: String,
+        /// The kernel's answer.
+        #[source]
+        source: CallError,
+    },
+    /// A name that no artifact can have.
+    #[error(
+        "found the {what} `{}`, expected at most 128 letters, digits, `.`, `_` and `-`",
+        escape(.found.as_bytes())
+    )]
+    Name {
+        /// `name` or `version`.
+        what: &'static str,
+        /// As it was found.
+        found: String,
+        /// Whether it is the directory's own name.
+        is_default: bool,
+    },
+    /// Nothing says which version it is.
+    #[error("`{directory}` is {found}, which gives no version")]
+    VersionMissing {
+        /// As it was given, escaped.
+        directory: String,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A text that no config may hold.
+    #[error("the {what} has {bytes} bytes, expected at most {}", limit(.bytes_max))]
+    TooLong {
+        /// Which.
+        what: &'static str,
+        /// So many it has.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A path of `--sparse` or `--include` that is not there.
+    #[error("{flag} names `{path}`, which is not there")]
+    NotThere {
+        /// The flag.
+        flag: &'static str,
+        /// The path.
+        path: RelPath,
+    },
+    /// A path of `--sparse` of which nothing is in the snapshot.
+    #[error("--sparse names `{path}`, of which no file is in the snapshot")]
+    SparseEmpty {
+        /// The path.
+        path: RelPath,
+    },
+    /// Submodules are asked for where there can be none.
+    #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
+    NoSubmodules {
+        /// As it was given, escaped.
+        directory: String,
+    },
+    /// Under `--strict`: something would be left out although nobody asked for it.
+    #[error("{} cannot be in a snapshot: {}", entries(.0.count), told(.0, usize::MAX))]
+    Strict(AllLeftOut),
+    /// The snapshot is too large.
+    #[error("`{entry}` makes the snapshot too large: {}", size_words(*.what))]
+    Size {
+        /// The entry that crossed the limit.
+        entry: String,
+        /// Which limit.
+        what: SizeLimit,
+    },
+    /// A file of the directory.
+    #[error(transparent)]
+    Compose(ComposeError),
+    /// What git says.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The list of credential files that this program brings is none.
+    #[error("the list of credential files cannot be read: {0}")]
+    CredentialList(String),
+    /// Config or manifest cannot be written.
+    #[error("the artifact's documents cannot be written")]
+    Json(#[from] serde_json::Error),
+}
+
+impl From<ComposeError> for BuildError {
+    fn from(error: ComposeError) -> Self {
+        match error {
+            ComposeError::BundleSize { entry, what } => Self::Size { entry, what },
+            other => Self::Compose(other),
+        }
+    }
+}
+
+impl BuildError {
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Directory { .. } => "source_unreadable",
+            Self::Name { .. } => "source_name",
+            Self::VersionMissing { .. } => "source_version_missing",
+            Self::TooLong { .. } => "source_config_too_long",
+            Self::NotThere { .. } => "source_missing",
+            Self::SparseEmpty { .. } => "source_sparse_empty",
+            Self::NoSubmodules { .. } => "source_no_submodules",
+            Self::Strict(_) => "source_left_out",
+            Self::Size { .. } => "source_size",
+            Self::Compose(error) => error.code(),
+            Self::Git(error) => error.code(),
+            Self::CredentialList(_) | Self::Json(_) => "source_internal",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Directory { .. } => "give a directory that you may read",
+            Self::Name {
+                is_default: true, ..
+            } => "the name of the directory is the default: give another one with --name",
+            Self::Name { .. } => {
+                "it is what stands in NAME:VERSION; a version may begin with `_` too"
+            }
+            Self::VersionMissing { .. } => "give one with --version",
+            Self::TooLong { .. } => "make it shorter",
+            Self::NotThere { .. } => "paths are relative to the directory that is built",
+            Self::SparseEmpty { .. } => {
+                "it is empty, or all of it is left out: see .staxignore, and `git status`"
+            }
+            Self::NoSubmodules { .. } => "leave out --submodules",
+            Self::Strict(_) => {
+                "name them in .staxignore, remove them, take what is no credential with --include, \
+                 or leave out --strict"
+            }
+            Self::Size { .. } => {
+                "leave files out with .staxignore or --sparse, or raise the key in the host's \
+                 configuration"
+            }
+            Self::Compose(ComposeError::Source { problem, .. }) => match problem.as_ref() {
+                SourceProblem::Unreadable { source, .. }
+                    if source.errno == rustix::io::Errno::ACCESS =>
+                {
+                    "give yourself the right to read it, or name it in .staxignore"
+                }
+                SourceProblem::Changed { .. } => "run it again once nothing writes there",
+                SourceProblem::Missing { .. } => return None,
+                other => return other.hint(),
+            },
+            Self::Compose(error) => return error.hint(),
+            Self::Git(error) => error.hint(),
+            Self::CredentialList(_) | Self::Json(_) => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
+fn size_words(what: SizeLimit) -> String {
+    match what {
+        SizeLimit::Entries { limit } => {
+            format!("more than {limit} files and directories (oci.entries)")
+        }
+        SizeLimit::Unpacked { bytes, limit } => {
+            format!(
+                "{bytes} bytes in all files up to it, expected at most {} (oci.unpacked)",
+                units::bytes(limit)
+            )
+        }
+        SizeLimit::Archive { limit } => {
+            format!(
+                "the archive has more than {} (oci.layer)",
+                units::bytes(limit)
+            )
+        }
+        SizeLimit::Names { limit } => {
+            format!("more than {limit} bytes in all names, 160 for each of oci.entries")
+        }
+    }
+}

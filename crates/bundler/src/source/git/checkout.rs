@@ -1,0 +1,181 @@
+//! Whether a directory lies in a checkout of git, and where that keeps its repository.
+//!
+//! What says so are files that somebody else may have written: a `.git` that belongs to another user,
+//! is a link, or names a repository that does not know this directory is not believed.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use spec::path::{RelPath, escape};
+use sys::file::{open_beneath, read_regular};
+
+/// Longest file of a repository that holds one line.
+const LINE_BYTES_MAX: usize = 8 << 10;
+/// Longest configuration of a repository.
+pub(super) const CONFIG_BYTES_MAX: usize = 1 << 20;
+
+/// A checkout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Checkout {
+    /// The top of the working tree.
+    pub(super) top: PathBuf,
+    /// Where the directory lies in it; `None`: it is the top.
+    pub(super) below: Option<RelPath>,
+    /// What is this working tree's own: HEAD and the index.
+    pub(super) own: PathBuf,
+    /// What all working trees of the repository share: objects and references.
+    pub(super) common: PathBuf,
+}
+
+/// What was found above a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// No `.git`.
+    Nothing,
+    /// One that is not believed, and why.
+    NotBelieved(String),
+    /// A checkout.
+    Found(Checkout),
+}
+
+/// Looks for the checkout that holds `directory`, an absolute path without links. As git does, it
+/// stays in one file system.
+pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
+    let Ok(found) = std::fs::metadata(directory) else {
+        return Search::Nothing;
+    };
+    let trusted = [caller_uid, found.uid()];
+    for top in directory.ancestors() {
+        let same = std::fs::metadata(top).is_ok_and(|above| above.dev() == found.dev());
+        if !same {
+            return Search::Nothing;
+        }
+        let dot_git = top.join(".git");
+        let Ok(status) = std::fs::symlink_metadata(&dot_git) else {
+            continue;
+        };
+        let below = directory
+            .strip_prefix(top)
+            .ok()
+            .and_then(|below| RelPath::parse(below.as_os_str().as_bytes()).ok());
+        let doubted = |why: &str| {
+            let shown = escape(dot_git.as_os_str().as_bytes());
+            Search::NotBelieved(format!("`{shown}` {why}"))
+        };
+        if !trusted.contains(&status.uid()) {
+            return doubted("belongs to another user");
+        }
+        if status.is_dir() {
+            if !is_repository(&dot_git) {
+                continue;
+            }
+            return Search::Found(Checkout {
+                top: top.to_owned(),
+                below,
+                own: dot_git.clone(),
+                common: dot_git,
+            });
+        }
+        if !status.is_file() {
+            return doubted("is neither a directory nor a file");
+        }
+        return match named_by(&dot_git, top) {
+            Some((own, common)) if owned(&own, &trusted) && owned(&common, &trusted) => {
+                Search::Found(Checkout {
+                    top: top.to_owned(),
+                    below,
+                    own,
+                    common,
+                })
+            }
+            Some(_) => doubted("names a repository of another user"),
+            None => doubted("names no repository that knows this directory"),
+        };
+    }
+    Search::Nothing
+}
+
+fn owned(path: &Path, trusted: &[u32; 2]) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| trusted.contains(&found.uid()))
+}
+
+/// What git asks of a directory before it takes it for a repository.
+fn is_repository(directory: &Path) -> bool {
+    let is_file = |name: &str| std::fs::metadata(directory.join(name)).is_ok_and(|it| it.is_file());
+    let is_directory = |name: &str| directory.join(name).is_dir();
+    is_file("HEAD") && is_directory("objects") && is_directory("refs")
+}
+
+/// The two directories that a `.git` file stands for, where they know the checkout too: a working
+/// tree by the file `gitdir`, a submodule by `core.worktree`, which git writes as a path from there.
+fn named_by(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
+    let own = path_in(dot_git, b"gitdir: ", top)?;
+    if let Some(common) = path_in(&own.join("commondir"), b"", &own) {
+        let back = line_of(&own.join("gitdir"))?;
+        let back = std::fs::canonicalize(own.join(OsStr::from_bytes(&back))).ok()?;
+        let here = std::fs::canonicalize(dot_git).ok()?;
+        return (back == here && is_repository(&common)).then_some((own, common));
+    }
+    let config = read(&own.join("config"), CONFIG_BYTES_MAX)?;
+    let knows = config.split(|byte| *byte == b'\n').any(|line| {
+        let value = line
+            .trim_ascii()
+            .strip_prefix(b"worktree")
+            .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"="));
+        value.is_some_and(|value| {
+            let value = value.trim_ascii().trim_matches_quotes();
+            std::fs::canonicalize(own.join(OsStr::from_bytes(value))).is_ok_and(|it| it == top)
+        })
+    });
+    (knows && is_repository(&own)).then(|| (own.clone(), own))
+}
+
+trait Quoted {
+    fn trim_matches_quotes(&self) -> &[u8];
+}
+
+impl Quoted for [u8] {
+    fn trim_matches_quotes(&self) -> &[u8] {
+        let inner = self
+            .strip_prefix(b"\"")
+            .and_then(|it| it.strip_suffix(b"\""));
+        inner.unwrap_or(self)
+    }
+}
+
+/// The directory that the line of a file names, after `start`, seen from `from`.
+fn path_in(file: &Path, start: &[u8], from: &Path) -> Option<PathBuf> {
+    let line = line_of(file)?;
+    let named = line.strip_prefix(start)?;
+    let path = std::fs::canonicalize(from.join(OsStr::from_bytes(named))).ok()?;
+    path.is_dir().then_some(path)
+}
+
+fn line_of(file: &Path) -> Option<Vec<u8>> {
+    let mut text = read(file, LINE_BYTES_MAX)?;
+    text.truncate(text.trim_ascii_end().len());
+    (!text.is_empty()).then_some(text)
+}
+
+/// As [`read`], beneath a directory and through no link.
+pub(super) fn read_without_links(directory: &Path, name: &str) -> Option<Vec<u8>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let name = name.as_bytes();
+    let file = open_beneath(directory.as_fd(), name, flags, Mode::empty()).ok()?;
+    read_regular(file, CONFIG_BYTES_MAX).ok()
+}
+
+/// What a regular file holds; nothing else is waited for.
+pub(super) fn read(path: &Path, bytes_max: usize) -> Option<Vec<u8>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(path).ok()?;
+    read_regular(file.into(), bytes_max).ok()
+}

@@ -1,0 +1,385 @@
+//! What git knows of a directory: where it comes from, at which commit, and what has changed.
+
+mod address;
+mod checkout;
+mod program;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::source::git::address::address_of;
+use crate::source::git::checkout::{
+    CONFIG_BYTES_MAX, Checkout, Search, read, read_without_links, search,
+};
+use crate::source::git::program::StandIn;
+use spec::oci::source_config::Origin;
+use spec::path::RelPath;
+
+/// Most bytes that git may print of one commit.
+const COMMIT_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of a list of files.
+const LIST_BYTES_MAX: usize = 512 << 20;
+/// Where a working tree keeps the patterns of its sparse checkout.
+const SPARSE: &str = "info/sparse-checkout";
+/// Most patterns of a sparse checkout that are recorded.
+const SPARSE_MAX: usize = 1_000;
+/// Settings of a repository that say how its files are to be compared, and no more. Each is a word.
+const PASSED: [&str; 8] = [
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.symlinks",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+    "core.precomposeunicode",
+];
+/// Settings without which objects and references cannot be read, and their known words.
+const FORMATS: [(&str, &[&str]); 2] = [
+    ("extensions.objectformat", &["sha1", "sha256"]),
+    ("extensions.refstorage", &["files", "reftable"]),
+];
+
+/// Why git's answer cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// There is no such program.
+    #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
+    Missing {
+        /// The directory, escaped.
+        directory: String,
+    },
+    /// The directory that stands for `.git` cannot be made.
+    #[error("a temporary directory for git cannot be made")]
+    StandIn {
+        /// The kernel's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It failed.
+    #[error("git {asked} failed: {complaint}")]
+    Failed {
+        /// What it was asked.
+        asked: String,
+        /// What it said, escaped, or what became of it.
+        complaint: String,
+    },
+}
+
+impl GitError {
+    /// Stable name of the cause.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "source_git_missing",
+            Self::StandIn { .. } | Self::Failed { .. } => "source_git_failed",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "install git, or take the directory as it is with --no-git",
+            Self::StandIn { .. } => "set TMPDIR to a directory that you may write to",
+            Self::Failed { .. } => {
+                "see what `git status` says there, or take the directory as it is with --no-git"
+            }
+        }
+    }
+}
+
+/// What is asked, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'call> {
+    /// Absolute, without links.
+    pub(super) directory: &'call Path,
+    /// Where programs are looked for.
+    pub(super) path: &'call [u8],
+    pub(super) temporary_directory: &'call Path,
+    pub(super) caller_uid: u32,
+}
+
+/// What git knows of a directory.
+#[derive(Debug, Default)]
+pub(super) struct GitFacts {
+    pub(super) origin: Origin,
+    /// Where the directory lies in the checkout; `None`: it is the top.
+    pub(super) below: Option<RelPath>,
+    /// When the commit was made, in seconds since 1970.
+    pub(super) committed_s: Option<i64>,
+    /// Patterns of the sparse checkout, in their order.
+    pub(super) sparse: Vec<String>,
+    /// Directories of submodules, relative to the directory.
+    pub(super) submodules: BTreeSet<RelPath>,
+    /// Files that the index has, relative to the directory.
+    pub(super) tracked: BTreeSet<Vec<u8>>,
+    /// Files that are not as the commit has them, of the checkout.
+    pub(super) changed: Vec<Vec<u8>>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The directory is in no checkout; why not, where something looks like one.
+    NoCheckout(Option<String>),
+    /// It is in one.
+    Checkout(Box<GitFacts>),
+}
+
+/// Asks git about a directory. Nothing that the repository says is executed, and nothing is
+/// written there.
+pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
+    let checkout = match search(asked.directory, asked.caller_uid) {
+        Search::Nothing => return Ok(Found::NoCheckout(None)),
+        Search::NotBelieved(why) => return Ok(Found::NoCheckout(Some(why))),
+        Search::Found(checkout) => checkout,
+    };
+    let program = program::find(asked.path).ok_or_else(|| GitError::Missing {
+        directory: spec::path::escape(asked.directory.as_os_str().as_encoded_bytes()),
+    })?;
+    let stand_in = StandIn::make(program, asked.temporary_directory)?;
+    let settings = settings(&checkout, &stand_in)?;
+    furnish(&checkout, &settings, &stand_in)?;
+    let question = Question {
+        checkout: &checkout,
+        directory: asked.directory,
+        stand_in: &stand_in,
+    };
+    let mut facts = question.commit()?;
+    let address = settings
+        .get("remote.origin.url")
+        .and_then(|url| address_of(url));
+    if let Some(address) = address {
+        facts.origin.url = Some(address.url);
+        facts.origin.repo = address.repository;
+    }
+    question.files(&mut facts)?;
+    facts.changed = question.changed()?;
+    facts.sparse = sparse_patterns(&checkout, &settings);
+    facts.below = checkout.below.clone();
+    Ok(Found::Checkout(Box::new(facts)))
+}
+
+/// The settings of the repository, as git reads them; files that they include are not.
+fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, String>, GitError> {
+    let mut settings = BTreeMap::new();
+    // Without these, git takes no directory for a repository.
+    for name in ["objects", "refs"] {
+        stand_in.link(name, &checkout.common.join(name))?;
+    }
+    stand_in.write("HEAD", "ref: refs/heads/unknown\n")?;
+    for file in [
+        checkout.common.join("config"),
+        checkout.own.join("config.worktree"),
+    ] {
+        let Some(text) = read(&file, CONFIG_BYTES_MAX) else {
+            continue;
+        };
+        // Copied: git would wait for a named pipe, and read a link to the file of somebody else.
+        stand_in.write("asked-config", text)?;
+        let copy = stand_in.path("asked-config");
+        let copy = copy.to_string_lossy();
+        let words = ["config", "--file", &copy, "--no-includes", "--list", "-z"];
+        let root = Path::new("/");
+        let listed = stand_in.ask(root, root, &words, 2 * CONFIG_BYTES_MAX)?;
+        for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
+            let Ok(entry) = std::str::from_utf8(entry) else {
+                continue;
+            };
+            // A name without a value means "yes".
+            let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+            settings.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    Ok(settings)
+}
+
+/// Gives the stand-in what git needs to answer, and a configuration with no other words than known
+/// ones.
+fn furnish(
+    checkout: &Checkout,
+    settings: &BTreeMap<String, String>,
+    stand_in: &StandIn,
+) -> Result<(), GitError> {
+    let mut text = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
+    let mut set = |name: &str, value: &str| {
+        if let Some((section, key)) = name.split_once('.') {
+            text.push_str(&format!("[{section}]\n\t{key} = {value}\n"));
+        }
+    };
+    for name in PASSED {
+        let value = settings.get(name).map(String::as_str);
+        let is_word = |value: &&str| value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if let Some(value) = value.filter(is_word) {
+            set(name, value);
+        }
+    }
+    for (name, words) in FORMATS {
+        if let Some(value) = settings.get(name) {
+            let word = words.iter().find(|word| value.eq_ignore_ascii_case(word));
+            set(name, word.ok_or_else(|| unknown_format(name, value))?);
+        }
+    }
+    stand_in.write("config", text)?;
+    let head = read(&checkout.own.join("HEAD"), COMMIT_BYTES_MAX).unwrap_or_default();
+    stand_in.write("HEAD", head)?;
+    let real = |name: &str, directory: &Path| {
+        let path = directory.join(name);
+        match std::fs::metadata(&path) {
+            Ok(_) => stand_in.link(name, &path),
+            Err(_) => Ok(()),
+        }
+    };
+    for name in ["packed-refs", "reftable", "shallow"] {
+        real(name, &checkout.common)?;
+    }
+    real("index", &checkout.own)?;
+    stand_in.make_directory("info")?;
+    real("info/attributes", &checkout.common)?;
+    real(SPARSE, &checkout.own)?;
+    for name in shared_indexes(&checkout.own) {
+        real(&name, &checkout.own)?;
+    }
+    Ok(())
+}
+
+/// The other half of an index that is split.
+fn shared_indexes(own: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(own).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = names.filter(|name| name.starts_with("sharedindex."));
+    names.take(100).collect()
+}
+
+fn unknown_format(name: &str, value: &str) -> GitError {
+    GitError::Failed {
+        asked: "config".to_owned(),
+        complaint: format!(
+            "found {name} = {}, which this program does not know",
+            spec::path::escape(value.as_bytes())
+        ),
+    }
+}
+
+struct Question<'call> {
+    checkout: &'call Checkout,
+    directory: &'call Path,
+    stand_in: &'call StandIn,
+}
+
+impl Question<'_> {
+    fn ask(&self, words: &[&str], bytes_max: usize) -> Result<Option<Vec<u8>>, GitError> {
+        let top = &self.checkout.top;
+        self.stand_in.ask(top, self.directory, words, bytes_max)
+    }
+
+    /// Branch, commit and its time; a repository may have no commit yet.
+    fn commit(&self) -> Result<GitFacts, GitError> {
+        let mut facts = GitFacts::default();
+        let word = |answer: Option<Vec<u8>>| {
+            let text = String::from_utf8(answer?).ok()?;
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
+        let branch = ["symbolic-ref", "--quiet", "HEAD"];
+        facts.origin.reference = word(self.ask(&branch, COMMIT_BYTES_MAX)?);
+        let commit = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
+        facts.origin.commit = word(self.ask(&commit, COMMIT_BYTES_MAX)?);
+        if let Some(commit) = &facts.origin.commit {
+            let shown = self.ask(&["cat-file", "commit", commit], COMMIT_BYTES_MAX)?;
+            facts.committed_s = shown.as_deref().and_then(committed_s);
+        }
+        Ok(facts)
+    }
+
+    /// What the index has below the directory.
+    fn files(&self, facts: &mut GitFacts) -> Result<(), GitError> {
+        let listed = self.ask(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
+        for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
+            // `MODE OBJECT STAGE\tPATH`
+            let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else {
+                continue;
+            };
+            let path = &entry[tab + 1..];
+            match entry.starts_with(b"160000 ") {
+                true => facts.submodules.extend(RelPath::parse(path).ok()),
+                false => {
+                    facts.tracked.insert(path.to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is not as the commit has it, below the directory.
+    fn changed(&self) -> Result<Vec<Vec<u8>>, GitError> {
+        let words = [
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=no",
+            "--ignore-submodules=all",
+            "--no-renames",
+            "--",
+            ".",
+        ];
+        let listed = self.ask(&words, LIST_BYTES_MAX)?.unwrap_or_default();
+        let entries = listed.split(|byte| *byte == 0);
+        // `XY PATH`
+        Ok(entries
+            .filter_map(|entry| entry.get(3..).map(<[u8]>::to_vec))
+            .collect())
+    }
+}
+
+/// The time in the line `committer NAME <MAIL> SECONDS ZONE` of a commit.
+fn committed_s(commit: &[u8]) -> Option<i64> {
+    let line = commit
+        .split(|byte| *byte == b'\n')
+        .take_while(|line| !line.is_empty())
+        .find_map(|line| line.strip_prefix(b"committer "))?;
+    let after = line.iter().rposition(|byte| *byte == b'>')?;
+    let text = std::str::from_utf8(&line[after + 1..]).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// What a sparse checkout holds, as its file says.
+fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> Vec<String> {
+    let is_on = |name: &str| {
+        let value = settings.get(name).map(|value| value.to_ascii_lowercase());
+        matches!(value.as_deref(), Some("true" | "yes" | "on" | "1"))
+    };
+    if !is_on("core.sparsecheckout") {
+        return Vec::new();
+    }
+    // What it says is published: through a link it would be what another file says.
+    let text = read_without_links(&checkout.own, SPARSE).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .take(SPARSE_MAX)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_commit_is_that_of_its_committer() {
+        for (text, seconds) in [
+            (
+                "tree x\nauthor A <a@example.org> 1 +0000\ncommitter B <b> c> <b@example.org> 1700000000 +0200\n\nm",
+                Some(1_700_000_000),
+            ),
+            ("tree x\ncommitter B <b> -5 +0000\n\nm", Some(-5)),
+            ("tree x\n\ncommitter B <b> 5 +0000\n", None),
+            ("tree x\ncommitter B <b> soon +0000\n", None),
+            ("", None),
+        ] {
+            assert_eq!(committed_s(text.as_bytes()), seconds, "{text}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The `git` program, asked about a repository whose configuration is not to be believed.
+//!
+//! A repository can name programs in many places of its configuration (file system monitors, hooks,
+//! filters, pagers, transports, signature checkers), and files that git would read as more of it. So
+//! git never sees that configuration: it is given a directory of its own in the place of `.git`, with
+//! a configuration that this program wrote, and links to the objects, references and the index of
+//! the real one, which are data. Of the caller's variables and configuration it gets none.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::output::ENDING;
+use crate::source::git::GitError;
+use sys::process::random;
+use sys::signal::{SignalSet, is_pending, set_mask};
+
+/// How long one question may take: a repository may have more files than fit into memory, or a
+/// named pipe where a file should be.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a signal is looked for meanwhile.
+const LOOKED_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of what git complains of that are shown.
+const COMPLAINT_BYTES: usize = 300;
+/// Said on the command line, where nothing overrides it: each of them would run something.
+const SETTINGS: [&str; 6] = [
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "protocol.allow=never",
+    "gc.auto=0",
+];
+
+/// The program, found in a `PATH`. Directories that are not absolute are not looked at: what lies
+/// in the directory of a source must not be started.
+pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
+    path.split(|byte| *byte == b':')
+        .filter(|directory| directory.starts_with(b"/"))
+        .map(|directory| Path::new(OsStr::from_bytes(directory)).join("git"))
+        .find(|file| {
+            let found = std::fs::metadata(file);
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+}
+
+/// A directory that stands for `.git`; it goes when this is dropped. Until then the signals that
+/// would end this process and leave it are blocked.
+pub(super) struct StandIn {
+    program: PathBuf,
+    directory: PathBuf,
+}
+
+impl StandIn {
+    /// Makes it in `above`, empty but for what a repository must have.
+    pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, GitError> {
+        let mut number = [0; 8];
+        random(&mut number).map_err(|errno| GitError::StandIn {
+            source: errno.into(),
+        })?;
+        let name = format!("runner-source-{:016x}", u64::from_ne_bytes(number));
+        let failed = |source| GitError::StandIn { source };
+        set_mask(SignalSet::of(&ENDING)).map_err(|errno| failed(errno.into()))?;
+        let stand_in = Self {
+            program,
+            directory: above.join(name),
+        };
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&stand_in.directory)
+            .map_err(failed)?;
+        stand_in.write("config", "[core]\n\trepositoryformatversion = 0\n")?;
+        Ok(stand_in)
+    }
+
+    /// Writes a file of it.
+    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), GitError> {
+        std::fs::write(self.directory.join(name), text)
+            .map_err(|source| GitError::StandIn { source })
+    }
+
+    /// Makes a directory in it.
+    pub(super) fn make_directory(&self, name: &str) -> Result<(), GitError> {
+        std::fs::create_dir(self.directory.join(name))
+            .map_err(|source| GitError::StandIn { source })
+    }
+
+    /// Links a name of it to what the repository has there. Nothing is opened.
+    pub(super) fn link(&self, name: &str, real: &Path) -> Result<(), GitError> {
+        std::os::unix::fs::symlink(real, self.directory.join(name))
+            .map_err(|source| GitError::StandIn { source })
+    }
+
+    /// Where a file of it lies.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// What git prints, at most `bytes_max` bytes; `None` where it ends with 1, which is its "no".
+    /// It runs in `at`, which lies in the working tree `top`.
+    pub(super) fn ask(
+        &self,
+        top: &Path,
+        at: &Path,
+        words: &[&str],
+        bytes_max: usize,
+    ) -> Result<Option<Vec<u8>>, GitError> {
+        let asked = words.first().copied().unwrap_or_default();
+        let failed = |complaint: String| GitError::Failed {
+            asked: asked.to_owned(),
+            complaint,
+        };
+        let complaints = self.directory.join("complaints");
+        let stderr =
+            std::fs::File::create(&complaints).map_err(|source| GitError::StandIn { source })?;
+        let mut child = self
+            .command(top, at, words)
+            .stderr(stderr)
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let read = read_all(&mut child, bytes_max);
+        // Whatever came of it, it is gone when this returns.
+        let ended = match &read {
+            Ok(_) => child.wait(),
+            Err(_) => child.kill().and_then(|()| child.wait()),
+        };
+        let printed = read.map_err(&failed)?;
+        let status = ended.map_err(|error| failed(error.to_string()))?;
+        match status.code() {
+            Some(0) => Ok(Some(printed)),
+            Some(1) => Ok(None),
+            _ => {
+                let mut text = std::fs::read(&complaints).unwrap_or_default();
+                text.truncate(COMPLAINT_BYTES);
+                Err(failed(spec::path::escape(text.trim_ascii())))
+            }
+        }
+    }
+
+    fn command(&self, top: &Path, at: &Path, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["--no-pager", "--no-optional-locks", "--no-replace-objects"]);
+        command.arg("--literal-pathspecs");
+        for setting in SETTINGS {
+            command.args(["-c", setting]);
+        }
+        command
+            .args(words)
+            .current_dir(at)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", "/nonexistent")
+            .env("LC_ALL", "C")
+            .env("GIT_DIR", &self.directory)
+            .env("GIT_WORK_TREE", top)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        // Links are removed as links.
+        let removed = std::fs::remove_dir_all(&self.directory);
+        let unmasked = set_mask(SignalSet::NONE);
+        if removed.is_err() || unmasked.is_err() {
+            // An error is on its way already where there was no directory; what is left otherwise
+            // holds links and no secret.
+        }
+    }
+}
+
+/// Everything that the child prints, or why that cannot be had.
+fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
+    let output = child.stdout.take().ok_or("no output")?;
+    let output = OwnedFd::from(output);
+    let words = |errno: Errno| errno.to_string();
+    rustix::io::ioctl_fionbio(&output, true).map_err(words)?;
+    let started = Instant::now();
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match rustix::io::read(&output, &mut buffer[..]) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(Errno::AGAIN) => {
+                let mut fds = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];
+                let timeout = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: LOOKED_EVERY.subsec_nanos().into(),
+                };
+                match poll(&mut fds, Some(&timeout)) {
+                    Ok(_) | Err(Errno::INTR) => (),
+                    Err(errno) => return Err(words(errno)),
+                }
+            }
+            Err(Errno::INTR) => (),
+            Err(errno) => return Err(words(errno)),
+        }
+        if bytes_max < bytes.len() {
+            return Err(format!("it prints more than {bytes_max} bytes"));
+        }
+        if PATIENCE <= started.elapsed() {
+            return Err(format!("it has not ended after {} s", PATIENCE.as_secs()));
+        }
+        if is_pending(SignalSet::of(&ENDING)).map_err(words)? {
+            return Err("a signal came".to_owned());
+        }
+    }
+}

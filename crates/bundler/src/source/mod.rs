@@ -1,0 +1,440 @@
+//! From a directory or a checkout of git to a source artifact (stax, workspace sources).
+//!
+//! Three steps, as for a bundle: [`SourceDirectory::gather`] finds out which files a snapshot has and
+//! where they come from, [`Snapshot::write`] reads them, once, while the layer is written, and
+//! [`documents`] says what was written.
+//!
+//! An artifact depends on the files, on what git says of them and on what was asked for alone: on no
+//! clock, umask, uid, order of a directory or locale, and on no path of this host.
+#![forbid(unsafe_code)]
+
+mod artifact;
+mod error;
+mod git;
+mod sieve;
+mod telling;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+pub use crate::sieve::{AllLeftOut, LeftOut};
+pub use artifact::{ArtifactDocuments, documents};
+pub use error::BuildError;
+pub use git::GitError;
+
+use crate::error::ComposeError;
+use crate::files::{DirectoryFiles, FileIdentity, WorkspaceFiles as _};
+use crate::gather::Gathered;
+use crate::gathering::Gathering;
+use crate::origin::{SourceKind, SourceOrigin};
+use crate::overlay::Item;
+use crate::source::git::{Asked, Found, GitFacts};
+use crate::source::sieve::{Narrowed, SnapshotSieve};
+use crate::walk::{Links, Walk};
+use crate::write::{WrittenBundle, write};
+use spec::host_policy::UnpackCaps;
+use spec::oci::source_config::{
+    CONFIG_BYTES_MAX, DESCRIPTION_BYTES_MAX, SnapshotFacts, SourceConfig, SourceType, Submodules,
+    is_name, is_version,
+};
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
+use spec::tokens::iso_date;
+use sys::file::CallError;
+
+/// Digits of a commit in a version.
+const SHORT_DIGITS: usize = 7;
+/// The last second of the year 9999: later ones have no written form.
+const LAST_S: i64 = 253_402_300_799;
+
+/// What is to be built.
+#[derive(Debug, Clone, Default)]
+pub struct BuildRequest<'call> {
+    /// What the artifact is called; `None`: as the directory.
+    pub name: Option<&'call str>,
+    /// Which version of it this is; `None`: what the commit says.
+    pub version: Option<&'call str>,
+    /// For people.
+    pub description: Option<&'call str>,
+    /// Only these, and what is below them; empty: everything.
+    pub sparse: Vec<RelPath>,
+    /// Whether the files of submodules are taken.
+    pub submodules: bool,
+    /// Taken although they look like credentials.
+    pub include: Vec<RelPath>,
+    /// Whether it is refused where something would be left out that nobody asked to.
+    pub strict: bool,
+    /// Whether git is not asked at all.
+    pub no_git: bool,
+    /// When it was created, in seconds since 1970; `None`: when the commit was.
+    pub created_s: Option<i64>,
+    /// What is being written to, and is no part of the source.
+    pub exclude: Vec<FileIdentity>,
+}
+
+/// What the host says about a build.
+#[derive(Debug, Clone, Copy)]
+pub struct BuildHost<'call> {
+    /// How large the snapshot may be.
+    pub caps: UnpackCaps,
+    /// Where programs are looked for: the value of `PATH`.
+    pub path: &'call [u8],
+    /// Where a directory can be made for git.
+    pub temporary_directory: &'call Path,
+    /// Whose repositories are believed besides those of the directory's owner.
+    pub caller_uid: u32,
+}
+
+/// A directory that becomes a snapshot.
+#[derive(Debug)]
+pub struct SourceDirectory {
+    /// As it was given, escaped.
+    shown: String,
+    /// Absolute, without links.
+    path: PathBuf,
+    files: DirectoryFiles,
+}
+
+/// A snapshot before it is written.
+#[derive(Debug)]
+pub struct Snapshot<'files> {
+    /// What the artifact will say of it.
+    pub config: SourceConfig,
+    /// When it was created, in seconds since 1970.
+    pub created_s: i64,
+    /// What is left out although nobody asked for it.
+    pub left_out: AllLeftOut,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+    gathered: Gathered<'files>,
+}
+
+impl SourceDirectory {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`BuildError::Directory`].
+    pub fn open(path: &Path) -> Result<Self, BuildError> {
+        let shown = escape(path.as_os_str().as_bytes());
+        let failed = |source| BuildError::Directory {
+            directory: shown.clone(),
+            source,
+        };
+        let files = DirectoryFiles::open_root(path).map_err(failed)?;
+        let real = std::fs::canonicalize(path).map_err(|error| {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            failed(CallError::new("realpath", shown.clone(), errno))
+        })?;
+        Ok(Self {
+            files,
+            path: real,
+            shown,
+        })
+    }
+
+    /// Finds out what the snapshot holds. Of the files only `.staxignore` and those that may hold
+    /// credentials are read.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn gather(
+        &self,
+        request: &BuildRequest<'_>,
+        host: &BuildHost<'_>,
+    ) -> Result<Snapshot<'_>, BuildError> {
+        self.check_paths(request)?;
+        let (facts, doubt) = self.ask_git(request, host)?;
+        if request.submodules && facts.is_none() {
+            return Err(BuildError::NoSubmodules {
+                directory: self.shown.clone(),
+            });
+        }
+        let (gathered, left_out) = self.sift(request, host.caps, facts.as_ref())?;
+        if request.strict && 0 < left_out.count {
+            return Err(BuildError::Strict(left_out));
+        }
+        self.check_sparse(request, &gathered)?;
+        let untracked = facts
+            .as_ref()
+            .map_or_else(Vec::new, |facts| untracked(facts, &gathered));
+        let config = self.config(request, facts.as_ref(), &gathered, &untracked)?;
+        let told = telling::Told {
+            doubt: doubt.as_deref(),
+            facts: facts.as_ref(),
+            untracked: &untracked,
+            submodules_included: request.submodules,
+            left_out: &left_out,
+        };
+        let warnings = told.warnings(&gathered);
+        Ok(Snapshot {
+            config,
+            created_s: created_s(request, facts.as_ref()),
+            left_out,
+            warnings,
+            gathered,
+        })
+    }
+
+    fn ask_git(
+        &self,
+        request: &BuildRequest<'_>,
+        host: &BuildHost<'_>,
+    ) -> Result<(Option<GitFacts>, Option<String>), BuildError> {
+        if request.no_git {
+            return Ok((None, None));
+        }
+        let asked = Asked {
+            directory: &self.path,
+            path: host.path,
+            temporary_directory: host.temporary_directory,
+            caller_uid: host.caller_uid,
+        };
+        Ok(match git::facts(asked)? {
+            Found::NoCheckout(doubt) => (None, doubt),
+            Found::Checkout(facts) => (Some(*facts), None),
+        })
+    }
+
+    /// Lays out what the sieve lets through.
+    fn sift(
+        &self,
+        request: &BuildRequest<'_>,
+        caps: UnpackCaps,
+        facts: Option<&GitFacts>,
+    ) -> Result<(Gathered<'_>, AllLeftOut), BuildError> {
+        let submodules = match facts {
+            Some(facts) if !request.submodules => facts.submodules.clone(),
+            _ => BTreeSet::new(),
+        };
+        let narrowed = Narrowed {
+            sparse: request.sparse.clone(),
+            submodules,
+            include: request.include.clone(),
+            exclude: request.exclude.clone(),
+        };
+        let sieve =
+            SnapshotSieve::new(&self.files, narrowed).map_err(BuildError::CredentialList)?;
+        let origin = SourceOrigin {
+            file: self.shown.clone(),
+            place: None,
+            pointer: String::new(),
+            kind: SourceKind::Snapshot,
+        };
+        let mut gathering = Gathering::new(caps, vec![origin.clone()]);
+        let mut walk = Walk {
+            files: &self.files,
+            root: 0,
+            source: 0,
+            links: Links::Keep,
+            exclude: &[],
+            sieve: Some(&sieve),
+            gathering: &mut gathering,
+        };
+        let walked = match facts {
+            // Git knows no empty directories: one that was left behind is no part of a commit.
+            Some(_) => walk.files_of_tree(),
+            None => walk.tree(None, None),
+        };
+        walked.map_err(|problem| ComposeError::of_source(&origin, problem))?;
+        let tree = gathering.finish()?;
+        let files = &self.files;
+        let gathered = Gathered::of_one_directory(gathering, tree, files, caps.archive_bytes);
+        Ok((gathered, sieve.into_left_out()))
+    }
+
+    fn config(
+        &self,
+        request: &BuildRequest<'_>,
+        facts: Option<&GitFacts>,
+        gathered: &Gathered<'_>,
+        untracked: &[&RelPath],
+    ) -> Result<SourceConfig, BuildError> {
+        let source_type = match facts {
+            Some(_) => SourceType::Git,
+            None => SourceType::Directory,
+        };
+        let version = match request.version {
+            Some(version) => version.to_owned(),
+            None => self.default_version(facts, !untracked.is_empty())?,
+        };
+        if !is_version(&version) {
+            return Err(BuildError::Name {
+                what: "version",
+                found: version,
+                is_default: false,
+            });
+        }
+        let mut config = SourceConfig::new(self.name(request)?, version, source_type);
+        config.description = request.description.map(str::to_owned);
+        let mut sparse: Vec<String> = request.sparse.iter().map(RelPath::to_string).collect();
+        sparse.sort_unstable();
+        sparse.dedup();
+        sparse.extend(facts.iter().flat_map(|facts| facts.sparse.iter().cloned()));
+        config.origin = facts
+            .map(|facts| facts.origin.clone())
+            .filter(|origin| !origin.is_empty());
+        config.snapshot = Some(SnapshotFacts {
+            prepared_from_path: facts.and_then(|facts| Some(facts.below.as_ref()?.to_string())),
+            sparse,
+            submodules: facts.map(|_| match request.submodules {
+                true => Submodules::Included,
+                false => Submodules::Excluded,
+            }),
+            file_count: Some(files_of(gathered).count() as u64),
+        });
+        check_length(
+            "description",
+            request.description.unwrap_or(""),
+            DESCRIPTION_BYTES_MAX,
+        )?;
+        let text = String::from_utf8(config.to_json()?).unwrap_or_default();
+        check_length("config", &text, CONFIG_BYTES_MAX)?;
+        Ok(config)
+    }
+
+    fn name(&self, request: &BuildRequest<'_>) -> Result<String, BuildError> {
+        let own = || {
+            let name = self.path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        let name = request.name.map_or_else(own, str::to_owned);
+        match is_name(&name) {
+            true => Ok(name),
+            false => Err(BuildError::Name {
+                what: "name",
+                found: name,
+                is_default: request.name.is_none(),
+            }),
+        }
+    }
+
+    /// `2026.03.10-4f3a2b1`, and `-dirty` where the files are not those of the commit.
+    fn default_version(
+        &self,
+        facts: Option<&GitFacts>,
+        has_untracked: bool,
+    ) -> Result<String, BuildError> {
+        let missing = |found| BuildError::VersionMissing {
+            directory: self.shown.clone(),
+            found,
+        };
+        let facts = facts.ok_or_else(|| missing("no checkout of git"))?;
+        let commit = facts.origin.commit.as_deref();
+        let short = commit.and_then(|commit| commit.get(..SHORT_DIGITS));
+        let when = facts.committed_s.filter(has_written_form);
+        let (Some(short), Some(when)) = (short, when) else {
+            return Err(missing("a checkout of git without a commit"));
+        };
+        let day = iso_date(when).replace('-', ".");
+        Ok(match has_untracked || !facts.changed.is_empty() {
+            true => format!("{day}-{short}-dirty"),
+            false => format!("{day}-{short}"),
+        })
+    }
+
+    fn check_paths(&self, request: &BuildRequest<'_>) -> Result<(), BuildError> {
+        let sparse = request.sparse.iter().map(|path| ("--sparse", path));
+        let include = request.include.iter().map(|path| ("--include", path));
+        for (flag, path) in sparse.chain(include) {
+            let found = self.files.look(path).map_err(|source| {
+                let directory = format!("{}/{path}", self.shown);
+                BuildError::Directory { directory, source }
+            })?;
+            if found.is_none() {
+                let path = path.clone();
+                return Err(BuildError::NotThere { flag, path });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sparse(
+        &self,
+        request: &BuildRequest<'_>,
+        gathered: &Gathered<'_>,
+    ) -> Result<(), BuildError> {
+        let empty = request.sparse.iter().find(|path| {
+            !files_of(gathered).any(|(file, _)| {
+                let rest = file.as_bytes().strip_prefix(path.as_bytes());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            })
+        });
+        match empty {
+            None => Ok(()),
+            Some(path) => Err(BuildError::SparseEmpty { path: path.clone() }),
+        }
+    }
+}
+
+impl Snapshot<'_> {
+    /// Writes the layer. The same files are the same bytes for one version of this program.
+    ///
+    /// # Errors
+    /// [`BuildError::Size`] where the archive becomes too large, [`BuildError::Compose`] where a file
+    /// cannot be read or changed, or `out`, which messages call `place`, fails.
+    pub fn write(&self, out: &mut dyn Write, place: &str) -> Result<WrittenBundle, BuildError> {
+        write(&self.gathered, out).map_err(|error| error.at(place).into())
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.gathered.tree.file_bytes()
+    }
+}
+
+/// The regular files, with their sizes in bytes.
+fn files_of<'gathered>(
+    gathered: &'gathered Gathered<'_>,
+) -> impl Iterator<Item = (&'gathered RelPath, u64)> {
+    gathered
+        .overlay
+        .iter()
+        .filter_map(|(path, placed)| match placed.item {
+            Item::File { bytes, .. } => Some((path, bytes)),
+            _ => None,
+        })
+}
+
+/// Files of the snapshot that git does not track; those of submodules are not asked for.
+fn untracked<'gathered>(
+    facts: &GitFacts,
+    gathered: &'gathered Gathered<'_>,
+) -> Vec<&'gathered RelPath> {
+    let is_of_submodule = |path: &RelPath| {
+        std::iter::successors(path.parent(), RelPath::parent)
+            .any(|above| facts.submodules.contains(&above))
+    };
+    files_of(gathered)
+        .map(|(path, _)| path)
+        .filter(|path| !facts.tracked.contains(path.as_bytes()) && !is_of_submodule(path))
+        .collect()
+}
+
+/// What was asked for, else when the commit was made, else the beginning of 1970: never now, since
+/// the same sources are to be the same artifact.
+fn created_s(request: &BuildRequest<'_>, facts: Option<&GitFacts>) -> i64 {
+    let of_commit = facts.and_then(|facts| facts.committed_s);
+    request
+        .created_s
+        .or(of_commit)
+        .filter(has_written_form)
+        .unwrap_or(0)
+}
+
+fn has_written_form(unix_s: &i64) -> bool {
+    (0..=LAST_S).contains(unix_s)
+}
+
+fn check_length(what: &'static str, text: &str, bytes_max: usize) -> Result<(), BuildError> {
+    match bytes_max < text.len() {
+        true => Err(BuildError::TooLong {
+            what,
+            bytes: text.len(),
+            bytes_max,
+        }),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,121 @@
+//! What of a directory becomes a snapshot, and what is left out and why.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::credentials::CredentialRules;
+use crate::error::SourceProblem;
+use crate::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
+use crate::ignored::Ignored;
+use crate::sieve::{AllLeftOut, Sieve};
+use spec::path::RelPath;
+
+/// Left out wherever they lie, without a word: databases of version control and of stax.
+const NEVER: [&[u8]; 4] = [b".git", b".hg", b".svn", b".stax"];
+
+/// What a snapshot is narrowed to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Narrowed {
+    /// Only these and what is below them; empty: everything.
+    pub(super) sparse: Vec<RelPath>,
+    /// Directories of submodules that are left out.
+    pub(super) submodules: BTreeSet<RelPath>,
+    /// Taken although they look like credentials, with what is below them.
+    pub(super) include: Vec<RelPath>,
+    /// What is being written to.
+    pub(super) exclude: Vec<FileIdentity>,
+}
+
+/// The sieve of snapshots.
+pub(super) struct SnapshotSieve<'files> {
+    files: &'files dyn WorkspaceFiles,
+    ignored: Ignored<'files>,
+    narrowed: Narrowed,
+    credentials: CredentialRules,
+    left_out: RefCell<AllLeftOut>,
+}
+
+impl<'files> SnapshotSieve<'files> {
+    /// A sieve, or what is wrong with the list of credential files.
+    pub(super) fn new(
+        files: &'files dyn WorkspaceFiles,
+        narrowed: Narrowed,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            files,
+            ignored: Ignored::new(files, b".staxignore"),
+            narrowed,
+            credentials: CredentialRules::new()?,
+            left_out: RefCell::default(),
+        })
+    }
+
+    /// What was left out although nobody asked for it.
+    pub(super) fn into_left_out(self) -> AllLeftOut {
+        self.left_out.into_inner()
+    }
+
+    /// Whether somebody asked for this to be left out, or every snapshot leaves it out.
+    fn is_unwanted(&self, path: &RelPath, found: &Found) -> bool {
+        let is_directory = found.kind == FoundKind::Directory;
+        NEVER.contains(&path.file_name())
+            || !self.is_in_sparse(path, is_directory)
+            || (is_directory && self.narrowed.submodules.contains(path))
+            || self.narrowed.exclude.contains(&found.stamp.identity)
+            || self.ignored.say(path, is_directory) == Some(true)
+    }
+
+    fn is_in_sparse(&self, path: &RelPath, is_directory: bool) -> bool {
+        let sparse = &self.narrowed.sparse;
+        sparse.is_empty()
+            || sparse
+                .iter()
+                .any(|one| is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path)))
+    }
+
+    /// The name of the rule that calls this a file of credentials.
+    fn credential_rule(
+        &self,
+        path: &RelPath,
+        found: &Found,
+    ) -> Result<Option<&str>, SourceProblem> {
+        let include = &self.narrowed.include;
+        let is_directory = found.kind == FoundKind::Directory;
+        let is_included = include.iter().any(|one| {
+            // What lies in a directory can be taken only where the directory is walked.
+            is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path))
+        });
+        if is_included {
+            return Ok(None);
+        }
+        self.credentials.find(self.files, path, is_directory)
+    }
+}
+
+impl Sieve for SnapshotSieve<'_> {
+    fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
+        self.ignored.enter(directory)
+    }
+
+    fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
+        if self.is_unwanted(path, found) {
+            return Ok(false);
+        }
+        let what = match found.kind {
+            FoundKind::Symlink | FoundKind::Special(_) => Some(found.kind.words().to_owned()),
+            FoundKind::File { .. } | FoundKind::Directory => self
+                .credential_rule(path, found)?
+                .map(|rule| format!("credentials ({rule})")),
+        };
+        let Some(what) = what else {
+            return Ok(true);
+        };
+        self.left_out.borrow_mut().add(path, what);
+        Ok(false)
+    }
+}
+
+fn is_at_or_below(path: &RelPath, above: &RelPath) -> bool {
+    let rest = path.as_bytes().strip_prefix(above.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}

@@ -1,0 +1,114 @@
+//! What a person should know of a snapshot, as warnings.
+
+use crate::gather::Gathered;
+use crate::sieve::{AllLeftOut, entries, told};
+use crate::source::files_of;
+use crate::source::git::GitFacts;
+use spec::path::{RelPath, escape};
+use spec::report::WarningReport;
+
+/// Above this a file hardly belongs into a snapshot of sources: 10 MiB.
+const LARGE_BYTES: u64 = 10 << 20;
+/// Most names in one warning.
+const NAMES_MAX: usize = 20;
+
+/// What warnings are made of.
+pub(super) struct Told<'call> {
+    /// Why something that looks like a checkout is not taken for one.
+    pub(super) doubt: Option<&'call str>,
+    pub(super) facts: Option<&'call GitFacts>,
+    pub(super) untracked: &'call [&'call RelPath],
+    pub(super) submodules_included: bool,
+    pub(super) left_out: &'call AllLeftOut,
+}
+
+impl Told<'_> {
+    /// Those of the walk, then one for each thing that was found.
+    pub(super) fn warnings(&self, gathered: &Gathered<'_>) -> Vec<WarningReport> {
+        let mut warnings = gathered.warnings.clone();
+        let mut warn = |code: &str, message: String| {
+            warnings.push(WarningReport::new(code, message));
+        };
+        if let Some(doubt) = self.doubt {
+            warn(
+                "source_not_believed",
+                format!("{doubt}: it is built as a directory, without an origin"),
+            );
+        }
+        if 0 < self.left_out.count {
+            warn(
+                "source_left_out",
+                format!(
+                    "{} cannot be in a snapshot and are left out: {}",
+                    entries(self.left_out.count),
+                    told(self.left_out, NAMES_MAX)
+                ),
+            );
+        }
+        let large: Vec<String> = files_of(gathered)
+            .filter(|(_, bytes)| LARGE_BYTES < *bytes)
+            .map(|(path, bytes)| format!("`{path}` ({} MiB)", bytes >> 20))
+            .collect();
+        if !large.is_empty() {
+            let text = format!("files above 10 MiB are in the snapshot: {}", list(&large));
+            warn("source_large_file", text);
+        }
+        if let Some(facts) = self.facts {
+            self.of_git(facts, gathered, &mut warn);
+        }
+        warnings
+    }
+
+    fn of_git(
+        &self,
+        facts: &GitFacts,
+        gathered: &Gathered<'_>,
+        warn: &mut dyn FnMut(&str, String),
+    ) {
+        if !facts.changed.is_empty() {
+            let names: Vec<String> = facts
+                .changed
+                .iter()
+                .map(|name| format!("`{}`", escape(name)))
+                .collect();
+            warn(
+                "source_dirty",
+                format!("not as the commit has them: {}", list(&names)),
+            );
+        }
+        if !self.untracked.is_empty() {
+            let names: Vec<String> = self
+                .untracked
+                .iter()
+                .map(|path| format!("`{path}`"))
+                .collect();
+            warn(
+                "source_untracked",
+                format!(
+                    "git does not track what is in the snapshot all the same (.staxignore leaves \
+                     it out): {}",
+                    list(&names)
+                ),
+            );
+        }
+        let empty = facts.submodules.iter().filter(|submodule| {
+            let above = [submodule.as_bytes(), b"/"].concat();
+            !files_of(gathered).any(|(path, _)| path.as_bytes().starts_with(&above))
+        });
+        let empty: Vec<String> = empty.map(|path| format!("`{path}`")).collect();
+        if self.submodules_included && !empty.is_empty() {
+            let text = format!("submodules of which no file is there: {}", list(&empty));
+            warn("source_submodule_empty", text);
+        }
+    }
+}
+
+/// The first names, and how many more there are.
+fn list(names: &[String]) -> String {
+    match names.get(..NAMES_MAX) {
+        Some(first) if NAMES_MAX < names.len() => {
+            format!("{} and {} more", first.join(", "), names.len() - NAMES_MAX)
+        }
+        _ => names.join(", "),
+    }
+}

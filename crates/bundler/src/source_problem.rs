@@ -1,0 +1,352 @@
+//! Why one source of a manifest is refused or cannot be had.
+
+use crate::error::SizeLimit;
+use crate::github::{GitHubError, RefShape};
+use crate::origin::SourceOrigin;
+use archive::links::LinkError;
+use spec::path::{PathError, RelPath};
+use sys::file::CallError;
+
+pub(crate) const LINK_HINT: &str = "replace the link by a relative one to a file or directory of the bundle, \
+                         or copy what it points to with --symlinks=follow";
+
+/// Why one source is refused or cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceProblem {
+    /// Nothing lies there.
+    #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
+    Missing {
+        /// Where, in the workspace or the repository.
+        path: RelPath,
+        /// A neighbour that looks alike, escaped.
+        near: Option<String>,
+    },
+    /// A pattern that no file matches.
+    #[error("`{path}` matches no file")]
+    NoMatch {
+        /// The pattern.
+        path: RelPath,
+    },
+    /// A directory was asked for.
+    #[error("`{path}` is {found}; expected a directory")]
+    NotDirectory {
+        /// Where.
+        path: RelPath,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A `ref` to something that is no folder.
+    #[error("`{path}` is {found}; expected the folder of a code-workspace")]
+    ReferenceNotFolder {
+        /// Where.
+        path: RelPath,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A `ref` to a link.
+    #[error(
+        "`{path}` is a symlink, which is not followed; expected the folder of a code-workspace"
+    )]
+    ReferenceIsLink {
+        /// Where.
+        path: RelPath,
+    },
+    /// A path that goes too far up.
+    #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
+    Outside {
+        /// As it is written.
+        path: String,
+        /// The folder that it is relative to, in the workspace.
+        folder: String,
+    },
+    /// A folder without a manifest.
+    #[error("`{path}` holds no manifest; expected one of {names}")]
+    NoManifest {
+        /// Where.
+        path: String,
+        /// What was looked for.
+        names: String,
+    },
+    /// A manifest of another kind.
+    #[error("`{path}` is {found}; expected a code-workspace")]
+    NotCodeWorkspace {
+        /// The manifest.
+        path: RelPath,
+        /// What it is: completes the sentence.
+        found: &'static str,
+    },
+    /// Something that no bundle holds.
+    #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
+    SpecialFile {
+        /// Where.
+        path: RelPath,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A pattern that cannot be read.
+    #[error("the pattern `{pattern}` cannot be read: {reason}")]
+    Pattern {
+        /// The pattern, escaped.
+        pattern: String,
+        /// Why.
+        reason: String,
+    },
+    /// A `.staxignore`, `.bundleignore` or `.gitignore` that cannot be followed.
+    #[error("`{path}`{}: {reason}", line_words(*.line))]
+    IgnoreFile {
+        /// Where.
+        path: RelPath,
+        /// The line, counted from 1, where one is to blame.
+        line: Option<usize>,
+        /// Why, escaped.
+        reason: String,
+    },
+    /// The list of credential files, which is part of this program.
+    #[error("the list of credential files: {0}")]
+    CredentialList(String),
+    /// A link that is not kept.
+    #[error("`{path}` {error}")]
+    Link {
+        /// Where.
+        path: RelPath,
+        /// Why.
+        error: LinkError,
+    },
+    /// A link that is to be followed and leads nowhere.
+    #[error("`{path}` is a symlink to `{target}`, {why}")]
+    Follow {
+        /// Where.
+        path: RelPath,
+        /// What it holds, escaped.
+        target: String,
+        /// Where it leads.
+        why: FollowProblem,
+    },
+    /// A path through a link.
+    #[error("`{path}` passes through the symlink `{link}`")]
+    ThroughLink {
+        /// The path.
+        path: RelPath,
+        /// The link.
+        link: RelPath,
+    },
+    /// A path that no bundle holds.
+    #[error("`{path}` {reason}")]
+    Reserved {
+        /// In the bundle.
+        path: String,
+        /// Why: completes the sentence.
+        reason: &'static str,
+    },
+    /// A path that becomes too long, or too deep.
+    #[error("`{path}` {error}")]
+    Path {
+        /// As far as it goes, escaped.
+        path: String,
+        /// Why.
+        error: PathError,
+    },
+    /// A path with too many segments.
+    #[error("`{path}` has {segments} segments, expected at most {limit}")]
+    TooDeep {
+        /// In the bundle.
+        path: RelPath,
+        /// How many.
+        segments: usize,
+        /// Most that are accepted.
+        limit: usize,
+    },
+    /// A file where another source has a directory.
+    #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
+    Conflict {
+        /// In the bundle.
+        path: RelPath,
+        /// What it is here.
+        here: &'static str,
+        /// What is in its way.
+        there_path: RelPath,
+        /// What that is.
+        there: &'static str,
+        /// Where that comes from.
+        other: Box<SourceOrigin>,
+    },
+    /// It changed meanwhile.
+    #[error("`{path}` changed while it was read")]
+    Changed {
+        /// Where.
+        path: RelPath,
+    },
+    /// It cannot be read.
+    #[error("`{path}` cannot be read")]
+    Unreadable {
+        /// Where, escaped.
+        path: String,
+        /// The kernel's answer.
+        #[source]
+        source: CallError,
+    },
+    /// Code-workspaces that refer to each other in a circle.
+    #[error("code-workspaces refer to each other in a circle: {}", .chain.join(" → "))]
+    Cycle {
+        /// The folders, first and last the same.
+        chain: Vec<String>,
+    },
+    /// Too many code-workspaces below each other.
+    #[error("code-workspaces lie more than {limit} deep: {}", .chain.join(" → "))]
+    Depth {
+        /// The folders.
+        chain: Vec<String>,
+        /// Most that may lie below each other.
+        limit: usize,
+    },
+    /// Too many sources.
+    #[error("more than {limit} sources, those of all code-workspaces counted")]
+    TooManySources {
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many files, those that others replace counted.
+    #[error("more than {limit} files in all sources, those that others replace counted")]
+    TooManyFiles {
+        /// The limit.
+        limit: u64,
+    },
+    /// One entry too many; becomes [`crate::error::ComposeError::BundleSize`].
+    #[error("`{entry}` makes the bundle too large: {what}")]
+    Size {
+        /// The entry that crossed the limit.
+        entry: RelPath,
+        /// Which limit.
+        what: SizeLimit,
+    },
+    /// A reference that can be moved, where only commits are accepted.
+    #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
+    PinRequired {
+        /// `owner/name`.
+        repository: String,
+        /// As the manifest has it, escaped.
+        reference: String,
+        /// What it looks like.
+        shape: RefShape,
+    },
+    /// The repository.
+    #[error(transparent)]
+    GitHub(GitHubError),
+}
+
+/// Where a link leads that cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FollowProblem {
+    /// Out of the workspace.
+    #[error("which leaves the workspace")]
+    Escapes,
+    /// To nothing.
+    #[error("which is not there")]
+    Dangling,
+    /// In a circle.
+    #[error("which leads back to where it came from")]
+    Loop,
+}
+
+fn line_words(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+fn near_words(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}
+
+impl SourceProblem {
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } | Self::NoMatch { .. } | Self::NoManifest { .. } => {
+                "source_missing"
+            }
+            Self::NotDirectory { .. }
+            | Self::ReferenceNotFolder { .. }
+            | Self::ReferenceIsLink { .. } => "source_not_directory",
+            Self::NotCodeWorkspace { .. } => "source_not_code_workspace",
+            Self::SpecialFile { .. } => "source_special_file",
+            Self::Pattern { .. } => "source_pattern",
+            Self::IgnoreFile { .. } => "source_ignore_file",
+            Self::CredentialList(_) => "credential_list",
+            Self::Link { error, .. } => error.code(),
+            Self::Follow { why, .. } => match why {
+                FollowProblem::Escapes => "symlink_escapes",
+                FollowProblem::Dangling => "symlink_dangling",
+                FollowProblem::Loop => "symlink_loop",
+            },
+            Self::ThroughLink { .. } => "symlink_through_link",
+            Self::Reserved { .. } | Self::Outside { .. } => "path_refused",
+            Self::Path { .. } => "path_too_long",
+            Self::TooDeep { .. } => "path_too_deep",
+            Self::Conflict { .. } => "bundle_path_conflict",
+            Self::Changed { .. } => "source_changed",
+            Self::Unreadable { .. } => "source_unreadable",
+            Self::Cycle { .. } => "code_cycle",
+            Self::Depth { .. } => "code_depth",
+            Self::TooManySources { .. } => "code_too_many_sources",
+            Self::TooManyFiles { .. } => "source_too_many_files",
+            Self::Size { .. } => "bundle_size",
+            Self::PinRequired { .. } => "pin_required",
+            Self::GitHub(error) => error.code(),
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Missing { .. } => {
+                "paths of `code` are relative to the workspace, which --workspace names"
+            }
+            Self::NoMatch { .. } => "`*` stays within one folder; `**/` passes through folders",
+            Self::NotDirectory {
+                found: "a symlink", ..
+            } => "name what the link points to, or copy that with --symlinks=follow",
+            Self::NotDirectory { .. } => "leave out the `/` at the end for a file",
+            Self::ReferenceIsLink { .. } => "name the folder that the link points to",
+            Self::Outside { .. } => "name the folder above both as the workspace: --workspace DIR",
+            Self::NoManifest { .. } | Self::ReferenceNotFolder { .. } => {
+                "a `ref` names the folder of a code-workspace"
+            }
+            Self::NotCodeWorkspace { .. } => {
+                "write `kind: code-workspace` there, or take its files with `local`"
+            }
+            Self::SpecialFile { .. } => "remove it, or name the files beside it with `glob`",
+            Self::Pattern { .. } => "known are `*`, `?`, `[a-z]`, `[!a-z]` and `**` between `/`",
+            Self::IgnoreFile { .. } => "it is text with the patterns of a .gitignore, one a line",
+            Self::Link { .. } | Self::ThroughLink { .. } => LINK_HINT,
+            Self::Follow { .. } => "remove the link, or let it point into the workspace",
+            Self::Conflict { .. } => "give one of the two another place with `as`",
+            Self::Changed { .. } => "run it again once nothing writes to the workspace",
+            Self::Cycle { .. } | Self::Depth { .. } => "remove one of the `ref` sources",
+            Self::PinRequired {
+                repository, shape, ..
+            } => {
+                let abbreviated = match shape {
+                    RefShape::Abbreviated => "; fewer digits name no commit",
+                    _ => "",
+                };
+                return Some(format!(
+                    "write the commit: `git ls-remote` of {repository} shows it{abbreviated}"
+                ));
+            }
+            Self::GitHub(error) => return error.hint(),
+            Self::Unreadable { source, .. } if source.errno == rustix::io::Errno::ACCESS => {
+                "give yourself the right to read it, or name the files beside it with `glob`"
+            }
+            Self::Reserved { .. }
+            | Self::Path { .. }
+            | Self::TooDeep { .. }
+            | Self::Unreadable { .. }
+            | Self::TooManySources { .. }
+            | Self::TooManyFiles { .. }
+            | Self::CredentialList(_)
+            | Self::Size { .. } => return None,
+        };
+        Some(text.to_owned())
+    }
+}

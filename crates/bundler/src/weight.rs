@@ -1,0 +1,110 @@
+//! What makes a bundle large: folders of installed packages, and its largest files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::overlay::{Item, Overlay};
+use spec::path::RelPath;
+use spec::report::WarningReport;
+
+/// Above this the largest files are told: 10 MiB.
+const LARGE_BYTES: u64 = 10 << 20;
+/// How many of the largest are told.
+const LARGEST: usize = 10;
+/// In each directory of this kind: a virtual environment of Python.
+const ENVIRONMENT: &[u8] = b"pyvenv.cfg";
+
+/// How much of something there is.
+#[derive(Default)]
+struct Weight {
+    files: u64,
+    bytes: u64,
+}
+
+/// Warnings about what a bundle hardly needs.
+pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
+    let files = || {
+        overlay
+            .iter()
+            .filter_map(|(path, placed)| match placed.item {
+                Item::File { bytes, .. } => Some((path, bytes)),
+                _ => None,
+            })
+    };
+    let environments: BTreeSet<Option<RelPath>> = files()
+        .filter(|(path, _)| path.file_name() == ENVIRONMENT)
+        .map(|(path, _)| path.parent())
+        .collect();
+    let mut installed: BTreeMap<RelPath, Weight> = BTreeMap::new();
+    let mut all = Weight::default();
+    for (path, bytes) in files() {
+        all.files += 1;
+        all.bytes = all.bytes.saturating_add(bytes);
+        let above = std::iter::successors(path.parent(), RelPath::parent);
+        let outermost = above
+            .filter(|above| {
+                matches!(above.file_name(), b"node_modules" | b"__pycache__")
+                    || environments.contains(&Some(above.clone()))
+            })
+            .last();
+        if let Some(folder) = outermost {
+            let weight = installed.entry(folder).or_default();
+            weight.files += 1;
+            weight.bytes = weight.bytes.saturating_add(bytes);
+        }
+    }
+    let mut warnings = Vec::new();
+    if !installed.is_empty() {
+        let mut folders: Vec<(RelPath, Weight)> = installed.into_iter().collect();
+        folders.sort_by_key(|(_, weight)| std::cmp::Reverse(weight.bytes));
+        let told = folders.iter().map(|(path, weight)| {
+            let words = weight.words();
+            format!("`{path}` ({words})")
+        });
+        warnings.push(WarningReport::new(
+            "bundle_installed",
+            format!(
+                "what was installed or compiled for one machine is in the bundle: {}; unless it is \
+                 meant to be, name it in .bundleignore",
+                first(told)
+            ),
+        ));
+    }
+    if LARGE_BYTES < all.bytes {
+        let mut largest: Vec<(&RelPath, u64)> = files().collect();
+        largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let told = largest.iter().map(|(path, bytes)| {
+            let size = size_words(*bytes);
+            format!("`{path}` ({size})")
+        });
+        warnings.push(WarningReport::new(
+            "bundle_large",
+            format!("the largest of {}: {}", all.words(), first(told)),
+        ));
+    }
+    warnings
+}
+
+impl Weight {
+    fn words(&self) -> String {
+        let plural = if self.files == 1 { "" } else { "s" };
+        format!("{} file{plural}, {}", self.files, size_words(self.bytes))
+    }
+}
+
+fn size_words(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// The first ten, and how many more there are.
+fn first(told: impl ExactSizeIterator<Item = String>) -> String {
+    let more = told.len().saturating_sub(LARGEST);
+    let words: Vec<String> = told.take(LARGEST).collect();
+    match more {
+        0 => words.join(", "),
+        more => format!("{} and {more} more", words.join(", ")),
+    }
+}

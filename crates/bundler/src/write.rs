@@ -1,0 +1,233 @@
+//! The archive of what was gathered: canonical tar through gzip, both hashed, nothing held in memory.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{ComposeError, SizeLimit, SourceProblem};
+use crate::files::{FoundKind, OpenedSource};
+use crate::gather::Gathered;
+use crate::overlay::{Contents, Item};
+use archive::canonical::write_members;
+use spec::digest::Digest;
+use spec::path::RelPath;
+use sys::file::CallError;
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 256 * 1024;
+/// What `gzip` does by default.
+const LEVEL: u32 = 6;
+/// "Unknown" (RFC 1952): the same on every host.
+const OPERATING_SYSTEM: u8 = 255;
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenBundle {
+    /// SHA-256 of the canonical tar: the bundle's identity.
+    pub content_digest: Digest,
+    /// SHA-256 of the archive.
+    pub archive_digest: Digest,
+    /// Bytes of the archive.
+    pub archive_bytes: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+}
+
+/// Writes the bundle as a `.tar.gz`: the same bytes for the same contents and this version of the
+/// program. Files are read while it is written, each once, and refused where they are no longer as
+/// they were when they were gathered.
+///
+/// # Errors
+/// [`ComposeError::BundleSize`] where the archive becomes too large, [`ComposeError::Output`] where
+/// `out` fails, [`ComposeError::Source`] where a file cannot be read or changed. What `out` got
+/// until then is no bundle.
+pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBundle, ComposeError> {
+    let archive = Measured::new(out, Some(gathered.archive_bytes_max));
+    let gzip = flate2::GzBuilder::new()
+        .operating_system(OPERATING_SYSTEM)
+        .write(archive, Compression::new(LEVEL));
+    let mut tar = Measured::new(gzip, None);
+    write_tar(gathered, &mut tar, &|tar: &Measured<GzEncoder<_>>| {
+        tar.inner.get_ref().has_crossed
+    })?;
+    let content_digest = Digest::from_hasher(tar.hasher);
+    let mut gzip = tar.inner;
+    let limit = gathered.archive_bytes_max;
+    if let Err(error) = gzip.try_finish() {
+        return Err(match gzip.get_ref().has_crossed {
+            true => too_large(None, limit),
+            false => unwritten(&error),
+        });
+    }
+    let archive = gzip
+        .finish()
+        .and_then(|mut archive| archive.flush().map(|()| archive))
+        .map_err(|error| unwritten(&error))?;
+    Ok(WrittenBundle {
+        content_digest,
+        archive_bytes: archive.bytes,
+        archive_digest: Digest::from_hasher(archive.hasher),
+        bytes: gathered.tree.file_bytes(),
+        entries: gathered.tree.len() as u64,
+    })
+}
+
+/// The identity of the bundle, without writing it anywhere.
+///
+/// # Errors
+/// As [`write()`], without what concerns its output.
+pub fn content_digest(gathered: &Gathered<'_>) -> Result<Digest, ComposeError> {
+    let mut tar = Measured::new(std::io::sink(), None);
+    write_tar(gathered, &mut tar, &|_| false)?;
+    Ok(Digest::from_hasher(tar.hasher))
+}
+
+fn write_tar<Inner: Write>(
+    gathered: &Gathered<'_>,
+    tar: &mut Measured<Inner>,
+    has_crossed: &dyn Fn(&Measured<Inner>) -> bool,
+) -> Result<(), ComposeError> {
+    let mut buffer = vec![0; READ_BYTES];
+    let limit = gathered.archive_bytes_max;
+    // What went wrong below is told by the archive's own count: an error passes through the
+    // compression without its type.
+    let outcome = write_members(
+        &gathered.tree,
+        tar,
+        &|path, error| Stop::Write(path.cloned(), error),
+        &mut |path, bytes, out| write_file(gathered, path, bytes, &mut buffer, out),
+    );
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(Stop::Source(error)) => Err(*error),
+        Err(Stop::Write(path, _)) if has_crossed(tar) => Err(too_large(path.as_ref(), limit)),
+        Err(Stop::Write(_, error)) => Err(unwritten(&error)),
+    }
+}
+
+/// Why writing stopped.
+enum Stop {
+    Source(Box<ComposeError>),
+    Write(Option<RelPath>, std::io::Error),
+}
+
+fn write_file(
+    gathered: &Gathered<'_>,
+    path: &RelPath,
+    bytes: u64,
+    buffer: &mut [u8],
+    out: &mut dyn Write,
+) -> Result<(), Stop> {
+    let failed = |error| Stop::Write(Some(path.clone()), error);
+    let Some(placed) = gathered.overlay.get(path) else {
+        return Ok(());
+    };
+    let refused = |problem| {
+        let origin = &gathered.origins[placed.source];
+        Stop::Source(Box::new(ComposeError::of_source(origin, problem)))
+    };
+    let Item::File { contents, .. } = &placed.item else {
+        return Ok(());
+    };
+    let (root, from, stamp) = match contents {
+        Contents::Bytes(content) => return out.write_all(content).map_err(failed),
+        Contents::File { root, path, stamp } => (*root, path, stamp),
+    };
+    let unreadable = |source| {
+        refused(SourceProblem::Unreadable {
+            path: from.to_string(),
+            source,
+        })
+    };
+    let changed = || refused(SourceProblem::Changed { path: from.clone() });
+    let unchanged = |file: &dyn OpenedSource| -> Result<bool, Stop> {
+        let now = file.found().map_err(unreadable)?;
+        let same_size = matches!(now.kind, FoundKind::File { bytes: size, .. } if size == bytes);
+        Ok(same_size && now.stamp == *stamp)
+    };
+    let mut file = match gathered.root(root).open(from) {
+        Ok(file) => file,
+        // Gone, or something else now.
+        Err(error) if matches!(error.errno, Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {
+            return Err(changed());
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    if !unchanged(file.as_ref())? {
+        return Err(changed());
+    }
+    let mut left = bytes;
+    while 0 < left {
+        let count = file.read(buffer).map_err(unreadable)?;
+        let read = count as u64;
+        if read == 0 || left < read {
+            return Err(changed());
+        }
+        left -= read;
+        out.write_all(&buffer[..count]).map_err(failed)?;
+    }
+    // A writer that came meanwhile has moved the times, or the size.
+    match unchanged(file.as_ref())? {
+        true => Ok(()),
+        false => Err(changed()),
+    }
+}
+
+fn too_large(path: Option<&RelPath>, limit: u64) -> ComposeError {
+    ComposeError::BundleSize {
+        entry: path.map_or_else(|| "the end of the archive".to_owned(), RelPath::to_string),
+        what: SizeLimit::Archive { limit },
+    }
+}
+
+fn unwritten(error: &std::io::Error) -> ComposeError {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    ComposeError::Output {
+        file: "the archive".to_owned(),
+        source: CallError::new("write", "the archive", errno),
+    }
+}
+
+/// Counts and hashes what passes, and stops at a limit.
+struct Measured<Inner> {
+    inner: Inner,
+    hasher: Sha256,
+    bytes: u64,
+    limit: Option<u64>,
+    has_crossed: bool,
+}
+
+impl<Inner> Measured<Inner> {
+    fn new(inner: Inner, limit: Option<u64>) -> Self {
+        Self {
+            inner,
+            hasher: Sha256::new(),
+            bytes: 0,
+            limit,
+            has_crossed: false,
+        }
+    }
+}
+
+impl<Inner: Write> Write for Measured<Inner> {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        let after = self.bytes.saturating_add(data.len() as u64);
+        if self.limit.is_some_and(|limit| limit < after) {
+            self.has_crossed = true;
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        let count = self.inner.write(data)?;
+        self.hasher.update(&data[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}

@@ -1,0 +1,561 @@
+//! Queries of bodies for names, and what is answered. Pure: no query is ever forwarded.
+//!
+//! One question a message, as every resolver library sends it. A name that is compressed in a
+//! question, a second question, an answer section: refused as malformed (FORMERR).
+
+use std::net::Ipv4Addr;
+
+use spec::host_name::HostName;
+
+/// Longest message over TCP that is read; over UDP queries are far shorter.
+pub const QUERY_BYTES_MAX: usize = 4_096;
+/// Bytes of the header (RFC 1035, 4.1.1).
+const HEADER_BYTES: usize = 12;
+/// Type A: an IPv4 address.
+pub const TYPE_A: u16 = 1;
+/// Type PTR: the name of an address (RFC 1035, 3.5).
+pub(crate) const TYPE_PTR: u16 = 12;
+/// Class IN.
+const CLASS_IN: u16 = 1;
+/// Type OPT (RFC 6891).
+const TYPE_OPT: u16 = 41;
+/// Additional records that a query may have: OPT and a signature.
+const ADDITIONAL_MAX: u8 = 2;
+/// Longest name in a message, its length bytes and its end included (RFC 1035, 2.3.4).
+const NAME_BYTES_MAX: usize = 255;
+/// Bytes that we take over UDP, as OPT says.
+const DATAGRAM_BYTES: u16 = 1_232;
+/// Seconds that a synthetic address may be remembered: it holds for the whole run.
+const TTL_S: u32 = 300;
+
+/// A question that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query<'message> {
+    start: Start,
+    /// The question as it came, capitals included: resolvers compare (draft-vixie-dnsext-dns0x20).
+    question: &'message [u8],
+    /// The name, where it is one that a host may have.
+    pub name: Option<HostName>,
+    /// What is asked for: [`TYPE_A`] or another.
+    pub kind: u16,
+    /// Whether the class is IN.
+    pub is_internet: bool,
+    extended: Option<Extended>,
+}
+
+/// What an answer repeats of the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Start {
+    id: [u8; 2],
+    opcode: u8,
+    recursion_desired: bool,
+}
+
+/// The OPT record of whoever asks (RFC 6891): an answer then has one too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extended {
+    /// DO, which an answer repeats (RFC 3225).
+    wants_signatures: bool,
+}
+
+/// Why bytes are no query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Malformed {
+    /// Nothing can be answered: not even a header, or it is an answer itself.
+    Silent,
+    /// A FORMERR, NOTIMP or BADVERS can be answered, ready to be sent.
+    Answerable(Vec<u8>),
+}
+
+/// What a name is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// One address.
+    Address(Ipv4Addr),
+    /// The name of the address that was asked for.
+    Name(HostName),
+    /// The name is allowed and has nothing of this type.
+    NoData,
+    /// There is no such name.
+    NoName,
+    /// Too many queries: the library may ask again later.
+    ServerFailure,
+}
+
+/// Reads a query, all of it: nothing may follow what its counts announce.
+///
+/// # Errors
+/// [`Malformed`], with what to answer.
+pub fn parse(message: &[u8]) -> Result<Query<'_>, Malformed> {
+    let Some((header, rest)) = message.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(Malformed::Silent);
+    };
+    let [one, two, flags, _, counts @ ..] = *header;
+    if flags & 0x80 != 0 {
+        return Err(Malformed::Silent);
+    }
+    let start = Start {
+        id: [one, two],
+        opcode: flags & 0x78,
+        recursion_desired: flags & 0x01 != 0,
+    };
+    let refuse = |code| Malformed::Answerable(start.response(code, [0; 3]).to_vec());
+    if start.opcode != 0 {
+        return Err(refuse(Code::NotImplemented));
+    }
+    // One question, no answer, no authority, a few additional records.
+    let [0, 1, 0, 0, 0, 0, 0, additional] = counts else {
+        return Err(refuse(Code::FormatError));
+    };
+    if ADDITIONAL_MAX < additional || QUERY_BYTES_MAX < message.len() {
+        return Err(refuse(Code::FormatError));
+    }
+    let read = read_question(rest, start)
+        .and_then(|(query, after)| Some((query, read_additional(after, additional)?)));
+    match read {
+        None => Err(refuse(Code::FormatError)),
+        Some((mut query, Versions::Known(extended))) => {
+            query.extended = extended;
+            Ok(query)
+        }
+        Some((_, Versions::Unknown)) => {
+            let mut answer = start.response(Code::NoError, [0, 0, 1]).to_vec();
+            // BADVERS, 16: its low four bits stand in the header.
+            answer.extend_from_slice(&opt_record(1, false));
+            Err(Malformed::Answerable(answer))
+        }
+    }
+}
+
+fn read_question(bytes: &[u8], start: Start) -> Option<(Query<'_>, &[u8])> {
+    let (labels, name_bytes) = read_name(bytes)?;
+    let (question, after) = bytes.split_at_checked(name_bytes + 4)?;
+    let [.., kind_high, kind_low, class_high, class_low] = *question else {
+        return None;
+    };
+    let query = Query {
+        start,
+        question,
+        name: HostName::from_labels(labels).ok(),
+        kind: u16::from_be_bytes([kind_high, kind_low]),
+        is_internet: u16::from_be_bytes([class_high, class_low]) == CLASS_IN,
+        extended: None,
+    };
+    Some((query, after))
+}
+
+enum Versions {
+    Known(Option<Extended>),
+    Unknown,
+}
+
+/// The records after the question; `None` where they are not exactly `count`, or OPT is there twice.
+fn read_additional(mut bytes: &[u8], count: u8) -> Option<Versions> {
+    let mut extended = None;
+    let mut is_known = true;
+    for _ in 0..count {
+        let (labels, name_bytes) = read_name(bytes)?;
+        let (fixed, after) = bytes.get(name_bytes..)?.split_first_chunk::<10>()?;
+        let [kind_high, kind_low, _, _, _, version, flags, _, high, low] = *fixed;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (data, after) = after.split_at_checked(length)?;
+        bytes = after;
+        if u16::from_be_bytes([kind_high, kind_low]) != TYPE_OPT {
+            continue;
+        }
+        if extended.is_some() || !labels.is_empty() || !are_options(data) {
+            return None;
+        }
+        is_known = version == 0;
+        extended = Some(Extended {
+            wants_signatures: flags & 0x80 != 0,
+        });
+    }
+    match (bytes, is_known) {
+        ([], true) => Some(Versions::Known(extended)),
+        ([], false) => Some(Versions::Unknown),
+        _ => None,
+    }
+}
+
+/// Whether these are options: code, length, and so many bytes, each.
+fn are_options(mut data: &[u8]) -> bool {
+    while let Some(([_, _, high, low], after)) = data.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some((_, after)) = after.split_at_checked(length) else {
+            return false;
+        };
+        data = after;
+    }
+    data.is_empty()
+}
+
+/// The labels of a name that is written out, and how many bytes it takes, its end included.
+fn read_name(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
+    let mut labels = Vec::new();
+    let mut at = 0;
+    loop {
+        let length = usize::from(*bytes.get(at)?);
+        at += 1;
+        if length == 0 {
+            return Some((labels, at));
+        }
+        // The two high bits: a pointer, or a form that nobody uses. The name's end takes one byte.
+        if 63 < length || NAME_BYTES_MAX < at + length + 1 {
+            return None;
+        }
+        labels.push(bytes.get(at..at + length)?);
+        at += length;
+    }
+}
+
+impl Query<'_> {
+    /// The name as it came, also one that no host may have: labels with dots between them. What is
+    /// no plain character stands as `\x..`, and so does a dot inside a label: it is none between two.
+    #[must_use]
+    pub(crate) fn written_name(&self) -> String {
+        use std::fmt::Write as _;
+        let (labels, _) = read_name(self.question).unwrap_or_default();
+        let mut text = String::new();
+        for label in labels {
+            if !text.is_empty() {
+                text.push('.');
+            }
+            for byte in label {
+                if byte.is_ascii_graphic() && !matches!(byte, b'.' | b'\\') {
+                    text.push(char::from(*byte));
+                } else {
+                    let _written = write!(text, "\\x{byte:02x}");
+                }
+            }
+        }
+        if text.is_empty() {
+            text.push('.');
+        }
+        text
+    }
+
+    /// The message that answers.
+    #[must_use]
+    pub fn answer(&self, answer: Answer) -> Vec<u8> {
+        let (code, record) = match answer {
+            Answer::Address(address) => (Code::NoError, Some((TYPE_A, address.octets().to_vec()))),
+            Answer::Name(name) => (Code::NoError, Some((TYPE_PTR, written_out(&name)))),
+            Answer::NoData => (Code::NoError, None),
+            Answer::NoName => (Code::NameError, None),
+            Answer::ServerFailure => (Code::ServerFailure, None),
+        };
+        let counts = [
+            1,
+            u8::from(record.is_some()),
+            u8::from(self.extended.is_some()),
+        ];
+        let mut message = self.start.response(code, counts).to_vec();
+        message.extend_from_slice(self.question);
+        if let Some((kind, data)) = record {
+            // The name: a pointer to the question.
+            message.extend_from_slice(&[0xc0, 0x0c]);
+            message.extend_from_slice(&kind.to_be_bytes());
+            message.extend_from_slice(&CLASS_IN.to_be_bytes());
+            message.extend_from_slice(&TTL_S.to_be_bytes());
+            // An address or a name: 255 bytes at most.
+            message.extend_from_slice(&[0, u8::try_from(data.len()).unwrap_or(u8::MAX)]);
+            message.extend_from_slice(&data);
+        }
+        if let Some(extended) = self.extended {
+            message.extend_from_slice(&opt_record(0, extended.wants_signatures));
+        }
+        message
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Code {
+    NoError,
+    FormatError,
+    ServerFailure,
+    NameError,
+    NotImplemented,
+}
+
+impl Start {
+    /// A header with so many questions, answers and additional records.
+    fn response(self, code: Code, counts: [u8; 3]) -> [u8; HEADER_BYTES] {
+        let code = match code {
+            Code::NoError => 0,
+            Code::FormatError => 1,
+            Code::ServerFailure => 2,
+            Code::NameError => 3,
+            Code::NotImplemented => 4,
+        };
+        // QR, the opcode as asked, AA, RD as asked; RA.
+        let first = 0x84 | self.opcode | u8::from(self.recursion_desired);
+        let second = 0x80 | code;
+        let [one, two] = self.id;
+        let [questions, answers, additional] = counts;
+        [
+            one, two, first, second, 0, questions, 0, answers, 0, 0, 0, additional,
+        ]
+    }
+}
+
+/// A name as messages have it: each label after its length, and an end.
+fn written_out(name: &HostName) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(NAME_BYTES_MAX);
+    for label in name.as_str().split('.') {
+        // A label of a host's name has 63 bytes at most.
+        bytes.push(u8::try_from(label.len()).unwrap_or(0));
+        bytes.extend_from_slice(label.as_bytes());
+    }
+    bytes.push(0);
+    bytes
+}
+
+/// The root, type 41, how much a datagram may hold, the high bits of the code, version 0, flags, no
+/// options.
+fn opt_record(code_high: u8, wants_signatures: bool) -> [u8; 11] {
+    let [_, kind] = TYPE_OPT.to_be_bytes();
+    let [high, low] = DATAGRAM_BYTES.to_be_bytes();
+    let flags = u8::from(wants_signatures) << 7;
+    [0, 0, kind, high, low, code_high, 0, flags, 0, 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn query(name: &[&[u8]], kind: u16) -> Vec<u8> {
+        let mut message = vec![0xab, 0xcd, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name {
+            message.push(u8::try_from(label.len()).expect("short"));
+            message.extend_from_slice(label);
+        }
+        message.push(0);
+        message.extend_from_slice(&kind.to_be_bytes());
+        message.extend_from_slice(&[0, 1]);
+        message
+    }
+
+    #[test]
+    fn a_question_is_answered_with_its_own_bytes_and_one_address() {
+        let message = query(&[b"API", b"example", b"com"], TYPE_A);
+        let query = parse(&message).expect("a query");
+        assert_eq!(
+            query.name.as_ref().map(HostName::as_str),
+            Some("api.example.com")
+        );
+        let answer = query.answer(Answer::Address(Ipv4Addr::new(198, 18, 0, 1)));
+        assert_eq!(answer[..4], [0xab, 0xcd, 0x85, 0x80]);
+        assert_eq!(answer[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(answer[12..message.len()], message[12..]);
+        assert_eq!(answer[answer.len() - 4..], [198, 18, 0, 1]);
+    }
+
+    #[test]
+    fn a_question_for_the_name_of_an_address_is_answered_with_the_name_written_out() {
+        let message = query(&[b"16", b"0", b"18", b"198", b"in-addr", b"arpa"], TYPE_PTR);
+        let query = parse(&message).expect("a query");
+        let name = HostName::parse(b"api.example.com").expect("a name");
+        let answer = query.answer(Answer::Name(name));
+        assert_eq!(answer[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);
+        let record = &answer[message.len()..];
+        assert_eq!(record[..4], [0xc0, 0x0c, 0, 12]);
+        assert_eq!(record[10..], *b"\0\x11\x03api\x07example\x03com\0");
+        let longest = [&[b'a'; 63][..]; 4].join(&b'.');
+        let longest = HostName::parse(&longest[..253]).expect("a name");
+        let answer = query.answer(Answer::Name(longest));
+        assert_eq!(answer[message.len() + 10..][..2], [0, 255]);
+        assert_eq!(answer.len(), message.len() + 12 + 255);
+    }
+
+    #[test]
+    fn negative_answers_differ_in_their_code_only() {
+        let message = query(&[b"a", b"b"], 28);
+        let query = parse(&message).expect("a query");
+        for (answer, code) in [
+            (Answer::NoData, 0),
+            (Answer::NoName, 3),
+            (Answer::ServerFailure, 2),
+        ] {
+            let message = query.answer(answer);
+            assert_eq!(message[3] & 0x0f, code);
+            assert_eq!(message[7], 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_single_plain_question_is_malformed() {
+        let good = query(&[b"a", b"com"], TYPE_A);
+        let with = |at: usize, byte: u8| {
+            let mut message = good.clone();
+            message[at] = byte;
+            message
+        };
+        let mut pointer = good[..12].to_vec();
+        pointer.extend_from_slice(&[0xc0, 0x0c, 0, 1, 0, 1]);
+        let mut long = good[..12].to_vec();
+        for _ in 0..5 {
+            long.push(63);
+            long.extend_from_slice(&[b'a'; 63]);
+        }
+        long.extend_from_slice(&[0, 0, 1, 0, 1]);
+        for (what, message, code) in [
+            ("two questions", with(5, 2), 1),
+            ("no question", with(5, 0), 1),
+            ("an answer inside", with(7, 1), 1),
+            ("another opcode", with(2, 0x28), 4),
+            ("a name that points at itself", pointer, 1),
+            ("a name beyond 255 bytes", long, 1),
+            ("a name without an end", good[..14].to_vec(), 1),
+            ("no type", good[..good.len() - 3].to_vec(), 1),
+        ] {
+            match parse(&message) {
+                Err(Malformed::Answerable(answer)) => {
+                    assert_eq!(answer[3] & 0x0f, code, "{what}");
+                    assert_eq!(answer[..2], message[..2], "{what}");
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+        assert_eq!(parse(&with(2, 0x81)), Err(Malformed::Silent));
+        assert_eq!(parse(&good[..11]), Err(Malformed::Silent));
+    }
+
+    /// The query with these additional records, whose count is given.
+    fn with_additional(records: &[u8], count: u8) -> Vec<u8> {
+        let mut message = query(&[b"a", b"com"], TYPE_A);
+        message[11] = count;
+        message.extend_from_slice(records);
+        message
+    }
+
+    const OPT: &[u8] = &[0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
+
+    #[test]
+    fn an_extended_query_has_an_extended_answer_that_repeats_the_wish_for_signatures() {
+        let message = with_additional(OPT, 1);
+        let query = parse(&message).expect("a query");
+        let address = Answer::Address(Ipv4Addr::new(198, 18, 0, 16));
+        for answer in [address, Answer::NoData, Answer::NoName] {
+            let answer = query.answer(answer);
+            assert_eq!(answer[10..12], [0, 1]);
+            assert_eq!(
+                answer[answer.len() - 11..],
+                [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]
+            );
+        }
+        let plain = with_additional(&[], 0);
+        let answer = parse(&plain).expect("a query").answer(Answer::NoData);
+        assert_eq!(answer[10..12], [0, 0]);
+        assert_eq!(answer.len(), plain.len());
+    }
+
+    #[test]
+    fn every_byte_behind_the_question_is_accounted_for() {
+        let mut unknown = OPT.to_vec();
+        unknown[6] = 1;
+        match parse(&with_additional(&unknown, 1)) {
+            // BADVERS is 16: 0 in the header and 1 in OPT.
+            Err(Malformed::Answerable(answer)) => {
+                assert_eq!((answer[3] & 0x0f, answer[12 + 5]), (0, 1));
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut with_option = OPT.to_vec();
+        with_option[10] = 5;
+        let cut = with_option.clone();
+        with_option.extend_from_slice(&[0, 10, 0, 1, 7]);
+        let mut short = with_option.clone();
+        short[14] = 2;
+        let signature = [
+            &[3, b'k', b'e', b'y', 0, 0, 250, 0, 255, 0, 0, 0, 0, 0, 1][..],
+            &[7],
+        ]
+        .concat();
+        let signed = [OPT, &signature].concat();
+        let twice = [OPT, OPT].concat();
+        let thrice = [&signature[..], &signature, &signature].concat();
+        let named = [&[1, b'a'][..], OPT].concat();
+        for (what, message, is_query) in [
+            ("an option", with_additional(&with_option, 1), true),
+            ("a signature behind it", with_additional(&signed, 2), true),
+            ("an option cut short", with_additional(&short, 1), false),
+            ("OPT twice", with_additional(&twice, 2), false),
+            ("OPT with a name", with_additional(&named, 1), false),
+            ("an option beyond the end", with_additional(&cut, 1), false),
+            ("three records", with_additional(&thrice, 3), false),
+            ("fewer than announced", with_additional(OPT, 2), false),
+            ("more than announced", with_additional(OPT, 0), false),
+            ("one byte more", with_additional(&[0], 0), false),
+        ] {
+            assert_eq!(parse(&message).is_ok(), is_query, "{what}");
+        }
+        let mut authority = with_additional(&[], 0);
+        authority[9] = 1;
+        assert!(parse(&authority).is_err());
+    }
+
+    #[test]
+    fn a_name_may_take_255_bytes_and_a_label_63() {
+        let labels = |last: usize| {
+            let long = [b'a'; 63];
+            let message = query(&[&long, &long, &long, &long[..last]], TYPE_A);
+            parse(&message).map(|query| query.name.map(|name| name.as_str().len()))
+        };
+        assert_eq!(labels(61), Ok(Some(253)));
+        assert!(labels(62).is_err());
+        let mut label = query(&[&[b'a'; 63]], TYPE_A);
+        label[12] = 64;
+        label.insert(13, b'a');
+        assert!(parse(&label).is_err());
+    }
+
+    #[test]
+    fn a_refusal_repeats_the_kind_of_message() {
+        let mut message = query(&[b"a"], TYPE_A);
+        message[2] = 0x29;
+        match parse(&message) {
+            Err(Malformed::Answerable(answer)) => assert_eq!(answer[2..4], [0xad, 0x84]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_host_may_have_is_a_question_without_a_name() {
+        for (label, written) in [
+            (&b"a\0b"[..], "a\\x00b.com"),
+            (b"a/b", "a/b.com"),
+            (b"a b", "a\\x20b.com"),
+            (b"-", "-.com"),
+            (b"a.b", "a\\x2eb.com"),
+            (b"a\\b", "a\\x5cb.com"),
+            ("\u{430}".as_bytes(), "\\xd0\\xb0.com"),
+        ] {
+            let message = query(&[label, b"com"], TYPE_A);
+            let read = parse(&message).expect("a query");
+            assert_eq!(read.name, None, "{label:?}");
+            assert_eq!(read.written_name(), written);
+        }
+        let message = query(&[], TYPE_A);
+        let root = parse(&message).expect("the root");
+        assert_eq!(
+            (root.name.as_ref(), root.written_name().as_str()),
+            (None, ".")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic_and_answers_keep_the_id(message: Vec<u8>) {
+            match parse(&message) {
+                Ok(query) => prop_assert_eq!(&query.answer(Answer::NoName)[..2], &message[..2]),
+                Err(Malformed::Answerable(answer)) => {
+                    prop_assert_eq!(&answer[..2], &message[..2]);
+                    prop_assert_eq!(answer.len(), HEADER_BYTES);
+                }
+                Err(Malformed::Silent) => (),
+            }
+        }
+    }
+}

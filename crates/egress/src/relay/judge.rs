@@ -1,0 +1,120 @@
+//! The decision about one connection: whom the body wants, whether it may, and whether the first
+//! bytes name the same host.
+
+use std::net::IpAddr;
+
+use crate::allow::{Allowlist, Standing};
+use crate::client_hello;
+use crate::denials::Reason;
+use crate::http_head;
+use crate::names::Names;
+use spec::host_name::HostName;
+
+pub(super) const HTTP_PORT: u16 = 80;
+pub(super) const HTTPS_PORT: u16 = 443;
+/// Most bytes that are read before they are judged.
+pub(super) const FIRST_BYTES_MAX: usize =
+    if client_hello::WIRE_BYTES_MAX < http_head::HEAD_BYTES_MAX {
+        http_head::HEAD_BYTES_MAX
+    } else {
+        client_hello::WIRE_BYTES_MAX
+    };
+
+/// Whom the body wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Name(HostName),
+    Address(IpAddr),
+}
+
+impl Wanted {
+    /// Whom an address that the body dials stands for.
+    pub(super) fn at(address: IpAddr, names: &Names) -> Self {
+        let address = address.to_canonical();
+        let name = match address {
+            IpAddr::V4(synthetic) => names.name_of(synthetic),
+            IpAddr::V6(_) => None,
+        };
+        name.map_or(Self::Address(address), |name| Self::Name(name.clone()))
+    }
+
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Name(name) => name.to_string(),
+            Self::Address(address) => address.to_string(),
+        }
+    }
+
+    /// Why it may not be reached at `port`, if it may not.
+    pub(super) fn refusal(&self, port: u16, allowed: &Allowlist) -> Option<Reason> {
+        match self {
+            Self::Name(name) if allowed.allows(name, port) => None,
+            Self::Name(name) if allowed.standing(name) == Standing::Absent => {
+                Some(Reason::NameNotAllowed)
+            }
+            Self::Name(_) => Some(Reason::PortNotAllowed),
+            Self::Address(address) if allowed.allows_address(*address, port) => None,
+            Self::Address(address) if allowed.names_address(*address) => {
+                Some(Reason::PortNotAllowed)
+            }
+            Self::Address(_) => Some(Reason::IpLiteral),
+        }
+    }
+}
+
+/// What the first bytes of a connection say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// Too little to say anything.
+    More,
+    /// They name the host that is wanted, or the port is one where nothing does.
+    Same,
+    /// They do not.
+    Denied(Reason),
+}
+
+/// Judges the first bytes. `is_last`: none will follow, or none is waited for any longer.
+pub(super) fn first_bytes(
+    received: &[u8],
+    wanted: &Wanted,
+    port: u16,
+    refuse_ech: bool,
+    is_last: bool,
+) -> Judged {
+    let (Wanted::Name(name), HTTP_PORT | HTTPS_PORT) = (wanted, port) else {
+        return Judged::Same;
+    };
+    let (judged, otherwise) = if port == HTTPS_PORT {
+        (hello(received, name, refuse_ech), Reason::NotTls)
+    } else {
+        (head(received, name), Reason::HostMismatch)
+    };
+    match judged {
+        Judged::More if is_last || FIRST_BYTES_MAX <= received.len() => Judged::Denied(otherwise),
+        judged => judged,
+    }
+}
+
+fn hello(received: &[u8], name: &HostName, refuse_ech: bool) -> Judged {
+    match client_hello::parse(received) {
+        Ok(client_hello::Progress::More) => Judged::More,
+        Ok(client_hello::Progress::Hello(hello)) => match hello.server_name {
+            Some(named) if named != *name => Judged::Denied(Reason::SniMismatch),
+            Some(_) if hello.has_encrypted && refuse_ech => Judged::Denied(Reason::Ech),
+            Some(_) => Judged::Same,
+            None => Judged::Denied(Reason::NoSni),
+        },
+        Err(client_hello::HelloError::BadName) => Judged::Denied(Reason::SniMismatch),
+        Err(_) => Judged::Denied(Reason::NotTls),
+    }
+}
+
+fn head(received: &[u8], name: &HostName) -> Judged {
+    match http_head::parse(received) {
+        Ok(http_head::Progress::More) => Judged::More,
+        Ok(http_head::Progress::Head(head)) if head.host == http_head::Host::Name(name.clone()) => {
+            Judged::Same
+        }
+        Ok(http_head::Progress::Head(_)) | Err(_) => Judged::Denied(Reason::HostMismatch),
+    }
+}

@@ -1,0 +1,71 @@
+//! What is told in the end, written down as it happens and bounded whatever a body does.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::denials::Attempt;
+use crate::relay::terms::{Outcome, Traffic, UNREACHABLE_MAX, Unreachable};
+use spec::egress_report::UnreachableCause;
+
+/// The outcome so far.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    started: Instant,
+    pub(super) outcome: Outcome,
+    /// Where each host stands in the traffic: as many as there are names in a run.
+    by_host: HashMap<String, usize>,
+}
+
+impl Ledger {
+    pub(super) fn new(started: Instant) -> Self {
+        Self {
+            started,
+            outcome: Outcome::default(),
+            by_host: HashMap::new(),
+        }
+    }
+
+    pub(super) fn deny(&mut self, attempt: Attempt, now: Instant) {
+        let since = now.saturating_duration_since(self.started);
+        let now_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        self.outcome.denials.add(attempt, now_ms);
+    }
+
+    pub(super) fn unreachable(&mut self, host: String, port: u16, cause: UnreachableCause) {
+        let list = &mut self.outcome.unreachable;
+        let known = list
+            .iter_mut()
+            .find(|known| (known.port, known.cause) == (port, cause) && known.host == host);
+        if let Some(known) = known {
+            known.count += 1;
+        } else if list.len() < UNREACHABLE_MAX {
+            list.push(Unreachable {
+                host,
+                port,
+                cause,
+                count: 1,
+            });
+        } else {
+            self.outcome.unreachable_beyond += 1;
+        }
+    }
+
+    /// One connection that reached `host` and is over.
+    pub(super) fn traffic(&mut self, host: String, sent_bytes: u64, received_bytes: u64) {
+        let list = &mut self.outcome.traffic;
+        let at = *self.by_host.entry(host).or_insert_with_key(|host| {
+            list.push(Traffic {
+                host: host.clone(),
+                connections: 0,
+                sent_bytes: 0,
+                received_bytes: 0,
+            });
+            list.len() - 1
+        });
+        if let Some(known) = list.get_mut(at) {
+            known.connections += 1;
+            known.sent_bytes += sent_bytes;
+            known.received_bytes += received_bytes;
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The compatibility proxy's two protocols on one port: what a client says, and what it is told.
+//! Pure. Who may be reached is decided elsewhere, as for every other connection.
+
+use std::fmt::Write as _;
+
+use crate::denials::Reason;
+use crate::http_head::{self, Head, HeadError, Host};
+use crate::relay::judge::Wanted;
+use crate::socks::{self, Part, Target};
+use spec::egress_report::UnreachableCause;
+
+/// How a client asked, and so how it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speech {
+    /// SOCKS5.
+    Socks,
+    /// HTTP CONNECT.
+    Tunnel,
+    /// An HTTP request with an absolute target.
+    Request,
+}
+
+/// What a client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) speech: Speech,
+    /// The bytes of a name that is none, where it is none.
+    pub(super) wanted: Result<Wanted, Vec<u8>>,
+    pub(super) port: u16,
+    /// What goes to the host first.
+    pub(super) first: Vec<u8>,
+    /// How many bytes may follow that, where that is known.
+    pub(super) limit: Option<u64>,
+}
+
+/// What the bytes so far say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Too little.
+    More,
+    /// A greeting of so many bytes, to be answered with [`SOCKS_METHOD`].
+    Greeting(usize),
+    /// A wish.
+    Wish(Wish),
+    /// Nothing that is answered with more than this.
+    Refused(Vec<u8>),
+}
+
+/// "No authentication" is chosen.
+pub(super) const SOCKS_METHOD: [u8; 2] = [socks::VERSION, 0];
+const SOCKS_NO_METHOD: [u8; 2] = [socks::VERSION, 0xff];
+const SOCKS_DENIED: u8 = 2;
+const SOCKS_UNREACHABLE: u8 = 4;
+const HTTP_PORT: u16 = 80;
+
+/// Reads what a client has said. `greeted`: it was answered once already.
+pub(super) fn hear(received: &[u8], greeted: bool) -> Heard {
+    match (received.first(), greeted) {
+        (None, _) => Heard::More,
+        (Some(&socks::VERSION), false) => match socks::greeting(received) {
+            Ok(Part::More) => Heard::More,
+            Ok(Part::Whole((), used)) => Heard::Greeting(used),
+            Err(_) => Heard::Refused(SOCKS_NO_METHOD.to_vec()),
+        },
+        (Some(_), true) => match socks::request(received) {
+            Ok(Part::More) => Heard::More,
+            Ok(Part::Whole((target, port), used)) => Heard::Wish(Wish {
+                speech: Speech::Socks,
+                wanted: match target {
+                    Target::Name(name) => Ok(Wanted::Name(name)),
+                    Target::Address(address) => Ok(Wanted::Address(address)),
+                    Target::Unreadable(bytes) => Err(bytes),
+                },
+                port,
+                first: received.get(used..).unwrap_or_default().to_vec(),
+                limit: None,
+            }),
+            Err(error) => Heard::Refused(socks_reply(error.code())),
+        },
+        (Some(_), false) => hear_http(received),
+    }
+}
+
+fn hear_http(received: &[u8]) -> Heard {
+    let head = match http_head::parse(received) {
+        Ok(http_head::Progress::More) => return Heard::More,
+        Ok(http_head::Progress::Head(head)) => head,
+        Err(error @ HeadError::TooLong) => {
+            return refuse("431 Request Header Fields Too Large", error);
+        }
+        Err(error) => return refuse("400 Bad Request", error),
+    };
+    let (written, rest) = received.split_at_checked(head.bytes).unwrap_or_default();
+    let wanted = match &head.host {
+        Host::Name(name) => Wanted::Name(name.clone()),
+        Host::Address(address) => Wanted::Address(*address),
+    };
+    if head.method == "CONNECT" {
+        return Heard::Wish(Wish {
+            speech: Speech::Tunnel,
+            wanted: Ok(wanted),
+            port: head.port.unwrap_or_default(),
+            first: rest.to_vec(),
+            limit: None,
+        });
+    }
+    let Some(path) = strip_scheme(&head.target) else {
+        return refuse(
+            "400 Bad Request",
+            "this is a proxy: it takes CONNECT and targets that begin with http://",
+        );
+    };
+    if head.has_transfer_encoding {
+        return refuse(
+            "501 Not Implemented",
+            "the body of a request needs a Content-Length here; CONNECT takes everything",
+        );
+    }
+    let content_bytes = head.content_bytes.unwrap_or(0);
+    let sent = usize::try_from(content_bytes).map_or(rest.len(), |most| most.min(rest.len()));
+    let mut first = rewrite(written, &head, path);
+    first.extend_from_slice(&rest[..sent]);
+    Heard::Wish(Wish {
+        speech: Speech::Request,
+        wanted: Ok(wanted),
+        port: head.port.unwrap_or(HTTP_PORT),
+        first,
+        limit: Some(content_bytes - sent as u64),
+    })
+}
+
+/// What follows the scheme, where it is `http`.
+fn strip_scheme(target: &str) -> Option<&str> {
+    let (scheme, rest) = target.split_once("://")?;
+    scheme.eq_ignore_ascii_case("http").then_some(rest)
+}
+
+/// The head as the host itself would have got it, and for one request only. Fields that are meant
+/// for a proxy stay here (RFC 9110, 7.6.1); `written` has been read as a head.
+fn rewrite(written: &[u8], head: &Head, authority_and_path: &str) -> Vec<u8> {
+    let start = authority_and_path.find(['/', '?', '#']);
+    let (authority, path) = authority_and_path.split_at(start.unwrap_or(authority_and_path.len()));
+    let path = path.split('#').next().unwrap_or_default();
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let mut lines = written.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let version = match lines.next() {
+        Some(line) if line.ends_with(b"1.0") => "1.0",
+        _ => "1.1",
+    };
+    let mut first = format!(
+        "{} {slash}{path} HTTP/{version}\r\nHost: {authority}\r\n",
+        head.method
+    )
+    .into_bytes();
+    let fields: Vec<(&[u8], &[u8])> = lines
+        .filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((&line[..colon], line))
+        })
+        .collect();
+    for (name, line) in &fields {
+        if !is_hop_by_hop(name, &fields) {
+            first.extend_from_slice(line);
+            first.extend_from_slice(b"\r\n");
+        }
+    }
+    first.extend_from_slice(b"Connection: close\r\n\r\n");
+    first
+}
+
+fn is_hop_by_hop(name: &[u8], fields: &[(&[u8], &[u8])]) -> bool {
+    let always: [&[u8]; 8] = [
+        b"host",
+        b"connection",
+        b"proxy-connection",
+        b"proxy-authorization",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"upgrade",
+    ];
+    if always.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+        return true;
+    }
+    // What says where the body ends is never taken out by the body's own word.
+    if name.eq_ignore_ascii_case(b"content-length") {
+        return false;
+    }
+    fields
+        .iter()
+        .filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"))
+        .any(|(field, line)| {
+            line[field.len() + 1..]
+                .split(|byte| *byte == b',')
+                .any(|named| named.trim_ascii().eq_ignore_ascii_case(name))
+        })
+}
+
+fn refuse(status: &str, why: impl std::fmt::Display) -> Heard {
+    Heard::Refused(page(status, &why.to_string()))
+}
+
+fn page(status: &str, why: &str) -> Vec<u8> {
+    let text = format!("runner: {why}\n");
+    let mut answer = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n");
+    // Writing into text does not fail.
+    write!(
+        answer,
+        "Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    )
+    .unwrap_or_default();
+    answer.into_bytes()
+}
+
+fn socks_reply(code: u8) -> Vec<u8> {
+    // The address that we dialled from is nobody's business: 0.0.0.0:0.
+    vec![socks::VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
+}
+
+/// What a client is told when its connection stands. A request is answered by the host itself.
+pub(super) fn connected(speech: Speech) -> Vec<u8> {
+    match speech {
+        Speech::Socks => socks_reply(0),
+        Speech::Tunnel => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+        Speech::Request => Vec::new(),
+    }
+}
+
+/// What a client is told when nobody answers.
+pub(super) fn unreachable(
+    speech: Speech,
+    host: &str,
+    port: u16,
+    cause: UnreachableCause,
+) -> Vec<u8> {
+    match speech {
+        Speech::Socks => socks_reply(SOCKS_UNREACHABLE),
+        Speech::Tunnel | Speech::Request => page(
+            "502 Bad Gateway",
+            &format!(
+                "nobody answers at {host}:{port} ({}); it is allowed",
+                cause.in_words()
+            ),
+        ),
+    }
+}
+
+/// What a client is told that is denied, and what to change.
+pub(super) fn denied(speech: Speech, host: &str, port: u16, reason: Reason) -> Vec<u8> {
+    if speech == Speech::Socks {
+        return socks_reply(SOCKS_DENIED);
+    }
+    let why = match reason {
+        Reason::NameNotAllowed | Reason::IpLiteral => format!(
+            "{host}:{port} is not in network.egress; add it there, or run with --allow-net {host}:{port}"
+        ),
+        Reason::PortNotAllowed => format!(
+            "{host} is in network.egress at other ports; add {host}:{port} there, or run with \
+             --allow-net {host}:{port}"
+        ),
+        Reason::ResolvesToPrivate => format!(
+            "{host} is allowed and has no public address outside; the host policy can open \
+             addresses in egress.private_ranges"
+        ),
+        Reason::Limit => format!("{host}:{port}: a limit of this run was reached"),
+        other => format!("{host}:{port} was denied ({})", other.code()),
+    };
+    page("403 Forbidden", &why)
+}
+
+/// Bytes that are no name, as they are shown: at most this many of them, and none beyond ASCII as
+/// it is, for a letter of another alphabet looks like one of a name.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 128;
+    let bytes = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
+    bytes.escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use spec::host_name::HostName;
+
+    fn wish(bytes: &[u8]) -> Wish {
+        match hear(bytes, false) {
+            Heard::Wish(wish) => wish,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn status(bytes: &str) -> String {
+        match hear(bytes.as_bytes(), false) {
+            Heard::Refused(answer) => String::from_utf8_lossy(&answer[9..12]).into_owned(),
+            other => panic!("{bytes:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_becomes_what_the_host_would_have_got_for_one_request() {
+        let wish = wish(
+            b"POST http://a.com:8080?x=1#y HTTP/1.1\r\nHost: a.com:8080\r\nX-Own: 1\r\nUser: u\r\n\
+              Proxy-Authorization: secret\r\nConnection: keep-alive, x-own, content-length\r\n\
+              Content-Length: 5\r\n\r\nabcdefgh",
+        );
+        assert_eq!(wish.speech, Speech::Request);
+        assert_eq!((wish.port, wish.limit), (8080, Some(0)));
+        assert_eq!(
+            String::from_utf8_lossy(&wish.first),
+            "POST /?x=1 HTTP/1.1\r\nHost: a.com:8080\r\nUser: u\r\nContent-Length: 5\r\n\
+             Connection: close\r\n\r\nabcde"
+        );
+    }
+
+    /// H-12: what is told of each.
+    #[test]
+    fn connect_names_a_host_an_address_or_nothing() {
+        let tunnel = wish(b"CONNECT a.com:443 HTTP/1.1\r\n\r\nhello");
+        assert_eq!((tunnel.port, tunnel.first.as_slice()), (443, &b"hello"[..]));
+        let literal = wish(b"CONNECT [2001:db8::1]:443 HTTP/1.0\r\n\r\n");
+        let address = "2001:db8::1".parse().expect("one");
+        assert_eq!(literal.wanted, Ok(Wanted::Address(address)));
+        for (text, code) in [
+            ("CONNECT a.com HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT a.com\0.evil.com:443 HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT 0x7f000001:443 HTTP/1.1\r\n\r\n", "400"),
+            ("GET / HTTP/1.1\r\nHost: a.com\r\n\r\n", "400"),
+            ("GET https://a.com/ HTTP/1.1\r\nHost: a.com\r\n\r\n", "400"),
+            ("GET http://a.com/ HTTP/1.1\r\nHost: b.com\r\n\r\n", "400"),
+            ("GET http://a.com/ x HTTP/1.1\r\nHost: a.com\r\n\r\n", "400"),
+            (
+                "POST http://a.com/ HTTP/1.1\r\nHost: a.com\r\nContent-Length: 1\r\n\
+                 Content-Length: 1\r\n\r\n",
+                "400",
+            ),
+            (
+                "POST http://a.com/ HTTP/1.1\r\nHost: a.com\r\nContent-Length: 1\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n",
+                "400",
+            ),
+            (
+                "POST http://a.com/ HTTP/1.1\r\nHost: a.com\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "501",
+            ),
+            ("\x04\x01\0", "400"),
+        ] {
+            assert_eq!(status(text), code, "{text:?}");
+        }
+        let long = format!("GET http://a.com/{} HTTP/1.1\r\n", "a".repeat(17_000));
+        assert_eq!(status(&long), "431");
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_that_is_passed_on_names_the_same_host_and_is_the_only_one(
+            method in prop::sample::select(vec!["GET", "POST", "OPTIONS"]),
+            path in prop::sample::select(vec!["", "/", "/a?b", "?b", "#c", "//b.com/", "/http://b.com/"]),
+            port in prop::sample::select(vec!["", ":80", ":8080"]),
+            fields in prop::collection::vec(prop::sample::select(vec![
+                "Content-Length: 4", "Connection: content-length, host", "Connection: x", "X: y",
+                "Proxy-Connection: keep-alive", "TE: trailers", "X-Host: b.com", "connection:",
+            ]), 0..4),
+            tail in "[a-z\r\n]{0,8}",
+        ) {
+            let mut text = format!("{method} http://A.com{port}{path} HTTP/1.1\r\nHost: a.com{port}\r\n");
+            for field in fields {
+                text.push_str(field);
+                text.push_str("\r\n");
+            }
+            text.push_str("\r\n");
+            let head_bytes = text.len();
+            text.push_str(&tail);
+            if let Heard::Wish(wish) = hear(text.as_bytes(), false) {
+                let read = http_head::parse(&wish.first);
+                let Ok(http_head::Progress::Head(head)) = read else {
+                    return Err(TestCaseError::fail(format!("{read:?}")));
+                };
+                prop_assert_eq!(Ok(Wanted::Name(HostName::parse(b"a.com").expect("a name"))), wish.wanted);
+                prop_assert_eq!(head.host, Host::Name(HostName::parse(b"a.com").expect("a name")));
+                prop_assert_eq!(head.port.unwrap_or(80), wish.port);
+                prop_assert!(head.target.starts_with('/'));
+                let body_bytes = (wish.first.len() - head.bytes) as u64 + wish.limit.unwrap_or(0);
+                prop_assert_eq!(head.content_bytes.unwrap_or(0), body_bytes);
+                prop_assert!(wish.first.len() - head.bytes <= text.len() - head_bytes);
+            } else {
+                prop_assert!(text.matches("Content-Length").count() > 1, "{}", text);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_heard_without_a_panic(bytes: Vec<u8>, greeted: bool, start in 0..4_usize) {
+            let start = [
+                &b""[..],
+                b"\x05\x01\x00\x03",
+                b"GET http://a.com/ HTTP/1.1\r\nHost: a.com\r\n",
+                b"POST http://a.com HTTP/1.1\r\nHost: a.com\r\nContent-Length: 3\r\n\r\n",
+            ][start];
+            let bytes = [start, &bytes].concat();
+            if let Heard::Wish(wish) = hear(&bytes, greeted) {
+                prop_assert!(wish.first.len() <= bytes.len() + 64);
+            }
+        }
+    }
+}

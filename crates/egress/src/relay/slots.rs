@@ -1,0 +1,205 @@
+//! Where connections stand, and how an event finds its own: a place that is used again has another
+//! generation, so that an event of the connection before is nobody's.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use crate::relay::connection::Connection;
+
+/// One connection among all that there ever were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    place: u32,
+    generation: u32,
+}
+
+/// Which of a connection's sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The one that was accepted.
+    Near,
+    /// The one that was opened for it.
+    Far,
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Token {
+    /// A listener that gets what the body dials.
+    Listener(u32),
+    /// A listener of the compatibility proxy.
+    Proxy(u32),
+    /// A published port.
+    Published(u32),
+    /// A socket for questions.
+    Questions(u32),
+    /// What no listener gets.
+    Log,
+    /// A connection's socket.
+    Connection(Key, Side),
+}
+
+const KIND_BITS: u32 = 3;
+const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
+const PLACE_MASK: u64 = (1 << (u32::BITS - KIND_BITS)) - 1;
+
+impl Token {
+    fn number(self) -> u64 {
+        let (kind, place, generation) = match self {
+            Self::Listener(place) => (0, place, 0),
+            Self::Proxy(place) => (1, place, 0),
+            Self::Published(place) => (2, place, 0),
+            Self::Questions(place) => (3, place, 0),
+            Self::Log => (4, 0, 0),
+            Self::Connection(key, Side::Near) => (5, key.place, key.generation),
+            Self::Connection(key, Side::Far) => (6, key.place, key.generation),
+        };
+        u64::from(generation) << u32::BITS | u64::from(place) << KIND_BITS | kind
+    }
+
+    /// What the number of an event says.
+    pub(super) fn of(number: u64) -> Self {
+        let place = u32::try_from(number >> KIND_BITS & PLACE_MASK).unwrap_or(u32::MAX);
+        let key = Key {
+            place,
+            generation: u32::try_from(number >> u32::BITS).unwrap_or(u32::MAX),
+        };
+        match number & KIND_MASK {
+            0 => Self::Listener(place),
+            1 => Self::Proxy(place),
+            2 => Self::Published(place),
+            3 => Self::Questions(place),
+            4 => Self::Log,
+            5 => Self::Connection(key, Side::Near),
+            _ => Self::Connection(key, Side::Far),
+        }
+    }
+}
+
+/// Readable, as long as it is.
+pub(super) const LEVEL: epoll::EventFlags = epoll::EventFlags::IN;
+/// Each change once: for sockets that are used until they would block.
+pub(super) const EDGE: epoll::EventFlags = epoll::EventFlags::IN
+    .union(epoll::EventFlags::OUT)
+    .union(epoll::EventFlags::RDHUP)
+    .union(epoll::EventFlags::ET);
+
+/// Where sockets are watched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watch<'epoll> {
+    pub(super) epoll: &'epoll OwnedFd,
+    pub(super) token: Token,
+}
+
+impl Watch<'_> {
+    pub(super) fn add(self, socket: BorrowedFd<'_>, when: epoll::EventFlags) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(self.token.number());
+        epoll::add(self.epoll, socket, data, when)
+    }
+
+    pub(super) fn change(
+        self,
+        socket: BorrowedFd<'_>,
+        when: epoll::EventFlags,
+    ) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(self.token.number());
+        epoll::modify(self.epoll, socket, data, when)
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    /// Puts a connection somewhere.
+    pub(super) fn insert(&mut self, connection: Connection) -> Key {
+        let connection = Some(Box::new(connection));
+        if let Some(place) = self.free.pop()
+            && let Some(slot) = self.slots.get_mut(place as usize)
+        {
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.connection = connection;
+            return Key {
+                place,
+                generation: slot.generation,
+            };
+        }
+        let place = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        self.slots.push(Slot {
+            generation: 0,
+            connection,
+        });
+        Key {
+            place,
+            generation: 0,
+        }
+    }
+
+    pub(super) fn get(&mut self, key: Key) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(key.place as usize)?;
+        let is_same = slot.generation == key.generation;
+        slot.connection.as_deref_mut().filter(|_| is_same)
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Box<Connection>> {
+        let slot = self.slots.get_mut(key.place as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let removed = slot.connection.take();
+        if removed.is_some() {
+            self.free.push(key.place);
+        }
+        removed
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Connection)> {
+        self.slots.iter().zip(0..).filter_map(|(slot, place)| {
+            let key = Key {
+                place,
+                generation: slot.generation,
+            };
+            slot.connection
+                .as_deref()
+                .map(|connection| (key, connection))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_comes_back_as_itself() {
+        for number in [0, 1, 511, (1 << 29) - 1] {
+            let key = Key {
+                place: number,
+                generation: u32::MAX - number,
+            };
+            for token in [
+                Token::Listener(number),
+                Token::Proxy(number),
+                Token::Published(number),
+                Token::Questions(number),
+                Token::Log,
+                Token::Connection(key, Side::Near),
+                Token::Connection(key, Side::Far),
+            ] {
+                assert_eq!(Token::of(token.number()), token);
+            }
+        }
+    }
+}

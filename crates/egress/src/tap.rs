@@ -1,0 +1,229 @@
+//! What a tap on the body's loopback device is told of, where connections cannot all be captured:
+//! attempts that no listener of ours gets. A program for the kernel's packet filter. Pure.
+
+use std::net::Ipv4Addr;
+
+use spec::body_network::{BODY_V4, QUESTION_PORT};
+use spec::bpf::{AND, Instruction, JUMP, JUMP_EQUAL, LOAD, RETURN};
+
+/// A = 16 bits at `k` (`BPF_LD | BPF_H | BPF_ABS`).
+const LOAD_HALF: u16 = 0x28;
+/// A = the byte at `k` (`BPF_LD | BPF_B | BPF_ABS`).
+const LOAD_BYTE: u16 = 0x30;
+/// A = 16 bits at X + `k` (`BPF_LD | BPF_H | BPF_IND`).
+const LOAD_HALF_AT_X: u16 = 0x48;
+/// A = the byte at X + `k` (`BPF_LD | BPF_B | BPF_IND`).
+const LOAD_BYTE_AT_X: u16 = 0x50;
+/// X = 4 × (the low four bits of the byte at `k`) (`BPF_LDX | BPF_B | BPF_MSH`).
+const LOAD_HEADER_LENGTH: u16 = 0xb1;
+/// X = `k` (`BPF_LDX | BPF_IMM`).
+const LOAD_X: u16 = 0x01;
+/// What the kernel knows beside the bytes (`SKF_AD_OFF`, linux/filter.h).
+const ABOUT: u32 = 0xffff_f000;
+/// `SKF_AD_PROTOCOL`.
+const ABOUT_PROTOCOL: u32 = ABOUT;
+/// `SKF_AD_PKTTYPE`.
+const ABOUT_DIRECTION: u32 = ABOUT + 4;
+/// `PACKET_OUTGOING`: on the loopback device every packet is seen once more as it comes in.
+const OUTGOING: u32 = 4;
+const ETHERTYPE_IPV4: u32 = 0x0800;
+const ETHERTYPE_IPV6: u32 = 0x86dd;
+const IPPROTO_TCP: u32 = 6;
+const IPPROTO_UDP: u32 = 17;
+const SYN: u32 = 0x02;
+const SYN_AND_ACK: u32 = 0x12;
+/// Bytes of each packet that are told: headers.
+const TOLD_BYTES: u32 = 128;
+
+/// Instructions that tell of a packet at their end, or of nothing.
+#[derive(Default)]
+struct Program {
+    instructions: Vec<Instruction>,
+    to_nothing: Vec<usize>,
+}
+
+impl Program {
+    fn push(&mut self, code: u16, k: u32) {
+        self.instructions.push(Instruction::new(code, 0, 0, k));
+    }
+
+    /// Goes on where A is `k`, else tells nothing.
+    fn only(&mut self, k: u32) {
+        self.instructions
+            .push(Instruction::new(JUMP_EQUAL, 1, 0, k));
+        self.nothing();
+    }
+
+    /// Goes on where A is not `k`, else tells nothing.
+    fn never(&mut self, k: u32) {
+        self.instructions
+            .push(Instruction::new(JUMP_EQUAL, 0, 1, k));
+        self.nothing();
+    }
+
+    /// A jump of its own: a conditional one reaches 255 instructions only.
+    fn nothing(&mut self) {
+        self.to_nothing.push(self.instructions.len());
+        self.push(JUMP, 0);
+    }
+
+    fn end(mut self) -> Vec<Instruction> {
+        self.push(RETURN, TOLD_BYTES);
+        let nothing = self.instructions.len();
+        self.push(RETURN, 0);
+        for place in self.to_nothing {
+            self.instructions[place].k = count(nothing - place - 1);
+        }
+        self.instructions
+    }
+}
+
+fn count(instructions: usize) -> u32 {
+    u32::try_from(instructions).unwrap_or(u32::MAX)
+}
+
+/// The filter: of packets to somebody outside, the first of each TCP connection to a port at which
+/// nobody listens (`ports` are those at which we do), and every datagram that is no question.
+///
+/// It wants packets from their network header on.
+#[must_use]
+pub fn filter(ports: &[u16]) -> Vec<Instruction> {
+    let v4 = of_ipv4(ports);
+    let v6 = of_ipv6(ports);
+    let mut whole = vec![
+        Instruction::new(LOAD, 0, 0, ABOUT_DIRECTION),
+        Instruction::new(JUMP_EQUAL, 0, 1, OUTGOING),
+        Instruction::new(RETURN, 0, 0, 0),
+        Instruction::new(LOAD, 0, 0, ABOUT_PROTOCOL),
+        Instruction::new(JUMP_EQUAL, 1, 0, ETHERTYPE_IPV4),
+        Instruction::new(JUMP, 0, 0, count(v4.len())),
+    ];
+    whole.extend(v4);
+    whole.extend([
+        Instruction::new(JUMP_EQUAL, 1, 0, ETHERTYPE_IPV6),
+        Instruction::new(RETURN, 0, 0, 0),
+    ]);
+    whole.extend(v6);
+    whole
+}
+
+fn of_ipv4(ports: &[u16]) -> Vec<Instruction> {
+    let mut program = Program::default();
+    program.push(LOAD_BYTE, 16);
+    program.never(Ipv4Addr::LOCALHOST.octets()[0].into());
+    program.push(LOAD, 16);
+    program.never(BODY_V4.to_bits());
+    // Only the first fragment has ports.
+    program.push(LOAD_HALF, 6);
+    program.push(AND, 0x1fff);
+    program.only(0);
+    program.push(LOAD_HEADER_LENGTH, 0);
+    program.push(LOAD_BYTE, 9);
+    transport(&mut program, ports);
+    program.end()
+}
+
+fn of_ipv6(ports: &[u16]) -> Vec<Instruction> {
+    let mut program = Program::default();
+    // Each word of ::1; the first that differs leads behind the last.
+    for (offset, rest) in [(24, 7), (28, 5), (32, 3)] {
+        program.push(LOAD, offset);
+        let differs = Instruction::new(JUMP_EQUAL, 0, rest, 0);
+        program.instructions.push(differs);
+    }
+    program.push(LOAD, 36);
+    program.never(1);
+    // Headers between are for who has CAP_NET_RAW, which the body has not.
+    program.push(LOAD_X, 40);
+    program.push(LOAD_BYTE, 6);
+    transport(&mut program, ports);
+    program.end()
+}
+
+/// A is the protocol, X the place of its header.
+fn transport(program: &mut Program, ports: &[u16]) {
+    const UDP_INSTRUCTIONS: u8 = 9;
+    let to_tcp = Instruction::new(JUMP_EQUAL, UDP_INSTRUCTIONS, 0, IPPROTO_TCP);
+    program.instructions.push(to_tcp);
+    let start = program.instructions.len();
+    program.only(IPPROTO_UDP);
+    for offset in [2, 0] {
+        program.push(LOAD_HALF_AT_X, offset);
+        program.never(QUESTION_PORT.into());
+    }
+    program.push(RETURN, TOLD_BYTES);
+    debug_assert_eq!(
+        program.instructions.len() - start,
+        usize::from(UDP_INSTRUCTIONS)
+    );
+    program.push(LOAD_BYTE_AT_X, 13);
+    program.push(AND, SYN_AND_ACK);
+    program.only(SYN);
+    program.push(LOAD_HALF_AT_X, 2);
+    for port in ports {
+        program.never((*port).into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::own_network::{in_a_network_of_its_own, send};
+    use crate::routes::{BOTH, routes};
+    use rustix::io::Errno;
+    use rustix::net::RecvFlags;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use sys::namespace::loopback_up;
+    use sys::packet;
+
+    #[test]
+    fn a_tap_is_told_of_what_no_listener_gets_and_of_nothing_else() {
+        let name = "tap::tests::\
+            a_tap_is_told_of_what_no_listener_gets_and_of_nothing_else";
+        if !in_a_network_of_its_own(name) {
+            return;
+        }
+        loopback_up().expect("lo comes up");
+        send(None, &routes(&BOTH).expect("laid out"));
+        let tap = packet::tap(1, &filter(&[53, 80, 443])).expect("tapped");
+        let told = || {
+            let mut packet = [0_u8; 256];
+            match rustix::net::recv(&tap, &mut packet, RecvFlags::empty()) {
+                Ok((bytes, _)) => Some(packet[..bytes].to_vec()),
+                Err(Errno::AGAIN) => None,
+                Err(errno) => panic!("{errno}"),
+            }
+        };
+        let listener = TcpListener::bind("0.0.0.0:443").expect("bound");
+        let from = UdpSocket::bind("0.0.0.0:0").expect("bound");
+        let from_v6 = UdpSocket::bind("[::]:0").expect("bound");
+        drop(TcpStream::connect("8.8.8.8:443").expect("connected"));
+        drop(listener.accept().expect("accepted"));
+        for own in ["127.0.0.1:8443", "198.18.0.2:1", "[::1]:8443", "8.8.8.8:80"] {
+            TcpStream::connect(own).expect_err("nobody listens");
+        }
+        from.send_to(b"x", "8.8.8.8:53").expect("sent");
+        from.send_to(b"x", "127.0.0.1:123").expect("sent");
+        from_v6.send_to(b"x", "[::1]:123").expect("sent");
+        from_v6.send_to(b"x", "[2001:db8::1]:53").expect("sent");
+        assert_eq!(told(), None);
+        for (outside, version, transport) in
+            [("8.8.8.8:8443", 4, 20), ("[2001:db8::1]:8443", 6, 40)]
+        {
+            TcpStream::connect(outside).expect_err("nobody listens");
+            let packet = told().expect("the first packet");
+            assert_eq!((packet[0] >> 4, packet[transport + 13]), (version, 2));
+            assert_eq!(packet[transport + 2..transport + 4], 8443_u16.to_be_bytes());
+            assert_eq!(told(), None);
+        }
+        from.send_to(&[7; 500], "8.8.8.8:443").expect("sent");
+        from_v6.send_to(b"x", "[2001:db8::1]:443").expect("sent");
+        let packet = told().expect("a datagram");
+        assert_eq!(
+            (packet.len(), packet[9], &packet[16..20]),
+            (128, 17, &[8; 4][..])
+        );
+        assert_eq!(told().expect("a datagram")[6], 17);
+        assert_eq!(told(), None);
+    }
+}

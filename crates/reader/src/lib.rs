@@ -1,0 +1,120 @@
+//! Judges documents by schemas in a process of its own: both may come from a stranger, and neither is
+//! bounded by anything but what that process may take.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use spec::io::contract::{Contract, ContractError, Mismatch};
+use sys::reader::{Bounds, NoAnswer, read_apart};
+
+/// The longest that judging may take.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// What it may take beside what the supervisor has: the document, which is read already.
+const MEMORY_BYTES_MAX: u64 = 128 << 20;
+/// 1,000 mismatches of two short texts.
+const ANSWER_BYTES_MAX: usize = 2 << 20;
+
+/// What is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'run> {
+    /// `inputs` or `outputs`.
+    pub block: &'static str,
+    /// Its schema.
+    pub schema: &'run Value,
+    /// `None`: only whether it is a schema.
+    pub document: Option<&'run Value>,
+}
+
+/// What the process answers of each question.
+#[derive(Debug, Serialize, Deserialize)]
+enum Verdict {
+    Accepted,
+    NoSchema(ContractError),
+    Mismatch(Vec<Mismatch>),
+}
+
+/// Why a document was not accepted.
+#[derive(Debug)]
+pub enum Refused {
+    /// Judging did not come to an end, or the schema is none.
+    Schema {
+        /// Of which block.
+        block: &'static str,
+        /// Why.
+        error: ContractError,
+    },
+    /// What does not match.
+    Document(Vec<Mismatch>),
+    /// A signal for the runner came.
+    Cancelled(i32),
+    /// A call of the supervisor failed.
+    Host(rustix::io::Errno),
+}
+
+/// Judges `questions`, one after the other, within `time` if that is less than ten seconds.
+///
+/// # Errors
+/// [`Refused`] for the first that is not accepted.
+pub fn judge(
+    questions: &[Question<'_>],
+    time: Option<Duration>,
+    signals: Option<BorrowedFd<'_>>,
+) -> Result<(), Refused> {
+    let Some(first) = questions.first() else {
+        return Ok(());
+    };
+    let bounds = Bounds {
+        time: time.unwrap_or(TIME_MAX).min(TIME_MAX),
+        memory_bytes: MEMORY_BYTES_MAX,
+        answer_bytes: ANSWER_BYTES_MAX,
+    };
+    let work = || {
+        let verdicts: Vec<Verdict> = questions.iter().map(verdict).collect();
+        serde_json::to_vec(&verdicts).unwrap_or_default()
+    };
+    let too_costly = |reason: String| Refused::Schema {
+        block: first.block,
+        error: ContractError::TooCostly { reason },
+    };
+    let answer = read_apart(bounds, signals, &work).map_err(|none| match none {
+        NoAnswer::Late => too_costly(format!("it takes longer than {:?}", bounds.time)),
+        NoAnswer::Ended => {
+            too_costly("it takes more than 128 MiB of memory, or the stack".to_owned())
+        }
+        NoAnswer::Long => too_costly("what it says is too long".to_owned()),
+        NoAnswer::Signal(signal) => Refused::Cancelled(signal),
+        NoAnswer::Host(errno) => Refused::Host(errno),
+    })?;
+    let verdicts: Vec<Verdict> = serde_json::from_slice(&answer)
+        .map_err(|error| too_costly(format!("its judge says something else: {error}")))?;
+    if verdicts.len() != questions.len() {
+        return Err(too_costly("its judge says too little".to_owned()));
+    }
+    for (question, verdict) in questions.iter().zip(verdicts) {
+        match verdict {
+            Verdict::Accepted => (),
+            Verdict::NoSchema(error) => {
+                let block = question.block;
+                return Err(Refused::Schema { block, error });
+            }
+            Verdict::Mismatch(found) => return Err(Refused::Document(found)),
+        }
+    }
+    Ok(())
+}
+
+fn verdict(question: &Question<'_>) -> Verdict {
+    let judged = Contract::compile(question.schema).map(|contract| {
+        question
+            .document
+            .map(|document| contract.validate(document))
+    });
+    match judged {
+        Err(error) => Verdict::NoSchema(error),
+        Ok(Some(Err(found))) => Verdict::Mismatch(found),
+        Ok(None | Some(Ok(()))) => Verdict::Accepted,
+    }
+}

@@ -1,0 +1,140 @@
+//! How strongly each limit holds under the chosen back end.
+
+use spec::report::EnforcementState;
+
+use super::{Backend, Controller};
+
+/// One limit: how strongly it holds, and through what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AxisCoverage {
+    /// `memory`, `processes`, `cpu_share`, `cpu_time`.
+    pub axis: &'static str,
+    /// How strongly.
+    pub state: EnforcementState,
+    /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
+    pub enforced_by: &'static str,
+    /// Why it is not `enforced`.
+    pub reason: Option<String>,
+}
+
+impl Backend {
+    /// What the back end promises. [`super::RunCgroup::coverage`] says what became of it.
+    #[must_use]
+    pub fn coverage(&self) -> Vec<AxisCoverage> {
+        match self {
+            Self::V2(unified) => of("cgroup-v2", &unified.missing, None),
+            Self::V1(hybrid) => of("cgroup-v1", &hybrid.missing, None),
+            Self::None { reason } => {
+                let missing: Vec<(Controller, String)> = Controller::ALL
+                    .into_iter()
+                    .map(|controller| (controller, reason.clone()))
+                    .collect();
+                of("none", &missing, None)
+            }
+        }
+    }
+}
+
+/// The four axes, where `mechanism` has all controllers but the `missing` ones.
+pub(super) fn of(
+    mechanism: &'static str,
+    missing: &[(Controller, String)],
+    swap_unlimited: Option<&str>,
+) -> Vec<AxisCoverage> {
+    let axes = [
+        ("memory", Controller::Memory),
+        ("processes", Controller::Pids),
+        ("cpu_share", Controller::Cpu),
+        ("cpu_time", Controller::Cpuacct),
+    ];
+    let mut coverage: Vec<AxisCoverage> = axes
+        .into_iter()
+        .map(
+            |(axis, controller)| match missing.iter().find(|(absent, _)| *absent == controller) {
+                Some((_, reason)) => fallback(axis, controller, reason),
+                None => AxisCoverage {
+                    axis,
+                    state: EnforcementState::Enforced,
+                    enforced_by: mechanism,
+                    reason: None,
+                },
+            },
+        )
+        .collect();
+    if let (Some(why), Some(memory)) = (swap_unlimited, coverage.first_mut())
+        && memory.state == EnforcementState::Enforced
+    {
+        memory.state = EnforcementState::Weaker;
+        memory.reason = Some(why.to_owned());
+    }
+    coverage
+}
+
+fn fallback(axis: &'static str, controller: Controller, reason: &str) -> AxisCoverage {
+    let (state, enforced_by, instead) = match controller {
+        Controller::Memory => (
+            EnforcementState::Weaker,
+            "poll",
+            "the memory of all processes is added up every 50 ms, and RLIMIT_DATA bounds each",
+        ),
+        Controller::Pids => (
+            EnforcementState::Weaker,
+            "rlimit",
+            "RLIMIT_NPROC counts per user, inside the user namespace",
+        ),
+        Controller::Cpu => (
+            EnforcementState::Absent,
+            "none",
+            "nothing else shares out the processors",
+        ),
+        Controller::Cpuacct => (
+            EnforcementState::Weaker,
+            "poll",
+            "the CPU time of all processes is added up every 50 ms, and RLIMIT_CPU bounds each",
+        ),
+    };
+    AxisCoverage {
+        axis,
+        state,
+        enforced_by,
+        reason: Some(format!("{reason}; {instead}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_groups_three_limits_are_weaker_and_the_share_of_the_processors_is_absent() {
+        let backend = Backend::None {
+            reason: "read-only".to_owned(),
+        };
+        let states: Vec<(&str, EnforcementState, &str)> = backend
+            .coverage()
+            .into_iter()
+            .map(|c| (c.axis, c.state, c.enforced_by))
+            .collect();
+        assert_eq!(
+            states,
+            [
+                ("memory", EnforcementState::Weaker, "poll"),
+                ("processes", EnforcementState::Weaker, "rlimit"),
+                ("cpu_share", EnforcementState::Absent, "none"),
+                ("cpu_time", EnforcementState::Weaker, "poll"),
+            ]
+        );
+        assert!(backend.coverage().iter().all(|c| c.reason.is_some()));
+    }
+
+    #[test]
+    fn swap_that_nobody_counts_weakens_memory_alone() {
+        let coverage = of("cgroup-v1", &[], Some("swap is not counted"));
+        let weaker: Vec<&str> = coverage
+            .iter()
+            .filter(|c| c.state == EnforcementState::Weaker)
+            .map(|c| c.axis)
+            .collect();
+        assert_eq!(weaker, ["memory"]);
+    }
+}

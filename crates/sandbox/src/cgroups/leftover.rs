@@ -1,0 +1,106 @@
+//! Groups that a dead run recorded: what is still in them is killed, then they are removed.
+
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use spec::path::escape;
+use sys::cgroup::Group;
+use sys::file::CallError;
+
+use super::run_cgroup::{REMOVE_PATIENCE, remove_when_empty, sweep};
+use super::{CgroupError, group_name};
+
+/// Kills what is in the groups of a dead run and removes them, in the given order; the answers
+/// come in the same order. A group that is not there is no error.
+///
+/// The caller must hold the claim of the run's record: then nothing in them belongs to anybody else.
+///
+/// # Errors
+/// For each path: [`CgroupError::NotOurs`] unless its last component is the name of this run's
+/// group; [`CgroupError::Kill`], [`CgroupError::Remove`].
+#[must_use]
+pub fn remove_leftovers(run_id: &str, paths: &[&str]) -> Vec<Result<(), CgroupError>> {
+    // All are stopped before the first is emptied: a process is in several of them, and one that
+    // kills at a stroke, or refuses forks, spares the others the chase.
+    let opened: Vec<Result<Option<Group>, CgroupError>> = paths
+        .iter()
+        .map(|path| open(run_id, path).and_then(stop))
+        .collect();
+    opened
+        .into_iter()
+        .map(|group| match group? {
+            Some(group) => empty_and_remove(&group),
+            None => Ok(()),
+        })
+        .collect()
+}
+
+fn open(run_id: &str, path: &str) -> Result<Option<Group>, CgroupError> {
+    let is_ours = path.starts_with('/')
+        && !path.split('/').any(|segment| segment == "..")
+        && path
+            .rsplit_once('/')
+            .is_some_and(|(_, name)| name == group_name(run_id));
+    if !is_ours {
+        return Err(CgroupError::NotOurs {
+            path: escape(path.as_bytes()),
+            run_id: run_id.to_owned(),
+        });
+    }
+    match Group::open(path) {
+        Ok(group) => Ok(Some(group)),
+        Err(error) if error.errno == Errno::NOENT => Ok(None),
+        Err(error) => Err(kill(path)(error)),
+    }
+}
+
+fn stop(group: Option<Group>) -> Result<Option<Group>, CgroupError> {
+    let Some(group) = group else {
+        return Ok(None);
+    };
+    for stopped in [group.kill_all(), group.write("pids.max", "0")] {
+        match stopped {
+            Err(error) if error.errno != Errno::NOENT => return Err(kill(group.path())(error)),
+            _ => (),
+        }
+    }
+    Ok(Some(group))
+}
+
+fn empty_and_remove(group: &Group) -> Result<(), CgroupError> {
+    let path = group.path();
+    sweep(group).map_err(kill(path))?;
+    remove_when_empty(path, Instant::now() + REMOVE_PATIENCE).map_err(|source| {
+        CgroupError::Remove {
+            groups: vec![path.to_owned()],
+            source,
+        }
+    })
+}
+
+fn kill(path: &str) -> impl Fn(CallError) -> CgroupError {
+    move |source| CgroupError::Kill {
+        group: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_path_that_is_not_this_run_s_group_is_left_alone() {
+        let paths = [
+            "/sys/fs/cgroup/memory",
+            "/sys/fs/cgroup/memory/runner-other",
+            "/sys/fs/cgroup/../x/runner-abc",
+            "runner-abc",
+            "/sys/fs/cgroup/runner-abc/",
+        ];
+        for (path, result) in paths.iter().zip(remove_leftovers("abc", &paths)) {
+            assert!(matches!(result, Err(CgroupError::NotOurs { .. })), "{path}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Limits as the interface files want them, version 1 and 2.
+
+use rustix::io::Errno;
+
+use sys::cgroup::Group;
+
+use super::CgroupError;
+
+/// Limits memory and forbids swap. `false`: this kernel does not count swap.
+pub(super) fn memory_v2(group: &Group, bytes: u64) -> Result<bool, CgroupError> {
+    set(group, "memory.max", bytes)?;
+    // All or nothing: a body that lost one process to the limit has no sane state. Linux 4.19.
+    set_if_present(group, "memory.oom.group", 1)?;
+    set_if_present(group, "memory.swap.max", 0)
+}
+
+/// Limits memory, and memory and swap together. `false`: this kernel does not count swap.
+pub(super) fn memory_v1(group: &Group, bytes: u64) -> Result<bool, CgroupError> {
+    set(group, "memory.limit_in_bytes", bytes)?;
+    // Version 1 does not count socket buffers as memory until they have a limit of their own.
+    set_if_present(group, "memory.kmem.tcp.limit_in_bytes", bytes)?;
+    // Only after the limit: memory and swap together may not be less than memory (EINVAL).
+    set_if_present(group, "memory.memsw.limit_in_bytes", bytes)
+}
+
+/// Limits processes and threads.
+pub(super) fn processes(group: &Group, limit: Option<u64>) -> Result<(), CgroupError> {
+    match limit {
+        Some(limit) => set(group, "pids.max", limit),
+        None => Ok(()),
+    }
+}
+
+/// Limits the share of the processors.
+pub(super) fn cpu_v2(group: &Group, cpu_millis: Option<u64>) -> Result<(), CgroupError> {
+    let Some(cpu_millis) = cpu_millis else {
+        return Ok(());
+    };
+    let (quota_us, period_us) = quota(cpu_millis);
+    write(group, "cpu.max", format!("{quota_us} {period_us}"))
+}
+
+/// Limits the share of the processors in a group beneath `parent`.
+pub(super) fn cpu_v1(
+    group: &Group,
+    parent: &str,
+    cpu_millis: Option<u64>,
+) -> Result<(), CgroupError> {
+    let Some(cpu_millis) = cpu_millis else {
+        return Ok(());
+    };
+    let (quota_us, period_us) = quota(cpu_millis);
+    set(group, "cpu.cfs_period_us", period_us)?;
+    match set(group, "cpu.cfs_quota_us", quota_us) {
+        // Version 1 refuses a share above that of a group further up, which then holds anyway.
+        Err(CgroupError::Limit { source, .. })
+            if source.errno == Errno::INVAL && tighter_above(parent, cpu_millis) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn tighter_above(parent: &str, cpu_millis: u64) -> bool {
+    let mut here = Some(parent);
+    while let Some(Ok(group)) = here.map(Group::open) {
+        let quota_us = group.read_number("cpu.cfs_quota_us");
+        let period_us = group.read_number("cpu.cfs_period_us");
+        if let (Ok(Some(quota_us)), Ok(Some(period_us))) = (quota_us, period_us)
+            && u128::from(quota_us) * 1_000 < u128::from(cpu_millis) * u128::from(period_us)
+        {
+            return true;
+        }
+        here = here
+            .and_then(|path| path.rsplit_once('/'))
+            .map(|(above, _)| above);
+    }
+    false
+}
+
+/// Quota and period in microseconds. The kernel takes no quota below 1 ms and no period above 1 s.
+fn quota(cpu_millis: u64) -> (u64, u64) {
+    match cpu_millis {
+        0..10 => (cpu_millis.max(1) * 1_000, 1_000_000),
+        _ => (cpu_millis.saturating_mul(100), 100_000),
+    }
+}
+
+fn write(group: &Group, file: &'static str, value: String) -> Result<(), CgroupError> {
+    group
+        .write(file, &value)
+        .map_err(|source| CgroupError::Limit {
+            group: group.path().to_owned(),
+            file,
+            value,
+            source,
+        })
+}
+
+fn set(group: &Group, file: &'static str, value: u64) -> Result<(), CgroupError> {
+    write(group, file, value.to_string())
+}
+
+/// `false`: this kernel has no such file.
+fn set_if_present(group: &Group, file: &'static str, value: u64) -> Result<bool, CgroupError> {
+    match set(group, file, value) {
+        Ok(()) => Ok(true),
+        Err(CgroupError::Limit { source, .. }) if source.errno == Errno::NOENT => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_share_is_stretched_over_a_longer_period() {
+        assert_eq!(quota(1500), (150_000, 100_000));
+        assert_eq!(quota(10), (1_000, 100_000));
+        assert_eq!(quota(5), (5_000, 1_000_000));
+        assert_eq!(quota(0), (1_000, 1_000_000));
+    }
+}

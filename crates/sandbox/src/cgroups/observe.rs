@@ -1,0 +1,164 @@
+//! The facts for [`super::choose`]: two texts of /proc, and one look at each group in question.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+
+use rustix::io::Errno;
+
+use sys::cgroup::{Group, may_write};
+use sys::file::CallError;
+
+use super::choose::{GroupFacts, HostCgroups, ScopeOwner, groups_to_probe};
+use super::{CgroupError, Controller, layout};
+
+/// More than the mounts of a usual host take.
+const TEXT_BYTES: usize = 32 << 10;
+
+/// Looks at this host as far as [`super::choose`] and [`super::should_reexec`] want it.
+///
+/// # Errors
+/// [`CgroupError::Observe`] where /proc/self cannot be read, or a group could not be looked at because
+/// the host had run out of something just then: a body is not to go without its groups for that. What
+/// is merely missing or not ours is a fact.
+pub fn observe(
+    parent_named: Option<&str>,
+    in_delegated_scope: bool,
+) -> Result<HostCgroups, CgroupError> {
+    let own = read_or_empty("/proc/self/cgroup")?;
+    let mounts = read_or_empty("/proc/self/mountinfo")?;
+    let tree = layout::read(&own, &mounts)
+        .unified
+        .map(|unified| unified.mount_point);
+    let groups = groups_to_probe(parent_named, &own, &mounts)
+        .into_iter()
+        .map(|path| {
+            let looked = match is_in(tree.as_deref(), &path) {
+                true => look_at_v2(&path),
+                false => look_at_v1(&path),
+            };
+            let facts = match looked {
+                Ok(facts) => facts,
+                Err(error) if passes(error.errno) => return Err(CgroupError::Observe(error)),
+                Err(error) if error.call == WRITE_CHECK => {
+                    unusable(format!("{path} is not ours to write ({})", error.errno))
+                }
+                Err(error) => unusable(error.to_string()),
+            };
+            Ok((path, facts))
+        })
+        .collect::<Result<_, CgroupError>>()?;
+    let uid = rustix::process::geteuid();
+    Ok(HostCgroups {
+        own,
+        mounts,
+        groups,
+        is_root: uid.is_root(),
+        managers: managers(uid.as_raw()).map_err(CgroupError::Observe)?,
+        in_delegated_scope,
+    })
+}
+
+fn is_in(tree: Option<&str>, path: &str) -> bool {
+    tree.and_then(|tree| path.strip_prefix(tree))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What asks whether a group is ours to write.
+const WRITE_CHECK: &str = "faccessat2";
+
+/// Whether the same call may be answered otherwise a moment later.
+fn passes(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::INTR | Errno::AGAIN
+    )
+}
+
+fn check_write(path: &str) -> Result<(), CallError> {
+    may_write(path).map_err(|errno| CallError::new(WRITE_CHECK, path, errno))
+}
+
+/// Version 1 asks for the right to write and nothing else; one call, for this is before launch.
+fn look_at_v1(path: &str) -> Result<GroupFacts, CallError> {
+    check_write(path)?;
+    Ok(GroupFacts::default())
+}
+
+fn look_at_v2(path: &str) -> Result<GroupFacts, CallError> {
+    let group = Group::open(path)?;
+    check_write(path)?;
+    let may_move_processes = match check_write(&format!("{path}/cgroup.procs")) {
+        Ok(()) => true,
+        Err(error) if passes(error.errno) => return Err(error),
+        Err(_not_ours) => false,
+    };
+    let read = |file| group.read(file).map(Option::unwrap_or_default);
+    let mut facts = GroupFacts {
+        may_move_processes,
+        controllers: read("cgroup.controllers")?,
+        ..GroupFacts::default()
+    };
+    let useful = facts
+        .controllers
+        .split_ascii_whitespace()
+        .any(|name| Controller::OF_V2.iter().any(|known| known.name() == name));
+    if !useful {
+        return Ok(facts);
+    }
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    facts.enabled = read("cgroup.subtree_control")?;
+    facts.top_of_tree = group.read("cgroup.type")?.is_none();
+    let processes = group.processes()?;
+    facts.other_processes = processes.iter().filter(|pid| **pid != own).count();
+    facts.marked_delegated =
+        is_marked(&group, "trusted.delegate")? || is_marked(&group, "user.delegate")?;
+    Ok(facts)
+}
+
+fn unusable(why: String) -> GroupFacts {
+    GroupFacts {
+        unwritable: Some(why),
+        ..GroupFacts::default()
+    }
+}
+
+fn is_marked(group: &Group, name: &str) -> Result<bool, CallError> {
+    let mut value = [0_u8; 8];
+    match rustix::fs::fgetxattr(group.directory(), name, &mut value) {
+        Ok(length) => Ok(value.get(..length) == Some(b"1")),
+        Err(errno) if passes(errno) => Err(CallError::new("fgetxattr", group.path(), errno)),
+        Err(_unmarked) => Ok(false),
+    }
+}
+
+/// A manager answers on a socket of its own, the user's in his runtime directory.
+fn managers(uid: u32) -> Result<Vec<ScopeOwner>, CallError> {
+    let mut managers = Vec::new();
+    for (owner, socket) in [
+        (ScopeOwner::System, "/run/systemd/private".to_owned()),
+        (ScopeOwner::User, format!("/run/user/{uid}/systemd/private")),
+    ] {
+        match rustix::fs::stat(&socket) {
+            Ok(_) => managers.push(owner),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => (),
+            Err(errno) => return Err(CallError::new("stat", socket, errno)),
+        }
+    }
+    Ok(managers)
+}
+
+fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
+    // Room for all of it at once: these files are made anew for each read.
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        // A kernel without cgroups has no such file.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(CgroupError::Observe(CallError::new(
+            "read",
+            path,
+            Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        ))),
+    }
+}

@@ -1,0 +1,524 @@
+//! The child between clone and exec, as init of the new pid namespace: its checklist in order.
+//!
+//! Nothing here allocates, takes a lock or is optional: a step that fails is reported over the
+//! link and ends the process, and with it the namespace. The order is the one in which the
+//! kernel lets the steps be taken; where a step needs the one before it, the comment says why.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::thread::CpuSet;
+
+use crate::init;
+use crate::lent;
+use crate::network;
+use crate::overlay;
+use crate::steps::{
+    BaseSteps, ChildStep, LaunchSteps, NO_PLACE, OwnMaps, RootSteps, RulesetSteps, Step, StepError,
+    Streams, message,
+};
+use crate::view::{FILLED_BY_SUPERVISOR, HOST_NAME};
+use sys::arena::Arena;
+use sys::link::{self, Message, Received};
+use sys::mount::Attributes;
+use sys::namespace::kind;
+use sys::{affinity, landlock, mount, namespace, privileges, process, rlimit, terminal};
+
+/// Runs the whole checklist and then serves as init. Never returns.
+///
+/// `processors` are given back to it, and so to the body, once the supervisor has moved it for the
+/// last time.
+pub(super) fn run(
+    arena: &Arena,
+    link: &OwnedFd,
+    processors: Option<&CpuSet>,
+    stack: &mut [u8],
+) -> ! {
+    let link = link.as_fd();
+    let failed = match follow(arena, link, processors, stack) {
+        Ok(never) => match never {},
+        Err(failed) => failed,
+    };
+    give_up(link, failed)
+}
+
+/// Tells the supervisor what failed, and ends.
+pub(super) fn give_up(link: BorrowedFd<'_>, failed: StepError) -> ! {
+    give_up_as(message::FAILED, link, failed)
+}
+
+/// [`give_up`] with a word of its own: [`message::FAILED`], or [`message::LOST`].
+pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> ! {
+    let values = [
+        failed.step as i32,
+        failed.index,
+        failed.errno.raw_os_error(),
+    ];
+    // Where the supervisor is gone there is nobody to tell, and ending is all that is left to do.
+    let told = link::send(link, Message { kind, values }, &[]);
+    process::exit_now(if told.is_ok() { 1 } else { 2 })
+}
+
+/// inotify instances of one run (`user.max_inotify_instances`, namespaces(7)).
+const INOTIFY_INSTANCES: &[u8] = b"16";
+/// inotify watches of one run.
+const INOTIFY_WATCHES: &[u8] = b"16384";
+
+fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
+    move |errno| StepError {
+        step,
+        index: 0,
+        errno,
+    }
+}
+
+fn follow(
+    arena: &Arena,
+    link: BorrowedFd<'_>,
+    processors: Option<&CpuSet>,
+    stack: &mut [u8],
+) -> Result<std::convert::Infallible, StepError> {
+    leave_the_host(arena)?;
+    let (base, handed) = await_base(arena, link)?;
+    let base = &base;
+    if let Some(all) = processors {
+        affinity::release(all).map_err(at(ChildStep::Processors))?;
+    }
+    if let Some(clocks) = &base.clocks {
+        namespace::set_clocks(clocks.offsets).map_err(at(ChildStep::Clocks))?;
+        arena.set_clock_behind(clocks.monotonic_back_ns);
+        note(arena, ChildStep::Clocks);
+    }
+    take_ids(base)?;
+    note(arena, ChildStep::BecomeBody);
+    let space = make_space(base)?;
+    let shared = [space.as_fd()];
+    // The directories that the supervisor fills exist before it hears of the space.
+    let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
+    let (first, rest) = base.view.split_at(cut);
+    assemble(first, 0)?;
+    link::send(
+        link,
+        Message {
+            kind: message::SPACE,
+            values: [0; 3],
+        },
+        &shared,
+    )
+    .map_err(at(ChildStep::WritableSpace))?;
+    drop(space);
+    note(arena, ChildStep::WritableSpace);
+    assemble(rest, cut)?;
+    note(arena, ChildStep::BaseView);
+    let slave = announce(base, link)?;
+    let mut kept = [const { None }; overlay::KEPT_MAX];
+    let (launch, received) = await_launch(arena, link, &mut kept)?;
+    note(arena, ChildStep::AwaitLaunch);
+    launch.arguments.overwrite(b"init");
+    if let Some(steps) = launch.network {
+        network::set_up(steps, link)?;
+    }
+    let ruleset = enter(arena, &launch, &received, &kept)?;
+    let claims = handed.get(STREAMS..STREAMS + base.claims);
+    init::start_and_serve(&mut init::Start {
+        arena,
+        launch,
+        received,
+        ruleset,
+        terminal: slave,
+        streams: Streams {
+            stdin: number(handed[0].as_ref()),
+            stdout: number(handed[1].as_ref()),
+            stderr: number(handed[2].as_ref()),
+        },
+        claims: claims.unwrap_or(&[]),
+        link,
+        stack,
+    })
+}
+
+/// All that needs neither an id nor a plan.
+fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
+    privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
+    note(arena, ChildStep::DeathSignal);
+    // The caller's mask would narrow what is made below, down to what nobody may enter.
+    rustix::process::umask(Mode::empty());
+    rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
+    // What is under way between processes counts against the uid, so another run of the same user,
+    // whose body is limited to less, could else keep this one from handing anything over.
+    rlimit::raise(rlimit::resource::OPEN_FILES).map_err(at(ChildStep::OpenFiles))?;
+    // What a body takes counts against the caller too, all the way up the user namespaces, and the
+    // host's own limit is often 128 for a whole uid: a share of it leaves some for everybody else.
+    for (path, most) in [
+        (c"/proc/sys/user/max_inotify_instances", INOTIFY_INSTANCES),
+        (c"/proc/sys/user/max_inotify_watches", INOTIFY_WATCHES),
+    ] {
+        match namespace::write_file(path, most) {
+            // A kernel without inotify has nothing to limit.
+            Ok(()) | Err(Errno::NOENT) => (),
+            Err(errno) => return Err(at(ChildStep::KernelObjects)(errno)),
+        }
+    }
+    // Where the whole host runs out of memory, the body goes before the supervisor that could say
+    // so. Raising it is everybody's right (proc_pid_oom_score_adj(5)).
+    namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;
+    // Made here and not by clone3: the network namespace is the dearest step of all, and while it
+    // is made the supervisor finds out what to run.
+    namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
+    note(arena, ChildStep::Namespaces);
+    namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
+    note(arena, ChildStep::Loopback);
+    // A server of the body's listens where it likes, at 80 too: nobody else is in this namespace.
+    match namespace::write_file(c"/proc/sys/net/ipv4/ip_unprivileged_port_start", b"0") {
+        // A kernel without it lets nobody but root listen there.
+        Ok(()) | Err(Errno::NOENT) => (),
+        Err(errno) => return Err(at(ChildStep::Loopback)(errno)),
+    }
+    rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
+    mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
+    // The body inherits it, and nothing that init still does can fill it again.
+    privileges::drop_bounding_set().map_err(at(ChildStep::Capabilities))?;
+    note(arena, ChildStep::PrivateMounts);
+    Ok(())
+}
+
+/// Leaves the moment at which `step` was done to whoever asks what a run costs.
+pub(super) fn note(arena: &Arena, step: ChildStep) {
+    arena.note(step as usize, process::monotonic_ns());
+}
+
+/// How many descriptors come with the base plan before the claims.
+const STREAMS: usize = 3;
+
+fn await_base<'a>(
+    arena: &'a Arena,
+    link: BorrowedFd<'_>,
+) -> Result<(BaseSteps<'a>, Received), StepError> {
+    let failed = at(ChildStep::AwaitBase);
+    match link::receive(link).map_err(&failed)? {
+        Some((
+            Message {
+                kind: message::BASE,
+                ..
+            },
+            handed,
+        )) if handed[..STREAMS].iter().all(Option::is_some) => {
+            note(arena, ChildStep::AwaitBase);
+            Ok((BaseSteps::published(arena), handed))
+        }
+        Some(_) => Err(failed(Errno::BADMSG)),
+        None => Err(failed(Errno::PIPE)),
+    }
+}
+
+/// From here on the process is the body's uid. Before that no file can be made: EOVERFLOW.
+fn take_ids(base: &BaseSteps<'_>) -> Result<(), StepError> {
+    if let Some(maps) = &base.own_maps {
+        return write_own_maps(maps).map_err(at(ChildStep::WriteIds));
+    }
+    privileges::become_ids(base.inside_id, base.inside_id).map_err(at(ChildStep::BecomeBody))?;
+    // A change of ids clears the death signal (prctl(2)).
+    privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))
+}
+
+fn write_own_maps(maps: &OwnMaps<'_>) -> Result<(), Errno> {
+    // Without the deny nobody may write the map of groups without capabilities outside.
+    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
+    namespace::write_file(c"/proc/self/uid_map", maps.uid_map)?;
+    namespace::write_file(c"/proc/self/gid_map", maps.gid_map)
+}
+
+fn make_space(base: &BaseSteps<'_>) -> Result<OwnedFd, StepError> {
+    let space = mount::new_tmpfs(base.space_size, base.space_inodes)
+        .map_err(at(ChildStep::WritableSpace))?;
+    mount::attach(space.as_fd(), base.mount_point).map_err(at(ChildStep::AttachRoot))?;
+    rustix::process::chdir(base.mount_point).map_err(at(ChildStep::AttachRoot))?;
+    Ok(space)
+}
+
+fn announce(base: &BaseSteps<'_>, link: BorrowedFd<'_>) -> Result<Option<OwnedFd>, StepError> {
+    let mut master = None;
+    let mut slave = None;
+    let mut proc = None;
+    if base.terminal {
+        let (ours, theirs) =
+            terminal::open_pair(c"dev/pts/ptmx").map_err(at(ChildStep::Terminal))?;
+        master = Some(ours);
+        slave = Some(theirs);
+    }
+    if base.send_proc {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(rustix::fs::CWD, c"proc", flags, Mode::empty());
+        proc = Some(opened.map_err(at(ChildStep::ProcDescriptor))?);
+    }
+    let values = [i32::from(proc.is_some()), i32::from(master.is_some()), 0];
+    let ready = Message {
+        kind: message::READY,
+        values,
+    };
+    let sent = match (&proc, &master) {
+        (None, None) => link::send(link, ready, &[]),
+        (Some(one), None) | (None, Some(one)) => link::send(link, ready, &[one.as_fd()]),
+        (Some(proc), Some(master)) => link::send(link, ready, &[proc.as_fd(), master.as_fd()]),
+    };
+    sent.map_err(at(ChildStep::AwaitLaunch))?;
+    Ok(slave)
+}
+
+fn await_launch<'a>(
+    arena: &'a Arena,
+    link: BorrowedFd<'_>,
+    kept: &mut overlay::Kept,
+) -> Result<(LaunchSteps<'a>, Received), StepError> {
+    let failed = at(ChildStep::AwaitLaunch);
+    loop {
+        let (word, received) = link::receive(link)
+            .map_err(&failed)?
+            .ok_or_else(|| failed(Errno::PIPE))?;
+        match word.kind {
+            message::LAUNCH => return Ok((LaunchSteps::published(arena), received)),
+            message::OVERLAY => {
+                overlay::answer(arena, link, &received, kept).map_err(at(ChildStep::Overlay))?;
+            }
+            _ => return Err(failed(Errno::BADMSG)),
+        }
+    }
+}
+
+/// Finishes the view, enters it, and makes the ruleset on the final paths.
+fn enter(
+    arena: &Arena,
+    launch: &LaunchSteps<'_>,
+    received: &Received,
+    overlays: &overlay::Kept,
+) -> Result<Option<OwnedFd>, StepError> {
+    if let Some((size, inodes)) = launch.resize {
+        mount::resize_tmpfs(c".", size, inodes).map_err(at(ChildStep::Resize))?;
+    }
+    let shown = Shown {
+        trees: received.get(..launch.trees).unwrap_or(&[]),
+        overlays,
+    };
+    for (index, step) in (0..).zip(launch.view) {
+        assemble_asked(step, &shown).map_err(|errno| StepError {
+            step: ChildStep::LaunchView,
+            index,
+            errno,
+        })?;
+    }
+    let lies_in_places =
+        |step: &Step<'_>| matches!(step, Step::AttachOverlay { .. } | Step::BindOwn { .. });
+    if launch.root.is_some() || launch.view.iter().any(lies_in_places) {
+        // None of the mounts that were asked for: it hides where they come from.
+        overlay::cover_places().map_err(|errno| StepError {
+            step: ChildStep::LaunchView,
+            index: NO_PLACE,
+            errno,
+        })?;
+    }
+    note(arena, ChildStep::LaunchView);
+    if let Some(root) = &launch.root {
+        enter_image(root, overlays)?;
+    }
+    mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
+    note(arena, ChildStep::Pivot);
+    if !launch.root.is_some_and(|root| root.writable) {
+        // Last, because everything before creates files. Only the root's own mount: the writable
+        // directories have mounts of their own by now.
+        mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
+    }
+    privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
+    if let Some(maps) = &launch.other_ids {
+        take_other_ids(maps).map_err(at(ChildStep::ImageUser))?;
+    }
+    // Init has the body's uid: without this the body could reach it through /proc/1 and ptrace.
+    privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
+    let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
+    note(arena, ChildStep::Ruleset);
+    Ok(ruleset)
+}
+
+/// Makes the image the working directory, with all that the body needs of the space shown in it.
+///
+/// What lies in the image was chosen by whoever made it: it is reached beneath its descriptor only,
+/// and never through a link.
+fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), StepError> {
+    let overlay = overlays.get(root.overlay).and_then(Option::as_ref);
+    let image = overlay.ok_or_else(|| at(ChildStep::ImageRoot)(Errno::BADF))?;
+    // Over the space, which is still the working directory: nothing of it is covered from there.
+    mount::attach(image.as_fd(), c".").map_err(at(ChildStep::ImageRoot))?;
+    for (index, (path, read_only)) in (0..).zip(root.grafts) {
+        mount::graft(path, image.as_fd(), path, *read_only).map_err(|errno| StepError {
+            step: ChildStep::Graft,
+            index,
+            errno,
+        })?;
+    }
+    rustix::process::fchdir(image).map_err(at(ChildStep::ImageRoot))
+}
+
+/// A second user namespace, in which the same process has other ids. Everything that needs a
+/// capability over the first one's namespaces is done.
+fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
+    namespace::leave(kind::USER)?;
+    privileges::dumpable()?;
+    write_own_maps(maps)?;
+    // A new user namespace comes with all capabilities, and with a full bounding set.
+    privileges::drop_bounding_set()?;
+    // A change of credentials may clear it (prctl(2)).
+    privileges::die_with_parent()
+}
+
+fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
+    let ruleset =
+        landlock::new_ruleset(steps.handled, steps.scoped).map_err(at(ChildStep::Ruleset))?;
+    for (index, (path, allowed)) in (0..).zip(steps.rules) {
+        landlock::allow_beneath(ruleset.as_fd(), path, *allowed).map_err(|errno| StepError {
+            step: ChildStep::Rule,
+            index,
+            errno,
+        })?;
+    }
+    Ok(ruleset)
+}
+
+/// What the steps show that was made before: by the supervisor, or by this process.
+#[derive(Default)]
+struct Shown<'a> {
+    trees: &'a [Option<OwnedFd>],
+    overlays: &'a [Option<OwnedFd>],
+}
+
+/// Steps of the base view: nobody but us can write where they lead.
+fn assemble(steps: &[Step<'_>], first: usize) -> Result<(), StepError> {
+    for (index, step) in (first..).zip(steps) {
+        assemble_one(step).map_err(|errno| StepError {
+            step: ChildStep::BaseView,
+            index: i32::try_from(index).unwrap_or(i32::MAX),
+            errno,
+        })?;
+    }
+    Ok(())
+}
+
+fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
+    match *step {
+        Step::Directory { path, mode } => {
+            match rustix::fs::mkdirat(rustix::fs::CWD, path, Mode::from_raw_mode(mode)) {
+                // An empty path is the root itself.
+                Err(Errno::EXIST) => Ok(()),
+                Err(Errno::NOENT) if path.is_empty() => Ok(()),
+                other => other,
+            }
+        }
+        Step::File { path, contents } => {
+            if contents.is_empty() && make_empty(path)? {
+                return Ok(());
+            }
+            write_new(path, contents)
+        }
+        Step::Symlink { path, target } => rustix::fs::symlinkat(target, rustix::fs::CWD, path),
+        Step::Bind {
+            source,
+            target,
+            attributes,
+        } => {
+            mount::bind(source, target, true)?;
+            mount::restrict(target, attributes, true)
+        }
+        // Only where somebody asked: in the launch view.
+        Step::BindOwn { .. } | Step::Attach { .. } | Step::AttachOverlay { .. } => {
+            Err(Errno::INVAL)
+        }
+        // A bind keeps the nosuid and nodev of the mount that it is taken from.
+        Step::OwnMount { path } => mount::bind(path, path, false),
+        Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
+        Step::Proc => mount::proc_at(c"proc"),
+        Step::Devpts => mount::devpts_at(c"dev/pts"),
+        // The new root's own null is nosuid and noexec already, and a bind keeps that.
+        Step::Mask { path } => unless_absent(mount::bind(c"dev/null", path, false)).map(|_| ()),
+        Step::MaskDirectory { path } => {
+            match unless_absent(mount::bind(c"dev/pts", path, false))? {
+                true => {
+                    let attributes = Attributes::RDONLY.and(Attributes::NOEXEC);
+                    mount::restrict(path, attributes, false)
+                }
+                false => Ok(()),
+            }
+        }
+    }
+}
+
+fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
+    match *step {
+        Step::Directory { path, mode } => lent::make_directory(path, mode),
+        Step::File { path, contents: [] } => lent::make_file(path),
+        Step::Bind {
+            source,
+            target,
+            attributes,
+        } => lent::bind(source, target, attributes, true),
+        Step::BindOwn {
+            source,
+            target,
+            attributes,
+        } => lent::bind(source, target, attributes, false),
+        Step::Attach { tree, target } => lent::attach(one_of(shown.trees, tree)?, target),
+        Step::AttachOverlay { overlay, target } => {
+            lent::attach(one_of(shown.overlays, overlay)?, target)
+        }
+        Step::OwnMount { path } => lent::own_mount(path),
+        Step::Tmpfs { target, options } => lent::tmpfs(target, options),
+        // Nobody asks for these.
+        Step::File { .. }
+        | Step::Symlink { .. }
+        | Step::Proc
+        | Step::Devpts
+        | Step::Mask { .. }
+        | Step::MaskDirectory { .. } => Err(Errno::INVAL),
+    }
+}
+
+fn one_of(mounts: &[Option<OwnedFd>], number: usize) -> Result<BorrowedFd<'_>, Errno> {
+    let mount = mounts.get(number).and_then(Option::as_ref);
+    Ok(mount.ok_or(Errno::BADF)?.as_fd())
+}
+
+/// What this kernel does not have needs no mask: `false`.
+fn unless_absent(bound: Result<(), Errno>) -> Result<bool, Errno> {
+    match bound {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// One call where nothing is there yet: `true`. What is there is looked at by opening it, which
+/// never goes through a link.
+fn make_empty(path: &CStr) -> Result<bool, Errno> {
+    let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(0o644));
+    match rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(0o644);
+    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, mode)?;
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let count = rustix::io::write(&file, rest)?;
+        rest = rest.get(count..).ok_or(Errno::IO)?;
+    }
+    Ok(())
+}
+
+/// The descriptor's number, or -1.
+pub(super) fn number(descriptor: Option<&OwnedFd>) -> i32 {
+    descriptor.map_or(-1, AsRawFd::as_raw_fd)
+}

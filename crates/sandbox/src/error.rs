@@ -1,0 +1,205 @@
+//! What can go wrong until the body runs.
+
+use rustix::io::Errno;
+
+use crate::steps::ChildStep;
+
+/// Where a process that is there is not in /proc.
+const OWN_PROC: &str =
+    "/proc is not that of the runner's own pid namespace: mount -t proc proc /proc";
+
+/// The sandbox could not be made, or the body could not be started in it.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// clone3(2) refused.
+    #[error("cannot make a user namespace: {errno}")]
+    Clone {
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// A step of the supervisor failed.
+    #[error("cannot {act} {object}: {errno}")]
+    Supervisor {
+        /// What was tried.
+        act: &'static str,
+        /// On what.
+        object: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// An id map of the child's could not be written.
+    #[error("cannot write the body's {map}: {errno}")]
+    IdMap {
+        /// Its name and its line.
+        map: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// A step of the child failed before the body was executed.
+    #[error("cannot {act}{object}: {errno}")]
+    Child {
+        /// Which.
+        step: ChildStep,
+        /// The same for people.
+        act: &'static str,
+        /// With a leading space, or empty.
+        object: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// The body was executed, and init, which failed after that, took it along: it may have done
+    /// something by then.
+    #[error("the body was started, and ended again with its init, which cannot {act}: {errno}")]
+    Lost {
+        /// What init was to do, for people.
+        act: &'static str,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// The program is not there inside.
+    #[error("program `{program}` was not found inside the sandbox")]
+    ProgramNotFound {
+        /// As it was asked for, escaped.
+        program: String,
+    },
+    /// The program is there and cannot be executed.
+    #[error("program `{program}` cannot be executed: {errno}")]
+    ProgramNotExecutable {
+        /// As it was asked for, escaped.
+        program: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
+    /// The child ended without a word.
+    #[error("the child ended while it was to {act}")]
+    ChildGone {
+        /// What was awaited.
+        act: &'static str,
+    },
+}
+
+impl SandboxError {
+    /// Stable.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Clone { .. } => "user_namespace_unavailable",
+            Self::Supervisor { .. } | Self::IdMap { .. } => "host_failed",
+            Self::Child { .. } => "sandbox_step_failed",
+            Self::Lost { .. } => "sandbox_init_failed",
+            Self::ProgramNotFound { .. } => "program_not_found",
+            Self::ProgramNotExecutable { .. } => "program_not_executable",
+            Self::ChildGone { .. } => "sandbox_child_gone",
+        }
+    }
+
+    /// Whether a setting of the host that forbids user namespaces looks like this. AppArmor lets
+    /// them be made, and then forbids what is done in them.
+    #[must_use]
+    pub fn may_be_forbidden(&self) -> bool {
+        match self {
+            Self::Clone { errno } => {
+                matches!(*errno, Errno::NOSPC | Errno::PERM | Errno::ACCESS)
+            }
+            Self::Supervisor { errno, .. } => matches!(*errno, Errno::PERM | Errno::ACCESS),
+            // What comes later meets paths of the caller's, which forbid for reasons of their own.
+            Self::Child { step, errno, .. } => {
+                let first = matches!(
+                    step,
+                    ChildStep::Namespaces
+                        | ChildStep::Loopback
+                        | ChildStep::HostName
+                        | ChildStep::PrivateMounts
+                        | ChildStep::WriteIds
+                        | ChildStep::BecomeBody
+                        | ChildStep::WritableSpace
+                        | ChildStep::AttachRoot
+                        | ChildStep::BaseView
+                );
+                first && matches!(*errno, Errno::PERM | Errno::ACCESS)
+            }
+            _ => false,
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Clone {
+                errno: Errno::NOSPC,
+            } => Some("raise the limit: sysctl -w user.max_user_namespaces=10000".to_owned()),
+            Self::Clone { errno: Errno::PERM } => Some(
+                "allow user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), or \
+                 load the profile packaging/apparmor/runner (Ubuntu); runner doctor says which"
+                    .to_owned(),
+            ),
+            Self::Clone {
+                errno: Errno::AGAIN,
+            } => Some("the host is at a process limit: see ulimit -u and pids.max".to_owned()),
+            Self::ProgramNotFound { .. } => Some(
+                "only the host's system directories and what was asked for are visible; \
+                 show more with --ro PATH"
+                    .to_owned(),
+            ),
+            Self::ProgramNotExecutable {
+                errno: Errno::NOEXEC,
+                ..
+            } => Some(
+                "a script needs a first line such as #!/bin/sh, and a binary this machine's \
+                 architecture"
+                    .to_owned(),
+            ),
+            // execve(2): 128 KiB each, a quarter of the stack limit all together.
+            Self::ProgramNotExecutable {
+                errno: Errno::TOOBIG,
+                ..
+            } => Some(
+                "an argument or a variable is longer than 128 KiB, or all of them together are more \
+                 than this host takes: give what is large as an input file"
+                    .to_owned(),
+            ),
+            Self::ProgramNotExecutable { .. } => {
+                Some("check its mode (chmod +x) and that its interpreter is visible".to_owned())
+            }
+            Self::Child {
+                step: ChildStep::CaptureRules | ChildStep::Log,
+                ..
+            } => Some(
+                "this kernel does not take our rules of nf_tables in a network namespace (Linux \
+                 4.19, CONFIG_NFT_TPROXY, CONFIG_NETFILTER_NETLINK_LOG): use --egress-capture auto"
+                    .to_owned(),
+            ),
+            Self::Child {
+                step: ChildStep::WriteIds,
+                errno: Errno::NOENT,
+                ..
+            } => Some(OWN_PROC.to_owned()),
+            Self::IdMap {
+                errno: Errno::NOENT,
+                ..
+            } => Some(OWN_PROC.to_owned()),
+            Self::Child {
+                step: ChildStep::BaseView,
+                errno: Errno::PERM,
+                ..
+            }
+            | Self::Child {
+                step: ChildStep::KernelObjects,
+                errno: Errno::ROFS,
+                ..
+            } => Some(
+                "a proc with masked parts (a container's) cannot be mounted anew: run outside, or \
+                 with an unmasked /proc"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}

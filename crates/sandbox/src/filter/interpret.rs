@@ -1,0 +1,104 @@
+//! The filter's machine in plain code: runs a program as the kernel would.
+
+use crate::filter::Arguments;
+use spec::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN};
+
+/// What the kernel shows a filter: `struct seccomp_data` of `<linux/seccomp.h>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeccompData {
+    /// System call number.
+    pub number: u32,
+    /// `AUDIT_ARCH_…` value.
+    pub arch: u32,
+    /// Address of the calling instruction.
+    pub instruction_pointer: u64,
+    /// The arguments.
+    pub arguments: Arguments,
+}
+
+impl SeccompData {
+    /// The little-endian word at byte `offset`; `None` where the kernel would reject the load.
+    fn word(&self, offset: u32) -> Option<u32> {
+        if !offset.is_multiple_of(4) {
+            return None;
+        }
+        let wide = |value: u64, upper: bool| {
+            let bytes = value.to_le_bytes();
+            let (low, high) = bytes.split_at(4);
+            let half = if upper { high } else { low };
+            half.try_into().map(u32::from_le_bytes).ok()
+        };
+        let upper = offset % 8 == 4;
+        match offset {
+            0 => Some(self.number),
+            4 => Some(self.arch),
+            8 | 12 => wide(self.instruction_pointer, upper),
+            _ => {
+                let index = usize::try_from((offset - 16) / 8).ok()?;
+                wide(*self.arguments.get(index)?, upper)
+            }
+        }
+    }
+}
+
+/// What an executed instruction did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Branch {
+    /// Went on, or was an unconditional jump or the return.
+    Straight,
+    /// A comparison that held.
+    Taken,
+    /// A comparison that did not hold.
+    NotTaken,
+}
+
+/// The value that `program` answers for `data`.
+///
+/// A program that the kernel would not accept answers KILL_PROCESS at the offending instruction.
+#[must_use]
+pub fn interpret(program: &[Instruction], data: &SeccompData) -> u32 {
+    interpret_observed(program, data, |_, _| ())
+}
+
+/// As [`interpret`]; tells `observe` the place of each executed instruction and what it did.
+pub fn interpret_observed(
+    program: &[Instruction],
+    data: &SeccompData,
+    mut observe: impl FnMut(usize, Branch),
+) -> u32 {
+    let mut accumulator = 0;
+    let mut place = 0_usize;
+    // Jumps go forward only, so the loop ends.
+    while let Some(instruction) = program.get(place) {
+        let mut branch = Branch::Straight;
+        let mut skip = 0;
+        let mut compare = |holds: bool| {
+            (branch, skip) = if holds {
+                (Branch::Taken, u32::from(instruction.jt))
+            } else {
+                (Branch::NotTaken, u32::from(instruction.jf))
+            };
+        };
+        match instruction.code {
+            LOAD => match data.word(instruction.k) {
+                Some(word) => accumulator = word,
+                None => return KILL_PROCESS,
+            },
+            AND => accumulator &= instruction.k,
+            JUMP => skip = instruction.k,
+            JUMP_EQUAL => compare(accumulator == instruction.k),
+            JUMP_AT_LEAST => compare(accumulator >= instruction.k),
+            RETURN => {
+                observe(place, branch);
+                return instruction.k;
+            }
+            _ => return KILL_PROCESS,
+        }
+        observe(place, branch);
+        let Ok(skip) = usize::try_from(skip) else {
+            return KILL_PROCESS;
+        };
+        place = place.saturating_add(skip).saturating_add(1);
+    }
+    KILL_PROCESS
+}

@@ -1,0 +1,88 @@
+//! The second filter: no unix socket, where trees of the host are lent in which somebody may listen.
+//!
+//! A name in the file system can be connected to whatever the mount is (read-only, another owner), and
+//! what listens there is a program of the host: an agent, a terminal multiplexer, a bus. The kernel
+//! tells such names apart from Landlock ABI 9 on, and this filter is not loaded there; before that
+//! nothing but the call for a socket can be refused. Pairs stay, for they are connected already; not those of datagrams, which can be
+//! sent and connected elsewhere all the same.
+
+use crate::filter::Arch;
+use spec::bpf::{
+    ALLOW, AND, ARCH_OFFSET, ERRNO, Instruction, JUMP_EQUAL, LOAD, NUMBER_OFFSET, RETURN,
+    argument_offset,
+};
+
+const AF_UNIX: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+/// The type; the flags CLOEXEC and NONBLOCK are higher bits.
+const TYPE_MASK: u32 = 0xf;
+/// What a kernel without unix sockets says.
+const EAFNOSUPPORT: u32 = 97;
+/// System call numbers of socket(2) and socketpair(2), and the `AUDIT_ARCH_…` value.
+const fn numbers(arch: Arch) -> (u32, u32, u32) {
+    match arch {
+        Arch::X86_64 => (41, 53, 0xc000_003e),
+        Arch::Aarch64 => (198, 199, 0xc000_00b7),
+    }
+}
+
+/// The filter for `arch`. Calls of another architecture are the first filter's business.
+#[must_use]
+pub const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
+    let (socket, socketpair, audit) = numbers(arch);
+    [
+        Instruction::new(LOAD, 0, 0, ARCH_OFFSET),
+        Instruction::new(JUMP_EQUAL, 0, 9, audit),
+        Instruction::new(LOAD, 0, 0, NUMBER_OFFSET),
+        Instruction::new(JUMP_EQUAL, 4, 0, socket),
+        Instruction::new(JUMP_EQUAL, 0, 6, socketpair),
+        Instruction::new(LOAD, 0, 0, argument_offset(1)),
+        Instruction::new(AND, 0, 0, TYPE_MASK),
+        Instruction::new(JUMP_EQUAL, 0, 3, SOCK_DGRAM),
+        Instruction::new(LOAD, 0, 0, argument_offset(0)),
+        Instruction::new(JUMP_EQUAL, 0, 1, AF_UNIX),
+        Instruction::new(RETURN, 0, 0, ERRNO | EAFNOSUPPORT),
+        Instruction::new(RETURN, 0, 0, ALLOW),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{SeccompData, interpret};
+
+    #[test]
+    fn only_what_reaches_a_name_is_refused() {
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            let (socket, socketpair, audit) = numbers(arch);
+            let program = without_unix_sockets(arch);
+            let answer = |number, audit, family: u64, kind: u64| {
+                let data = SeccompData {
+                    number,
+                    arch: audit,
+                    instruction_pointer: 0,
+                    arguments: [family, kind, 0, 0, 0, 0],
+                };
+                interpret(&program, &data) == ALLOW
+            };
+            let (cloexec, above) = (0o2_000_000, 1 << 32);
+            for (number, family, kind, allowed) in [
+                (socket, 1, 1, false),
+                (socket, 1, 2 | cloexec, false),
+                (socket, 1 | above, 5, false),
+                (socket, 2, 1, true),
+                (socket, 16, 3, true),
+                (socketpair, 1, 1, true),
+                (socketpair, 1, 5 | cloexec, true),
+                (socketpair, 1, 2, false),
+                (socketpair, 1 | above, 2 | cloexec | above, false),
+                (socketpair, 2, 2, true),
+                (0, 1, 2, true),
+            ] {
+                let told = answer(number, audit, family, kind);
+                assert_eq!(told, allowed, "{arch:?} {number} {family} {kind}");
+            }
+            assert!(answer(socket, audit ^ 1, 1, 1), "another architecture");
+        }
+    }
+}

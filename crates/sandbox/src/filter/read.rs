@@ -1,0 +1,465 @@
+//! Reading a policy: YAML rules by name, joined with the numbers of one architecture.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::filter::policy::{Call, Case, Decision, Reporting, Rule, SyscallPolicy};
+use crate::filter::{Arch, FOREIGN_ARCHITECTURE, UNLISTED};
+use spec::path::escape;
+
+/// Why a policy was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// Not YAML, or not of the policy's shape.
+    #[error("reading the system call policy: {source}")]
+    Shape {
+        /// Line, column and what was expected there.
+        source: Box<serde_saphyr::Error>,
+    },
+    /// A line of the number table that is not "number name".
+    #[error(
+        "system call numbers, line {line}: found `{found}`, expected a number of at most 65535 \
+         and a name, the number greater than the one before"
+    )]
+    NumberLine {
+        /// Counted from 1.
+        line: usize,
+        /// The line, escaped.
+        found: String,
+    },
+    /// A name that the number table does not have.
+    #[error(
+        "rule `{rule}` names the system call `{call}`, which no number table has: correct the \
+         name or add its number"
+    )]
+    UnknownCall {
+        /// Which rule, escaped.
+        rule: String,
+        /// The name, escaped.
+        call: String,
+    },
+    /// A call that two rules decide about.
+    #[error("rules `{first}` and `{second}` both name `{call}`: keep it in one of them")]
+    TwoRules {
+        /// The call.
+        call: String,
+        /// Which rule, escaped.
+        first: String,
+        /// Which other rule, escaped.
+        second: String,
+    },
+    /// Two rules of one name.
+    #[error("two rules have the id `{id}`, but denials are told apart by it: rename one")]
+    TwoIds {
+        /// The id, escaped.
+        id: String,
+    },
+    /// A rule that refuses something and does not say whether that is reported, or the reverse.
+    #[error(
+        "rule `{rule}`: `report` (yes or probe) must stand where something is refused, and only \
+         there"
+    )]
+    Report {
+        /// Which rule, escaped.
+        rule: String,
+    },
+    /// A case that can never match, or always does.
+    #[error(
+        "rule `{rule}`, case {case}: expected at least one condition, arguments from 0 to 5, and \
+         in `one_of` at least one value, each within `mask`"
+    )]
+    Case {
+        /// Which rule, escaped.
+        rule: String,
+        /// Counted from 1.
+        case: usize,
+    },
+    /// A rule of a tightening that allows.
+    #[error("rule `{rule}` allows its calls, but a tightening can only refuse: give an errno")]
+    Loosens {
+        /// Which rule, escaped.
+        rule: String,
+    },
+    /// A rule of a tightening about a call of which nothing is allowed.
+    #[error("rule `{rule}` refuses `{call}`, which rule `{below}` refuses already: take it out")]
+    RefusedAlready {
+        /// Which rule, escaped.
+        rule: String,
+        /// The call.
+        call: String,
+        /// Which rule refuses it below the tightening.
+        below: String,
+    },
+    /// A rule of a tightening with conditions, about calls that several rules decide about.
+    #[error(
+        "rule `{rule}` has conditions: its calls must stand in one rule of the policy below, which \
+         decides about the rest"
+    )]
+    SeveralBelow {
+        /// Which rule, escaped.
+        rule: String,
+    },
+    /// More rules than a table can number.
+    #[error("the policy has {found} rules, expected at most 253: join some")]
+    TooMany {
+        /// How many.
+        found: usize,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyText {
+    unknown: FallbackText,
+    x32: FallbackText,
+    unlisted: FallbackText,
+    rules: Vec<RuleText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FallbackText {
+    id: String,
+    action: Decision,
+    reason: String,
+    report: Option<Reporting>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    id: String,
+    calls: Vec<String>,
+    #[serde(default)]
+    cases: Vec<Case>,
+    action: Decision,
+    reason: String,
+    report: Option<Reporting>,
+}
+
+impl From<FallbackText> for RuleText {
+    fn from(text: FallbackText) -> Self {
+        Self {
+            id: text.id,
+            calls: Vec::new(),
+            cases: Vec::new(),
+            action: text.action,
+            reason: text.reason,
+            report: text.report,
+        }
+    }
+}
+
+impl SyscallPolicy {
+    /// Reads the YAML `rules` for `arch`, whose table of numbers is `numbers`.
+    ///
+    /// `elsewhere` are the tables of other architectures: a name that only they have is passed
+    /// over, a name that nobody has is a mistake.
+    ///
+    /// # Errors
+    /// `PolicyError` where a text has not its shape or contradicts itself.
+    pub fn read(
+        rules: &str,
+        arch: Arch,
+        numbers: &str,
+        elsewhere: &[&str],
+    ) -> Result<Self, PolicyError> {
+        let text: PolicyText =
+            serde_saphyr::from_str(rules).map_err(|error| PolicyError::Shape {
+                source: Box::new(error),
+            })?;
+        let native = read_numbers(numbers)?;
+        let mut known: BTreeSet<&str> = native.iter().map(|(_, name)| *name).collect();
+        known.extend(names_of(elsewhere)?);
+
+        // In the order of `UNLISTED`, `UNKNOWN`, `X32`.
+        let fallbacks = [text.unlisted, text.unknown, text.x32].map(RuleText::from);
+        let rules: Vec<RuleText> = fallbacks.into_iter().chain(text.rules).collect();
+        check_ids(rules.iter().map(|rule| rule.id.as_str()))?;
+        let places = places(&rules, &known)?;
+        let calls = native
+            .iter()
+            .map(|(number, name)| Call::new(*number, places.get(name).copied().unwrap_or(UNLISTED)))
+            .collect();
+        let names: Vec<&str> = native.iter().map(|(_, name)| *name).collect();
+        Ok(Self {
+            arch,
+            calls,
+            names: names.join(" ").into(),
+            rules: rules.into_iter().map(checked).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// "number name" on each line, `#` begins a comment.
+fn read_numbers(text: &str) -> Result<Vec<(u16, &str)>, PolicyError> {
+    let mut calls: Vec<(u16, &str)> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let call = line
+            .split_once(' ')
+            .and_then(|(number, name)| Some((number.parse::<u16>().ok()?, name)))
+            .filter(|(number, name)| {
+                !name.contains(' ') && calls.last().is_none_or(|(before, _)| before < number)
+            });
+        calls.push(call.ok_or_else(|| PolicyError::NumberLine {
+            line: index + 1,
+            found: escape(line.as_bytes()),
+        })?);
+    }
+    Ok(calls)
+}
+
+/// The names of the calls in `tables`.
+pub(super) fn names_of<'text>(tables: &[&'text str]) -> Result<BTreeSet<&'text str>, PolicyError> {
+    let mut names = BTreeSet::new();
+    for table in tables {
+        names.extend(read_numbers(table)?.iter().map(|(_, name)| *name));
+    }
+    Ok(names)
+}
+
+pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Result<(), PolicyError> {
+    let mut ids = BTreeSet::from([FOREIGN_ARCHITECTURE]);
+    for id in rules {
+        if !ids.insert(id) {
+            return Err(PolicyError::TwoIds {
+                id: escape(id.as_bytes()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Which rule, by its place, decides about each named call.
+fn places<'r>(
+    rules: &'r [RuleText],
+    known: &BTreeSet<&str>,
+) -> Result<BTreeMap<&'r str, u8>, PolicyError> {
+    let mut places = BTreeMap::new();
+    for (place, rule) in rules.iter().enumerate() {
+        let place = place_of(place, rules.len())?;
+        for call in &rule.calls {
+            if !known.contains(call.as_str()) {
+                return Err(PolicyError::UnknownCall {
+                    rule: escape(rule.id.as_bytes()),
+                    call: escape(call.as_bytes()),
+                });
+            }
+            decide_once(&mut places, call, place, |place| &rules[place].id)?;
+        }
+    }
+    Ok(places)
+}
+
+/// A rule's place among `found` rules, as calls hold it.
+pub(super) fn place_of(place: usize, found: usize) -> Result<u8, PolicyError> {
+    u8::try_from(place).map_err(|_too_many| PolicyError::TooMany { found })
+}
+
+/// The rule at `place` decides about `call`, about which no other one has decided. `id` tells what
+/// the rule at a place is called.
+pub(super) fn decide_once<'text>(
+    places: &mut BTreeMap<&'text str, u8>,
+    call: &'text str,
+    place: u8,
+    id: impl Fn(usize) -> &'text str,
+) -> Result<(), PolicyError> {
+    let Some(first) = places.insert(call, place) else {
+        return Ok(());
+    };
+    let id = |place| escape(id(usize::from(place)).as_bytes());
+    Err(PolicyError::TwoRules {
+        call: escape(call.as_bytes()),
+        first: id(first),
+        second: id(place),
+    })
+}
+
+fn checked(text: RuleText) -> Result<Rule, PolicyError> {
+    sound(Rule {
+        id: text.id.into(),
+        reason: text.reason.into(),
+        report: text.report,
+        cases: text.cases.into(),
+        action: text.action,
+    })
+}
+
+/// `rule`, where it says what can be meant.
+pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
+    if rule.refuses() != rule.report.is_some() {
+        return Err(PolicyError::Report {
+            rule: escape(rule.id.as_bytes()),
+        });
+    }
+    let can_match = |case: &Case| {
+        !case.when.is_empty()
+            && case.when.iter().all(|condition| {
+                condition.argument <= 5
+                    && !condition.one_of.is_empty()
+                    && condition
+                        .one_of
+                        .iter()
+                        .all(|value| value & !condition.mask == 0)
+            })
+    };
+    match rule.cases.iter().position(|case| !can_match(case)) {
+        Some(index) => Err(PolicyError::Case {
+            rule: escape(rule.id.as_bytes()),
+            case: index + 1,
+        }),
+        None => Ok(rule),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::X32;
+
+    const FALLBACKS: &str = "\
+unknown: {id: unknown-number, action: ENOSYS, reason: newer, report: probe}
+x32: {id: x32, action: ENOSYS, reason: rare, report: probe}
+unlisted: {id: unlisted, action: EPERM, reason: not looked at, report: yes}
+rules:
+";
+    const NUMBERS: &str = "# a comment\n\n0 read\n1 write\n7 mount\n";
+
+    fn read(rules: &str) -> Result<SyscallPolicy, PolicyError> {
+        let text = format!("{FALLBACKS}{rules}");
+        SyscallPolicy::read(&text, Arch::X86_64, NUMBERS, &["3 renameat\n"])
+    }
+
+    fn refusal(rules: &str) -> String {
+        read(rules).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_small_policy_is_bound_to_its_numbers() {
+        let policy = read(
+            "
+  - {id: files, calls: [read, renameat], action: allow, reason: harmless}
+  - id: mounts
+    calls: [mount]
+    cases:
+      - when: [{argument: 3, mask: 0xf0, one_of: [0x10, 32]}]
+        then: allow
+    action: EINVAL
+    reason: fixed
+    report: yes
+",
+        )
+        .expect("sound");
+        let says = |number, argument| {
+            let ruling = policy.ruling(number, &[0, 0, 0, argument, 0, 0]);
+            (ruling.rule.id.as_ref(), ruling.decision)
+        };
+        assert_eq!(says(0, 0), ("files", Decision::Allow));
+        assert_eq!(says(1, 0), ("unlisted", Decision::NotPermitted));
+        assert_eq!(says(3, 0), ("unknown-number", Decision::NotImplemented));
+        assert_eq!(says(7, 0x1f), ("mounts", Decision::Allow));
+        assert_eq!(says(7, 0x3f), ("mounts", Decision::InvalidArgument));
+        assert_eq!(says(0x4000_0000, 0), ("x32", Decision::NotImplemented));
+        assert_eq!(policy.rules[usize::from(X32)].id, "x32");
+        assert_eq!(policy.name_of(7), Some("mount"));
+        assert_eq!(policy.number_of("renameat"), None);
+    }
+
+    #[test]
+    fn a_name_that_no_table_has_is_refused_by_name() {
+        let message = refusal("  - {id: files, calls: [raed], action: allow, reason: typing}");
+        assert!(
+            message.contains("`raed`") && message.contains("`files`"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_call_in_two_rules_is_refused_with_both() {
+        let message = refusal(
+            "  - {id: one, calls: [read], action: allow, reason: a}\n  \
+             - {id: two, calls: [read], action: allow, reason: b}",
+        );
+        assert!(message.contains("`one` and `two`"), "{message}");
+        let message = refusal("  - {id: one, calls: [read, read], action: allow, reason: a}");
+        assert!(message.contains("`read`"), "{message}");
+    }
+
+    #[test]
+    fn an_id_that_two_rules_have_is_refused() {
+        for id in ["unlisted", "x32", "foreign-architecture"] {
+            let message = refusal(&format!(
+                "  - {{id: {id}, calls: [read], action: allow, reason: a}}"
+            ));
+            assert!(message.contains(&format!("`{id}`")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_whether_it_is_reported_and_only_a_refusal_does() {
+        for rule in [
+            "{id: one, calls: [read], action: EPERM, reason: a}",
+            "{id: one, calls: [read], action: allow, reason: a, report: yes}",
+        ] {
+            let message = refusal(&format!("  - {rule}"));
+            assert!(message.contains("`one`: `report`"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_case_that_can_never_match_is_refused() {
+        for when in [
+            "[]",
+            "[{argument: 6, one_of: [1]}]",
+            "[{argument: 0, one_of: []}]",
+            "[{argument: 0, mask: 0xf0, one_of: [0x10, 0x11]}]",
+        ] {
+            let message = refusal(&format!(
+                "  - {{id: one, calls: [read], cases: [{{when: {when}, then: allow}}], \
+                 action: EPERM, reason: a, report: yes}}"
+            ));
+            assert!(message.contains("rule `one`, case 1"), "{when}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_key_or_an_errno_that_nobody_knows_is_refused_with_its_line() {
+        for rule in [
+            "{id: one, calls: [read], action: allow, reason: a, learn: yes}",
+            "{id: one, calls: [read], action: EMAGIC, reason: a, report: yes}",
+            "{id: one, calls: [read], action: allow}",
+            "{id: one, calls: [read], cases: [{when: [{argument: 0, one_of: [0x1_0000_0000]}], \
+             then: allow}], action: EPERM, reason: a, report: yes}",
+        ] {
+            let error = read(&format!("  - {rule}")).expect_err("must be refused");
+            assert!(matches!(error, PolicyError::Shape { .. }), "{error}");
+            assert!(error.to_string().contains("line 5"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_number_table_out_of_order_is_refused_with_its_line() {
+        for (line, numbers) in [
+            (1, "zero read"),
+            (1, "65536 read"),
+            (1, "0"),
+            (2, "1 read\n1 write"),
+            (3, "1 read\n#\n0 write"),
+            (2, "1 read\n2 write \u{1b}[2J"),
+        ] {
+            let text = format!("{FALLBACKS}  []");
+            let error = SyscallPolicy::read(&text, Arch::Aarch64, numbers, &[]);
+            let message = error.expect_err("must be refused").to_string();
+            assert!(
+                message.contains(&format!("line {line}:")),
+                "{numbers}: {message}"
+            );
+            assert!(!message.contains('\u{1b}'), "{message}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A stricter policy: another one, less what a tightening refuses.
+//!
+//! A tightening has no way to write that something is allowed: its rules take whole calls, or, with
+//! conditions, go before the rule that decided about them. So what it makes allows nothing that the
+//! policy below does not allow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use crate::filter::policy::{Case, Condition, Decision, Reporting, Rule, SyscallPolicy};
+use crate::filter::read::{PolicyError, check_ids, decide_once, names_of, place_of, sound};
+use spec::path::escape;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TighteningText {
+    refused: Vec<RefusalText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefusalText {
+    id: String,
+    calls: Vec<String>,
+    /// Empty: whole calls.
+    #[serde(default)]
+    when: Vec<Condition>,
+    action: Decision,
+    reason: String,
+    report: Reporting,
+}
+
+impl SyscallPolicy {
+    /// This policy, less what the YAML `tightening` refuses. Its rules come after this policy's.
+    ///
+    /// `elsewhere` are the number tables of other architectures, as for [`SyscallPolicy::read`].
+    ///
+    /// # Errors
+    /// `PolicyError` where the text has not its shape, contradicts itself, or refuses nothing.
+    pub fn tightened(&self, tightening: &str, elsewhere: &[&str]) -> Result<Self, PolicyError> {
+        let text: TighteningText =
+            serde_saphyr::from_str(tightening).map_err(|error| PolicyError::Shape {
+                source: Box::new(error),
+            })?;
+        let ids = self.rules.iter().map(|rule| rule.id.as_ref());
+        check_ids(ids.chain(text.refused.iter().map(|rule| rule.id.as_str())))?;
+        let places = self.places(&text, &names_of(elsewhere)?)?;
+        let mut stricter = self.clone();
+        for (call, name) in stricter
+            .calls
+            .to_mut()
+            .iter_mut()
+            .zip(self.names.split(' '))
+        {
+            if let Some(place) = places.get(name) {
+                call.rule = *place;
+            }
+        }
+        for rule in text.refused {
+            let (cases, action) = match rule.when.is_empty() {
+                true => (Vec::new(), rule.action),
+                false => self.before_what_is_below(&rule)?,
+            };
+            stricter.rules.to_mut().push(sound(Rule {
+                id: rule.id.into(),
+                reason: rule.reason.into(),
+                report: Some(rule.report),
+                cases: cases.into(),
+                action,
+            })?);
+        }
+        Ok(stricter)
+    }
+
+    /// Cases and action of the rule below that decides about the calls of `rule`, with its own case
+    /// before them.
+    fn before_what_is_below(
+        &self,
+        rule: &RefusalText,
+    ) -> Result<(Vec<Case>, Decision), PolicyError> {
+        let mut below = rule.calls.iter().map(|call| self.rule_of(call));
+        let first = below.next().flatten();
+        let Some(first) = first.filter(|first| below.all(|other| other == Some(*first))) else {
+            let rule = escape(rule.id.as_bytes());
+            return Err(PolicyError::SeveralBelow { rule });
+        };
+        let own = Case {
+            when: rule.when.clone().into(),
+            then: rule.action,
+        };
+        // What it replaces could never be reached.
+        let others = first.cases.iter().filter(|case| case.when != own.when);
+        let others: Vec<Case> = others.cloned().collect();
+        let cases = std::iter::once(own).chain(others);
+        Ok((cases.collect(), first.action))
+    }
+
+    /// Which rule, by its place among all, refuses each named call.
+    fn places<'text>(
+        &self,
+        text: &'text TighteningText,
+        elsewhere: &BTreeSet<&str>,
+    ) -> Result<BTreeMap<&'text str, u8>, PolicyError> {
+        let mut places: BTreeMap<&str, u8> = BTreeMap::new();
+        let below = self.rules.len();
+        for (rule, place) in text.refused.iter().zip(below..) {
+            let place = place_of(place, below + text.refused.len())?;
+            if rule.action == Decision::Allow {
+                return Err(PolicyError::Loosens {
+                    rule: escape(rule.id.as_bytes()),
+                });
+            }
+            for call in &rule.calls {
+                self.check_refusable(rule, call, elsewhere)?;
+                decide_once(&mut places, call, place, |place| {
+                    &text.refused[place - below].id
+                })?;
+            }
+        }
+        Ok(places)
+    }
+
+    /// Whether there is such a call, and some of it is allowed so far.
+    fn check_refusable(
+        &self,
+        rule: &RefusalText,
+        call: &str,
+        elsewhere: &BTreeSet<&str>,
+    ) -> Result<(), PolicyError> {
+        let rule = escape(rule.id.as_bytes());
+        match self.rule_of(call) {
+            Some(below) if below.allows() => Ok(()),
+            Some(below) => Err(PolicyError::RefusedAlready {
+                rule,
+                call: escape(call.as_bytes()),
+                below: below.id.to_string(),
+            }),
+            None if elsewhere.contains(call) => Ok(()),
+            None => Err(PolicyError::UnknownCall {
+                rule,
+                call: escape(call.as_bytes()),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Arch;
+
+    const BELOW: &str = "\
+unknown: {id: unknown-number, action: ENOSYS, reason: newer, report: probe}
+x32: {id: x32, action: ENOSYS, reason: rare, report: probe}
+unlisted: {id: unlisted, action: EPERM, reason: not looked at, report: yes}
+rules:
+  - {id: files, calls: [read, write], action: allow, reason: harmless}
+  - {id: mounts, calls: [mount], action: EPERM, reason: fixed, report: yes}
+  - id: modes
+    calls: [chmod]
+    cases: [{when: [{argument: 1, one_of: [7]}], then: allow}]
+    action: EPERM
+    reason: some
+    report: yes
+";
+    const NUMBERS: &str = "0 read\n1 write\n7 mount\n8 chmod\n";
+
+    fn tightened(refused: &str) -> Result<SyscallPolicy, PolicyError> {
+        let elsewhere = "3 renameat\n";
+        SyscallPolicy::read(BELOW, Arch::Aarch64, NUMBERS, &[elsewhere])
+            .expect("sound")
+            .tightened(&format!("refused:\n{refused}"), &[elsewhere])
+    }
+
+    fn refusal(refused: &str) -> String {
+        tightened(refused).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_tightening_refuses_whole_calls_and_leaves_the_rest() {
+        let policy = tightened(
+            "  - {id: a, calls: [write, renameat], action: ENOSYS, reason: few, report: probe}\n  \
+             - {id: b, calls: [chmod], action: EINVAL, reason: none, report: yes}",
+        )
+        .expect("sound");
+        let says = |number, argument| {
+            let ruling = policy.ruling(number, &[0, argument, 0, 0, 0, 0]);
+            (ruling.rule.id.as_ref(), ruling.decision)
+        };
+        assert_eq!(says(0, 0), ("files", Decision::Allow));
+        assert_eq!(says(1, 0), ("a", Decision::NotImplemented));
+        assert_eq!(says(7, 0), ("mounts", Decision::NotPermitted));
+        assert_eq!(says(8, 7), ("b", Decision::InvalidArgument));
+        assert_eq!(says(9, 0), ("unknown-number", Decision::NotImplemented));
+    }
+
+    #[test]
+    fn a_rule_with_conditions_leaves_the_rest_to_the_rule_below() {
+        let policy = tightened(
+            "  - {id: a, calls: [write], when: [{argument: 1, one_of: [6, 7]}], action: ENOLCK, \
+               reason: few, report: yes}\n  \
+             - {id: b, calls: [chmod], when: [{argument: 0, one_of: [1]}], action: EINVAL, \
+               reason: few, report: yes}",
+        )
+        .expect("sound");
+        let says = |number, first, second| {
+            let ruling = policy.ruling(number, &[first, second, 0, 0, 0, 0]);
+            (ruling.rule.id.as_ref(), ruling.decision)
+        };
+        assert_eq!(says(1, 0, 6), ("a", Decision::NoLocks));
+        assert_eq!(says(1, 0, 5), ("a", Decision::Allow));
+        assert_eq!(says(0, 0, 6), ("files", Decision::Allow));
+        assert_eq!(says(8, 0, 7), ("b", Decision::Allow));
+        assert_eq!(says(8, 1, 7), ("b", Decision::InvalidArgument));
+        assert_eq!(says(8, 0, 6), ("b", Decision::NotPermitted));
+        let when = "when: [{argument: 0, one_of: [1]}], action: EINVAL, report: yes";
+        for (rule, said) in [
+            (format!("calls: [read, chmod], {when}"), "one rule"),
+            (format!("calls: [renameat], {when}"), "one rule"),
+            (
+                when.replace("one_of: [1]", "one_of: []") + ", calls: [read]",
+                "case 1",
+            ),
+            (format!("calls: [mount], {when}"), "`mounts`"),
+        ] {
+            let message = refusal(&format!("  - {{id: a, reason: b, {rule}}}"));
+            assert!(message.contains(said), "{rule}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_tightening_that_allows_or_refuses_nothing_is_refused() {
+        for (rule, said) in [
+            ("calls: [read], action: allow, report: yes", "allows"),
+            ("calls: [mount], action: EPERM, report: yes", "`mounts`"),
+            ("calls: [raed], action: EPERM, report: yes", "`raed`"),
+            ("calls: [read, read], action: EPERM, report: yes", "`read`"),
+            (
+                "calls: [read], action: EPERM, report: yes, cases: []",
+                "cases",
+            ),
+            ("calls: [read], action: EPERM", "report"),
+        ] {
+            let message = refusal(&format!("  - {{id: a, reason: b, {rule}}}"));
+            assert!(message.contains(said), "{rule}: {message}");
+        }
+        let message =
+            refusal("  - {id: files, calls: [read], action: EPERM, reason: a, report: yes}");
+        assert!(message.contains("`files`"), "{message}");
+    }
+}

@@ -1,0 +1,288 @@
+//! Who the body is inside an image: what `User` of its config says, looked up in its own files.
+
+use crate::view::{HOME, INSIDE_ID};
+use spec::oci::image_config::UserWords;
+use spec::path::escape;
+
+/// Ids of the body inside, and where its home is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageUser {
+    /// Its uid.
+    pub uid: u32,
+    /// Its gid.
+    pub gid: u32,
+    /// What HOME says.
+    pub home: Vec<u8>,
+}
+
+/// Why an image's user cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageUserError {
+    /// Its files do not know the name.
+    #[error("the image runs as the {kind} `{name}`, which its {file} does not have")]
+    Unknown {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// Escaped.
+        name: String,
+        /// Where it was looked for.
+        file: &'static str,
+    },
+    /// A number that no id can be.
+    #[error("the image runs as the {kind} `{number}`, expected a number from 0 to 4294967294")]
+    Number {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// Escaped.
+        number: String,
+    },
+}
+
+impl ImageUserError {
+    /// Stable.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        "image_user_unknown"
+    }
+}
+
+impl Default for ImageUser {
+    /// Of an image that says nothing, and of every run without one.
+    fn default() -> Self {
+        Self {
+            uid: INSIDE_ID,
+            gid: INSIDE_ID,
+            home: HOME.into(),
+        }
+    }
+}
+
+impl ImageUser {
+    /// Whom `words` mean, given the image's `etc/passwd` and `etc/group`. A user that has a number
+    /// and no entry has the group of the same number.
+    ///
+    /// # Errors
+    /// [`ImageUserError`].
+    pub fn find(
+        words: Option<&UserWords>,
+        passwd: &[u8],
+        group: &[u8],
+    ) -> Result<Self, ImageUserError> {
+        let Some(words) = words else {
+            return Ok(Self::default());
+        };
+        let number = id(&words.user, "user")?;
+        let entry = users(passwd).find(|user| match number {
+            Some(uid) => user.uid == uid,
+            None => user.name == words.user.as_bytes(),
+        });
+        let (uid, own_gid, home) = match (number, entry) {
+            (_, Some(user)) => (user.uid, user.gid, user.home),
+            (Some(uid), None) => (uid, uid, &b""[..]),
+            (None, None) => return Err(unknown("user", &words.user, "etc/passwd")),
+        };
+        let gid = match &words.group {
+            None => own_gid,
+            Some(word) => match id(word, "group")? {
+                Some(gid) => gid,
+                None => group_of(word, group)?,
+            },
+        };
+        let home = if home.starts_with(b"/") {
+            home
+        } else {
+            HOME.as_bytes()
+        };
+        Ok(Self {
+            uid,
+            gid,
+            home: home.to_vec(),
+        })
+    }
+
+    /// Whether it has the ids that a body has without an image.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        (self.uid, self.gid) == (INSIDE_ID, INSIDE_ID)
+    }
+
+    /// The image's `etc/passwd`, with a line for this user where it has none.
+    #[must_use]
+    pub fn passwd(&self, of_image: &[u8]) -> Vec<u8> {
+        let known = users(of_image).any(|user| user.uid == self.uid);
+        let (uid, gid) = (self.uid, self.gid);
+        let line = format!("runner:x:{uid}:{gid}:runner:{HOME}:/bin/sh\n");
+        with_line(of_image, (!known).then_some(line))
+    }
+
+    /// The image's `etc/group`, with a line for this user's group where it has none.
+    #[must_use]
+    pub fn group(&self, of_image: &[u8]) -> Vec<u8> {
+        let known = groups(of_image).any(|(_, gid)| gid == self.gid);
+        with_line(
+            of_image,
+            (!known).then(|| format!("runner:x:{}:\n", self.gid)),
+        )
+    }
+}
+
+fn with_line(of_image: &[u8], line: Option<String>) -> Vec<u8> {
+    let mut text = of_image.to_vec();
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    text.extend(line.unwrap_or_default().into_bytes());
+    text
+}
+
+/// `None` for a name.
+fn id(word: &str, kind: &'static str) -> Result<Option<u32>, ImageUserError> {
+    if !word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    match word.parse::<u32>() {
+        // The last number means "no id" to the kernel.
+        Ok(number) if number != u32::MAX => Ok(Some(number)),
+        _ => Err(ImageUserError::Number {
+            kind,
+            number: escape(word.as_bytes()),
+        }),
+    }
+}
+
+fn unknown(kind: &'static str, name: &str, file: &'static str) -> ImageUserError {
+    ImageUserError::Unknown {
+        kind,
+        name: escape(name.as_bytes()),
+        file,
+    }
+}
+
+fn group_of(word: &str, group: &[u8]) -> Result<u32, ImageUserError> {
+    let found = groups(group).find(|(name, _)| *name == word.as_bytes());
+    found.map_or_else(
+        || Err(unknown("group", word, "etc/group")),
+        |(_, gid)| Ok(gid),
+    )
+}
+
+struct User<'text> {
+    name: &'text [u8],
+    uid: u32,
+    gid: u32,
+    home: &'text [u8],
+}
+
+/// The entries of passwd(5); a line that is none is left out.
+fn users(text: &[u8]) -> impl Iterator<Item = User<'_>> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b':');
+        let name = fields.next()?;
+        let _password = fields.next()?;
+        let (uid, gid) = (decimal(fields.next()?)?, decimal(fields.next()?)?);
+        let _comment = fields.next()?;
+        Some(User {
+            name,
+            uid,
+            gid,
+            home: fields
+                .next()
+                .filter(|home| !home.contains(&0))
+                .unwrap_or_default(),
+        })
+    })
+}
+
+/// Names and ids of group(5).
+fn groups(text: &[u8]) -> impl Iterator<Item = (&[u8], u32)> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b':');
+        let name = fields.next()?;
+        let _password = fields.next()?;
+        Some((name, decimal(fields.next()?)?))
+    })
+}
+
+fn decimal(field: &[u8]) -> Option<u32> {
+    let number: u32 = std::str::from_utf8(field).ok()?.parse().ok()?;
+    (number != u32::MAX).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &[u8] = b"root:x:0:0:root:/root:/bin/sh\n\
+        broken\n\
+        app:x:12:34::/srv/app:/bin/sh\n\
+        odd:x:13:13::relative:/bin/sh\n\
+        none:x:4294967295:1::/:/bin/sh\n\
+        last:x:70000:70000:::";
+    const GROUP: &[u8] = b"root:x:0:\nstaff:x:50:app\n";
+
+    fn find(user: &str, group: Option<&str>) -> Result<(u32, u32, String), ImageUserError> {
+        let words = UserWords {
+            user: user.to_owned(),
+            group: group.map(str::to_owned),
+        };
+        ImageUser::find(Some(&words), PASSWD, GROUP).map(|user| {
+            let home = String::from_utf8(user.home).expect("text");
+            (user.uid, user.gid, home)
+        })
+    }
+
+    #[test]
+    fn a_user_is_found_by_name_and_by_number() {
+        for (user, group, expected) in [
+            ("root", None, (0, 0, "/root")),
+            ("0", None, (0, 0, "/root")),
+            ("app", None, (12, 34, "/srv/app")),
+            ("12", None, (12, 34, "/srv/app")),
+            ("app", Some("staff"), (12, 50, "/srv/app")),
+            ("app", Some("7"), (12, 7, "/srv/app")),
+            ("999", None, (999, 999, HOME)),
+            ("999", Some("staff"), (999, 50, HOME)),
+            ("odd", None, (13, 13, HOME)),
+            ("last", None, (70_000, 70_000, HOME)),
+        ] {
+            let (uid, gid, home) = expected;
+            assert_eq!(find(user, group), Ok((uid, gid, home.to_owned())), "{user}");
+        }
+        assert_eq!(
+            ImageUser::find(None, PASSWD, GROUP),
+            Ok(ImageUser::default())
+        );
+    }
+
+    #[test]
+    fn a_user_that_nobody_knows_is_refused() {
+        for (user, group) in [
+            ("nobody-here", None),
+            ("none", None),
+            ("4294967295", None),
+            ("99999999999", None),
+            ("app", Some("nobody-here")),
+            ("app", Some("4294967295")),
+        ] {
+            let refused = find(user, group).expect_err(user);
+            assert_eq!(refused.code(), "image_user_unknown");
+        }
+    }
+
+    #[test]
+    fn a_line_is_added_only_where_the_id_has_none() {
+        let plain = ImageUser::default();
+        let passwd = plain.passwd(PASSWD);
+        assert!(passwd.starts_with(PASSWD));
+        assert!(passwd.ends_with(b":::\nrunner:x:1000:1000:runner:/home/runner:/bin/sh\n"));
+        assert_eq!(plain.passwd(&passwd), passwd);
+        assert_eq!(plain.group(b""), b"runner:x:1000:\n");
+        let root = find("root", None).expect("known");
+        let root = ImageUser {
+            uid: root.0,
+            gid: root.1,
+            home: Vec::new(),
+        };
+        assert_eq!(root.group(GROUP), GROUP);
+    }
+}

@@ -1,0 +1,76 @@
+//! Steps of the view that was asked for. Their places may lie in directories that were lent, and their
+//! sources wherever the caller said: others may write there, also meanwhile. So no link is followed,
+//! neither where a place is made nor where a mount is taken from or attached.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FileType, Mode};
+use rustix::io::Errno;
+
+use sys::mount::{self, Attributes};
+use sys::place;
+
+/// Makes a directory, unless there is one.
+pub(super) fn make_directory(path: &CStr, mode: u32) -> Result<(), Errno> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let (parent, name) = place::find(path)?;
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+/// Makes an empty file as the place of a mount, unless there is something that is no directory.
+pub(super) fn make_file(path: &CStr) -> Result<(), Errno> {
+    let (parent, name) = place::find(path)?;
+    let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(0o644));
+    match rustix::fs::mknodat(&parent, name, kind, mode, 0) {
+        Err(Errno::EXIST) => match place::open(path)?.1 {
+            FileType::Directory => Err(Errno::ISDIR),
+            _ => Ok(()),
+        },
+        other => other,
+    }
+}
+
+/// Shows what lies at `source` at `target` as well, with what is mounted beneath it where `recursive`.
+pub(super) fn bind(
+    source: &CStr,
+    target: &CStr,
+    attributes: Attributes,
+    recursive: bool,
+) -> Result<(), Errno> {
+    let (source, _) = place::open(source)?;
+    let tree = if recursive {
+        mount::clone_all(source.as_fd())?
+    } else {
+        mount::clone_directory(source.as_fd())?
+    };
+    mount::restrict_tree(tree.as_fd(), attributes)?;
+    attach(tree.as_fd(), target)
+}
+
+/// Gives a directory a mount of its own.
+pub(super) fn own_mount(path: &CStr) -> Result<(), Errno> {
+    let (directory, _) = place::open(path)?;
+    let tree = mount::clone_directory(directory.as_fd())?;
+    mount::attach_at(tree.as_fd(), directory.as_fd())
+}
+
+/// Attaches a tree that is mounted nowhere yet.
+pub(super) fn attach(tree: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
+    mount::attach_at(tree, place::open(target)?.0.as_fd())
+}
+
+/// Mounts a new tmpfs.
+pub(super) fn tmpfs(target: &CStr, options: &CStr) -> Result<(), Errno> {
+    let (directory, _) = place::open(target)?;
+    let here = place::open(c".")?.0;
+    rustix::process::fchdir(&directory)?;
+    let mounted = mount::tmpfs_at(c".", options);
+    rustix::process::fchdir(&here)?;
+    mounted
+}

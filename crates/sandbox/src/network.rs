@@ -1,0 +1,402 @@
+//! What is laid out in the body's network namespace when something beyond it may be reached:
+//! routes, sockets, capture. The child makes all of it and keeps none of it.
+//!
+//! The supervisor never enters the namespace: it is handed sockets that live there. Nothing here
+//! allocates between the launch and the body: what is sent to the kernel was laid out before.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, sockopt};
+
+use crate::error::SandboxError;
+use crate::prepare::expect_message;
+use crate::steps::{ChildStep, StepError, message};
+use spec::body_network::{ADDRESS_V4, ADDRESS_V6, PROXY_PORT, QUESTION_PORT, RELAY_PORT};
+use spec::bpf::Instruction;
+use spec::network::{Capture, CaptureChoice};
+use sys::arena::Arena;
+use sys::link::{self, Message};
+use sys::namespace::LOOPBACK_INDEX;
+use sys::netlink::{self, Batch};
+use sys::{packet, socket};
+
+/// Connections that may wait for the relay; the kernel's own limit for a new namespace is as high.
+const BACKLOG: i32 = 4_096;
+/// Bytes of questions or notices that may wait for the relay. A host that allows less
+/// (`net.core.rmem_max`) is no reason to stop: what is lost is counted.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// What is laid out.
+#[derive(Debug, Clone)]
+pub struct NetworkPlan {
+    /// Routes that make every address the body's own.
+    pub routes: Batch,
+    /// The same where the host has no IPv6.
+    pub routes_v4_only: Batch,
+    /// How connections come to the relay.
+    pub capture: CapturePlan,
+}
+
+/// How connections come to the relay.
+#[derive(Debug, Clone)]
+pub struct CapturePlan {
+    /// Which way is wanted.
+    pub wanted: CaptureChoice,
+    /// The rules of [`Capture::Tproxy`].
+    pub rules: Batch,
+    /// The same where the host has no IPv6.
+    pub rules_v4_only: Batch,
+    /// Asks for what the rules log.
+    pub log: Batch,
+    /// The ports of [`Capture::AnyIp`].
+    pub ports: Vec<u16>,
+    /// What of the loopback device's packets no listener gets and is told of.
+    pub tap: Vec<Instruction>,
+}
+
+/// The sockets of the body's network namespace, all non-blocking.
+#[derive(Debug)]
+pub struct NetworkSockets {
+    /// How connections come to them.
+    pub capture: Capture,
+    /// Listeners for the body's connections.
+    pub listeners: Vec<OwnedFd>,
+    /// Listeners for programs that speak to a proxy.
+    pub proxies: Vec<OwnedFd>,
+    /// Datagram sockets for questions; they tell where each was sent to.
+    pub questions: Vec<OwnedFd>,
+    /// Tells of what no socket gets: a netlink socket of NFLOG, or a tap.
+    pub log: OwnedFd,
+}
+
+/// Messages for the kernel.
+#[derive(Debug, Clone, Copy)]
+struct Messages<'a> {
+    bytes: &'a [u8],
+    acknowledged: u32,
+}
+
+impl<'a> Messages<'a> {
+    fn lay_out(arena: &'a Arena, batch: &Batch) -> Result<Self, Errno> {
+        Ok(Self {
+            bytes: arena.slice(batch.bytes())?,
+            acknowledged: batch.acknowledged(),
+        })
+    }
+
+    fn send(self, socket: &OwnedFd) -> Result<(), Errno> {
+        netlink::exchange(socket, self.bytes, self.acknowledged)
+    }
+}
+
+/// The plan as the child reads it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NetworkSteps<'a> {
+    routes: Messages<'a>,
+    routes_v4_only: Messages<'a>,
+    wanted: CaptureChoice,
+    rules: Messages<'a>,
+    rules_v4_only: Messages<'a>,
+    log: Messages<'a>,
+    ports: &'a [u16],
+    tap: &'a [Instruction],
+}
+
+/// Lays `plan` out in the arena.
+///
+/// # Errors
+/// ENOMEM when the arena is full.
+pub(super) fn lay_out<'a>(
+    arena: &'a Arena,
+    plan: &NetworkPlan,
+) -> Result<&'a NetworkSteps<'a>, Errno> {
+    let capture = &plan.capture;
+    let steps = NetworkSteps {
+        routes: Messages::lay_out(arena, &plan.routes)?,
+        routes_v4_only: Messages::lay_out(arena, &plan.routes_v4_only)?,
+        wanted: capture.wanted,
+        rules: Messages::lay_out(arena, &capture.rules)?,
+        rules_v4_only: Messages::lay_out(arena, &capture.rules_v4_only)?,
+        log: Messages::lay_out(arena, &capture.log)?,
+        ports: arena.slice(&capture.ports)?,
+        tap: arena.slice(&capture.tap)?,
+    };
+    let placed = arena.slice(&[steps])?;
+    placed.first().ok_or(Errno::NOMEM)
+}
+
+/// What a message of the hand-over carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+enum Part {
+    /// The listeners of one port of [`Capture::AnyIp`].
+    Port = 1,
+    /// Everything else, and the end, where connections are captured by [`Capture::AnyIp`].
+    AnyIp = 2,
+    /// The same with [`Capture::Tproxy`].
+    Tproxy = 3,
+}
+
+/// A socket for each family that the host has.
+struct Pair {
+    v4: OwnedFd,
+    v6: Option<OwnedFd>,
+}
+
+impl Pair {
+    fn make(
+        has_v6: bool,
+        [v4, v6]: [SocketAddr; 2],
+        make: impl Fn(SocketAddr) -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            v4: make(v4)?,
+            v6: match has_v6 {
+                true => Some(make(v6)?),
+                false => None,
+            },
+        })
+    }
+}
+
+/// What both ways of capturing need.
+struct Common {
+    proxies: Pair,
+    questions: Pair,
+}
+
+impl Common {
+    fn has_v6(&self) -> bool {
+        self.proxies.v6.is_some()
+    }
+}
+
+fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
+    move |errno| StepError {
+        step,
+        index: 0,
+        errno,
+    }
+}
+
+/// Lays everything out, hands it over and keeps nothing. In the child, which has all capabilities
+/// over its namespaces still.
+pub(super) fn set_up(steps: &NetworkSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
+    let common = open_common(steps)?;
+    match steps.wanted {
+        CaptureChoice::Tproxy => capture_all(steps, &common, link),
+        CaptureChoice::AnyIp => capture_ports(steps, &common, link),
+        // Only trying tells: a missing module is loaded for whoever asks for it.
+        CaptureChoice::Auto => match capture_all(steps, &common, link) {
+            Err(StepError {
+                step: ChildStep::Log | ChildStep::CaptureRules,
+                ..
+            }) => capture_ports(steps, &common, link),
+            other => other,
+        },
+    }
+}
+
+fn open_common(steps: &NetworkSteps<'_>) -> Result<Common, StepError> {
+    let proxy_v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY_PORT));
+    let proxy_v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, PROXY_PORT));
+    let v4 = listener(proxy_v4).map_err(at(ChildStep::Proxies))?;
+    // IPv6 is there where its loopback address is.
+    let v6 = match listener(proxy_v6) {
+        Ok(proxy) => Some(proxy),
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => None,
+        Err(errno) => return Err(at(ChildStep::Proxies)(errno)),
+    };
+    let routes = match v6.is_some() {
+        true => steps.routes,
+        false => steps.routes_v4_only,
+    };
+    netlink::open(None)
+        .and_then(|routing| routes.send(&routing))
+        .map_err(at(ChildStep::Routes))?;
+    let any = at_any_address(QUESTION_PORT);
+    let questions = Pair::make(v6.is_some(), any, questions).map_err(at(ChildStep::Questions))?;
+    Ok(Common {
+        proxies: Pair { v4, v6 },
+        questions,
+    })
+}
+
+/// One listener for each family, to which the rules lead every connection.
+fn capture_all(
+    steps: &NetworkSteps<'_>,
+    common: &Common,
+    link: BorrowedFd<'_>,
+) -> Result<(), StepError> {
+    let protocol = Some(rustix::net::netlink::NETFILTER);
+    let log = netlink::open(protocol).map_err(at(ChildStep::Log))?;
+    sockopt::set_socket_recv_buffer_size(&log, BUFFER_BYTES).map_err(at(ChildStep::Log))?;
+    // Before the rules: nothing is refused without being told.
+    steps.log.send(&log).map_err(at(ChildStep::Log))?;
+    rustix::io::ioctl_fionbio(&log, true).map_err(at(ChildStep::Log))?;
+    let relay = [
+        SocketAddr::from((ADDRESS_V4, RELAY_PORT)),
+        SocketAddr::from((ADDRESS_V6, RELAY_PORT)),
+    ];
+    let listeners = Pair::make(common.has_v6(), relay, transparent_listener)
+        .map_err(at(ChildStep::Listeners))?;
+    let rules = match common.has_v6() {
+        true => steps.rules,
+        false => steps.rules_v4_only,
+    };
+    let tables = netlink::open(protocol).map_err(at(ChildStep::CaptureRules))?;
+    rules.send(&tables).map_err(at(ChildStep::CaptureRules))?;
+    let Common { proxies, questions } = common;
+    let pairs = [Some(proxies), Some(questions), Some(&listeners)];
+    hand_over(link, Part::Tproxy, pairs, Some(&log))
+}
+
+/// A listener for each port that is known, and a tap for what goes to others.
+fn capture_ports(
+    steps: &NetworkSteps<'_>,
+    common: &Common,
+    link: BorrowedFd<'_>,
+) -> Result<(), StepError> {
+    let tap = packet::tap(LOOPBACK_INDEX, steps.tap).map_err(at(ChildStep::Tap))?;
+    sockopt::set_socket_recv_buffer_size(&tap, BUFFER_BYTES).map_err(at(ChildStep::Tap))?;
+    for (index, port) in (0..).zip(steps.ports) {
+        let any = at_any_address(*port);
+        let listeners = Pair::make(common.has_v6(), any, listener).map_err(|errno| StepError {
+            step: ChildStep::PortListener,
+            index,
+            errno,
+        })?;
+        hand_over(link, Part::Port, [Some(&listeners), None, None], None)?;
+    }
+    let Common { proxies, questions } = common;
+    let pairs = [Some(proxies), Some(questions), None];
+    hand_over(link, Part::AnyIp, pairs, Some(&tap))
+}
+
+fn at_any_address(port: u16) -> [SocketAddr; 2] {
+    [
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    ]
+}
+
+fn new_socket(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let protocol: Option<Protocol> = None;
+    match address {
+        SocketAddr::V4(_) => rustix::net::socket_with(AddressFamily::INET, kind, flags, protocol),
+        SocketAddr::V6(_) => {
+            let socket = rustix::net::socket_with(AddressFamily::INET6, kind, flags, protocol)?;
+            if address.ip().is_unspecified() {
+                // The other family has a socket of its own.
+                sockopt::set_ipv6_v6only(&socket, true)?;
+            }
+            Ok(socket)
+        }
+    }
+}
+
+fn listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    listen(new_socket(address, SocketType::STREAM)?, address)
+}
+
+fn transparent_listener(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let listener = new_socket(address, SocketType::STREAM)?;
+    match address {
+        SocketAddr::V4(_) => socket::set_transparent_v4(&listener)?,
+        SocketAddr::V6(_) => socket::set_transparent_v6(&listener)?,
+    }
+    listen(listener, address)
+}
+
+fn listen(listener: OwnedFd, address: SocketAddr) -> Result<OwnedFd, Errno> {
+    rustix::net::bind(&listener, &address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let questions = new_socket(address, SocketType::DGRAM)?;
+    sockopt::set_socket_recv_buffer_size(&questions, BUFFER_BYTES)?;
+    match address {
+        SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
+        SocketAddr::V6(_) => {
+            socket::set_packet_info_v6(&questions)?;
+            // IPv6 takes no foreign address for a source otherwise, and a question is answered by
+            // whomever it was sent to.
+            socket::set_free_source_v6(&questions)?;
+        }
+    }
+    rustix::net::bind(&questions, &address)?;
+    Ok(questions)
+}
+
+/// Sends the sockets of all pairs, then `log`.
+fn hand_over(
+    link: BorrowedFd<'_>,
+    part: Part,
+    pairs: [Option<&Pair>; 3],
+    log: Option<&OwnedFd>,
+) -> Result<(), StepError> {
+    let mut descriptors = [link; 7];
+    let mut count = 0;
+    let sockets = pairs.iter().flatten().flat_map(|pair| {
+        let Pair { v4, v6 } = pair;
+        [Some(v4), v6.as_ref()]
+    });
+    for (place, socket) in descriptors.iter_mut().zip(sockets.chain([log]).flatten()) {
+        *place = socket.as_fd();
+        count += 1;
+    }
+    let each = pairs
+        .iter()
+        .flatten()
+        .next()
+        .map_or(0, |pair| 1 + i32::from(pair.v6.is_some()));
+    let message = Message {
+        kind: message::NETWORK,
+        values: [part as i32, each, 0],
+    };
+    link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::HandOver))
+}
+
+/// Takes what [`set_up`] hands over.
+///
+/// # Errors
+/// [`SandboxError`]; then the body does not run.
+pub(super) fn take_over(
+    link: BorrowedFd<'_>,
+    describe: &dyn Fn(ChildStep, usize) -> String,
+) -> Result<NetworkSockets, SandboxError> {
+    let act = "lay out the network";
+    let mut listeners = Vec::new();
+    loop {
+        let (Message { values, .. }, received) =
+            expect_message(link, message::NETWORK, act, describe)?;
+        let [part, each, _] = values;
+        let each = usize::try_from(each).unwrap_or(0);
+        let mut sockets = received.into_iter().flatten();
+        if part == Part::Port as i32 {
+            listeners.extend(sockets);
+            continue;
+        }
+        let proxies = sockets.by_ref().take(each).collect();
+        let questions = sockets.by_ref().take(each).collect();
+        let capture = if part == Part::Tproxy as i32 {
+            listeners.extend(sockets.by_ref().take(each));
+            Capture::Tproxy
+        } else {
+            Capture::AnyIp
+        };
+        let log = sockets.next().ok_or(SandboxError::ChildGone { act })?;
+        return Ok(NetworkSockets {
+            capture,
+            listeners,
+            proxies,
+            questions,
+            log,
+        });
+    }
+}

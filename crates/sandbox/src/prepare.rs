@@ -1,0 +1,371 @@
+//! Prepare: a child in namespaces of its own that has made the writable space and waits.
+
+use std::ffi::CStr;
+use std::fmt::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use crate::error::SandboxError;
+use crate::seed::{Child, Seed};
+use crate::steps::{self, BaseSteps, ChildStep, ClockSteps, OwnMaps, message};
+use crate::view::{INSIDE_ID, ViewStep};
+use spec::path::escape;
+use sys::arena::{Arena, Slot};
+use sys::credentials::HostIds;
+use sys::link::{self, Message, Received};
+use sys::{namespace, process};
+
+/// Who the body is on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// The caller's own ids, which are all that an ordinary user may map.
+    Own(HostIds),
+    /// Ids of its own, which root claimed for this run.
+    Claimed(HostIds),
+}
+
+impl Identity {
+    /// The ids to assume for touching the body's files; `None` where they are ours anyway.
+    #[must_use]
+    pub fn to_assume(self) -> Option<HostIds> {
+        match self {
+            Self::Own(_) => None,
+            Self::Claimed(ids) => Some(ids),
+        }
+    }
+}
+
+/// What is known before the clone.
+#[derive(Debug, Clone)]
+pub struct BasePlan {
+    /// Who the body is.
+    pub identity: Identity,
+    /// An empty directory of the host; covered in the child's mount namespace only.
+    pub mount_point: PathBuf,
+    /// Size of the writable space while the supervisor fills it.
+    pub space_bytes: u64,
+    /// Inodes of it.
+    pub space_inodes: u64,
+    /// The base view.
+    pub view: Vec<ViewStep>,
+    /// Whether the body gets a pseudo-terminal.
+    pub terminal: bool,
+    /// Whether the supervisor has to watch the body's processes itself.
+    pub send_proc: bool,
+    /// Whether the kernel has time namespaces: the monotonic and the boot clock begin with the run,
+    /// so the body does not learn how long the host has been up.
+    pub own_clocks: bool,
+}
+
+/// The body's ends of its standard streams.
+#[derive(Debug)]
+pub struct BodyStreams {
+    /// Its standard input.
+    pub stdin: OwnedFd,
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// The child runs and makes its namespaces, which takes it a while: time for the supervisor.
+#[derive(Debug)]
+pub struct Preparing {
+    child: Child,
+    link: OwnedFd,
+    arena: Arena,
+    cloned_ns: u64,
+}
+
+/// The child waits in its namespaces and has handed over the writable space.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(super) child: Child,
+    pub(super) link: OwnedFd,
+    pub(super) space: OwnedFd,
+    pub(super) arena: Arena,
+    pub(super) cloned_ns: u64,
+    /// What came with its word that the new root is assembled, once it has come.
+    pub(super) ready: Option<(Message, Received)>,
+    /// How many overlayfs it was asked for and has not answered.
+    pub(super) overlays_asked: usize,
+}
+
+impl Prepared {
+    /// The root of the writable space: `bundle`, `scratch`, `runner` lie in it. To be touched with
+    /// the ids of [`Identity::to_assume`].
+    #[must_use]
+    pub fn space(&self) -> BorrowedFd<'_> {
+        self.space.as_fd()
+    }
+}
+
+/// Tells the child who the body is and what its base view is; it goes on with its writable space.
+///
+/// `claims` are descriptors that init shares, so that what they claim outlives a killed supervisor
+/// until the body has ended too.
+///
+/// # Errors
+/// [`SandboxError`]; then nothing of the child is left.
+pub fn begin(
+    seed: Seed,
+    plan: &BasePlan,
+    streams: BodyStreams,
+    claims: &[BorrowedFd<'_>],
+) -> Result<Preparing, SandboxError> {
+    let supervisor = |act, object: &str| {
+        let object = object.to_owned();
+        move |errno| SandboxError::Supervisor { act, object, errno }
+    };
+    let Seed {
+        child,
+        link,
+        arena,
+        cloned_ns,
+    } = seed;
+    let maps = Maps::of(plan.identity);
+    lay_out(&arena, plan, &maps, claims.len())
+        .and_then(|steps| arena.publish(Slot::Base, steps))
+        .map_err(supervisor("lay out", "the plan"))?;
+    if let Identity::Claimed(_) = plan.identity {
+        maps.write_for(child.pid())?;
+    }
+    let base = Message {
+        kind: message::BASE,
+        values: [0; 3],
+    };
+    let BodyStreams {
+        stdin,
+        stdout,
+        stderr,
+    } = &streams;
+    let mut handed = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    handed.extend(claims);
+    let describe = |step, index| describe_base(plan, step, index);
+    send_or_hear_why(link.as_fd(), base, &handed, &describe)?;
+    drop(streams);
+    Ok(Preparing {
+        child,
+        link,
+        arena,
+        cloned_ns,
+    })
+}
+
+impl Preparing {
+    /// Waits until the writable space is there. `plan` is the one that it was begun with.
+    ///
+    /// # Errors
+    /// [`SandboxError`]; then nothing of the child is left.
+    pub fn finish(self, plan: &BasePlan) -> Result<Prepared, SandboxError> {
+        let describe = |step, index| describe_base(plan, step, index);
+        let act = "make the writable space";
+        let (_, mut received) = expect_message(self.link.as_fd(), message::SPACE, act, &describe)?;
+        let space = received[0].take().ok_or(SandboxError::ChildGone {
+            act: "hand over the space",
+        })?;
+        let Self {
+            child,
+            link,
+            arena,
+            cloned_ns,
+        } = self;
+        Ok(Prepared {
+            child,
+            link,
+            space,
+            arena,
+            ready: None,
+            overlays_asked: 0,
+            cloned_ns,
+        })
+    }
+}
+
+/// The id maps, as text for uid_map and gid_map.
+struct Maps {
+    own: bool,
+    uid: String,
+    gid: String,
+}
+
+impl Maps {
+    fn of(identity: Identity) -> Self {
+        let (Identity::Own(ids) | Identity::Claimed(ids)) = identity;
+        let own = matches!(identity, Identity::Own(_));
+        let line = |outside: u32| format!("{INSIDE_ID} {outside} 1\n");
+        Self {
+            own,
+            uid: line(ids.uid),
+            gid: line(ids.gid),
+        }
+    }
+
+    fn write_for(&self, pid: i32) -> Result<(), SandboxError> {
+        for (name, text) in [("gid_map", &self.gid), ("uid_map", &self.uid)] {
+            let mut path = format!("/proc/{pid}/{name}");
+            let failed = |errno| SandboxError::IdMap {
+                map: format!("{name} ({})", text.trim_end()),
+                errno,
+            };
+            path.push('\0');
+            let path =
+                CStr::from_bytes_with_nul(path.as_bytes()).map_err(|_nul| failed(Errno::INVAL))?;
+            namespace::write_file(path, text.as_bytes()).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+fn lay_out<'a>(
+    arena: &'a Arena,
+    plan: &BasePlan,
+    maps: &Maps,
+    claims: usize,
+) -> Result<BaseSteps<'a>, Errno> {
+    let own_maps = if maps.own {
+        let uid_map = arena.slice(maps.uid.as_bytes())?;
+        let gid_map = arena.slice(maps.gid.as_bytes())?;
+        Some(OwnMaps { uid_map, gid_map })
+    } else {
+        None
+    };
+    let clocks = match plan.own_clocks {
+        true => Some(lay_out_clocks(arena)?),
+        false => None,
+    };
+    Ok(BaseSteps {
+        own_maps,
+        inside_id: INSIDE_ID,
+        clocks,
+        mount_point: arena.c_string(plan.mount_point.as_os_str().as_bytes())?,
+        space_size: arena.c_string(plan.space_bytes.to_string().as_bytes())?,
+        space_inodes: arena.c_string(plan.space_inodes.to_string().as_bytes())?,
+        view: steps::lay_out_view(arena, &plan.view)?,
+        terminal: plan.terminal,
+        send_proc: plan.send_proc,
+        claims,
+    })
+}
+
+fn lay_out_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
+    let [monotonic, boot] = process::uptimes_s();
+    let text = format!("monotonic -{monotonic} 0\nboottime -{boot} 0\n");
+    Ok(ClockSteps {
+        offsets: arena.slice(text.as_bytes())?,
+        monotonic_back_ns: monotonic.saturating_mul(1_000_000_000),
+    })
+}
+
+/// Sends `message`. A child that has ended has said why, or says nothing any more.
+pub(super) fn send_or_hear_why(
+    link: BorrowedFd<'_>,
+    message: Message,
+    descriptors: &[BorrowedFd<'_>],
+    describe: &dyn Fn(ChildStep, usize) -> String,
+) -> Result<(), SandboxError> {
+    match link::send(link, message, descriptors) {
+        Err(Errno::PIPE | Errno::CONNRESET) => {
+            expect_message(link, message::NOTHING, "listen", describe).map(|_nothing| ())
+        }
+        sent => sent.map_err(|errno| SandboxError::Supervisor {
+            act: "send to",
+            object: "the child".to_owned(),
+            errno,
+        }),
+    }
+}
+
+/// Waits for a message of `kind`; a reported failure becomes an error that names the object.
+///
+/// # Errors
+/// [`SandboxError`]: the failure, or that the child said something else or nothing any more.
+pub fn expect_message(
+    link: BorrowedFd<'_>,
+    kind: u32,
+    act: &'static str,
+    describe: &dyn Fn(ChildStep, usize) -> String,
+) -> Result<(Message, Received), SandboxError> {
+    let answer = match link::receive(link) {
+        // It ended with a message of ours unread; what it had said before comes after this.
+        Err(Errno::CONNRESET) => link::receive(link),
+        other => other,
+    };
+    let answer = answer.map_err(|errno| SandboxError::Supervisor {
+        act: "hear from",
+        object: "the child".to_owned(),
+        errno,
+    })?;
+    match answer {
+        Some((message, received)) if message.kind == kind => Ok((message, received)),
+        Some((
+            Message {
+                kind: message::FAILED,
+                values: [number, index, errno],
+            },
+            _,
+        )) => {
+            let errno = link::stated_errno(errno);
+            let (step, act) =
+                ChildStep::from_number(number).ok_or(SandboxError::ChildGone { act })?;
+            let mut object = usize::try_from(index)
+                .map(|index| describe(step, index))
+                .unwrap_or_default();
+            if !object.is_empty() {
+                object.insert(0, ' ');
+            }
+            Err(SandboxError::Child {
+                step,
+                act,
+                object,
+                errno,
+            })
+        }
+        Some((
+            Message {
+                kind: message::LOST,
+                values: [number, _, errno],
+            },
+            _,
+        )) => {
+            let errno = link::stated_errno(errno);
+            let (_, act) = ChildStep::from_number(number).ok_or(SandboxError::ChildGone { act })?;
+            Err(SandboxError::Lost { act, errno })
+        }
+        Some(_) | None => Err(SandboxError::ChildGone { act }),
+    }
+}
+
+pub(super) fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> String {
+    match step {
+        ChildStep::BaseView => plan.view.get(index).map(describe_view).unwrap_or_default(),
+        ChildStep::AttachRoot => format!("at {}", escape(plan.mount_point.as_os_str().as_bytes())),
+        _ => String::new(),
+    }
+}
+
+/// A step of the view for people.
+pub(super) fn describe_view(step: &ViewStep) -> String {
+    let mut text = String::from("(");
+    let (act, path): (&str, &[u8]) = match step {
+        ViewStep::Directory { path, .. } => ("directory ", path),
+        ViewStep::File { path, .. } => ("file ", path),
+        ViewStep::Symlink { path, .. } => ("link ", path),
+        ViewStep::Bind { source, .. } => ("bind of ", source),
+        ViewStep::BindOwn { target, .. }
+        | ViewStep::Attach { target, .. }
+        | ViewStep::AttachOverlay { target, .. } => ("mount at ", target),
+        ViewStep::OwnMount { path } => ("own mount ", path),
+        ViewStep::Tmpfs { target, .. } => ("tmpfs ", target),
+        ViewStep::Proc => ("mount of ", b"/proc"),
+        ViewStep::Devpts => ("mount of ", b"/dev/pts"),
+        ViewStep::Mask { path } | ViewStep::MaskDirectory { path } => ("mask of ", path),
+    };
+    text.push_str(act);
+    let written = write!(text, "{})", escape(path));
+    debug_assert!(written.is_ok(), "writing to a string");
+    text
+}

@@ -1,0 +1,175 @@
+//! The runtime directory itself: where it lies, and whether it is ours alone.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use spec::path::escape;
+use sys::credentials::is_ours_or_roots;
+
+use super::{RegistryError, failed};
+
+/// Where the runtime directory lies unless the caller names one.
+///
+/// `runtime_of_user` is what `XDG_RUNTIME_DIR` says; the specification wants a relative one ignored.
+#[must_use]
+pub fn default_directory(uid: u32, runtime_of_user: Option<&Path>) -> PathBuf {
+    match runtime_of_user.filter(|path| path.is_absolute()) {
+        _ if uid == 0 => PathBuf::from("/run/runner"),
+        Some(runtime) => runtime.join("runner"),
+        None => PathBuf::from(format!("/tmp/runner-{uid}")),
+    }
+}
+
+/// Mode of what a run must be able to pass through. Root's runs are another user by then.
+pub(super) fn search_mode() -> u32 {
+    match rustix::process::geteuid().is_root() {
+        true => 0o711,
+        false => 0o700,
+    }
+}
+
+/// Opens the runtime directory, making it where it is missing.
+pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RegistryError> {
+    if !path.is_absolute() {
+        return Err(RegistryError::Relative {
+            path: escape(path.as_os_str().as_encoded_bytes()),
+        });
+    }
+    check_parent(path)?;
+    open_or_make(path, rustix::fs::CWD, path, search_mode())
+}
+
+/// Opens a directory inside the runtime directory, making it where it is missing.
+pub(super) fn open_part(
+    path: &Path,
+    directory: BorrowedFd<'_>,
+    name: &str,
+    mode: u32,
+) -> Result<OwnedFd, RegistryError> {
+    open_or_make(&path.join(name), directory, Path::new(name), mode)
+}
+
+/// Whoever may rename the runtime directory away could put his own in its place.
+fn check_parent(path: &Path) -> Result<(), RegistryError> {
+    let parent = path.parent().unwrap_or(path);
+    let stat = rustix::fs::stat(parent).map_err(|errno| {
+        failed(
+            path,
+            "look at the directory above",
+            &parent.to_string_lossy(),
+            "stat",
+            errno,
+        )
+    })?;
+    let sticky = stat.st_mode & 0o1000 != 0;
+    let open_to_others = stat.st_mode & 0o022 != 0 && !sticky;
+    if open_to_others || !is_ours_or_roots(stat.st_uid) {
+        return Err(not_safe(
+            parent,
+            &stat,
+            "a directory of root's or our own that others may not write, or a sticky one"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+fn open_or_make(
+    path: &Path,
+    base: BorrowedFd<'_>,
+    name: &Path,
+    mode: u32,
+) -> Result<OwnedFd, RegistryError> {
+    let fault = |act, call| move |errno| failed(path, act, &name.to_string_lossy(), call, errno);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(base, name, flags, Mode::empty());
+    let opened = match open() {
+        Err(Errno::NOENT) => {
+            match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(mode)) {
+                // EEXIST: another start was faster; whose it is is looked at below.
+                Ok(()) | Err(Errno::EXIST) => (),
+                Err(errno) => return Err(fault("make a directory", "mkdirat")(errno)),
+            }
+            open()
+        }
+        other => other,
+    };
+    let directory = match opened {
+        Ok(directory) => directory,
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            return Err(RegistryError::Unsafe {
+                path: escape(path.as_os_str().as_encoded_bytes()),
+                found: "a link or a file".to_owned(),
+                expected: "a directory".to_owned(),
+            });
+        }
+        Err(Errno::ACCESS) => {
+            return Err(RegistryError::Unsafe {
+                path: escape(path.as_os_str().as_encoded_bytes()),
+                found: "a directory that is closed to us".to_owned(),
+                expected: format!("one of uid {}", rustix::process::geteuid().as_raw()),
+            });
+        }
+        Err(errno) => return Err(fault("open a directory", "openat")(errno)),
+    };
+    let stat = rustix::fs::fstat(&directory).map_err(fault("look at a directory", "fstat"))?;
+    let own = rustix::process::geteuid().as_raw();
+    let expected =
+        || format!("a directory of uid {own} with mode {mode:04o} that nobody else may write");
+    if stat.st_uid != own || stat.st_mode & 0o022 != 0 {
+        return Err(not_safe(path, &stat, expected()));
+    }
+    if stat.st_mode & mode != mode {
+        // Narrowed by the umask of whoever made it, perhaps a start that was killed right then:
+        // that one is still empty. Anything else is somebody's intention.
+        if !is_empty(&directory).map_err(fault("list a directory", "getdents"))? {
+            return Err(not_safe(path, &stat, expected()));
+        }
+        rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode))
+            .map_err(fault("set a mode", "fchmod"))?;
+    }
+    Ok(directory)
+}
+
+fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        if entry.file_name() != c"." && entry.file_name() != c".." {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn not_safe(path: &Path, stat: &Stat, expected: String) -> RegistryError {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => "a directory",
+        _ => "no directory",
+    };
+    RegistryError::Unsafe {
+        path: escape(path.as_os_str().as_encoded_bytes()),
+        found: format!(
+            "{kind} of uid {} with mode {:04o}",
+            stat.st_uid,
+            stat.st_mode & 0o7777
+        ),
+        expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_depends_on_who_runs_and_ignores_a_relative_variable() {
+        let of = |uid, runtime: Option<&str>| default_directory(uid, runtime.map(Path::new));
+        assert_eq!(of(0, Some("/run/user/0")), Path::new("/run/runner"));
+        assert_eq!(of(7, Some("/run/user/7")), Path::new("/run/user/7/runner"));
+        assert_eq!(of(7, Some("run")), Path::new("/tmp/runner-7"));
+        assert_eq!(of(7, None), Path::new("/tmp/runner-7"));
+    }
+}

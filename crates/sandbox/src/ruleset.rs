@@ -1,0 +1,402 @@
+//! The Landlock ruleset: the second line behind the mounts.
+//!
+//! It handles writing, executing, making, moving and removing. Those cost nothing where a file is
+//! opened for reading: the kernel asks for none of them then, and does not walk up the path.
+//!
+//! Not reading, nor truncating: with either handled the kernel walks up from every file that is
+//! opened, for reading too, until a rule allows it (since Linux 6.2 it works out at the open whether
+//! the descriptor may be truncated later), and opening costs half as much again. What can be read is
+//! decided by the mounts, and so is what can be truncated: wherever the ruleset would have refused
+//! it, the mount is read-only. Older kernels know no such right, so it is the same there.
+//!
+//! Connecting to unix sockets by their names where something of the host is lent and the kernel knows that
+//! right: a name is then reached that the body made, or that was lent by itself.
+//!
+//! No network rights: they are per port and would refuse the body's own loopback. No right to the
+//! controls of devices: every mount but those of the single devices in /dev is nodev.
+
+use crate::image_root::{base_of_image, is_of_image};
+use crate::view::{Access, ViewStep, WRITABLE};
+
+/// The rights, with the values of `linux/landlock.h`.
+mod right {
+    pub(super) const EXECUTE: u64 = 1 << 0;
+    pub(super) const WRITE_FILE: u64 = 1 << 1;
+    pub(super) const REMOVE: u64 = (1 << 4) | (1 << 5);
+    pub(super) const MAKE_DEVICES: u64 = (1 << 6) | (1 << 11);
+    pub(super) const MAKE: u64 = (1 << 7) | (1 << 8) | (1 << 9) | (1 << 10) | (1 << 12);
+    pub(super) const REFER: u64 = 1 << 13;
+    pub(super) const RESOLVE_UNIX: u64 = 1 << 16;
+}
+
+const WRITE_ALL: u64 = right::WRITE_FILE | right::REMOVE | right::MAKE | right::EXECUTE;
+/// What a rule for a file may hold: EINVAL for more (landlock_add_rule(2)).
+const FOR_FILES: u64 = right::WRITE_FILE | right::EXECUTE;
+
+/// The version that can refuse unix sockets by their names (Linux 7.1).
+pub const RESOLVE_UNIX_SINCE: u32 = 9;
+
+/// One rule: rights at a path inside and beneath it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Inside, absolute.
+    pub path: Vec<u8>,
+    /// Rights that are allowed there.
+    pub allowed: u64,
+}
+
+/// What is laid upon the body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruleset {
+    /// Rights that are refused where no rule allows them.
+    pub handled: u64,
+    /// Scopes: abstract sockets and signals.
+    pub scoped: u64,
+    /// The rules.
+    pub rules: Vec<Rule>,
+}
+
+impl Ruleset {
+    /// The same where no unix socket can be connected or sent to but the body's own, which the kernel
+    /// always allows, and those at `named`, paths inside. For [`RESOLVE_UNIX_SINCE`] and later.
+    #[must_use]
+    pub fn with_own_sockets_and(mut self, named: impl Iterator<Item = Vec<u8>>) -> Self {
+        self.handled |= right::RESOLVE_UNIX;
+        self.rules.extend(named.map(|path| Rule {
+            path,
+            allowed: right::RESOLVE_UNIX,
+        }));
+        self
+    }
+}
+
+fn of_access(access: Access) -> u64 {
+    match access {
+        Access::ReadOnly => right::EXECUTE,
+        Access::Device => right::WRITE_FILE,
+        Access::Writable => WRITE_ALL,
+    }
+}
+
+/// The ruleset for a kernel with Landlock version `abi`, given all steps of the view.
+///
+/// `None` where the kernel has none.
+#[must_use]
+pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
+    if abi == 0 {
+        return None;
+    }
+    // ABI 1 has no REFER: there moving between directories is always refused.
+    let refer = if 2 <= abi { right::REFER } else { 0 };
+    let scoped = if 6 <= abi { 0b11 } else { 0 };
+    let handled = WRITE_ALL | right::MAKE_DEVICES | refer;
+    let mut rules = Vec::new();
+    for path in WRITABLE {
+        rules.push(Rule {
+            path: path.into(),
+            allowed: WRITE_ALL | refer,
+        });
+    }
+    rules.push(Rule {
+        path: b"/proc".to_vec(),
+        allowed: right::WRITE_FILE,
+    });
+    rules.push(Rule {
+        path: b"/dev/pts".to_vec(),
+        allowed: right::WRITE_FILE,
+    });
+    for step in steps {
+        let (path, allowed) = match step {
+            ViewStep::Bind { target, access, .. }
+            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::Attach { target, access, .. }
+            | ViewStep::AttachOverlay { target, access, .. } => (
+                target,
+                of_access(*access)
+                    | if *access == Access::Writable {
+                        refer
+                    } else {
+                        0
+                    },
+            ),
+            ViewStep::Tmpfs { target, .. } => (target, WRITE_ALL | refer),
+            ViewStep::OwnMount { path } if !WRITABLE.iter().any(|own| own.as_bytes() == path) => {
+                (path, WRITE_ALL | refer)
+            }
+            _ => continue,
+        };
+        if path.starts_with(b"/etc/") {
+            continue;
+        }
+        let allowed = if is_file(steps, path) {
+            allowed & FOR_FILES
+        } else {
+            allowed
+        };
+        rules.push(Rule {
+            path: path.clone(),
+            allowed,
+        });
+    }
+    Some(Ruleset {
+        handled,
+        scoped,
+        rules,
+    })
+}
+
+/// The same for a body whose root is an image: `top` are the directories in the image's root, none
+/// of them a link. Everything of the image can be executed; written only what lies in a directory of
+/// it, and nothing new can be made in the root itself. `writable` says whether the root is.
+///
+/// Of the base view those steps count that the image does not replace, and of `asked` all.
+#[must_use]
+pub fn of_image(
+    abi: u32,
+    (base, asked): (&[ViewStep], &[ViewStep]),
+    top: &[Vec<u8>],
+    writable: bool,
+) -> Option<Ruleset> {
+    let mut steps = base_of_image(base);
+    steps.extend_from_slice(asked);
+    let mut ruleset = ruleset(abi, &steps)?;
+    ruleset.rules.push(Rule {
+        path: b"/".to_vec(),
+        allowed: right::EXECUTE,
+    });
+    let refer = ruleset.handled & right::REFER;
+    for name in top.iter().filter(|name| writable && is_of_image(name)) {
+        ruleset.rules.push(Rule {
+            path: [b"/", name.as_slice()].concat(),
+            allowed: WRITE_ALL | refer,
+        });
+    }
+    Some(ruleset)
+}
+
+/// Whether the place of a mount was made as a file.
+fn is_file(steps: &[ViewStep], target: &[u8]) -> bool {
+    steps
+        .iter()
+        .any(|step| matches!(step, ViewStep::File { path, .. } if path == target))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::view;
+    use crate::view::BASE_CANDIDATES;
+    use spec::host::{HostEntry, HostSupport};
+
+    #[test]
+    fn a_named_socket_is_the_only_one_of_others_that_can_be_reached() {
+        let plain = ruleset(9, &[]).expect("it has rules");
+        let named = vec![b"/run/agent".to_vec()];
+        let confined = plain.clone().with_own_sockets_and(named.into_iter());
+        assert_eq!(plain.handled & (1 << 16), 0);
+        assert_eq!(confined.handled, plain.handled | 1 << 16);
+        let (last, rest) = confined.rules.split_last().expect("rules");
+        assert_eq!(rest, plain.rules);
+        assert_eq!(
+            (&last.path[..], last.allowed),
+            (&b"/run/agent"[..], 1 << 16)
+        );
+        // A right of the directory above would hold for all that ever listens in it.
+        let of_sockets = confined
+            .rules
+            .iter()
+            .filter(|rule| rule.allowed & (1 << 16) != 0);
+        assert_eq!(of_sockets.count(), 1);
+    }
+
+    #[test]
+    fn only_what_is_writable_by_mount_is_writable_by_rule() {
+        let host = HostSupport {
+            entries: vec![
+                ("/usr", HostEntry::Directory),
+                ("/etc/ssl", HostEntry::Directory),
+            ],
+            ..HostSupport::default()
+        };
+        let ruleset = ruleset(7, &view::base(&host)).expect("landlock");
+        let allowed = |path: &str| {
+            ruleset
+                .rules
+                .iter()
+                .find(|rule| rule.path == path.as_bytes())
+                .map(|rule| rule.allowed)
+        };
+        assert_eq!(allowed("/usr"), Some(right::EXECUTE));
+        assert_eq!(allowed("/dev/null"), Some(right::WRITE_FILE));
+        assert_eq!(allowed("/etc/ssl"), None);
+        assert_eq!(allowed("/bundle"), Some(WRITE_ALL | right::REFER));
+        assert_eq!(ruleset.scoped, 3);
+    }
+
+    /// The place of a mount that the step leaves writable. A new kind of step has to be decided here.
+    fn writable(step: &ViewStep) -> Option<&[u8]> {
+        match step {
+            ViewStep::Bind { target, access, .. }
+            | ViewStep::BindOwn { target, access, .. }
+            | ViewStep::Attach { target, access, .. }
+            | ViewStep::AttachOverlay { target, access, .. } => {
+                (*access != Access::ReadOnly).then_some(target)
+            }
+            ViewStep::OwnMount { path } => Some(path),
+            ViewStep::Tmpfs { target, .. } => Some(target),
+            ViewStep::Proc => Some(b"/proc"),
+            ViewStep::Devpts => Some(b"/dev/pts"),
+            // Of the root's mount, which turns read-only; and the null device, read-only or not.
+            ViewStep::Directory { .. }
+            | ViewStep::File { .. }
+            | ViewStep::Symlink { .. }
+            | ViewStep::Mask { .. }
+            | ViewStep::MaskDirectory { .. } => None,
+        }
+    }
+
+    #[test]
+    fn files_may_be_written_by_rule_where_they_may_by_mount_so_truncating_has_no_place_of_its_own()
+    {
+        let host = HostSupport {
+            entries: BASE_CANDIDATES
+                .iter()
+                .map(|path| (*path, HostEntry::Directory))
+                .collect(),
+            ..HostSupport::default()
+        };
+        let mut steps = view::base(&host);
+        let place = |path: &str| path.as_bytes().to_vec();
+        for (at, access) in [Access::ReadOnly, Access::Writable].into_iter().enumerate() {
+            steps.push(ViewStep::Bind {
+                source: place("/host"),
+                target: place(&format!("/bound/{at}")),
+                access,
+            });
+            steps.push(ViewStep::Attach {
+                tree: at,
+                target: place(&format!("/attached/{at}")),
+                access,
+            });
+            steps.push(ViewStep::BindOwn {
+                source: place("/runner/overlays/0"),
+                target: place(&format!("/copied/{at}")),
+                access,
+            });
+            steps.push(ViewStep::AttachOverlay {
+                overlay: at,
+                target: place(&format!("/laid/{at}")),
+                access,
+            });
+        }
+        steps.push(ViewStep::Tmpfs {
+            target: place("/limited"),
+            size_bytes: 1,
+        });
+        steps.push(ViewStep::OwnMount {
+            path: place("/own"),
+        });
+        let by_mount: BTreeSet<&[u8]> = steps.iter().filter_map(writable).collect();
+        for abi in [1, 2, 3, 5, 6, 7, 99] {
+            let ruleset = ruleset(abi, &steps).expect("landlock");
+            let by_rule: BTreeSet<&[u8]> = ruleset
+                .rules
+                .iter()
+                .filter(|rule| rule.allowed & right::WRITE_FILE != 0)
+                .map(|rule| rule.path.as_slice())
+                .collect();
+            assert_eq!(by_rule, by_mount, "{abi}");
+        }
+    }
+
+    /// READ_FILE, READ_DIR (ABI 1) and TRUNCATE (ABI 3) are what makes opening for reading dear.
+    #[test]
+    fn no_right_is_handled_that_is_asked_for_when_a_file_is_opened_for_reading() {
+        for abi in [1, 2, 3, 5, 6, 7, 99] {
+            let handled = ruleset(abi, &[]).expect("landlock").handled;
+            assert_eq!(handled & ((1 << 2) | (1 << 3) | (1 << 14)), 0, "{abi}");
+            let refer = if abi == 1 { 0 } else { right::REFER };
+            assert_eq!(handled, WRITE_ALL | right::MAKE_DEVICES | refer, "{abi}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_a_file_holds_no_right_that_only_directories_have() {
+        let file = |path: &str| ViewStep::File {
+            path: path.into(),
+            contents: Vec::new(),
+        };
+        let attach = |path: &str, access| ViewStep::Attach {
+            tree: 0,
+            access,
+            target: path.into(),
+        };
+        let steps = [
+            attach("/lent", Access::ReadOnly),
+            file("/tool"),
+            attach("/tool", Access::Writable),
+            attach("/directory", Access::Writable),
+        ];
+        let rules = ruleset(7, &steps).expect("landlock").rules;
+        let last = |back: usize| rules[rules.len() - back].allowed;
+        assert_eq!(last(3), right::EXECUTE);
+        assert_eq!(last(2), FOR_FILES);
+        assert_eq!(last(1), WRITE_ALL | right::REFER);
+    }
+
+    #[test]
+    fn an_image_can_be_executed_and_written_only_below_its_own_directories() {
+        let host = HostSupport {
+            entries: vec![("/usr", HostEntry::Directory)],
+            ..HostSupport::default()
+        };
+        let base = view::base(&host);
+        let asked = [ViewStep::Bind {
+            source: b"/host".to_vec(),
+            target: b"/srv/lent".to_vec(),
+            access: Access::ReadOnly,
+        }];
+        let top = ["usr", "proc", "dev", "srv", "runner"].map(|name| name.as_bytes().to_vec());
+        let write = WRITE_ALL | right::REFER;
+        for (writable, below) in [(true, Some(write)), (false, None)] {
+            let ruleset = of_image(7, (&base, &asked), &top, writable).expect("landlock");
+            let allowed = |path: &str| {
+                let found = ruleset
+                    .rules
+                    .iter()
+                    .find(|rule| rule.path == path.as_bytes());
+                found.map(|rule| rule.allowed)
+            };
+            assert_eq!(allowed("/"), Some(right::EXECUTE));
+            assert_eq!(
+                allowed("/usr"),
+                below,
+                "never the rule of the host's own /usr"
+            );
+            assert_eq!(allowed("/srv"), below);
+            assert_eq!(allowed("/srv/lent"), Some(right::EXECUTE));
+            assert_eq!(allowed("/dev/null"), Some(right::WRITE_FILE));
+            assert_eq!(allowed("/dev"), None);
+            assert_eq!(allowed("/runner"), None);
+            assert_eq!(allowed("/proc"), Some(right::WRITE_FILE));
+            assert_eq!(allowed("/bundle"), Some(write));
+            assert_eq!(ruleset.handled & right::MAKE_DEVICES, right::MAKE_DEVICES);
+            for rule in &ruleset.rules {
+                assert_eq!(rule.allowed & right::MAKE_DEVICES, 0);
+            }
+        }
+        assert_eq!(of_image(0, (&base, &asked), &top, true), None);
+    }
+
+    #[test]
+    fn an_older_kernel_is_never_asked_for_rights_that_it_does_not_know() {
+        assert_eq!(ruleset(0, &[]), None);
+        let first = ruleset(1, &[]).expect("landlock");
+        assert_eq!((first.handled & right::REFER, first.scoped), (0, 0));
+        for rule in &first.rules {
+            assert_eq!(rule.allowed & !first.handled, 0);
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! The child's checklist as data: what it is to do, laid out in memory that both processes share.
+//!
+//! Everything here is `Copy` and points into the arena only, so that the child allocates nothing.
+
+use std::ffi::{CStr, c_char};
+use std::os::fd::RawFd;
+
+use rustix::io::Errno;
+
+use crate::image_root::Graft;
+use crate::network::NetworkSteps;
+use crate::ruleset::{Rule, Ruleset};
+use crate::view::{Access, ViewStep};
+use spec::bpf::Instruction;
+use sys::arena::{Arena, Slot};
+use sys::mount::Attributes;
+use sys::process::ArgumentArea;
+
+/// Declares the steps once: the enum, their numbers and what each does, for people.
+macro_rules! child_steps {
+    ($($name:ident: $act:literal,)*) => {
+        /// What the child is doing, as it reports it when it fails.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(i32)]
+        pub enum ChildStep {
+            $(#[doc = $act] $name,)*
+        }
+
+        const CHILD_STEPS: &[(ChildStep, &str)] = &[$((ChildStep::$name, $act),)*];
+    };
+}
+
+child_steps! {
+    DeathSignal: "set the death signal",
+    OpenFiles: "raise the limit of open descriptors",
+    KernelObjects: "limit the inotify instances and watches of its user namespace",
+    OomScore: "offer itself to a host that is out of memory",
+    Namespaces: "leave the host's network, ipc and uts namespaces",
+    Loopback: "bring the loopback device up and open its ports to the body",
+    HostName: "set the host name",
+    PrivateMounts: "make the mounts private",
+    AwaitBase: "wait for the base plan",
+    Processors: "take its processors",
+    Clocks: "set the clocks of its time namespace",
+    WriteIds: "write the id maps",
+    BecomeBody: "become the body's uid",
+    WritableSpace: "make the writable space",
+    AttachRoot: "attach the new root",
+    BaseView: "assemble the new root",
+    Terminal: "open the pseudo-terminal",
+    ProcDescriptor: "open proc",
+    AwaitLaunch: "wait for the launch",
+    Routes: "lay out the routes of the body's network",
+    Proxies: "open the proxy's listeners in the body's network",
+    Questions: "open the sockets for questions for names",
+    Log: "open the log of refused packets",
+    Listeners: "open the listeners for captured connections",
+    CaptureRules: "load the rules that capture connections",
+    Tap: "open the tap on the loopback device",
+    PortListener: "listen for the body's connections at",
+    HandOver: "hand over the sockets of the body's network",
+    Overlay: "lay out an overlayfs",
+    Resize: "limit the writable space",
+    LaunchView: "mount what was asked for",
+    ImageRoot: "attach the image's root",
+    Graft: "show in the image",
+    Pivot: "enter the new root",
+    ReadOnlyRoot: "make the new root read-only",
+    NoNewPrivileges: "set no_new_privs",
+    ImageUser: "become the image's user",
+    NotDumpable: "become non-dumpable",
+    Ruleset: "make the landlock ruleset",
+    Rule: "add a landlock rule",
+    Signals: "block the signals",
+    StartBody: "start the body",
+    JoinCgroup: "join the cgroup",
+    CgroupNamespace: "leave the host's cgroup namespace",
+    Capabilities: "drop the capabilities",
+    Session: "start a session",
+    ResourceLimit: "set a resource limit",
+    Streams: "connect the standard streams",
+    CloseDescriptors: "close the descriptors",
+    WorkingDirectory: "enter the working directory",
+    Landlock: "apply landlock",
+    Seccomp: "apply the seccomp filter",
+    Execute: "execute the program",
+    Wait: "wait for the body",
+}
+
+impl ChildStep {
+    /// What it does, for people.
+    #[must_use]
+    pub fn act(self) -> &'static str {
+        let found = CHILD_STEPS.iter().find(|(step, _)| *step == self);
+        found.map_or("", |(_, act)| *act)
+    }
+
+    /// The step with this number, and what it does, for people.
+    #[must_use]
+    pub fn from_number(number: i32) -> Option<(Self, &'static str)> {
+        CHILD_STEPS
+            .iter()
+            .copied()
+            .find(|(step, _)| *step as i32 == number)
+    }
+}
+
+/// Of a step that works through a list, and failed in what is none of its entries.
+pub(super) const NO_PLACE: i32 = -1;
+
+/// A failed step: which, which of several, why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StepError {
+    /// Which.
+    pub(super) step: ChildStep,
+    /// Place in its list, where it works through one, or [`NO_PLACE`].
+    pub(super) index: i32,
+    /// The kernel's answer.
+    pub(super) errno: Errno,
+}
+
+/// The kinds of messages on the link between supervisor and init.
+pub(super) mod message {
+    /// Init: the writable space is there; one descriptor.
+    pub(crate) const SPACE: u32 = 1;
+    /// Init: waiting for the launch; descriptors of proc and of the terminal, as asked.
+    pub(crate) const READY: u32 = 2;
+    /// Init: the body has been executed.
+    pub(crate) const STARTED: u32 = 3;
+    /// Init: a step failed before the body was executed: number, index, errno.
+    pub(crate) const FAILED: u32 = 4;
+    /// Init: the body's first process ended: wait status.
+    pub(crate) const ENDED: u32 = 5;
+    /// Init: a part of the network: which, how connections are captured; descriptors.
+    pub(crate) const NETWORK: u32 = 6;
+    /// Init: of a connection that was asked for: its id, errno; a descriptor where there is one.
+    pub(crate) const CONNECTED: u32 = 7;
+    /// Init: the body has been executed, and ends with init, of which a step failed after that:
+    /// number, index, errno.
+    pub(crate) const LOST: u32 = 9;
+    /// Nobody sends it.
+    pub(crate) const NOTHING: u32 = 0;
+    /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
+    /// body's ends of its three streams, then claims to keep.
+    pub(crate) const BASE: u32 = 16;
+    /// Init: whether one overlayfs was laid out: 0, or errno.
+    pub(crate) const OVERLAID: u32 = 8;
+    /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
+    pub(crate) const LAUNCH: u32 = 17;
+    /// Supervisor: a signal for the body's process group.
+    pub(crate) const SIGNAL: u32 = 18;
+    /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
+    pub(crate) const CONNECT: u32 = 19;
+    /// Supervisor: the overlayfs that are wanted are in the arena; their trees, in order.
+    pub(crate) const OVERLAY: u32 = 20;
+}
+
+/// One step of the view, paths relative to the new root.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    Directory {
+        path: &'a CStr,
+        mode: u32,
+    },
+    File {
+        path: &'a CStr,
+        contents: &'a [u8],
+    },
+    Symlink {
+        path: &'a CStr,
+        target: &'a CStr,
+    },
+    Bind {
+        source: &'a CStr,
+        target: &'a CStr,
+        attributes: Attributes,
+    },
+    Attach {
+        tree: usize,
+        target: &'a CStr,
+    },
+    AttachOverlay {
+        overlay: usize,
+        target: &'a CStr,
+    },
+    BindOwn {
+        source: &'a CStr,
+        target: &'a CStr,
+        attributes: Attributes,
+    },
+    OwnMount {
+        path: &'a CStr,
+    },
+    Tmpfs {
+        target: &'a CStr,
+        options: &'a CStr,
+    },
+    Proc,
+    Devpts,
+    Mask {
+        path: &'a CStr,
+    },
+    MaskDirectory {
+        path: &'a CStr,
+    },
+}
+
+/// Id maps that the child writes itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnMaps<'a> {
+    pub(super) uid_map: &'a [u8],
+    pub(super) gid_map: &'a [u8],
+}
+
+/// What the child does before it waits for the launch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BaseSteps<'a> {
+    /// `None`: the supervisor writes the maps and says so.
+    pub(super) own_maps: Option<OwnMaps<'a>>,
+    pub(super) inside_id: u32,
+    /// `None`: the kernel has no time namespaces.
+    pub(super) clocks: Option<ClockSteps<'a>>,
+    pub(super) mount_point: &'a CStr,
+    pub(super) space_size: &'a CStr,
+    pub(super) space_inodes: &'a CStr,
+    pub(super) view: &'a [Step<'a>],
+    pub(super) terminal: bool,
+    pub(super) send_proc: bool,
+    /// How many descriptors init keeps open, so that what they claim outlives the supervisor.
+    pub(super) claims: usize,
+}
+
+/// Clocks that begin with the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClockSteps<'a> {
+    /// As `/proc/self/timens_offsets` takes them.
+    pub(super) offsets: &'a [u8],
+    /// How far the monotonic clock is set back.
+    pub(super) monotonic_back_ns: u64,
+}
+
+/// The body's ends of the pipes, as descriptors that the child was handed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Streams {
+    pub(super) stdin: RawFd,
+    pub(super) stdout: RawFd,
+    pub(super) stderr: RawFd,
+}
+
+/// The Landlock ruleset.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RulesetSteps<'a> {
+    pub(super) handled: u64,
+    pub(super) scoped: u64,
+    pub(super) rules: &'a [(&'a CStr, u64)],
+}
+
+/// An image that becomes the root.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RootSteps<'a> {
+    /// Which of the overlayfs that the child keeps.
+    pub(super) overlay: usize,
+    pub(super) writable: bool,
+    /// Relative to the space and to the image alike, and whether the mount is read-only.
+    pub(super) grafts: &'a [(&'a CStr, bool)],
+}
+
+/// A limit of setrlimit(2), soft and hard alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceLimit {
+    /// `RLIMIT_…`.
+    pub resource: u32,
+    /// The value.
+    pub value: u64,
+}
+
+/// What the child does once it may launch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaunchSteps<'a> {
+    /// What is laid out in the network namespace; `None`: nothing but its own loopback.
+    pub(super) network: Option<&'a NetworkSteps<'a>>,
+    pub(super) view: &'a [Step<'a>],
+    /// `None`: the space itself is the root.
+    pub(super) root: Option<RootSteps<'a>>,
+    /// Maps of a user namespace in which the body has other ids.
+    pub(super) other_ids: Option<OwnMaps<'a>>,
+    pub(super) resize: Option<(&'a CStr, &'a CStr)>,
+    pub(super) trees: usize,
+    pub(super) joins: usize,
+    pub(super) ruleset: Option<RulesetSteps<'a>>,
+    pub(super) filter: &'a [Instruction],
+    /// Empty: none.
+    pub(super) second_filter: &'a [Instruction],
+    pub(super) limits: &'a [ResourceLimit],
+    pub(super) working_directory: &'a CStr,
+    /// Tried in order, as execvp(3) does.
+    pub(super) programs: &'a [&'a CStr],
+    pub(super) argv: &'a [*const c_char],
+    pub(super) environment: &'a [*const c_char],
+    pub(super) null_stdin: bool,
+    /// Where this process's own arguments lie in memory: the body could read init's.
+    pub(super) arguments: ArgumentArea,
+}
+
+impl<'a> BaseSteps<'a> {
+    /// The plan that the supervisor published in the arena before it sent [`message::BASE`].
+    pub(super) fn published(arena: &'a Arena) -> Self {
+        #[expect(
+            unsafe_code,
+            reason = "memory that another process wrote has no safe type"
+        )]
+        // SAFETY: `begin` publishes exactly this type there before it sends BASE, and this is
+        // called only once that message has come.
+        unsafe {
+            arena.published(Slot::Base)
+        }
+    }
+}
+
+impl<'a> LaunchSteps<'a> {
+    /// The plan that the supervisor published in the arena before it sent [`message::LAUNCH`].
+    pub(super) fn published(arena: &'a Arena) -> Self {
+        #[expect(
+            unsafe_code,
+            reason = "memory that another process wrote has no safe type"
+        )]
+        // SAFETY: `launch` publishes exactly this type there before it sends LAUNCH, and this is
+        // called only once that message has come.
+        unsafe {
+            arena.published(Slot::Launch)
+        }
+    }
+}
+
+/// The steps whose end the child noted, in the order of their ends.
+pub(super) fn moments(arena: &Arena) -> Vec<(&'static str, u64)> {
+    let mut noted: Vec<(&'static str, u64)> = CHILD_STEPS
+        .iter()
+        .filter_map(|(step, act)| Some((*act, arena.noted(*step as usize)?)))
+        .collect();
+    noted.sort_by_key(|(_, moment_ns)| *moment_ns);
+    noted
+}
+
+/// Lays `steps` out in the arena.
+///
+/// # Errors
+/// EINVAL for a NUL in a path, ENOMEM when the arena is full.
+pub(super) fn lay_out_view<'a>(
+    arena: &'a Arena,
+    steps: &[ViewStep],
+) -> Result<&'a [Step<'a>], Errno> {
+    let laid_out: Result<Vec<Step<'a>>, Errno> =
+        steps.iter().map(|step| lay_out_step(arena, step)).collect();
+    arena.slice(&laid_out?)
+}
+
+/// How a mount is restricted.
+fn attributes(access: Access) -> Attributes {
+    let nosuid = Attributes::NOSUID;
+    match access {
+        Access::ReadOnly => nosuid.and(Attributes::NODEV).and(Attributes::RDONLY),
+        Access::Writable => nosuid.and(Attributes::NODEV),
+        Access::Device => nosuid.and(Attributes::NOEXEC),
+    }
+}
+
+fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno> {
+    Ok(match step {
+        ViewStep::Directory { path, mode } => Step::Directory {
+            path: inside(arena, path)?,
+            mode: *mode,
+        },
+        ViewStep::File { path, contents } => Step::File {
+            path: inside(arena, path)?,
+            contents: arena.slice(contents)?,
+        },
+        ViewStep::Symlink { path, target } => Step::Symlink {
+            path: inside(arena, path)?,
+            target: arena.c_string(target)?,
+        },
+        ViewStep::Bind {
+            source,
+            target,
+            access,
+        } => Step::Bind {
+            source: arena.c_string(source)?,
+            target: inside(arena, target)?,
+            attributes: attributes(*access),
+        },
+        ViewStep::BindOwn {
+            source,
+            target,
+            access,
+        } => Step::BindOwn {
+            source: inside(arena, source)?,
+            target: inside(arena, target)?,
+            attributes: attributes(*access),
+        },
+        ViewStep::Attach { tree, target, .. } => Step::Attach {
+            tree: *tree,
+            target: inside(arena, target)?,
+        },
+        ViewStep::AttachOverlay {
+            overlay, target, ..
+        } => Step::AttachOverlay {
+            overlay: *overlay,
+            target: inside(arena, target)?,
+        },
+        ViewStep::OwnMount { path } => Step::OwnMount {
+            path: inside(arena, path)?,
+        },
+        ViewStep::Tmpfs { target, size_bytes } => Step::Tmpfs {
+            target: inside(arena, target)?,
+            options: arena
+                .c_string(format!("size={size_bytes},nr_inodes=65536,mode=0755").as_bytes())?,
+        },
+        ViewStep::Proc => Step::Proc,
+        ViewStep::Devpts => Step::Devpts,
+        ViewStep::MaskDirectory { path } => Step::MaskDirectory {
+            path: inside(arena, path)?,
+        },
+        ViewStep::Mask { path } => Step::Mask {
+            path: inside(arena, path)?,
+        },
+    })
+}
+
+/// A path inside, relative to the new root, which is the child's working directory.
+fn inside<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
+    arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
+}
+
+/// Lays the root of an image out in the arena.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_root<'a>(
+    arena: &'a Arena,
+    overlay: usize,
+    writable: bool,
+    grafts: &[Graft],
+) -> Result<RootSteps<'a>, Errno> {
+    let grafts: Result<Vec<(&'a CStr, bool)>, Errno> = grafts
+        .iter()
+        .map(|graft| Ok((inside(arena, &graft.path)?, graft.read_only)))
+        .collect();
+    Ok(RootSteps {
+        overlay,
+        writable,
+        grafts: arena.slice(&grafts?)?,
+    })
+}
+
+/// Lays a ruleset out in the arena.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_ruleset<'a>(
+    arena: &'a Arena,
+    ruleset: &Ruleset,
+) -> Result<RulesetSteps<'a>, Errno> {
+    let rules: Result<Vec<(&'a CStr, u64)>, Errno> = ruleset
+        .rules
+        .iter()
+        .map(|Rule { path, allowed }| Ok((arena.c_string(path)?, *allowed)))
+        .collect();
+    Ok(RulesetSteps {
+        handled: ruleset.handled,
+        scoped: ruleset.scoped,
+        rules: arena.slice(&rules?)?,
+    })
+}
+
+/// Lays strings out as execve(2) wants them: pointers, the last one null.
+///
+/// # Errors
+/// As [`lay_out_view`].
+pub(super) fn lay_out_strings<'a>(
+    arena: &'a Arena,
+    strings: &[Vec<u8>],
+) -> Result<&'a [*const c_char], Errno> {
+    let mut pointers = Vec::with_capacity(strings.len() + 1);
+    for string in strings {
+        pointers.push(arena.c_string(string)?.as_ptr());
+    }
+    pointers.push(std::ptr::null());
+    arena.slice(&pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_has_a_number_and_a_name() {
+        for (step, name) in CHILD_STEPS {
+            assert_eq!(ChildStep::from_number(*step as i32), Some((*step, *name)));
+        }
+        assert_eq!(ChildStep::from_number(-1), None);
+        assert_eq!(ChildStep::from_number(10_000), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! The relay as the watch drives it: its events, its questions to init, its end.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::launch::Launched;
+use egress::relay::Relay;
+
+/// Questions to init that may be unanswered: their answers, each with a descriptor, must fit into
+/// the link.
+const UNANSWERED_MAX: usize = 16;
+
+/// The relay of a run that has one.
+#[derive(Debug)]
+pub(super) struct Relaying<'run> {
+    relay: Option<&'run mut Relay>,
+    /// Ids of questions to init.
+    unanswered: Vec<i32>,
+    init_listens: bool,
+    /// When what is left is not waited for any longer.
+    over_at: Option<Instant>,
+}
+
+impl<'run> Relaying<'run> {
+    pub(super) fn new(relay: Option<&'run mut Relay>) -> Self {
+        Self {
+            relay,
+            unanswered: Vec::new(),
+            init_listens: true,
+            over_at: None,
+        }
+    }
+
+    /// Readable when [`Relaying::turn`] has something to do.
+    pub(super) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.relay.as_ref().map(|relay| relay.as_fd())
+    }
+
+    /// When [`Relaying::turn`] has something to do by itself, or the wait for it is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let of_relay = self.relay.as_ref().and_then(|relay| relay.deadline());
+        [of_relay, self.over_at].into_iter().flatten().min()
+    }
+
+    /// Does what there is to do. `is_ready`: its descriptor is readable.
+    ///
+    /// # Errors
+    /// The errno of epoll_wait(2) or sendmsg(2).
+    pub(super) fn turn(
+        &mut self,
+        is_ready: bool,
+        launched: &Launched,
+        now: Instant,
+    ) -> Result<(), Errno> {
+        let Some(relay) = &mut self.relay else {
+            return Ok(());
+        };
+        if is_ready || relay.deadline().is_some_and(|at| at <= now) {
+            relay.turn(now)?;
+        }
+        self.pass_questions(launched, now)?;
+        if self.over_at.is_some_and(|at| at <= now) {
+            self.give_up();
+        }
+        Ok(())
+    }
+
+    fn pass_questions(&mut self, launched: &Launched, now: Instant) -> Result<(), Errno> {
+        let Some(relay) = &mut self.relay else {
+            return Ok(());
+        };
+        while self.unanswered.len() < UNANSWERED_MAX
+            && let Some(ask) = relay.next_ask()
+        {
+            let asked = self.init_listens && launched.connect(ask.id, ask.is_v6, ask.port)?;
+            if asked {
+                self.unanswered.push(ask.id);
+            } else {
+                relay.answered(ask.id, Err(Errno::CONNREFUSED), now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Init's answer to one of the questions.
+    pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
+        self.unanswered.retain(|known| *known != id);
+        if let Some(relay) = &mut self.relay {
+            relay.answered(id, socket, now);
+        }
+    }
+
+    /// Nothing of the body runs any longer: what it has sent is forwarded for at most `patience`.
+    pub(super) fn body_has_ended(&mut self, now: Instant, patience: Duration) {
+        self.init_listens = false;
+        self.over_at = Some(now + patience);
+        if let Some(relay) = &mut self.relay {
+            for id in self.unanswered.drain(..) {
+                relay.answered(id, Err(Errno::CONNREFUSED), now);
+            }
+            relay.body_has_ended(now);
+        }
+    }
+
+    /// What is left is not waited for.
+    pub(super) fn give_up(&mut self) {
+        self.relay = None;
+        self.over_at = None;
+    }
+
+    /// Whether nothing is waited for; asked once the body has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.relay.as_ref().is_none_or(|relay| relay.is_settled())
+    }
+}

@@ -1,0 +1,491 @@
+//! Watch: from launch to the end of everything that the run started.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::launch::{self, Launched, Word};
+use crate::supervise::judge::Reason;
+use crate::supervise::relaying::Relaying;
+use crate::supervise::streams::{InputPump, OutputPump, Waiting};
+use egress::relay::Relay;
+use spec::request::OnOutputLimit;
+use sys::{process, signal, terminal};
+
+/// How long the kernel may take to end a killed tree before it is called unkillable.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(20);
+/// Shortest time between two looks at counters.
+const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
+/// Time between two looks where memory has to be watched by us.
+const MEMORY_PERIOD: Duration = Duration::from_millis(50);
+
+/// The limits that the watch holds.
+#[derive(Debug, Clone, Copy)]
+pub struct WatchLimits {
+    /// Wall time.
+    pub wall_time: Option<Duration>,
+    /// Between the stop signal and SIGKILL.
+    pub grace: Duration,
+    /// CPU time of the whole tree.
+    pub cpu_time: Option<Duration>,
+    /// Memory of the whole tree, only where no group holds it.
+    pub memory_bytes: Option<u64>,
+    /// What happens at the output limit.
+    pub on_output_limit: OnOutputLimit,
+    /// Sent when a limit is reached.
+    pub stop_signal: i32,
+    /// Processors of the host: how fast CPU time can pass.
+    pub processors: u32,
+}
+
+/// What the watch asks while the body runs, and how it ends the tree.
+pub trait Meter {
+    /// CPU time of the whole tree, microseconds; `None` where it cannot be told.
+    fn cpu_time_us(&mut self) -> Option<u64>;
+    /// Memory of the whole tree, bytes; `None` where it cannot be told or a group limits it.
+    fn memory_bytes(&mut self) -> Option<u64>;
+    /// The body's first process has ended, and init ends now: time to count.
+    fn body_ended(&mut self);
+    /// When the watch is to wake it next, where it wants to be.
+    fn next_turn(&self) -> Option<Instant>;
+    /// The watch has woken, for this or for something else.
+    fn turn(&mut self, now: Instant);
+    /// Ends every process of the run at once, beside SIGKILL to init.
+    ///
+    /// # Errors
+    /// What could not be done, for the report.
+    fn kill_all(&mut self) -> Result<(), String>;
+}
+
+/// The streams on their way.
+#[derive(Debug)]
+pub struct Streams {
+    /// The body's input.
+    pub stdin: Option<InputPump>,
+    /// Its output.
+    pub stdout: OutputPump,
+    /// Its errors.
+    pub stderr: OutputPump,
+}
+
+/// What was observed.
+#[derive(Debug)]
+pub struct Observed {
+    /// The wait status of the body's first process; `None` where init could not tell.
+    pub raw_status: Option<i32>,
+    /// The wait status of init, once it was reaped.
+    pub init_status: Option<i32>,
+    /// Why the body was ended, if the supervisor ended it.
+    pub reason: Option<Reason>,
+    /// From the start of the watch to the end of the tree.
+    pub wall_time: Duration,
+    /// CPU time that wait4(2) told, user and system, microseconds.
+    pub waited_cpu_us: Option<(u64, u64)>,
+    /// Highest memory that was seen, where it was watched.
+    pub memory_seen_bytes: Option<u64>,
+    /// What could not be done.
+    pub problems: Vec<String>,
+    /// The tree would not die.
+    pub unkillable: bool,
+}
+
+struct Watch<'run> {
+    launched: &'run mut Launched,
+    relaying: Relaying<'run>,
+    streams: &'run mut Streams,
+    signals: BorrowedFd<'run>,
+    caller_terminal: Option<&'run OwnedFd>,
+    limits: WatchLimits,
+    meter: &'run mut dyn Meter,
+    started: Instant,
+    next_look: Option<Instant>,
+    stopping_since: Option<Instant>,
+    killed_at: Option<Instant>,
+    last_progress: Instant,
+    ended_at: Option<Instant>,
+    init_gone: bool,
+    observed: Observed,
+}
+
+/// Watches until everything has ended and the streams are drained.
+///
+/// `signals` is a signal descriptor of the signals that cancel a run; `caller_terminal` the
+/// terminal whose size the body's follows; `relay` what holds the other end of its network.
+///
+/// # Errors
+/// The errno of poll(2) or of the streams; the caller's guard then ends the tree.
+pub fn watch(
+    launched: &mut Launched,
+    streams: &mut Streams,
+    signals: BorrowedFd<'_>,
+    caller_terminal: Option<&OwnedFd>,
+    limits: WatchLimits,
+    meter: &mut dyn Meter,
+    relay: Option<&mut Relay>,
+) -> Result<Observed, Errno> {
+    let started = Instant::now();
+    process::run_soon_when_woken();
+    let mut watch = Watch {
+        launched,
+        relaying: Relaying::new(relay),
+        streams,
+        signals,
+        caller_terminal,
+        limits,
+        meter,
+        started,
+        next_look: None,
+        stopping_since: None,
+        killed_at: None,
+        last_progress: started,
+        ended_at: None,
+        init_gone: false,
+        observed: Observed {
+            raw_status: None,
+            init_status: None,
+            reason: None,
+            wall_time: Duration::ZERO,
+            waited_cpu_us: None,
+            memory_seen_bytes: None,
+            problems: Vec::new(),
+            unkillable: false,
+        },
+    };
+    watch.schedule_look(started);
+    while !watch.is_done() {
+        watch.turn()?;
+    }
+    Ok(watch.observed)
+}
+
+/// What a poll waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Link,
+    Init,
+    Signal,
+    Stdin,
+    Stdout,
+    Stderr,
+    Relay,
+}
+
+impl Watch<'_> {
+    fn is_done(&self) -> bool {
+        self.init_gone
+            && self.streams.stdout.waiting().is_none()
+            && self.streams.stderr.waiting().is_none()
+            && self.relaying.is_over()
+    }
+
+    fn turn(&mut self) -> Result<(), Errno> {
+        let ready = self.wait()?;
+        let is_ready = |source| ready.contains(&source);
+        let now = Instant::now();
+        if is_ready(Source::Stdout) && self.streams.stdout.advance()? {
+            self.last_progress = now;
+        }
+        if is_ready(Source::Stderr) && self.streams.stderr.advance()? {
+            self.last_progress = now;
+        }
+        if is_ready(Source::Stdin)
+            && let Some(pump) = &mut self.streams.stdin
+        {
+            pump.advance()?;
+        }
+        // The end is looked for before any deadline: a body that ends with it has ended.
+        if is_ready(Source::Link) {
+            self.hear(now)?;
+        }
+        if is_ready(Source::Init) {
+            self.end(now)?;
+        }
+        if is_ready(Source::Signal) {
+            self.take_signals(now)?;
+        }
+        self.meter.turn(now);
+        self.relaying
+            .turn(is_ready(Source::Relay), self.launched, now)?;
+        if self.init_gone {
+            self.bound_draining(now);
+        } else {
+            self.check_limits(now);
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<Vec<Source>, Errno> {
+        let mut fds = Vec::with_capacity(7);
+        let mut sources = Vec::with_capacity(7);
+        let mut watch = |fd, source| {
+            fds.push(fd);
+            sources.push(source);
+        };
+        let readable = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        if !self.init_gone {
+            if self.ended_at.is_none() {
+                watch(readable(self.launched.link.as_fd()), Source::Link);
+            }
+            watch(readable(self.launched.child.pidfd()), Source::Init);
+            if let Some(waiting) = self.streams.stdin.as_ref().and_then(InputPump::waiting) {
+                watch(poll_for(waiting), Source::Stdin);
+            }
+        }
+        watch(readable(self.signals), Source::Signal);
+        if let Some(waiting) = self.streams.stdout.waiting() {
+            watch(poll_for(waiting), Source::Stdout);
+        }
+        if let Some(waiting) = self.streams.stderr.waiting() {
+            watch(poll_for(waiting), Source::Stderr);
+        }
+        if let Some(relay) = self.relaying.as_fd() {
+            watch(readable(relay), Source::Relay);
+        }
+        match rustix::event::poll(&mut fds, self.timeout().as_ref()) {
+            Ok(_) => (),
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(errno) => return Err(errno),
+        }
+        let ready = fds
+            .iter()
+            .zip(sources)
+            .filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready.map(|(_, source)| source).collect())
+    }
+
+    /// Until the next thing that happens by itself.
+    fn timeout(&self) -> Option<Timespec> {
+        let now = Instant::now();
+        let mut next = self.next_look.filter(|_| !self.init_gone);
+        let mut sooner = |at: Option<Instant>| {
+            if let Some(at) = at {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+        };
+        sooner(self.relaying.deadline());
+        sooner(self.meter.next_turn());
+        if self.init_gone {
+            sooner(Some(self.last_progress + self.drain_patience()));
+        } else if let Some(killed_at) = self.killed_at {
+            sooner(Some(killed_at + UNKILLABLE_AFTER));
+        } else if let Some(since) = self.stopping_since {
+            sooner(Some(since + self.limits.grace));
+        } else {
+            sooner(self.limits.wall_time.map(|limit| self.started + limit));
+        }
+        let left = next?.saturating_duration_since(now);
+        Timespec::try_from(left).ok()
+    }
+
+    fn drain_patience(&self) -> Duration {
+        self.limits.grace.max(Duration::from_secs(1))
+    }
+
+    fn hear(&mut self, now: Instant) -> Result<(), Errno> {
+        match launch::hear(self.launched.link.as_fd())? {
+            Word::Ended(raw_status) => {
+                self.observed.raw_status = Some(raw_status);
+                self.ended_at = Some(now);
+                self.meter.body_ended();
+            }
+            Word::Connected(id, socket) => self.relaying.answered(id, socket, now),
+            // Init is about to be reaped; its own descriptor says so.
+            Word::Gone => self.ended_at = Some(now),
+        }
+        Ok(())
+    }
+
+    /// Init has ended, and the kernel has ended everything else in its namespace.
+    fn end(&mut self, now: Instant) -> Result<(), Errno> {
+        // Its last word may stand behind answers.
+        while self.ended_at.is_none() {
+            self.hear(now)?;
+        }
+        let ended = self.launched.child.reap()?;
+        self.observed.init_status = Some(ended.raw_status);
+        self.observed.waited_cpu_us = Some((ended.user_time_us, ended.system_time_us));
+        self.observed.wall_time = now.duration_since(self.started);
+        self.init_gone = true;
+        self.last_progress = now;
+        self.relaying.body_has_ended(now, self.drain_patience());
+        if self.stopping_since.is_some() || self.killed_at.is_some() {
+            // Whoever had to be stopped keeps nobody waiting.
+            self.relaying.give_up();
+        }
+        Ok(())
+    }
+
+    fn take_signals(&mut self, now: Instant) -> Result<(), Errno> {
+        while let Some(number) = signal::take(self.signals)? {
+            if number == libc::SIGWINCH {
+                if let (Some(from), Some(to)) = (self.caller_terminal, &self.launched.terminal) {
+                    terminal::copy_size(from.as_fd(), to.as_fd())?;
+                }
+                continue;
+            }
+            if !signal::ends_a_run(number) {
+                // As docker: what asks the runner for nothing is the body's.
+                if self.stopping_since.is_none() && self.ended_at.is_none() {
+                    self.pass_on(number);
+                }
+                continue;
+            }
+            if self.init_gone {
+                // The body is gone; the reader is not waited for any longer.
+                self.give_up();
+            } else if self.stopping_since.is_some() {
+                self.kill(now);
+            } else {
+                self.stop(Reason::Cancelled(number), number, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_limits(&mut self, now: Instant) {
+        if let Some(killed_at) = self.killed_at {
+            if UNKILLABLE_AFTER <= now.duration_since(killed_at) {
+                self.observed.unkillable = true;
+                self.observed.wall_time = now.duration_since(self.started);
+                self.init_gone = true;
+                self.give_up();
+            }
+            return;
+        }
+        if let Some(since) = self.stopping_since {
+            if self.limits.grace <= now.duration_since(since) {
+                self.kill(now);
+            }
+            return;
+        }
+        if self.ended_at.is_some() {
+            // The first process has ended; init ends by itself.
+            return;
+        }
+        let stop_signal = self.limits.stop_signal;
+        if self
+            .limits
+            .wall_time
+            .is_some_and(|limit| limit <= now.duration_since(self.started))
+        {
+            self.stop(Reason::WallTime, stop_signal, now);
+        } else if self.limits.on_output_limit == OnOutputLimit::Kill
+            && (self.streams.stdout.over_limit() || self.streams.stderr.over_limit())
+        {
+            self.stop(Reason::Output, stop_signal, now);
+        } else if self.next_look.is_some_and(|at| at <= now) {
+            self.look(now);
+        }
+    }
+
+    /// Reads the counters that no mechanism of the kernel's turns into an end by itself.
+    fn look(&mut self, now: Instant) {
+        if let Some(limit) = self.limits.memory_bytes
+            && let Some(bytes) = self.meter.memory_bytes()
+        {
+            let seen = &mut self.observed.memory_seen_bytes;
+            *seen = Some(seen.unwrap_or(0).max(bytes));
+            if limit < bytes {
+                // No grace: a body above its limit goes on taking memory from the host.
+                self.observed.reason = Some(Reason::Memory);
+                self.kill(now);
+                return;
+            }
+        }
+        if let Some(limit) = self.limits.cpu_time
+            && let Some(used_us) = self.meter.cpu_time_us()
+            && limit <= Duration::from_micros(used_us)
+        {
+            self.stop(Reason::CpuTime, self.limits.stop_signal, now);
+            return;
+        }
+        self.schedule_look(now);
+    }
+
+    /// CPU time passes at most as fast as there are processors: no look is needed before.
+    fn schedule_look(&mut self, now: Instant) {
+        let mut next = None;
+        if let Some(limit) = self.limits.cpu_time {
+            let used = self
+                .meter
+                .cpu_time_us()
+                .map_or(Duration::ZERO, Duration::from_micros);
+            let left = limit.saturating_sub(used) / self.limits.processors.max(1);
+            next = Some(now + left.max(METER_PERIOD_MIN));
+        }
+        if self.limits.memory_bytes.is_some() {
+            let at = now + MEMORY_PERIOD;
+            next = Some(next.map_or(at, |next: Instant| next.min(at)));
+        }
+        self.next_look = next;
+    }
+
+    /// Asks the body to end; the grace begins.
+    fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {
+        self.observed.reason = Some(reason);
+        self.stopping_since = Some(now);
+        for number in [signal, libc::SIGCONT] {
+            self.pass_on(number);
+        }
+        if self.limits.grace.is_zero() {
+            self.kill(now);
+        }
+    }
+
+    fn pass_on(&mut self, number: i32) {
+        if let Err(errno) = self.launched.signal(number) {
+            self.observed
+                .problems
+                .push(format!("signal {number} to the body: {errno}"));
+        }
+    }
+
+    /// Ends the whole tree. The group first: a fork storm outruns a single signal.
+    fn kill(&mut self, now: Instant) {
+        if let Err(problem) = self.meter.kill_all() {
+            self.observed.problems.push(problem);
+        }
+        if let Err(errno) = self.launched.child.kill() {
+            self.observed
+                .problems
+                .push(format!("SIGKILL to init: {errno}"));
+        }
+        self.killed_at = Some(now);
+    }
+
+    /// Whatever is still on its way is not waited for.
+    fn give_up(&mut self) {
+        self.streams.stdout.give_up();
+        self.streams.stderr.give_up();
+        self.relaying.give_up();
+    }
+
+    /// After the end the reader of the streams is waited for as long as it goes on reading.
+    fn bound_draining(&mut self, now: Instant) {
+        if self.drain_patience() <= now.duration_since(self.last_progress) {
+            self.streams.stdout.give_up();
+            self.streams.stderr.give_up();
+        }
+    }
+}
+
+fn poll_for(waiting: Waiting<'_>) -> PollFd<'_> {
+    match waiting {
+        Waiting::Source(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
+        Waiting::Sink(fd) => PollFd::from_borrowed_fd(fd, PollFlags::OUT),
+    }
+}
+
+/// The descriptor of the signals that a run listens to, blocked for this thread from now on.
+///
+/// # Errors
+/// The errno of rt_sigprocmask(2) or signalfd4(2).
+pub fn listen_for_signals() -> Result<OwnedFd, Errno> {
+    let set = signal::of_a_run();
+    signal::own_dispositions()?;
+    signal::set_mask(set)?;
+    process::close_on_exec_from(3)?;
+    signal::descriptor(set)
+}

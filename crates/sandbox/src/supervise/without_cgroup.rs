@@ -1,0 +1,169 @@
+//! The watcher where there is no cgroup: adds up the processes of the run's own pid namespace.
+//!
+//! Weaker than a cgroup, and said so in the report: between two looks a body can rise and fall
+//! again; memory of files in a tmpfs counts only while it is mapped by a process (the tmpfs has
+//! its own size); the CPU time of a child whose parent ignores SIGCHLD is lost when it ends.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use sys::file::CallError;
+use sys::proc;
+
+/// What the processes of the run use now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Memory. Not above the limit: an upper bound, in which a page that two processes share
+    /// counts twice. Above the limit: looked at exactly before it was said.
+    pub memory_bytes: u64,
+    /// CPU time of the living and of all who were waited for, init's included. Never falls.
+    pub cpu_time_us: u64,
+    /// Processes and threads, init included.
+    pub processes: u64,
+}
+
+/// The processes of the run cannot be counted.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot count the processes of the sandbox")]
+pub struct SampleError(#[source] CallError);
+
+/// Looks at the processes that one /proc lists, which must be that of the run's pid namespace.
+#[derive(Debug)]
+pub struct Sampler<'proc> {
+    proc: BorrowedFd<'proc>,
+    memory_limit_bytes: Option<u64>,
+    page_bytes: u64,
+    ticks_per_second: u64,
+    cpu_ticks_seen: u64,
+}
+
+impl<'proc> Sampler<'proc> {
+    /// Watches the pid namespace whose proc file system `proc` is the open top directory of.
+    #[must_use]
+    pub fn new(proc: BorrowedFd<'proc>, memory_limit_bytes: Option<u64>) -> Self {
+        Self {
+            proc,
+            memory_limit_bytes,
+            page_bytes: u64::try_from(rustix::param::page_size()).unwrap_or(4096),
+            ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
+            cpu_ticks_seen: 0,
+        }
+    }
+
+    /// Adds up. Two small files for each process; a third only for a tree that seems above its
+    /// memory limit.
+    ///
+    /// # Errors
+    /// [`SampleError`]; a process that ends meanwhile is none. After init's death the list is
+    /// empty and so is the sample, but for the CPU time.
+    pub fn sample(&mut self) -> Result<Sample, SampleError> {
+        let failed = |file| move |errno| SampleError(CallError::new("read", file, errno));
+        let ids = proc::process_ids(self.proc).map_err(failed("/proc of the sandbox"))?;
+        let mut sample = Sample::default();
+        let mut cpu_ticks: u64 = 0;
+        for id in &ids {
+            let Some(stat) = proc::stat(self.proc, *id).map_err(failed("/proc/PID/stat"))? else {
+                continue;
+            };
+            cpu_ticks = cpu_ticks.saturating_add(stat.cpu_ticks);
+            sample.processes = sample.processes.saturating_add(stat.threads);
+            let pages = proc::resident_pages(self.proc, *id).map_err(failed("/proc/PID/statm"))?;
+            let bytes = pages.unwrap_or(0).saturating_mul(self.page_bytes);
+            sample.memory_bytes = sample.memory_bytes.saturating_add(bytes);
+        }
+        if self
+            .memory_limit_bytes
+            .is_some_and(|limit| limit < sample.memory_bytes)
+        {
+            sample.memory_bytes = self.exact_memory_bytes(&ids)?;
+        }
+        // A child between its end and being waited for is in the list; one that was lost is not.
+        self.cpu_ticks_seen = self.cpu_ticks_seen.max(cpu_ticks);
+        sample.cpu_time_us = self.cpu_ticks_seen.saturating_mul(1_000_000) / self.ticks_per_second;
+        Ok(sample)
+    }
+
+    fn exact_memory_bytes(&self, ids: &[u32]) -> Result<u64, SampleError> {
+        let mut total: u64 = 0;
+        for id in ids {
+            let bytes = match proc::proportional_bytes(self.proc, *id) {
+                // Its memory is closed to us: it made itself non-dumpable. Its size is not.
+                Err(Errno::ACCESS | Errno::PERM) => proc::unbacked_bytes(self.proc, *id),
+                other => other,
+            };
+            let bytes = bytes.map_err(|errno| {
+                SampleError(CallError::new("read", "/proc/PID/smaps_rollup", errno))
+            })?;
+            total = total.saturating_add(bytes.unwrap_or(0));
+        }
+        Ok(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::path::Path;
+
+    use super::*;
+
+    fn process(proc: &Path, id: u32, ticks: u64, threads: u64, pages: u64, pss_kilobytes: u64) {
+        let directory = proc.join(id.to_string());
+        std::fs::create_dir_all(&directory).expect("made");
+        let stat = format!("{id} (x) S 0 0 0 0 -1 0 0 0 0 0 {ticks} 1 2 3 20 0 {threads} 0 0\n");
+        std::fs::write(directory.join("stat"), stat).expect("written");
+        std::fs::write(directory.join("statm"), format!("900 {pages} 1 1 0 1 0\n"))
+            .expect("written");
+        let rollup = format!("head\nRss: 9 kB\nPss: {pss_kilobytes} kB\n");
+        std::fs::write(directory.join("smaps_rollup"), rollup).expect("written");
+    }
+
+    #[test]
+    fn a_tree_is_added_up_and_looked_at_exactly_only_above_its_limit() {
+        let proc = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(proc.path().join("sys")).expect("made");
+        process(proc.path(), 1, 10, 1, 100, 40);
+        process(proc.path(), 2, 20, 3, 200, 60);
+        let opened = std::fs::File::open(proc.path()).expect("opened");
+        let mut sampler = Sampler::new(opened.as_fd(), Some(300 * 4096));
+        let sample = sampler.sample().expect("sampled");
+        assert_eq!(sample.memory_bytes, 300 * sampler.page_bytes);
+        assert_eq!(sample.processes, 4);
+        assert_eq!(
+            sample.cpu_time_us,
+            42 * 1_000_000 / sampler.ticks_per_second
+        );
+        sampler.memory_limit_bytes = Some(1);
+        let sample = sampler.sample().expect("sampled");
+        assert_eq!(sample.memory_bytes, 100 * 1024);
+    }
+
+    #[test]
+    fn the_time_of_a_child_that_nobody_waited_for_is_not_given_back() {
+        let proc = tempfile::tempdir().expect("a directory");
+        process(proc.path(), 1, 10, 1, 1, 1);
+        process(proc.path(), 2, 90, 1, 1, 1);
+        let opened = std::fs::File::open(proc.path()).expect("opened");
+        let mut sampler = Sampler::new(opened.as_fd(), None);
+        let before = sampler.sample().expect("sampled").cpu_time_us;
+        std::fs::remove_dir_all(proc.path().join("2")).expect("removed");
+        let after = sampler.sample().expect("sampled");
+        assert_eq!((after.cpu_time_us, after.processes), (before, 1));
+    }
+
+    #[test]
+    fn the_real_proc_is_read_while_processes_come_and_go() {
+        let opened = std::fs::File::open("/proc").expect("opened");
+        let mut sampler = Sampler::new(opened.as_fd(), Some(1));
+        let children: Vec<_> = (0..8)
+            .map(|_| std::process::Command::new("true").spawn().expect("started"))
+            .collect();
+        let sample = sampler.sample().expect("sampled");
+        assert!(0 < sample.memory_bytes && 0 < sample.cpu_time_us);
+        assert!(8 < sample.processes);
+        for mut child in children {
+            child.wait().expect("waited for");
+        }
+    }
+}

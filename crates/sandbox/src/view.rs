@@ -1,0 +1,740 @@
+//! What the body sees: the steps that make the new root, in order.
+//!
+//! The new root is itself the one limited tmpfs. Everything that the body may write is a
+//! directory of it with a mount of its own; the root's mount turns read-only at the end. So one
+//! size limit covers all of it, the supervisor reaches all of it through one descriptor, and no
+//! further tmpfs has to be made.
+
+use spec::body_network::ADDRESS_V4;
+use spec::host::{HostEntry, HostSupport};
+use spec::mount_target::{MountTarget, MountTargetError};
+use spec::path::escape;
+use spec::request::ViewEntry;
+
+/// Uid and gid of the body inside.
+pub(crate) const INSIDE_ID: u32 = 1000;
+/// Home of the body.
+pub const HOME: &str = "/home/runner";
+/// Directories of the space in which something lies before anything is mounted.
+const FILLED: [&str; 2] = [BUNDLE, SCRATCH];
+/// Name of the host inside.
+pub(crate) const HOST_NAME: &str = "runner";
+/// Where the bundle lies.
+pub const BUNDLE: &str = "/bundle";
+/// Where declared inputs and outputs lie: `_workflowFsRoot`.
+pub const SCRATCH: &str = "/scratch";
+/// The structured input.
+pub const INPUT: &str = "/runner/input.json";
+/// The structured output.
+pub const OUTPUT: &str = "/runner/out/output.json";
+/// Directories that the body may write, each a mount of its own.
+pub const WRITABLE: [&str; 6] = [BUNDLE, SCRATCH, "/runner/out", "/tmp", HOME, "/dev/shm"];
+
+/// How many of the first steps of [`base`] make the directories that the supervisor fills.
+pub(crate) const FILLED_BY_SUPERVISOR: usize = 4;
+
+/// Paths of the host that become part of the base view where they exist.
+pub const BASE_CANDIDATES: [&str; 17] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/ld.so.cache",
+    "/etc/ssl",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/localtime",
+    "/etc/alternatives",
+    // Debian's Java has links from /usr/lib/jvm to here, and does not start without them.
+    "/etc/java-11-openjdk",
+    "/etc/java-17-openjdk",
+    "/etc/java-21-openjdk",
+    "/etc/java-25-openjdk",
+];
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Files of proc that every user may read and no body needs: the host's keys and kernel, and what of
+/// its disks, devices and other programs' locks tells one host, or what happens on it, from another.
+/// What only root may read or write is closed by its mode: uid 0 has no name in the body's user
+/// namespace.
+const PROC_MASKS: [&str; 9] = [
+    "keys",
+    "key-users",
+    "kallsyms",
+    "config.gz",
+    "partitions",
+    "diskstats",
+    "interrupts",
+    "locks",
+    "sys/kernel/random/boot_id",
+];
+/// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
+const PRESSURE: &str = "/proc/pressure";
+
+/// Why a body gets no device but those of every sandbox.
+pub const NO_DEVICES: &str = "a body gets no device of the host: nothing here would limit what its \
+     driver does for it";
+
+/// How the body may use what a mount shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It can be read and executed.
+    ReadOnly,
+    /// It can be written as well.
+    Writable,
+    /// A device node: it can be opened.
+    Device,
+}
+
+impl Access {
+    /// Of a mount that is writable, or not.
+    #[must_use]
+    pub fn of(writable: bool) -> Self {
+        match writable {
+            true => Self::Writable,
+            false => Self::ReadOnly,
+        }
+    }
+}
+
+/// Directory of the space, from its root, for what is shown elsewhere. What lies in it is nothing that
+/// a body should see: whoever shows the space to a body covers it.
+pub const PLACES: &str = "runner/overlays";
+
+/// One step. Paths inside are absolute; sources are paths of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ViewStep {
+    /// Makes a directory; one that exists is fine.
+    Directory {
+        /// Inside.
+        path: Vec<u8>,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Makes a file; one that exists is replaced.
+    File {
+        /// Inside.
+        path: Vec<u8>,
+        /// What stands in it.
+        contents: Vec<u8>,
+    },
+    /// Makes a symbolic link.
+    Symlink {
+        /// Inside.
+        path: Vec<u8>,
+        /// What it says.
+        target: Vec<u8>,
+    },
+    /// Shows a path of the host, with what is mounted beneath it.
+    Bind {
+        /// On the host.
+        source: Vec<u8>,
+        /// Inside; exists already.
+        target: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// Shows a tree that the supervisor has cloned: root cannot be let through its own
+    /// directories as somebody else.
+    Attach {
+        /// Which of the trees that come with the launch.
+        tree: usize,
+        /// How it may be used; the tree's own mount says the same.
+        access: Access,
+        /// Inside; exists already.
+        target: Vec<u8>,
+    },
+    /// Shows an overlayfs that the child was asked for before the launch.
+    AttachOverlay {
+        /// The number by which it was asked for.
+        overlay: usize,
+        /// How it may be used; the overlayfs itself says the same.
+        access: Access,
+        /// Inside; exists already.
+        target: Vec<u8>,
+    },
+    /// Shows a directory of the new root at another place too: what covers its own place later does
+    /// not cover this.
+    BindOwn {
+        /// Inside.
+        source: Vec<u8>,
+        /// Inside; exists already.
+        target: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// Gives a directory of the new root a mount of its own, so that it stays writable.
+    OwnMount {
+        /// Inside.
+        path: Vec<u8>,
+    },
+    /// Mounts a further tmpfs.
+    Tmpfs {
+        /// Inside; exists already.
+        target: Vec<u8>,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// Mounts proc of the pid namespace.
+    Proc,
+    /// Mounts a devpts.
+    Devpts,
+    /// Lays the new root's own /dev/null over a file of proc, if it is there.
+    Mask {
+        /// Inside.
+        path: Vec<u8>,
+    },
+    /// Lays an empty, read-only directory over a directory of proc, if it is there.
+    MaskDirectory {
+        /// Inside.
+        path: Vec<u8>,
+    },
+}
+
+/// The steps that every run has, whatever it is going to run.
+#[must_use]
+pub fn base(host: &HostSupport) -> Vec<ViewStep> {
+    let mut steps = Vec::with_capacity(72);
+    for path in [
+        "/bundle",
+        "/scratch",
+        "/runner",
+        "/runner/out",
+        "/tmp",
+        "/home",
+        HOME,
+    ] {
+        steps.push(directory(path));
+    }
+    for path in ["/usr", "/etc", "/proc", "/dev", "/dev/shm", "/dev/pts"] {
+        steps.push(directory(path));
+    }
+    system_directories(host, &mut steps);
+    own_files(&mut steps);
+    steps.push(ViewStep::Proc);
+    // While the directory that the terminals will be mounted on is still empty.
+    steps.push(ViewStep::MaskDirectory {
+        path: PRESSURE.into(),
+    });
+    devices(&mut steps);
+    for name in PROC_MASKS {
+        steps.push(ViewStep::Mask {
+            path: format!("/proc/{name}").into_bytes(),
+        });
+    }
+    for path in WRITABLE {
+        steps.push(ViewStep::OwnMount { path: path.into() });
+    }
+    steps
+}
+
+fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
+    for path in BASE_CANDIDATES {
+        let (bytes, source) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
+        match host.entry(path) {
+            None => continue,
+            // A merged /usr: the link is made anew, since what it names is visible.
+            Some(HostEntry::Link(target)) if !path.starts_with("/etc/") => {
+                steps.push(ViewStep::Symlink {
+                    path: bytes,
+                    target: target.clone(),
+                });
+                continue;
+            }
+            Some(HostEntry::Directory) => {
+                steps.push(ViewStep::Directory {
+                    path: bytes.clone(),
+                    mode: 0o755,
+                });
+            }
+            // A link below /etc (localtime is one) is followed by the bind.
+            Some(HostEntry::File | HostEntry::Link(_)) => {
+                steps.push(ViewStep::File {
+                    path: bytes.clone(),
+                    contents: Vec::new(),
+                });
+            }
+        }
+        steps.push(ViewStep::Bind {
+            source,
+            target: bytes,
+            access: Access::ReadOnly,
+        });
+    }
+}
+
+fn own_files(steps: &mut Vec<ViewStep>) {
+    for (path, contents) in etc_files() {
+        steps.push(ViewStep::File {
+            path: path.into(),
+            contents: contents.into_bytes(),
+        });
+    }
+}
+
+/// Files of /etc that no host and no image decides, and what stands in them: that of users as it is
+/// without an image.
+#[must_use]
+pub(crate) fn etc_files() -> [(&'static str, String); 5] {
+    let id = INSIDE_ID;
+    [
+        (
+            "/etc/passwd",
+            format!(
+                "runner:x:{id}:{id}:runner:{HOME}:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("/etc/group", format!("runner:x:{id}:\nnogroup:x:65534:\n")),
+        (
+            "/etc/hosts",
+            // Many a program looks its own host up (git for one, and every Java): that is answered
+            // here, and no attempt to reach anything.
+            format!("127.0.0.1 localhost\n127.0.0.1 {HOST_NAME}\n::1 localhost\n::1 {HOST_NAME}\n"),
+        ),
+        // Ours, and never a name's own address. Where nothing may be reached, it cannot be either,
+        // and a question fails at once.
+        (
+            "/etc/resolv.conf",
+            format!("nameserver {ADDRESS_V4}\noptions timeout:2 attempts:2\n"),
+        ),
+        (
+            "/etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+                .to_owned(),
+        ),
+    ]
+}
+
+fn devices(steps: &mut Vec<ViewStep>) {
+    for name in DEVICES {
+        let path = format!("/dev/{name}").into_bytes();
+        steps.push(ViewStep::File {
+            path: path.clone(),
+            contents: Vec::new(),
+        });
+        steps.push(ViewStep::Bind {
+            source: path.clone(),
+            target: path,
+            access: Access::Device,
+        });
+    }
+    steps.push(ViewStep::Devpts);
+    for (name, target) in [
+        ("/dev/ptmx", "pts/ptmx"),
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+    ] {
+        steps.push(ViewStep::Symlink {
+            path: name.into(),
+            target: target.into(),
+        });
+    }
+}
+
+fn directory(path: &str) -> ViewStep {
+    ViewStep::Directory {
+        path: path.into(),
+        mode: 0o755,
+    }
+}
+
+/// A mount that somebody asked for, with what there is for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedMount {
+    /// Where it appears inside.
+    pub target: Vec<u8>,
+    /// Whether a directory appears there.
+    pub is_directory: bool,
+    /// What appears there.
+    pub shown: Shown,
+}
+
+/// What a mount shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A path of the host.
+    Host {
+        /// Absolute.
+        source: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// A tree that the supervisor has cloned.
+    Tree {
+        /// Its index.
+        tree: usize,
+        /// How it may be used.
+        access: Access,
+    },
+    /// An overlayfs that the child was asked for.
+    Overlay {
+        /// The number by which it was asked for.
+        overlay: usize,
+        /// How it may be used.
+        access: Access,
+    },
+    /// A directory of the writable space.
+    Own {
+        /// As an absolute path inside.
+        source: Vec<u8>,
+        /// How it may be used.
+        access: Access,
+    },
+    /// An empty directory.
+    Tmpfs {
+        /// `None`: counted only against the disk limit of the run.
+        size_bytes: Option<u64>,
+    },
+}
+
+impl AskedMount {
+    /// What `entry` asks for; `is_directory` says what lies at its source.
+    #[must_use]
+    pub fn of(entry: &ViewEntry, is_directory: bool) -> Self {
+        let bytes = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().to_vec();
+        let (target, shown) = match entry {
+            ViewEntry::Tmpfs { target, size_bytes } => {
+                let size_bytes = *size_bytes;
+                (target, Shown::Tmpfs { size_bytes })
+            }
+            ViewEntry::Bind {
+                source,
+                target,
+                writable,
+            } => {
+                let shown = Shown::Host {
+                    source: bytes(source),
+                    access: Access::of(*writable),
+                };
+                (target, shown)
+            }
+        };
+        Self {
+            target: bytes(target),
+            is_directory,
+            shown,
+        }
+    }
+
+    fn step(&self) -> ViewStep {
+        let target = self.target.clone();
+        match &self.shown {
+            Shown::Tmpfs {
+                size_bytes: Some(size_bytes),
+            } => ViewStep::Tmpfs {
+                target,
+                size_bytes: *size_bytes,
+            },
+            Shown::Tmpfs { size_bytes: None } => ViewStep::OwnMount { path: target },
+            Shown::Host { source, access } => ViewStep::Bind {
+                source: source.clone(),
+                target,
+                access: *access,
+            },
+            Shown::Tree { tree, access } => ViewStep::Attach {
+                tree: *tree,
+                access: *access,
+                target,
+            },
+            Shown::Overlay { overlay, access } => ViewStep::AttachOverlay {
+                overlay: *overlay,
+                access: *access,
+                target,
+            },
+            Shown::Own { source, access } => ViewStep::BindOwn {
+                source: source.clone(),
+                target,
+                access: *access,
+            },
+        }
+    }
+}
+
+/// Why a mount is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ViewError {
+    /// The place inside cannot be mounted on.
+    #[error("mount target `{target}` {problem}")]
+    Target {
+        /// As given, escaped.
+        target: String,
+        /// What is wrong with it.
+        problem: String,
+        /// The flag that shows the same at a place that is free.
+        instead: Option<String>,
+    },
+    /// Two mounts at one place.
+    #[error("two mounts at `{target}`")]
+    Duplicate {
+        /// Escaped.
+        target: String,
+    },
+}
+
+impl ViewError {
+    /// Stable.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Target { .. } => "mount_target_refused",
+            Self::Duplicate { .. } => "mount_duplicate",
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Target {
+                instead: Some(flag),
+                ..
+            } => format!("show it at another place: {flag}"),
+            _ => "choose another place inside, such as /data".to_owned(),
+        }
+    }
+}
+
+/// Checks the place of a mount inside: the rules of [`MountTarget`], and not the body's home. In /etc
+/// it may be where nothing of ours lies.
+///
+/// # Errors
+/// [`ViewError::Target`].
+pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
+    let refuse = |problem: String| {
+        Err(ViewError::Target {
+            target: escape(target),
+            problem,
+            instead: None,
+        })
+    };
+    if target == HOME.as_bytes() {
+        return refuse("is the body's own home".to_owned());
+    }
+    match std::str::from_utf8(target).map(MountTarget::parse) {
+        Err(_not_text) => refuse("is not UTF-8".to_owned()),
+        Ok(Err(MountTargetError::Reserved { .. })) if is_free_in_etc(target) => Ok(()),
+        Ok(Err(error)) => refuse(error.to_string()),
+        Ok(Ok(_target)) => Ok(()),
+    }
+}
+
+/// Whether `target` lies in /etc, where nothing of the base view lies at it or above it.
+fn is_free_in_etc(target: &[u8]) -> bool {
+    let written = etc_files();
+    let written = written.iter().map(|(path, _)| *path);
+    let mut taken = written.chain(BASE_CANDIDATES).map(str::as_bytes);
+    lies_beneath(target, b"/etc") && !taken.any(|path| path == target || lies_beneath(target, path))
+}
+
+/// The steps for mounts that were asked for: parents before children.
+///
+/// # Errors
+/// [`ViewError`] for a place that is refused or used twice.
+pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
+    let mut order: Vec<&AskedMount> = mounts.iter().collect();
+    order.sort_by_key(|mount| &mount.target);
+    let mut steps = Vec::new();
+    let mut before: Option<&[u8]> = None;
+    for mount in order {
+        let target = &mount.target;
+        check_target(target)?;
+        if before == Some(target) {
+            return Err(ViewError::Duplicate {
+                target: escape(target),
+            });
+        }
+        before = Some(target);
+        steps.extend(place(target, mount.is_directory));
+        let is_empty = mount.shown == Shown::Tmpfs { size_bytes: None };
+        let mut filled = FILLED.into_iter().map(str::as_bytes);
+        let mut others = mounts.iter().map(|other| other.target.as_slice());
+        if is_empty
+            && (filled.any(|above| lies_beneath(target, above))
+                || others.any(|above| lies_beneath(target, above)))
+        {
+            steps.extend(empty_of_own(target, steps.len()));
+        } else {
+            steps.push(mount.step());
+        }
+    }
+    Ok(steps)
+}
+
+fn lies_beneath(path: &[u8], above: &[u8]) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// An empty directory of the space at a place in another mount, the bundle or the scratch root: what
+/// lies at that place belongs there, and must neither be seen nor written.
+fn empty_of_own(target: &[u8], number: usize) -> [ViewStep; 3] {
+    let directory = |path: &[u8]| ViewStep::Directory {
+        path: path.to_vec(),
+        mode: 0o755,
+    };
+    let source = format!("/{PLACES}/empty-{number}").into_bytes();
+    [
+        directory(format!("/{PLACES}").as_bytes()),
+        directory(&source),
+        ViewStep::BindOwn {
+            source,
+            target: target.to_vec(),
+            access: Access::Writable,
+        },
+    ]
+}
+
+/// The directories above `target`, and `target` itself as a directory or an empty file.
+fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
+    let mut steps: Vec<ViewStep> = target
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|(_, byte)| **byte == b'/')
+        .map(|(at, _)| ViewStep::Directory {
+            path: target[..at].to_vec(),
+            mode: 0o755,
+        })
+        .collect();
+    steps.push(if is_directory {
+        ViewStep::Directory {
+            path: target.to_vec(),
+            mode: 0o755,
+        }
+    } else {
+        ViewStep::File {
+            path: target.to_vec(),
+            contents: Vec::new(),
+        }
+    });
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(target: &str) -> AskedMount {
+        let entry = ViewEntry::Bind {
+            source: "/src".into(),
+            target: target.into(),
+            writable: false,
+        };
+        AskedMount::of(&entry, true)
+    }
+
+    #[test]
+    fn a_mount_over_a_system_directory_or_a_place_of_ours_is_refused() {
+        for target in [
+            "/",
+            "/proc",
+            "/proc/self",
+            "/dev/shm",
+            "/usr",
+            "/usr/lib/x",
+            "/etc",
+            "/etc/passwd",
+            "/etc/ssl/private",
+            "/runner",
+            "/bundle",
+            "/scratch",
+            "/tmp",
+            "relative",
+            "/a/../b",
+            "/a//b",
+            "/a/.",
+            "/a/",
+        ] {
+            assert!(asked(&[bind(target)]).is_err(), "{target}");
+        }
+        for target in [
+            "/data",
+            "/bundle/vendor",
+            "/tmp/x",
+            "/etc/hostname",
+            "/etc/nginx/conf.d",
+            "/etc/sslx",
+            "/user",
+            "/workspace/a",
+            "/homes",
+        ] {
+            assert!(asked(&[bind(target)]).is_ok(), "{target}");
+        }
+    }
+
+    #[test]
+    fn parents_are_mounted_before_children_and_a_place_only_once() {
+        let steps = asked(&[bind("/a/b"), bind("/a")]).expect("accepted");
+        let order: Vec<&[u8]> = steps
+            .iter()
+            .filter_map(|step| match step {
+                ViewStep::Bind { target, .. } => Some(&target[..]),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(order, [&b"/a"[..], b"/a/b"]);
+        assert!(asked(&[bind("/a"), bind("/a")]).is_err());
+    }
+
+    #[test]
+    fn an_empty_directory_beneath_another_mount_is_no_part_of_it() {
+        let empty = |target: &str| AskedMount {
+            target: target.into(),
+            is_directory: true,
+            shown: Shown::Tmpfs { size_bytes: None },
+        };
+        let bind = |target: &str| AskedMount {
+            shown: Shown::Host {
+                source: b"/x".to_vec(),
+                access: Access::Writable,
+            },
+            ..empty(target)
+        };
+        for (mounts, own) in [
+            (vec![empty("/a/b")], false),
+            (vec![empty("/ab"), bind("/a")], false),
+            (vec![empty("/a/b"), bind("/a/b/c")], false),
+            (vec![empty("/a/b"), bind("/a")], true),
+            (vec![bind("/a"), empty("/a/b/c")], true),
+            (vec![empty("/bundle/node_modules")], true),
+            (vec![empty("/scratch/deep/er")], true),
+            (vec![empty("/bundles/own")], false),
+        ] {
+            let steps = asked(&mounts).expect("accepted");
+            let is_own = |step: &ViewStep| matches!(step, ViewStep::BindOwn { .. });
+            let is_of_place = |step: &ViewStep| matches!(step, ViewStep::OwnMount { .. });
+            let seen = (steps.iter().any(is_own), steps.iter().any(is_of_place));
+            assert_eq!(seen, (own, !own), "{mounts:?}");
+        }
+    }
+
+    #[test]
+    fn a_merged_usr_keeps_its_links_and_localtime_is_followed() {
+        let host = HostSupport {
+            entries: vec![
+                ("/usr", HostEntry::Directory),
+                ("/bin", HostEntry::Link(b"usr/bin".to_vec())),
+                (
+                    "/etc/localtime",
+                    HostEntry::Link(b"/usr/share/zoneinfo/UTC".to_vec()),
+                ),
+            ],
+            ..HostSupport::default()
+        };
+        let steps = base(&host);
+        assert!(steps.contains(&ViewStep::Symlink {
+            path: b"/bin".to_vec(),
+            target: b"usr/bin".to_vec()
+        }));
+        assert!(steps.contains(&ViewStep::Bind {
+            source: b"/etc/localtime".to_vec(),
+            target: b"/etc/localtime".to_vec(),
+            access: Access::ReadOnly,
+        }));
+    }
+}

@@ -1,0 +1,759 @@
+//! What a body prints of a value is replaced by `***` in everything that is kept of its words.
+//!
+//! All values are looked for at once, with the automaton of Aho and Corasick (1975): the time is
+//! that of reading the text once, however the values and the text repeat themselves.
+
+use spec::egress_report::EgressReport;
+use spec::path::escape;
+use spec::report::{Denial, Report};
+use spec::secret::Secret;
+
+/// What stands in place of a value.
+pub(crate) const MASK: &str = "***";
+/// Shorter values are not looked for: nearly every text has them.
+pub const VALUE_BYTES_MIN: usize = 4;
+/// Shorter lines of a value of several lines are not looked for by themselves.
+const LINE_BYTES_MIN: usize = 8;
+
+/// The values that are looked for.
+#[derive(Debug, Default)]
+pub struct Masks {
+    values: Vec<Secret>,
+}
+
+impl Masks {
+    /// Adds a value. `false` where it is too short to be looked for.
+    pub fn add(&mut self, value: &[u8]) -> bool {
+        if value.len() < VALUE_BYTES_MIN {
+            return false;
+        }
+        self.values.push(Secret::new(value.to_vec()));
+        true
+    }
+
+    /// Masks a text.
+    pub fn mask_text(&self, text: &mut String) {
+        let patterns: Vec<Secret> = self
+            .values
+            .iter()
+            .flat_map(|value| patterns(value.bytes()))
+            .collect();
+        Finder::new(&patterns).mask_text(text);
+    }
+
+    /// Masks all that the body, or whoever else repeats a value, had put into the report.
+    pub fn mask_report(&self, report: &mut Report) {
+        if self.values.is_empty() {
+            return;
+        }
+        let patterns: Vec<Secret> = self
+            .values
+            .iter()
+            .flat_map(|value| patterns(value.bytes()))
+            .collect();
+        Finder::new(&patterns).mask_report(report);
+        // Names have no capitals: a value that was put into one has lost its own.
+        let lowered: Vec<Secret> = patterns
+            .iter()
+            .map(|one| Secret::new(one.bytes().to_ascii_lowercase()))
+            .collect();
+        Finder::new(&lowered).mask_names(report);
+    }
+}
+
+/// What is looked for on behalf of one value: itself without white space around it, the forms in
+/// which messages and JSON write it, and, of several lines, each that is long enough.
+fn patterns(value: &[u8]) -> Vec<Secret> {
+    let trimmed = value.trim_ascii();
+    let base = if trimmed.len() < VALUE_BYTES_MIN {
+        value
+    } else {
+        trimmed
+    };
+    let mut found = vec![base.to_vec()];
+    if base.contains(&b'\n') {
+        // A terminal writes both characters.
+        let lines: Vec<&[u8]> = base
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .collect();
+        found.push(lines.join(&b"\r\n"[..]));
+        found.extend(
+            lines
+                .into_iter()
+                .map(<[u8]>::trim_ascii)
+                .filter(|line| LINE_BYTES_MIN <= line.len())
+                .map(<[u8]>::to_vec),
+        );
+    }
+    for index in 0..found.len() {
+        let escaped = escape(&found[index]);
+        let quoted = std::str::from_utf8(&found[index]).ok().map(quoted);
+        // A message quotes JSON, and is escaped itself.
+        let both = quoted.as_ref().map(|text| escape(text.as_bytes()));
+        for form in [Some(escaped), quoted, both].into_iter().flatten() {
+            if !found.iter().any(|known| known == form.as_bytes()) {
+                found.push(form.into_bytes());
+            }
+        }
+    }
+    found.into_iter().map(Secret::new).collect()
+}
+
+/// As JSON writes it between its quotation marks.
+fn quoted(text: &str) -> String {
+    let written = serde_json::Value::String(text.to_owned()).to_string();
+    written
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .unwrap_or(&written)
+        .to_owned()
+}
+
+/// The state in which nothing has been read of any pattern.
+const ROOT: usize = 0;
+
+/// The automaton of all patterns.
+struct Finder {
+    nodes: Vec<Node>,
+    /// The states that the root leads to, by byte.
+    first: Vec<usize>,
+    /// Whether replacing a value can make another one: only where one has the mask's character.
+    again: bool,
+}
+
+/// One beginning of a pattern.
+#[derive(Clone, Copy)]
+struct Node {
+    byte: u8,
+    /// The first of the longer beginnings, and the next one of those; [`ROOT`] for none.
+    child: usize,
+    sibling: usize,
+    /// The longest end of this beginning that is a beginning too.
+    fallback: usize,
+    /// Bytes of this beginning.
+    depth: usize,
+    /// Bytes of the longest pattern that ends here; 0 for none.
+    longest: usize,
+}
+
+impl Drop for Finder {
+    /// The nodes spell the values.
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            node.byte = 0;
+        }
+        std::hint::black_box(&self.nodes);
+    }
+}
+
+impl Finder {
+    fn new(patterns: &[Secret]) -> Self {
+        let root = Node {
+            byte: 0,
+            child: ROOT,
+            sibling: ROOT,
+            fallback: ROOT,
+            depth: 0,
+            longest: 0,
+        };
+        let total: usize = patterns.iter().map(|one| one.bytes().len()).sum();
+        let mut finder = Self {
+            // All at once: a vector that grows leaves copies behind.
+            nodes: Vec::with_capacity(total + 1),
+            first: vec![ROOT; 256],
+            again: patterns
+                .iter()
+                .any(|one| one.bytes().contains(&MASK.as_bytes()[0])),
+        };
+        finder.nodes.push(root);
+        for pattern in patterns {
+            finder.add(pattern.bytes());
+        }
+        finder.link();
+        finder
+    }
+
+    fn add(&mut self, pattern: &[u8]) {
+        let mut state = ROOT;
+        for byte in pattern {
+            state = match self.child(state, *byte) {
+                ROOT => self.grow(state, *byte),
+                known => known,
+            };
+        }
+        self.nodes[state].longest = pattern.len();
+    }
+
+    fn grow(&mut self, state: usize, byte: u8) -> usize {
+        let new = self.nodes.len();
+        let parent = self.nodes[state];
+        self.nodes.push(Node {
+            byte,
+            child: ROOT,
+            sibling: parent.child,
+            fallback: ROOT,
+            depth: parent.depth + 1,
+            longest: 0,
+        });
+        self.nodes[state].child = new;
+        if state == ROOT {
+            self.first[usize::from(byte)] = new;
+        }
+        new
+    }
+
+    fn child(&self, state: usize, byte: u8) -> usize {
+        if state == ROOT {
+            return self.first[usize::from(byte)];
+        }
+        let mut child = self.nodes[state].child;
+        while child != ROOT && self.nodes[child].byte != byte {
+            child = self.nodes[child].sibling;
+        }
+        child
+    }
+
+    /// Sets the fallbacks, shorter beginnings first.
+    fn link(&mut self) {
+        let mut order = vec![ROOT];
+        let mut next = 0;
+        while let Some(state) = order.get(next).copied() {
+            next += 1;
+            let mut child = self.nodes[state].child;
+            while child != ROOT {
+                let byte = self.nodes[child].byte;
+                if state != ROOT {
+                    self.nodes[child].fallback = self.step(self.nodes[state].fallback, byte);
+                }
+                if self.nodes[child].longest == 0 {
+                    self.nodes[child].longest = self.nodes[self.nodes[child].fallback].longest;
+                }
+                order.push(child);
+                child = self.nodes[child].sibling;
+            }
+        }
+    }
+
+    fn step(&self, mut state: usize, byte: u8) -> usize {
+        loop {
+            match self.child(state, byte) {
+                ROOT if state == ROOT => return ROOT,
+                ROOT => state = self.nodes[state].fallback,
+                next => return next,
+            }
+        }
+    }
+
+    /// Which bytes of `text` belong to a value; `None` where none does. With `cut` the text goes on
+    /// where nobody sees it: a beginning of a value at its end belongs to one too.
+    fn covered(&self, text: &[u8], cut: bool) -> Option<Covered> {
+        let mut covered: Option<Covered> = None;
+        let mut cover = |from, to| {
+            covered
+                .get_or_insert_with(|| Covered::none_of(text.len()))
+                .add(from, to);
+        };
+        let mut state = ROOT;
+        for (index, byte) in text.iter().enumerate() {
+            state = self.step(state, *byte);
+            let longest = self.nodes[state].longest;
+            if 0 < longest {
+                cover(index + 1 - longest, index + 1);
+            }
+        }
+        let depth = self.nodes[state].depth;
+        if cut && 0 < depth {
+            cover(text.len() - depth, text.len());
+        }
+        covered
+    }
+
+    fn mask(&self, text: &mut Vec<u8>, cut: bool) {
+        while let Some(covered) = self.covered(text, cut) {
+            covered.replace_in(text);
+            // What stands at the end now is the mask.
+            if !self.again {
+                return;
+            }
+            if cut {
+                return self.mask(text, false);
+            }
+        }
+    }
+
+    fn mask_text(&self, text: &mut String) {
+        if self.covered(text.as_bytes(), false).is_none() {
+            return;
+        }
+        let mut bytes = std::mem::take(text).into_bytes();
+        self.mask(&mut bytes, false);
+        *text = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    }
+
+    fn mask_json(&self, value: &mut serde_json::Value) {
+        use serde_json::Value;
+        match value {
+            Value::Null | Value::Bool(_) => (),
+            Value::Number(number) => {
+                let mut text = number.to_string();
+                let before = text.len();
+                self.mask_text(&mut text);
+                if text.len() != before {
+                    *value = Value::String(text);
+                }
+            }
+            Value::String(text) => self.mask_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json(item)),
+            Value::Object(entries) => {
+                let masked = std::mem::take(entries)
+                    .into_iter()
+                    .map(|(mut key, mut value)| {
+                        self.mask_text(&mut key);
+                        self.mask_json(&mut value);
+                        (key, value)
+                    });
+                *entries = masked.collect();
+            }
+        }
+    }
+
+    fn mask_output(&self, output: &mut serde_json::Value) {
+        self.mask_json(output);
+        // A value that is itself a piece of JSON is spread over keys and texts.
+        if self.covered(output.to_string().as_bytes(), false).is_some() {
+            *output = serde_json::Value::String(MASK.to_owned());
+        }
+    }
+
+    fn mask_report(&self, report: &mut Report) {
+        // Every field is named, so that a new one is decided about here.
+        let Report {
+            error,
+            stdout,
+            stderr,
+            outputs,
+            output,
+            denials,
+            egress,
+            argv,
+            warnings,
+            schema_version: _,
+            run_id: _,
+            runner_version: _,
+            started_at: _,
+            outcome: _,
+            exit: _,
+            cancelled_by: _,
+            timings: _,
+            steps: _,
+            usage: _,
+            limits: _,
+            enforcement: _,
+            cgroup_backend: _,
+            syscall_policy: _,
+            inputs: _,
+            bundle: _,
+            workspace_sources: _,
+            // Its runs are over before a secret is asked for.
+            preparation: _,
+            run_form: _,
+            bound_programs: _,
+            kept: _,
+            secrets: _,
+            runner: _,
+            image: _,
+        } = report;
+        for stream in [stdout, stderr] {
+            let cut = 0 < stream.dropped_bytes;
+            if let Some(captured) = &mut stream.captured {
+                self.mask(captured, cut);
+            }
+        }
+        if let Some(output) = output {
+            self.mask_output(output);
+        }
+        let errors = outputs.iter_mut().filter_map(|one| one.error.as_mut());
+        for error in errors.chain(error) {
+            self.mask_text(&mut error.message);
+            error.hint.iter_mut().for_each(|hint| self.mask_text(hint));
+        }
+        for denial in denials {
+            self.mask_denial(denial);
+        }
+        self.mask_egress(egress);
+        for text in argv
+            .iter_mut()
+            .chain(warnings.iter_mut().map(|warning| &mut warning.message))
+        {
+            self.mask_text(text);
+        }
+    }
+
+    /// Masks what holds names of hosts.
+    fn mask_names(&self, report: &mut Report) {
+        for denial in &mut report.denials {
+            self.mask_denial(denial);
+        }
+        self.mask_egress(&mut report.egress);
+    }
+
+    fn mask_denial(&self, denial: &mut Denial) {
+        self.mask_text(&mut denial.object);
+        for text in [&mut denial.host, &mut denial.ip, &mut denial.hint] {
+            text.iter_mut().for_each(|text| self.mask_text(text));
+        }
+    }
+
+    fn mask_egress(&self, egress: &mut EgressReport) {
+        // What is allowed are the caller's words and the manifest's, and no body's.
+        let EgressReport {
+            hosts,
+            unreachable,
+            capture: _,
+            allowed: _,
+            unreachable_beyond: _,
+            denials_beyond: _,
+            lost_questions: _,
+            lost_datagrams: _,
+            published: _,
+        } = egress;
+        let reached = hosts.iter_mut().map(|one| &mut one.host);
+        let silent = unreachable.iter_mut().map(|one| &mut one.host);
+        reached.chain(silent).for_each(|host| self.mask_text(host));
+    }
+}
+
+/// Which bytes of a text belong to a value: one bit for each, so that a text of many short values
+/// costs no more memory than one of few.
+struct Covered {
+    bits: Vec<u64>,
+    bytes: usize,
+    /// What was added last, with what touches it: all of it is set.
+    solid: std::ops::Range<usize>,
+}
+
+impl Covered {
+    fn none_of(bytes: usize) -> Self {
+        Self {
+            bits: vec![0; bytes.div_ceil(64)],
+            bytes,
+            solid: 0..0,
+        }
+    }
+
+    /// Adds a range that ends behind all that were added before, or where the last one did.
+    fn add(&mut self, from: usize, to: usize) {
+        if self.solid.end < from {
+            self.set(from, to);
+            self.solid = from..to;
+            return;
+        }
+        self.set(from, self.solid.start);
+        self.set(self.solid.end, to);
+        self.solid = self.solid.start.min(from)..to.max(self.solid.end);
+    }
+
+    fn set(&mut self, from: usize, to: usize) {
+        for index in from..to {
+            self.bits[index / 64] |= 1 << (index % 64);
+        }
+    }
+
+    fn has(&self, index: usize) -> bool {
+        index < self.bytes && self.bits[index / 64] & (1 << (index % 64)) != 0
+    }
+
+    /// Puts one mask in place of each run of bytes that is set.
+    fn replace_in(&self, text: &mut Vec<u8>) {
+        let mask = MASK.as_bytes();
+        let mut written = 0;
+        let mut read = 0;
+        while read < text.len() {
+            if !self.has(read) {
+                text[written] = text[read];
+                written += 1;
+                read += 1;
+                continue;
+            }
+            let mut end = read;
+            while self.has(end) {
+                end += 1;
+            }
+            if end == text.len() {
+                // A beginning of a value may be shorter than the mask.
+                text[written..].fill(0);
+                text.truncate(written);
+                text.extend_from_slice(mask);
+                return;
+            }
+            text[written..written + mask.len()].copy_from_slice(mask);
+            written += mask.len();
+            read = end;
+        }
+        text[written..].fill(0);
+        text.truncate(written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+    use spec::egress_report::{HostTraffic, UnreachableCause, UnreachableHost};
+    use spec::outcome::Outcome;
+    use spec::report::{ErrorReport, StreamReport, WarningReport};
+
+    fn finder(values: &[&[u8]]) -> Finder {
+        let patterns: Vec<Secret> = values.iter().flat_map(|value| patterns(value)).collect();
+        Finder::new(&patterns)
+    }
+
+    fn masked(values: &[&[u8]], text: &[u8], cut: bool) -> String {
+        let mut text = text.to_vec();
+        finder(values).mask(&mut text, cut);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn holds(text: &[u8], value: &[u8]) -> bool {
+        text.windows(value.len()).any(|window| window == value)
+    }
+
+    #[test]
+    fn each_value_is_replaced_and_what_is_around_it_stays() {
+        for (values, text, expected) in [
+            (
+                &[&b"s3cret"[..]][..],
+                &b"a s3cret b s3cret"[..],
+                "a *** b ***",
+            ),
+            (&[b"s3cret"], b"s3cres3crets3cre", "s3cre***s3cre"),
+            (&[b"s3cret"], b"S3CRET s3cre t", "S3CRET s3cre t"),
+            (&[b"abcd", b"cdef"], b"xabcdefx", "x***x"),
+            (&[b"abcdef", b"cd.."], b"abcdeabcdef", "abcde***"),
+            (&[b"bcde", b"abcdefgh"], b"abcdefg", "a***fg"),
+            (&[b"aaaa"], b"aaaaaaaa aaa", "*** aaa"),
+            (&[b"one\ntwo-of-it\n"], b"one\ntwo-of-it\n", "***\n"),
+            (&[b"one\ntwo-of-it"], b"one\r\ntwo-of-it", "***"),
+            (&[b"one\ntwo-of-it"], b"  two-of-it;one", "  ***;one"),
+            (
+                &[b"say \"x\"\n\tnow"],
+                br#"{"k":"say \"x\"\n\tnow"}"#,
+                r#"{"k":"***"}"#,
+            ),
+            (&[b" padded "], b"[padded]", "[***]"),
+            (&[b"    "], b"a    b", "a***b"),
+        ] {
+            assert_eq!(masked(values, text, false), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_of_a_value_is_masked_only_where_the_text_was_cut() {
+        for (text, expected) in [
+            (&b"x s3cre"[..], "x ***"),
+            (b"x s", "x ***"),
+            (b"s3cret s3", "*** ***"),
+            (b"x s3cree", "x s3cree"),
+            (b"", ""),
+        ] {
+            assert_eq!(masked(&[b"s3cret"], text, true), expected);
+        }
+        assert_eq!(masked(&[b"s3cret"], b"x s3cre", false), "x s3cre");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_masked_before_anybody_encodes_them() {
+        let value: &[u8] = b"\xff\xfe\x00\x80";
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        report.stdout.captured = Some([b"<", value, b">\xf0"].concat());
+        let mut masks = Masks::default();
+        assert!(masks.add(value));
+        masks.mask_report(&mut report);
+        let document = serde_json::to_value(&report).expect("serialised");
+        assert_eq!(document["stdout"]["text"], "<***>\u{fffd}");
+        assert_eq!(document["stdout"]["text_base64"], "PCoqKj7w");
+    }
+
+    #[test]
+    fn all_that_the_body_says_in_a_report_is_masked() {
+        let secret = "can\"ary\n7f3a";
+        let mut report = Report::new("id".to_owned(), Outcome::Failed);
+        let said = |text: &str| format!("<{text}>");
+        report.stdout = StreamReport {
+            bytes: 100,
+            dropped_bytes: 80,
+            captured: Some(format!("{secret} can\"ar").into_bytes()),
+        };
+        report.stderr.captured = Some(said(secret).into_bytes());
+        report.output = Some(json!({
+            secret: [secret, {"deep": said(secret)}, 1, null, true]
+        }));
+        let error = ErrorReport {
+            code: "invalid-output".to_owned(),
+            // A validator quotes the value as JSON, and the message is escaped.
+            message: escape(json!(secret).to_string().as_bytes()),
+            hint: Some(said(secret)),
+        };
+        report.error = Some(error);
+        report.warnings.push(WarningReport::new("w", said(secret)));
+        report.denials.push(Denial {
+            kind: "file".to_owned(),
+            object: escape(secret.as_bytes()),
+            rule: "r".to_owned(),
+            reason: None,
+            protocol: None,
+            host: None,
+            ip: None,
+            port: None,
+            hint: None,
+            count: 1,
+            first_ms: 0,
+        });
+        report.argv = vec![escape(secret.as_bytes())];
+        let mut masks = Masks::default();
+        assert!(masks.add(secret.as_bytes()));
+        masks.mask_report(&mut report);
+        let document = serde_json::to_value(&report).expect("serialised");
+        assert!(!document.to_string().contains("ary"), "{document:#}");
+        assert_eq!(document["stdout"]["text"], "*** ***");
+        assert_eq!(document["stdout"]["bytes"], 100);
+        let expected = json!({"***": ["***", {"deep": "<***>"}, 1, null, true]});
+        assert_eq!(document["output"], expected);
+    }
+
+    #[test]
+    fn a_value_that_was_put_into_a_name_is_masked_in_whatever_case_it_came() {
+        let name = |host: &str| format!("{host}.evil.com");
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        for host in ["S3cretValue", "s3cretvalue"] {
+            report.denials.push(Denial {
+                kind: "net".to_owned(),
+                object: name(host),
+                rule: "network.egress".to_owned(),
+                reason: Some("name-not-allowed".to_owned()),
+                protocol: Some("dns".to_owned()),
+                host: Some(name(host)),
+                ip: None,
+                port: None,
+                hint: Some(format!("--allow-net {}", name(host))),
+                count: 1,
+                first_ms: 0,
+            });
+        }
+        report.egress.hosts.push(HostTraffic {
+            host: name("s3cretvalue"),
+            connections: 1,
+            sent_bytes: 0,
+            received_bytes: 0,
+        });
+        report.egress.unreachable.push(UnreachableHost {
+            host: name("s3cretvalue"),
+            port: 1,
+            cause: UnreachableCause::NoAddress,
+            count: 1,
+        });
+        let mut masks = Masks::default();
+        assert!(masks.add(b"S3cretValue"));
+        masks.mask_report(&mut report);
+        let document = serde_json::to_value(&report).expect("serialised");
+        let text = document.to_string();
+        assert!(!text.to_ascii_lowercase().contains("cretval"), "{text}");
+        assert_eq!(document["denials"][1]["host"], "***.evil.com");
+        assert_eq!(document["denials"][1]["hint"], "--allow-net ***.evil.com");
+    }
+
+    #[test]
+    fn a_value_that_is_json_itself_or_a_number_is_not_found_in_the_output_document() {
+        let values: [(&[u8], _); 3] = [
+            (br#"{"a":"b","c":1}"#, json!({"a": "b", "c": 1})),
+            (br#"["a","b"]"#, json!({"x": ["a", "b"]})),
+            (b"12345678", json!({"x": 12_345_678, "y": [1.5]})),
+        ];
+        for (value, mut output) in values {
+            finder(&[value]).mask_output(&mut output);
+            let text = output.to_string();
+            assert!(!holds(text.as_bytes(), value), "{text}");
+        }
+    }
+
+    #[test]
+    fn short_values_are_not_looked_for() {
+        let mut masks = Masks::default();
+        assert!(!masks.add(b"abc"));
+        let mut report = Report::new("id".to_owned(), Outcome::Exited);
+        report.stdout.captured = Some(b"abc".to_vec());
+        masks.mask_report(&mut report);
+        assert_eq!(report.stdout.text(), Some("abc"));
+    }
+
+    #[test]
+    fn a_long_text_of_repetitions_is_read_once() {
+        // Quadratic in either would be hours.
+        let value = vec![b'a'; 64 << 10];
+        let mut almost = vec![b'a'; 8 << 20];
+        for at in (0..almost.len()).step_by(value.len()) {
+            almost[at] = b'b';
+        }
+        let before = almost.clone();
+        let finder = finder(&[&value]);
+        finder.mask(&mut almost, false);
+        assert!(almost == before);
+        let mut text = vec![b'a'; 8 << 20];
+        finder.mask(&mut text, false);
+        assert_eq!(text, MASK.as_bytes());
+    }
+
+    /// Few characters, so that values overlap, contain each other and repeat themselves.
+    fn word(least: usize) -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![Just(b'a'), Just(b'b'), Just(b'*'), Just(0xff)];
+        prop::collection::vec(byte, least..9)
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_is_ever_left_in_a_masked_text(
+            values in prop::collection::vec(word(VALUE_BYTES_MIN), 1..4),
+            pieces in prop::collection::vec(prop_oneof![
+                word(0).prop_map(Err),
+                (0_usize..4).prop_map(Ok),
+            ], 0..12),
+            cut: bool,
+        ) {
+            let text: Vec<u8> = pieces.iter().flat_map(|piece| match piece {
+                Ok(index) => values[index % values.len()].clone(),
+                Err(other) => other.clone(),
+            }).collect();
+            let patterns: Vec<Secret> = values.iter().flat_map(|value| patterns(value)).collect();
+            let finder = Finder::new(&patterns);
+            let mut masked = text.clone();
+            finder.mask(&mut masked, cut);
+            for value in &values {
+                prop_assert!(!holds(&masked, value), "{:?}", masked.escape_ascii().to_string());
+            }
+            let clean = !patterns.iter().any(|pattern| holds(&text, pattern.bytes()));
+            if clean && !cut {
+                prop_assert_eq!(masked, text);
+            }
+        }
+
+        #[test]
+        fn exactly_the_bytes_of_values_are_covered(
+            values in prop::collection::vec(word(VALUE_BYTES_MIN), 1..4),
+            text in prop::collection::vec(prop_oneof![Just(b'a'), Just(b'b')], 0..200),
+        ) {
+            let secrets: Vec<Secret> = values.iter().cloned().map(Secret::new).collect();
+            let covered = Finder::new(&secrets).covered(&text, false);
+            for index in 0..text.len() {
+                let expected = values.iter().any(|value| {
+                    let first = (index + 1).saturating_sub(value.len());
+                    (first..=index).any(|at| text[at..].starts_with(value))
+                });
+                let found = covered.as_ref().is_some_and(|covered| covered.has(index));
+                prop_assert_eq!(found, expected, "byte {}", index);
+            }
+        }
+    }
+}

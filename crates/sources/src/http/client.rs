@@ -1,0 +1,218 @@
+//! The client: made when something is first asked, and what its errors mean.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use ureq::http::Request;
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::unversioned::transport::{Connector as _, RustlsConnector};
+use ureq::{Agent, AsSendBody, Timeout};
+
+use crate::http::answer::Answer;
+use crate::http::fault::Fault;
+use crate::http::patience::Patience;
+use crate::http::watch::{Cancelled, Watch};
+use crate::http::wire::{Dialler, Lookup};
+use spec::path::escape;
+use sys::name_lookup;
+
+const NO_TLS: &str = "TLS: the other side speaks none";
+
+/// Speaks HTTP. It follows no redirect by itself: a credential must not go with one.
+#[derive(Debug)]
+pub struct Client {
+    patience: Patience,
+    watch: Watch,
+    agent: OnceCell<Agent>,
+}
+
+/// What an error of the HTTP library means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mishap {
+    /// It may pass.
+    Passing(String),
+    /// It would be the same again.
+    Unusable(String),
+    /// TLS was expected, and the other side speaks none.
+    NoTls,
+    /// The caller wants an end.
+    Cancelled,
+}
+
+impl<E> From<Mishap> for Fault<E> {
+    fn from(mishap: Mishap) -> Self {
+        match mishap {
+            Mishap::Passing(cause) => Self::passing(cause),
+            Mishap::Unusable(cause) => Self::Unusable(cause),
+            Mishap::NoTls => Self::Unusable(NO_TLS.to_owned()),
+            Mishap::Cancelled => Self::Unusable(Cancelled.to_string()),
+        }
+    }
+}
+
+impl Client {
+    /// A client that waits so long, and whose waits `watch` can end. Nothing is opened yet.
+    #[must_use]
+    pub fn new(patience: Patience, watch: Watch) -> Self {
+        Self {
+            patience,
+            watch,
+            agent: OnceCell::new(),
+        }
+    }
+
+    /// Who can end the waits.
+    #[must_use]
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// How long it waits.
+    #[must_use]
+    pub fn patience(&self) -> &Patience {
+        &self.patience
+    }
+
+    /// Makes one request. `trust` says, for the first one, which certificate authorities are
+    /// trusted; without any, `https://` is refused by TLS itself.
+    ///
+    /// # Errors
+    /// What `trust` fails with; a [`Mishap`] as a [`Fault`].
+    pub fn send<E>(
+        &self,
+        request: Request<impl AsSendBody>,
+        trust: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, Fault<E>>,
+    ) -> Result<Result<Answer, Mishap>, Fault<E>> {
+        let agent = match self.agent.get() {
+            Some(agent) => agent,
+            None => {
+                let agent = self.made(&trust()?);
+                self.agent.get_or_init(|| agent)
+            }
+        };
+        Ok(agent
+            .run(request)
+            .map(Answer::new)
+            .map_err(|error| self.mishap(&error)))
+    }
+
+    fn made(&self, trusted: &[CertificateDer<'static>]) -> Agent {
+        let roots: Vec<Certificate<'static>> = trusted
+            .iter()
+            .map(|certificate| Certificate::from_der(certificate).to_owned())
+            .collect();
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .root_certs(RootCerts::from(roots))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let patience = self.patience;
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls)
+            .timeout_resolve(Some(patience.connect))
+            .timeout_connect(Some(patience.connect))
+            .timeout_recv_response(Some(patience.head))
+            .timeout_per_read(Some(patience.stall))
+            .timeout_per_write(Some(patience.stall))
+            .timeout_per_call(Some(patience.whole))
+            .build();
+        // A C library that did not take it goes by nsswitch.conf, which mostly says the same.
+        let _taken = name_lookup::only_files_and_dns();
+        let watch = self.watch.clone();
+        let connector = Dialler {
+            watch: watch.clone(),
+        }
+        .chain(RustlsConnector::default());
+        Agent::with_parts(config, connector, Lookup { watch })
+    }
+
+    /// What an error of a body's reader means.
+    #[must_use]
+    pub fn mishap_of_read(&self, error: std::io::Error) -> Mishap {
+        self.mishap(&ureq::Error::from(error))
+    }
+
+    /// The library's own text is used only where it cannot hold a URL: that of a redirect may be a
+    /// credential.
+    fn mishap(&self, error: &ureq::Error) -> Mishap {
+        let passing = Mishap::Passing;
+        match error {
+            ureq::Error::Timeout(which) => passing(self.timed_out(*which)),
+            ureq::Error::Io(error) if is_cancelled(error) => Mishap::Cancelled,
+            ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => Mishap::NoTls,
+            ureq::Error::Io(error) if is_no_tls(error) => Mishap::NoTls,
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                Mishap::Unusable(told("TLS: ", error))
+            }
+            ureq::Error::Io(error) => match timeout_inside(error) {
+                Some(which) => passing(self.timed_out(which)),
+                None => passing(told("", error)),
+            },
+            ureq::Error::HostNotFound => passing("the host has no address".to_owned()),
+            ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
+            // Which of the two limits of a head is met first depends on how it was cut.
+            ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
+                Mishap::Unusable("the head of the answer has too many fields".to_owned())
+            }
+            ureq::Error::Protocol(error) => passing(told("no HTTP: ", error)),
+            ureq::Error::Rustls(error) => Mishap::Unusable(told("TLS: ", error)),
+            ureq::Error::Tls(error) => Mishap::Unusable(told("TLS: ", error)),
+            ureq::Error::LargeResponseHeader(found, limit) => Mishap::Unusable(format!(
+                "the head of the answer has {found} bytes, expected at most {limit}"
+            )),
+            _ => Mishap::Unusable("the request could not be made".to_owned()),
+        }
+    }
+
+    fn timed_out(&self, which: Timeout) -> String {
+        let patience = &self.patience;
+        match which {
+            Timeout::Resolve => format!("no address within {:?}", patience.connect),
+            Timeout::Connect => format!("no connection within {:?}", patience.connect),
+            Timeout::RecvResponse => format!("no answer within {:?}", patience.head),
+            Timeout::PerRead | Timeout::PerWrite => {
+                format!("nothing was sent or received for {:?}", patience.stall)
+            }
+            _ => format!("the request took longer than {:?}", patience.whole),
+        }
+    }
+}
+
+/// What a library says may quote the other side: a name in a certificate, a line of a head.
+fn told(start: &str, error: &dyn std::fmt::Display) -> String {
+    escape(format!("{start}{error}").as_bytes())
+}
+
+/// A time-out of the library that came through [`std::io::Read`].
+fn timeout_inside(error: &std::io::Error) -> Option<Timeout> {
+    match error.get_ref()?.downcast_ref::<ureq::Error>()? {
+        ureq::Error::Timeout(which) => Some(*which),
+        _ => None,
+    }
+}
+
+/// Whether the wait was ended by the caller: TLS and the library may have put it into an error of
+/// their own.
+fn is_cancelled(error: &std::io::Error) -> bool {
+    let Some(inside) = error.get_ref() else {
+        return false;
+    };
+    if inside.is::<Cancelled>() {
+        return true;
+    }
+    match inside.downcast_ref::<ureq::Error>() {
+        Some(ureq::Error::Io(error)) => is_cancelled(error),
+        _ => inside.downcast_ref().is_some_and(is_cancelled),
+    }
+}
+
+/// Whether the first bytes of the other side are no TLS at all.
+fn is_no_tls(error: &std::io::Error) -> bool {
+    let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
+    matches!(inside, Some(rustls::Error::InvalidMessage(_)))
+}

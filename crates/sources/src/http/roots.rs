@@ -1,0 +1,132 @@
+//! Which certificate authorities are trusted.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use spec::path::escape;
+use sys::file::{CallError, Unread, read_regular};
+
+/// Largest file of certificates, in bytes.
+const FILE_BYTES_MAX: usize = 4 << 20;
+/// Most files of one directory that are read.
+const FILES_MAX: usize = 64;
+
+/// Why certificates that somebody named cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificates in `{file}` cannot be used: {problem}")]
+pub struct RootsError {
+    /// The file, escaped.
+    pub file: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// The kernel's answer, where there is one.
+    #[source]
+    pub source: Option<CallError>,
+}
+
+/// Those that the host trusts: of the file or directory that `SSL_CERT_FILE` and `SSL_CERT_DIR`
+/// name, else of the host's own. None where there are none.
+#[must_use]
+pub fn of_host() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
+
+/// Those of a file in PEM.
+///
+/// # Errors
+/// [`RootsError`]: it cannot be read, or has none.
+pub fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+    let refused = |problem: &str, source| RootsError {
+        file: escape(path.as_os_str().as_encoded_bytes()),
+        problem: problem.to_owned(),
+        source,
+    };
+    let failed = |call: &'static str, errno: Errno| {
+        let name = escape(path.as_os_str().as_encoded_bytes());
+        refused("it cannot be read", Some(CallError::new(call, name, errno)))
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file: OwnedFd =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;
+    let text = read_regular(file, FILE_BYTES_MAX).map_err(|unread| match unread {
+        Unread::Stat(errno) => failed("fstat", errno),
+        Unread::Read(errno) => failed("read", errno),
+        Unread::NotRegular => refused("it is no regular file", None),
+        Unread::TooLarge => refused("it has more than 4 MiB", None),
+    })?;
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<_, _>>()
+        .map_err(|error| refused(&format!("it is no PEM: {error}"), None))?;
+    match found.is_empty() {
+        true => Err(refused("it has no certificate in PEM", None)),
+        false => Ok(found),
+    }
+}
+
+/// Those of the files `*.crt` of a directory, as Docker keeps them for one registry
+/// (`/etc/docker/certs.d/HOST:PORT`); none where there is no such directory.
+///
+/// # Errors
+/// [`RootsError`]: a file cannot be read, or has none.
+pub fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
+    let failed = |error: &std::io::Error| {
+        let name = escape(directory.as_os_str().as_encoded_bytes());
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        RootsError {
+            file: name.clone(),
+            problem: "the directory cannot be read".to_owned(),
+            source: Some(CallError::new("getdents64", name, errno)),
+        }
+    };
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(&error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path: PathBuf = entry.map_err(|error| failed(&error))?.path();
+        if path.extension().is_some_and(|extension| extension == "crt") && files.len() < FILES_MAX {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(of_file(&file)?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in it is looked at by TLS only.
+    const ONE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn the_certificates_of_one_registry_are_the_crt_files_of_its_directory() {
+        let ground = tempfile::tempdir().expect("a directory");
+        let directory = ground.path().join("r.test:5000");
+        assert_eq!(beside(&directory).expect("none").len(), 0);
+        std::fs::create_dir(&directory).expect("made");
+        for (name, text) in [
+            ("a.crt", ONE),
+            ("b.crt", &ONE.repeat(2)),
+            ("client.cert", "x"),
+            ("client.key", "x"),
+        ] {
+            std::fs::write(directory.join(name), text).expect("written");
+        }
+        assert_eq!(beside(&directory).expect("read").len(), 3);
+        std::fs::write(directory.join("c.crt"), "x").expect("written");
+        let error = beside(&directory).expect_err("refused").to_string();
+        assert!(error.contains("c.crt") && error.contains("PEM"), "{error}");
+    }
+}

@@ -1,0 +1,170 @@
+//! URLs: which are spoken to, which of them are one origin, where a redirect leads.
+
+use std::net::IpAddr;
+
+use ureq::http::{HeaderMap, StatusCode, Uri, header};
+
+use spec::path::escape;
+
+/// How many redirects are followed.
+pub const REDIRECTS_MAX: u32 = 5;
+
+/// A URL of http or https with a host, and without a user name.
+#[must_use]
+pub fn plain_url(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+    let is_plain = url
+        .authority()
+        .is_some_and(|authority| !authority.as_str().contains('@'));
+    let has_host = url.host().is_some_and(|host| !host.is_empty());
+    (is_http && is_plain && has_host).then_some(url)
+}
+
+/// Whether nobody on the network can read along: TLS, or this machine.
+#[must_use]
+pub fn is_private_way(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_here = bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    url.scheme_str() == Some("https") || is_here
+}
+
+/// Whether both are of one scheme, host and port: what a credential may be sent to.
+#[must_use]
+pub fn is_same_origin(one: &Uri, other: &Uri) -> bool {
+    let port = |url: &Uri| match url.scheme_str() {
+        Some("https") => url.port_u16().unwrap_or(443),
+        _ => url.port_u16().unwrap_or(80),
+    };
+    let host = |url: &Uri| url.host().unwrap_or_default().to_ascii_lowercase();
+    one.scheme_str() == other.scheme_str() && host(one) == host(other) && port(one) == port(other)
+}
+
+/// Whether an answer leads elsewhere.
+#[must_use]
+pub fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// Where the `Location` of an answer leads. Its path and query may be a credential: messages show
+/// the host only.
+///
+/// # Errors
+/// What is wrong with it: it leads nowhere, or from TLS to plain HTTP on another machine.
+pub fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
+    let location = headers
+        .get(header::LOCATION)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let scheme = from.scheme_str().unwrap_or_default();
+    let origin = format!(
+        "{scheme}://{}",
+        from.authority().map_or("", |authority| authority.as_str())
+    );
+    // The first segment of a relative reference holds no `:` (RFC 3986, 4.2).
+    let is_absolute = location
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|segment| segment.contains(':'));
+    let text = if is_absolute {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{scheme}:{location}")
+    } else if location.starts_with('/') {
+        format!("{origin}{location}")
+    } else {
+        let folder = from.path().rfind('/').map_or("", |at| &from.path()[..at]);
+        format!("{origin}{folder}/{location}")
+    };
+    let text = text.split('#').next().unwrap_or_default();
+    let to = plain_url(text)
+        .filter(|_| !location.is_empty())
+        .ok_or_else(|| "a redirect leads nowhere".to_owned())?;
+    if from.scheme_str() == Some("https") && !is_private_way(&to) {
+        return Err(format!(
+            "a redirect leads from https:// to {}",
+            origin_shown(&to)
+        ));
+    }
+    Ok(to)
+}
+
+/// Scheme, host and port, escaped.
+#[must_use]
+pub fn origin_shown(url: &Uri) -> String {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    let scheme = url.scheme_str().unwrap_or_default();
+    escape(format!("{scheme}://{authority}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ureq::http::HeaderValue;
+
+    fn led(from: &str, location: &str) -> Result<String, String> {
+        let mut headers = HeaderMap::new();
+        let location = HeaderValue::from_str(location).expect("a header");
+        headers.insert(header::LOCATION, location);
+        let from = plain_url(from).expect("a URL");
+        next(&from, &headers).map(|to| to.to_string())
+    }
+
+    #[test]
+    fn a_redirect_leads_where_a_browser_would_go() {
+        let from = "https://a.example.org/x/y?z";
+        for (location, to) in [
+            (
+                "https://b.example.org/p?q=1#f",
+                "https://b.example.org/p?q=1",
+            ),
+            ("//b.example.org:8443/p", "https://b.example.org:8443/p"),
+            ("/p?q", "https://a.example.org/p?q"),
+            ("p", "https://a.example.org/x/p"),
+            ("p?a:b", "https://a.example.org/x/p?a:b"),
+            ("http://127.0.0.1:80/p", "http://127.0.0.1:80/p"),
+        ] {
+            assert_eq!(led(from, location).expect("leads"), to, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_away_from_tls_or_from_http_leads_nowhere() {
+        let from = "https://a.example.org/x";
+        for location in [
+            "http://a.example.org/x",
+            "http://b.example.org/x",
+            "http://127.0.0.1.example.org/",
+            "ftp://b.example.org/",
+            "file:///etc/passwd",
+            "https://user:word@b.example.org/",
+            "https://",
+            "",
+        ] {
+            assert!(led(from, location).is_err(), "{location}");
+        }
+        assert!(led("http://a.example.org/", "http://b.example.org/").is_ok());
+    }
+
+    #[test]
+    fn one_origin_is_one_scheme_host_and_port() {
+        let same = |one: &str, other: &str| {
+            let url = |text| plain_url(text).expect("a URL");
+            is_same_origin(&url(one), &url(other))
+        };
+        assert!(same(
+            "https://a.example.org/x",
+            "https://A.example.org:443/y"
+        ));
+        assert!(same("http://127.0.0.1:80", "http://127.0.0.1/"));
+        for other in [
+            "http://a.example.org",
+            "https://a.example.org:444",
+            "https://b.example.org",
+            "https://a.example.org.evil",
+        ] {
+            assert!(!same("https://a.example.org", other), "{other}");
+        }
+    }
+}

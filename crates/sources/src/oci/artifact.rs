@@ -1,0 +1,342 @@
+//! Manifests as they are believed: what kind of document it is, what it must have, and why it is
+//! refused otherwise.
+
+use oci_spec::image::{Descriptor, ImageIndex, ImageManifest};
+use serde::Deserialize;
+
+use crate::oci::store::Wanted;
+use spec::digest::Digest;
+use spec::oci::media::{
+    DOCKER_LIST, DOCKER_MANIFEST, EMPTY, INDEX, MANIFEST, SOURCE, SOURCE_CONFIG, SOURCE_SNAPSHOT,
+};
+use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfigError};
+use spec::path::escape;
+use spec::units::limit;
+
+/// The one version of manifests and indexes that there is.
+const SCHEMA_VERSION: u32 = 2;
+/// What the empty descriptor stands for.
+const EMPTY_BYTES: &[u8] = b"{}";
+/// Longest text of a document in a message, in characters.
+const SHOWN_CHARACTERS_MAX: usize = 120;
+/// Most platforms that a message lists.
+const PLATFORMS_MAX: usize = 16;
+
+/// Why an artifact is refused: nothing of it was unpacked. Texts in it are escaped.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct ArtifactError {
+    /// Where it comes from, and which.
+    pub place: String,
+    /// Why.
+    pub problem: ArtifactProblem,
+}
+
+/// Why an artifact is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactProblem {
+    /// A tag, and nobody allowed tags.
+    #[error(
+        "`{tag}` is a tag, which stands for another artifact tomorrow; expected @sha256:DIGEST"
+    )]
+    Tag {
+        /// As it was written.
+        tag: String,
+    },
+    /// Neither a manifest nor an index.
+    #[error("the document is no OCI manifest: {problem}")]
+    Document {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An index without anything for this machine.
+    #[error("found manifests for {found}, expected one for {expected}")]
+    Platform {
+        /// What the index has.
+        found: String,
+        /// This machine.
+        expected: String,
+    },
+    /// Another kind of artifact.
+    #[error("found an artifact of type {found}, expected {SOURCE}")]
+    Type {
+        /// Its type.
+        found: String,
+    },
+    /// A config of another type.
+    #[error("found a config of type {found}, expected {SOURCE_CONFIG}, or {EMPTY} with `{{}}`")]
+    ConfigType {
+        /// Its type.
+        found: String,
+    },
+    /// More layers than one, or none.
+    #[error("found {found} layers, expected one")]
+    Layers {
+        /// How many.
+        found: usize,
+    },
+    /// A layer of another type.
+    #[error("found a layer of type {found}, expected {SOURCE_SNAPSHOT}")]
+    LayerType {
+        /// Its type.
+        found: String,
+    },
+    /// A digest that is no SHA-256.
+    #[error("found the digest `{found}`, expected sha256: and 64 hexadecimal digits")]
+    Algorithm {
+        /// The digest.
+        found: String,
+    },
+    /// Something is larger than this host takes.
+    #[error("{what} has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
+    TooLarge {
+        /// `its config`, `its layer`.
+        what: &'static str,
+        /// How many it has.
+        bytes: u64,
+        /// How many it may have.
+        limit_bytes: u64,
+    },
+    /// A config that is none of a source.
+    #[error("its config is refused: {0}")]
+    Config(SourceConfigError),
+}
+
+impl ArtifactProblem {
+    /// At `place`, which is already escaped.
+    #[must_use]
+    pub fn at(self, place: String) -> ArtifactError {
+        ArtifactError {
+            place,
+            problem: self,
+        }
+    }
+}
+
+impl ArtifactError {
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match &self.problem {
+            ArtifactProblem::Tag { .. } => "tag_not_allowed",
+            ArtifactProblem::Document { .. } => "artifact_invalid",
+            ArtifactProblem::Platform { .. } => "artifact_no_platform",
+            ArtifactProblem::Type { .. } => "artifact_wrong_type",
+            ArtifactProblem::ConfigType { .. } => "artifact_config_type",
+            ArtifactProblem::Layers { .. } => "artifact_layers",
+            ArtifactProblem::LayerType { .. } => "artifact_layer_type",
+            ArtifactProblem::Algorithm { .. } => "artifact_digest",
+            ArtifactProblem::TooLarge { .. } => "artifact_too_large",
+            ArtifactProblem::Config(_) => "artifact_config_invalid",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let hint = match &self.problem {
+            ArtifactProblem::Tag { .. } => {
+                "`runner source inspect` shows the digest; --allow-tags takes what the tag stands for now"
+            }
+            ArtifactProblem::Type { .. } => {
+                "a source artifact is what `runner source build` makes; an image goes to --image"
+            }
+            ArtifactProblem::TooLarge { .. } => {
+                "the host's configuration says how large: oci.layer"
+            }
+            ArtifactProblem::Config(error) => return Some(error.hint()),
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// A manifest or an index.
+#[derive(Debug)]
+pub(super) enum Document {
+    Manifest(Box<ImageManifest>),
+    Index(Box<ImageIndex>),
+}
+
+/// The keys that tell one from the other. A document with those of both is neither: whoever reads
+/// it the other way has another artifact with the same digest.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kind {
+    media_type: Option<String>,
+    manifests: Option<serde::de::IgnoredAny>,
+    layers: Option<serde::de::IgnoredAny>,
+    config: Option<serde::de::IgnoredAny>,
+}
+
+impl Document {
+    /// Reads a document by what it says itself: that is what its digest stands for.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ArtifactProblem> {
+        let invalid = |problem: String| ArtifactProblem::Document { problem };
+        let no_json = |error: serde_json::Error| invalid(shown(&error.to_string()));
+        let kind: Kind = serde_json::from_slice(bytes).map_err(no_json)?;
+        let is_index = kind.manifests.is_some();
+        if is_index && (kind.layers.is_some() || kind.config.is_some()) {
+            return Err(invalid(
+                "it has the keys of a manifest and of an index".to_owned(),
+            ));
+        }
+        let expected = match is_index {
+            true => [INDEX, DOCKER_LIST],
+            false => [MANIFEST, DOCKER_MANIFEST],
+        };
+        if let Some(found) = kind
+            .media_type
+            .filter(|found| !expected.contains(&&**found))
+        {
+            return Err(invalid(format!("its mediaType is {}", shown(&found))));
+        }
+        let (document, version) = match is_index {
+            true => {
+                let index: ImageIndex = serde_json::from_slice(bytes).map_err(no_json)?;
+                let version = index.schema_version();
+                (Self::Index(Box::new(index)), version)
+            }
+            false => {
+                let manifest: ImageManifest = serde_json::from_slice(bytes).map_err(no_json)?;
+                let version = manifest.schema_version();
+                (Self::Manifest(Box::new(manifest)), version)
+            }
+        };
+        match version {
+            SCHEMA_VERSION => Ok(document),
+            other => Err(invalid(format!("its schemaVersion is {other}"))),
+        }
+    }
+}
+
+/// This machine, as images name it.
+pub(super) fn platform() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("linux/{architecture}")
+}
+
+/// The manifest of an index that is for Linux on this machine's processor. One without a platform
+/// is for any, where it is the only one.
+pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactProblem> {
+    let name = |descriptor: &Descriptor| {
+        descriptor
+            .platform()
+            .as_ref()
+            .map(|platform| format!("{}/{}", platform.os(), platform.architecture()))
+    };
+    let expected = platform();
+    let all = index.manifests();
+    let found = match all.as_slice() {
+        [only] if only.platform().is_none() => Some(only),
+        _ => all.iter().find(|one| name(one).as_ref() == Some(&expected)),
+    };
+    if let Some(found) = found {
+        return wanted(found);
+    }
+    let platforms = all.iter().take(PLATFORMS_MAX);
+    let platforms =
+        platforms.map(|one| name(one).map_or("no platform".to_owned(), |text| shown(&text)));
+    let mut platforms: Vec<String> = platforms.collect();
+    platforms.dedup();
+    Err(ArtifactProblem::Platform {
+        found: match platforms.is_empty() {
+            true => "nothing".to_owned(),
+            false => platforms.join(", "),
+        },
+        expected,
+    })
+}
+
+/// What a descriptor wants.
+///
+/// # Errors
+/// [`ArtifactProblem::Algorithm`].
+pub fn wanted(descriptor: &Descriptor) -> Result<Wanted, ArtifactProblem> {
+    let text = descriptor.digest().to_string();
+    match Digest::parse(&text) {
+        Some(digest) => Ok(Wanted {
+            digest,
+            bytes: descriptor.size(),
+        }),
+        None => Err(ArtifactProblem::Algorithm {
+            found: shown(&text),
+        }),
+    }
+}
+
+/// The blobs of a source artifact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceParts {
+    /// The config; `None`: there is none, and its place is taken by the empty descriptor.
+    pub config: Option<Wanted>,
+    /// The snapshot.
+    pub layer: Wanted,
+}
+
+/// Whether this is a manifest of a source artifact, and what it is made of.
+///
+/// # Errors
+/// [`ArtifactProblem`]: the first thing that a source artifact has otherwise.
+pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactProblem> {
+    let config = manifest.config();
+    let config_type = config.media_type().to_string();
+    let stated = manifest.artifact_type().as_ref().map(ToString::to_string);
+    // An artifact without a type has that of its config (image-spec, manifest.md).
+    let is_by_config = stated.is_none();
+    let found = stated.unwrap_or_else(|| config_type.clone());
+    if found != SOURCE {
+        return Err(ArtifactProblem::Type {
+            found: shown(&found),
+        });
+    }
+    let config_wanted = wanted(config)?;
+    let empty = Wanted {
+        digest: Digest::of(EMPTY_BYTES),
+        bytes: EMPTY_BYTES.len() as u64,
+    };
+    let config = match &*config_type {
+        SOURCE_CONFIG => Some(config_wanted),
+        SOURCE if is_by_config => Some(config_wanted),
+        EMPTY if config_wanted == empty => None,
+        other => {
+            return Err(ArtifactProblem::ConfigType {
+                found: shown(other),
+            });
+        }
+    };
+    let limit_bytes = CONFIG_BYTES_MAX as u64;
+    if let Some(config) = config.filter(|config| limit_bytes < config.bytes) {
+        return Err(ArtifactProblem::TooLarge {
+            what: "its config",
+            bytes: config.bytes,
+            limit_bytes,
+        });
+    }
+    let [layer] = manifest.layers().as_slice() else {
+        return Err(ArtifactProblem::Layers {
+            found: manifest.layers().len(),
+        });
+    };
+    let layer_type = layer.media_type().to_string();
+    if layer_type != SOURCE_SNAPSHOT {
+        return Err(ArtifactProblem::LayerType {
+            found: shown(&layer_type),
+        });
+    }
+    let layer = wanted(layer)?;
+    Ok(SourceParts { config, layer })
+}
+
+/// A text of a document, escaped and shortened.
+pub(super) fn shown(text: &str) -> String {
+    let text = escape(text.as_bytes());
+    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}

@@ -1,0 +1,361 @@
+//! What overlayfs would show of several layers, without mounting it: whiteouts, opaque directories
+//! and links are understood, and no path leaves the root, whoever made the layers.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::oci::layers::HeldLayer;
+use spec::path::{PATH_BYTES_MAX, RelPath, escape};
+use spec::units::limit;
+use sys::file::{CallError, Unread, read_regular};
+
+/// Most links on the way of one path (MAXSYMLINKS of linux/namei.h).
+const LINKS_MAX: u32 = 40;
+/// Most names that are looked up for one path, those of its links together.
+const STEPS_MAX: u32 = 20_000;
+const OPAQUE: &str = "user.overlay.opaque";
+
+/// What lies at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File {
+        /// Whether anybody may execute it.
+        executable: bool,
+    },
+}
+
+/// Why the layers could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// A call failed.
+    #[error("the image cannot be looked at")]
+    Call(#[source] CallError),
+    /// A file is larger than it may be.
+    #[error("`{path}` of the image is larger than {}", limit(.bytes_max))]
+    TooLarge {
+        /// Its path, escaped.
+        path: String,
+        /// The limit.
+        bytes_max: u64,
+    },
+}
+
+/// Several layers, as overlayfs shows them.
+#[derive(Debug, Clone)]
+pub struct Merged<'layers> {
+    /// Uppermost first.
+    roots: Vec<BorrowedFd<'layers>>,
+}
+
+/// What a name is in a directory of all layers.
+enum Found {
+    /// The directory in each layer that adds to it, uppermost first.
+    Directory(Vec<OwnedFd>),
+    /// Anything else: the directory that has it, and what it is.
+    Other { parent: OwnedFd, status: Box<Stat> },
+}
+
+/// A place that a path leads to.
+enum Place {
+    /// In each layer that adds to it; `None`: the root.
+    Directory(Option<Vec<OwnedFd>>),
+    Other {
+        parent: OwnedFd,
+        name: Vec<u8>,
+        status: Box<Stat>,
+    },
+}
+
+impl<'layers> Merged<'layers> {
+    /// `layers`, lowest first.
+    #[must_use]
+    pub fn new(layers: impl IntoIterator<Item = &'layers HeldLayer>) -> Self {
+        Self::of_roots(layers.into_iter().map(|layer| layer.root.as_fd()))
+    }
+
+    /// The roots of layers, lowest first.
+    #[must_use]
+    pub fn of_roots(roots: impl IntoIterator<Item = BorrowedFd<'layers>>) -> Self {
+        let mut roots: Vec<_> = roots.into_iter().collect();
+        roots.reverse();
+        Self { roots }
+    }
+
+    /// Whether anything is at `path`, a link too; through a link there is nothing.
+    ///
+    /// # Errors
+    /// The call that failed.
+    pub fn has(&self, path: &RelPath) -> Result<bool, CallError> {
+        let mut here: Option<Vec<OwnedFd>> = None;
+        let last = path.segments().count() - 1;
+        for (index, name) in path.segments().enumerate() {
+            let found = match &here {
+                None => step(&self.roots, name)?,
+                Some(here) => step(here, name)?,
+            };
+            match found {
+                None => return Ok(false),
+                Some(Found::Other { .. }) => return Ok(index == last),
+                Some(Found::Directory(directories)) => here = Some(directories),
+            }
+        }
+        Ok(true)
+    }
+
+    /// As [`Image::kind_of`](crate::oci::layers::Image::kind_of).
+    ///
+    /// # Errors
+    /// [`LookError`].
+    pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookError> {
+        Ok(match self.find(path)? {
+            Some(Place::Directory(_)) => Some(Kind::Directory),
+            Some(Place::Other { status, .. }) => {
+                let executable = status.st_mode & 0o111 != 0;
+                is_file(&status).then_some(Kind::File { executable })
+            }
+            None => None,
+        })
+    }
+
+    /// As [`Image::read_file`](crate::oci::layers::Image::read_file).
+    ///
+    /// # Errors
+    /// [`LookError`].
+    pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookError> {
+        let Some(Place::Other {
+            parent,
+            name,
+            status,
+        }) = self.find(path)?
+        else {
+            return Ok(None);
+        };
+        if !is_file(&status) {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let failed = |call| move |errno| LookError::Call(CallError::new(call, escape(path), errno));
+        let file = rustix::fs::openat(&parent, &name[..], flags, Mode::empty())
+            .map_err(failed("openat"))?;
+        let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match read_regular(file, most) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Unread::TooLarge) => Err(LookError::TooLarge {
+                path: escape(path),
+                bytes_max,
+            }),
+            Err(Unread::NotRegular) => Ok(None),
+            Err(Unread::Stat(errno)) => Err(failed("fstat")(errno)),
+            Err(Unread::Read(errno)) => Err(failed("read")(errno)),
+        }
+    }
+
+    /// As [`Image::directories_in`](crate::oci::layers::Image::directories_in).
+    ///
+    /// # Errors
+    /// [`LookError`].
+    pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookError> {
+        let failed = |errno| LookError::Call(CallError::new("getdents64", escape(path), errno));
+        let Some(Place::Directory(Some(layers))) = self.find(path)? else {
+            return Ok(Vec::new());
+        };
+        let mut names = BTreeSet::new();
+        for layer in &layers {
+            for entry in Dir::read_from(layer).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b"..") {
+                    continue;
+                }
+                names.insert(name.to_vec());
+                if most < names.len() {
+                    return Ok(Vec::new());
+                }
+            }
+        }
+        let mut directories = Vec::new();
+        for name in names {
+            // What a layer hides is in the list of the one below.
+            if matches!(step(&layers, &name), Ok(Some(Found::Directory(_)))) {
+                directories.push(name);
+            }
+        }
+        Ok(directories)
+    }
+
+    /// Where `path` leads, all links followed, as for a process whose root this is.
+    fn find(&self, path: &[u8]) -> Result<Option<Place>, LookError> {
+        self.walk(path).map_err(LookError::Call)
+    }
+
+    fn walk(&self, path: &[u8]) -> Result<Option<Place>, CallError> {
+        if PATH_BYTES_MAX < path.len() {
+            return Ok(None);
+        }
+        let mut here = Here::new(&self.roots);
+        let mut ahead: Vec<Vec<u8>> = Vec::new();
+        push(&mut ahead, path);
+        let mut links = 0;
+        while let Some(name) = ahead.pop() {
+            let is_last = ahead.is_empty();
+            let found = match &name[..] {
+                b".." => {
+                    if !here.up()? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                name => here.look(name)?,
+            };
+            match found {
+                None => return Ok(None),
+                Some(Found::Directory(directories)) => here.enter(name, directories),
+                Some(Found::Other { parent, status }) if is_link(&status) => {
+                    links += 1;
+                    if LINKS_MAX < links {
+                        return Ok(None);
+                    }
+                    let target = rustix::fs::readlinkat(&parent, &name[..], Vec::new())
+                        .map_err(|errno| CallError::new("readlinkat", escape(&name), errno))?;
+                    let target = target.as_bytes();
+                    if target.starts_with(b"/") {
+                        here.restart();
+                    }
+                    push(&mut ahead, target);
+                }
+                Some(Found::Other { parent, status }) => {
+                    return Ok(is_last.then_some(Place::Other {
+                        parent,
+                        name,
+                        status,
+                    }));
+                }
+            }
+        }
+        Ok(Some(Place::Directory(here.directories)))
+    }
+}
+
+/// A directory of all layers, and the way to it.
+struct Here<'a, 'layers> {
+    roots: &'a [BorrowedFd<'layers>],
+    names: Vec<Vec<u8>>,
+    /// `None`: the root.
+    directories: Option<Vec<OwnedFd>>,
+    steps: u32,
+}
+
+impl<'a, 'layers> Here<'a, 'layers> {
+    fn new(roots: &'a [BorrowedFd<'layers>]) -> Self {
+        Self {
+            roots,
+            names: Vec::new(),
+            directories: None,
+            steps: 0,
+        }
+    }
+
+    /// `None` also where too many names were looked up.
+    fn look(&mut self, name: &[u8]) -> Result<Option<Found>, CallError> {
+        self.steps += 1;
+        if STEPS_MAX < self.steps {
+            return Ok(None);
+        }
+        match &self.directories {
+            None => step(self.roots, name),
+            Some(directories) => step(directories, name),
+        }
+    }
+
+    fn enter(&mut self, name: Vec<u8>, directories: Vec<OwnedFd>) {
+        self.names.push(name);
+        self.directories = Some(directories);
+    }
+
+    fn restart(&mut self) {
+        self.names.clear();
+        self.directories = None;
+    }
+
+    /// To the directory above, which at the root is the root; `false`: too many names were looked up.
+    fn up(&mut self) -> Result<bool, CallError> {
+        let mut names = std::mem::take(&mut self.names);
+        names.pop();
+        self.restart();
+        for name in names {
+            match self.look(&name)? {
+                Some(Found::Directory(directories)) => self.enter(name, directories),
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Puts what is to be walked before the rest, the next name last.
+fn push(ahead: &mut Vec<Vec<u8>>, path: &[u8]) {
+    let names = path.rsplit(|byte| *byte == b'/');
+    let names = names.filter(|name| !matches!(*name, b"" | b"."));
+    ahead.extend(names.map(<[u8]>::to_vec));
+}
+
+/// What `name` is in directories of which the first is the uppermost: what overlayfs says
+/// (Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
+fn step(directories: &[impl std::os::fd::AsFd], name: &[u8]) -> Result<Option<Found>, CallError> {
+    let failed = |call: &'static str| move |errno: Errno| CallError::new(call, escape(name), errno);
+    let mut merged = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for (index, directory) in directories.iter().enumerate() {
+        let directory = directory.as_fd();
+        let status = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(status) => status,
+            Err(Errno::NOENT | Errno::NAMETOOLONG) => continue,
+            Err(errno) => return Err(failed("fstatat")(errno)),
+        };
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::Directory => {
+                let opened = rustix::fs::openat(directory, name, flags, Mode::empty())
+                    .map_err(failed("openat"))?;
+                let is_last = index + 1 == directories.len();
+                let hides = !is_last && is_opaque(opened.as_fd()).map_err(failed("fgetxattr"))?;
+                merged.push(opened);
+                if hides {
+                    break;
+                }
+            }
+            // What hides all below it; another device is in no layer.
+            FileType::CharacterDevice => break,
+            _ if merged.is_empty() => {
+                let parent =
+                    rustix::io::fcntl_dupfd_cloexec(directory, 0).map_err(failed("fcntl"))?;
+                let status = Box::new(status);
+                return Ok(Some(Found::Other { parent, status }));
+            }
+            _ => break,
+        }
+    }
+    Ok((!merged.is_empty()).then_some(Found::Directory(merged)))
+}
+
+fn is_opaque(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut value = [0_u8; 8];
+    match rustix::fs::fgetxattr(directory, OPAQUE, &mut value) {
+        Ok(count) => Ok(value.get(..count) == Some(b"y")),
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::RANGE) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn is_file(status: &Stat) -> bool {
+    FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+}
+
+fn is_link(status: &Stat) -> bool {
+    FileType::from_raw_mode(status.st_mode) == FileType::Symlink
+}

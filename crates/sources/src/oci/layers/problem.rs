@@ -1,0 +1,152 @@
+//! Why an image is refused.
+
+use spec::digest::Digest;
+use spec::oci::image_config::ImageConfigError;
+use spec::oci::media::{IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD};
+use spec::units::limit;
+
+/// Why an image is refused. Texts in it are escaped.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct ImageError {
+    /// Where it comes from, and which.
+    pub place: String,
+    /// Why.
+    pub problem: ImageProblem,
+}
+
+/// Why an image is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageProblem {
+    /// A config of another type: it is no image.
+    #[error("found a config of type {found}, expected {IMAGE_CONFIG}")]
+    ConfigType {
+        /// Its type.
+        found: String,
+    },
+    /// The config is larger than it may be.
+    #[error("its config has {bytes} bytes, expected at most {}", limit(.limit_bytes))]
+    ConfigTooLarge {
+        /// How many.
+        bytes: u64,
+        /// How many are read.
+        limit_bytes: u64,
+    },
+    /// The config cannot be honoured.
+    #[error(transparent)]
+    Config(ImageConfigError),
+    /// It is for another system or processor.
+    #[error("it is for {found}, expected {expected}")]
+    Platform {
+        /// What its config says.
+        found: String,
+        /// What this machine is.
+        expected: String,
+    },
+    /// As many digests as layers are needed.
+    #[error("it has {layers} layers, and its config names {diff_ids}; expected as many")]
+    Layers {
+        /// Of the manifest.
+        layers: usize,
+        /// Of the config.
+        diff_ids: usize,
+    },
+    /// More layers than overlayfs takes.
+    #[error("it has {found} layers, expected at most {limit}")]
+    TooManyLayers {
+        /// How many.
+        found: usize,
+        /// How many are taken.
+        limit: usize,
+    },
+    /// A layer of another type.
+    #[error("layer {index} is of type {found}, expected {LAYER_GZIP}, {LAYER_ZSTD} or {LAYER_TAR}")]
+    LayerType {
+        /// Which, from 1.
+        index: usize,
+        /// Its type.
+        found: String,
+    },
+    /// A layer that lies elsewhere.
+    #[error("layer {index} lies elsewhere ({url}), where nothing is fetched from")]
+    ForeignLayer {
+        /// Which, from 1.
+        index: usize,
+        /// Where.
+        url: String,
+    },
+    /// A layer whose digest is none, or that is too large.
+    #[error("layer {index}: {problem}")]
+    Layer {
+        /// Which, from 1.
+        index: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A layer unpacks to other bytes than the config says.
+    #[error("layer {index} unpacks to a tar with the digest {found}, its config says {expected}")]
+    DiffId {
+        /// Which, from 1.
+        index: usize,
+        /// What was found.
+        found: Digest,
+        /// What the config says.
+        expected: Digest,
+    },
+    /// An unpacked layer is not what it was.
+    #[error("what is beside an unpacked layer in the store is damaged: {entry}")]
+    Damaged {
+        /// The layer, escaped.
+        entry: String,
+    },
+}
+
+impl ImageProblem {
+    /// At `place`, which is already escaped.
+    #[must_use]
+    pub fn at(self, place: impl Into<String>) -> ImageError {
+        ImageError {
+            place: place.into(),
+            problem: self,
+        }
+    }
+}
+
+impl ImageError {
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match &self.problem {
+            ImageProblem::ConfigType { .. } => "image_config_type",
+            ImageProblem::ConfigTooLarge { .. } => "image_config_too_large",
+            ImageProblem::Config(error) => error.code(),
+            ImageProblem::Platform { .. } => "image_no_platform",
+            ImageProblem::Layers { .. } => "image_layers_mismatch",
+            ImageProblem::TooManyLayers { .. } => "image_layers_too_many",
+            ImageProblem::LayerType { .. } => "image_layer_type",
+            ImageProblem::ForeignLayer { .. } => "image_layer_foreign",
+            ImageProblem::Layer { .. } => "image_layer_invalid",
+            ImageProblem::DiffId { .. } => "image_layer_diff_id",
+            ImageProblem::Damaged { .. } => "image_layer_damaged",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let text = match &self.problem {
+            ImageProblem::ConfigType { .. } => "name an image; a source artifact is none",
+            ImageProblem::Platform { .. } => "name an image for this machine, or an index with one",
+            ImageProblem::TooManyLayers { .. } => {
+                "build the image with fewer layers, or squash it, e.g. with `skopeo` and `umoci`"
+            }
+            ImageProblem::ForeignLayer { .. } => "push the image again with all of its layers",
+            ImageProblem::Damaged { .. } => "remove it with `runner source gc`",
+            ImageProblem::Layers { .. } | ImageProblem::DiffId { .. } => {
+                "the image is not what its maker meant: push it again"
+            }
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}

@@ -1,0 +1,370 @@
+//! A layout as where something goes.
+//!
+//! A new one is written beside its name and renamed at the end: whatever ends this process before
+//! leaves no half of it under that name. Into one that is there blobs are put first, each under its
+//! digest once it is whole, and then the list is replaced.
+
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use sha2::Digest as _;
+
+use crate::oci::error::OciError;
+use crate::oci::layout::error::LayoutError;
+use crate::oci::layout::files::{Directory, blob_name};
+use crate::oci::layout::index::{LIST, Listed, MARK, MARK_TEXT, with_entry};
+use crate::oci::layout::reader::Layout;
+use crate::oci::listener::{Listener, Progress};
+use spec::digest::Digest;
+use spec::oci::media::MANIFEST_BYTES_MAX;
+use spec::path::escape;
+use sys::file::{CallError, open_beneath};
+use sys::lock::try_claim_file;
+use sys::process::random;
+
+const BLOBS: &str = "blobs";
+const OF_SHA256: &str = "blobs/sha256";
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+const PIECE_BYTES: usize = 64 << 10;
+/// How often a lock that somebody has is tried again.
+const TRIED_EVERY: Duration = Duration::from_millis(50);
+
+/// A layout that is being written.
+#[derive(Debug)]
+pub struct LayoutWriter {
+    directory: Directory,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// It is there already.
+    Kept,
+    /// It gets its name at the end; nobody else knows the one that it has.
+    New {
+        above: OwnedFd,
+        temporary: String,
+        name: Vec<u8>,
+        is_named: bool,
+    },
+}
+
+/// What the list of a layout says of a manifest.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEntry<'entry> {
+    /// Of the manifest, which was added as a blob.
+    pub digest: &'entry Digest,
+    /// So many it has.
+    pub bytes: u64,
+    /// What it is.
+    pub media_type: &'entry str,
+    /// What kind of artifact, where it is one.
+    pub artifact_type: Option<&'entry str>,
+    /// What it is called in the layout: whatever has the name loses it.
+    pub name: Option<&'entry str>,
+}
+
+impl LayoutWriter {
+    /// Begins a layout at `path`, or goes on with the one that is there.
+    ///
+    /// # Errors
+    /// [`OciError::Layout`]: something else is there, or it cannot be written.
+    pub fn create(path: &Path) -> Result<Self, OciError> {
+        match std::fs::read_dir(path) {
+            Ok(mut entries) => match entries.next() {
+                None => Ok(Self::beside(path)?),
+                Some(_) => Self::into_kept(path),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::beside(path)?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                Err(LayoutError::Occupied {
+                    directory: shown(path),
+                    found: "a file is there, expected a directory or nothing",
+                }
+                .into())
+            }
+            Err(error) => Err(failed_at(path, "opendir")(errno_of(&error)).into()),
+        }
+    }
+
+    fn into_kept(path: &Path) -> Result<Self, OciError> {
+        let directory = Directory::open(path)?;
+        if directory.file(MARK)?.is_none() {
+            return Err(LayoutError::Occupied {
+                directory: directory.shown,
+                found: "the directory has files and is no OCI layout",
+            }
+            .into());
+        }
+        // Whatever is wrong with it is found before anything is written.
+        Layout::open(path)?;
+        Ok(Self {
+            directory,
+            place: Place::Kept,
+        })
+    }
+
+    fn beside(path: &Path) -> Result<Self, LayoutError> {
+        let name = path.file_name().map(|name| name.as_bytes().to_vec());
+        let name = name.ok_or_else(|| LayoutError::Occupied {
+            directory: shown(path),
+            found: "the path has no name at its end",
+        })?;
+        let above = match path.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let temporary = temporary_name().map_err(failed_at(path, "getrandom"))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let failed = |call| failed_at(path, call);
+        let above = rustix::fs::open(&above, flags, Mode::empty()).map_err(failed("open"))?;
+        rustix::fs::mkdirat(&above, temporary.as_str(), DIRECTORY_MODE)
+            .map_err(failed("mkdirat"))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::openat(&above, temporary.as_str(), flags, Mode::empty())
+            .map_err(failed("openat"))?;
+        let mut writer = Self {
+            directory: Directory {
+                shown: shown(path),
+                descriptor,
+            },
+            place: Place::New {
+                above,
+                temporary,
+                name,
+                is_named: false,
+            },
+        };
+        writer.write_whole(MARK, MARK_TEXT.as_bytes())?;
+        Ok(writer)
+    }
+
+    /// Adds what `source` holds as a blob; its digest and its size in bytes.
+    ///
+    /// # Errors
+    /// [`OciError::Layout`]: it cannot be read or written.
+    pub fn add_blob(&mut self, source: &mut dyn Read) -> Result<(Digest, u64), OciError> {
+        self.make_directories()?;
+        let temporary = self.temporary()?;
+        let (mut file, what) = (self.begin(&temporary)?, temporary.clone());
+        let written = copied(source, &mut file)
+            .map_err(|error| self.directory.failed("write", &what, "written")(errno_of(&error)));
+        let (digest, bytes) = match written {
+            Ok(written) => written,
+            Err(error) => return Err(self.without(&temporary, error).into()),
+        };
+        self.settle(&file, &temporary, &blob_name(&digest))?;
+        Ok((digest, bytes))
+    }
+
+    /// Puts the manifest into the list, and gives a new layout its name.
+    ///
+    /// # Errors
+    /// [`OciError::Layout`]: it cannot be written, or somebody else took the name meanwhile;
+    /// [`OciError::Cancelled`].
+    pub fn finish(mut self, entry: &NewEntry<'_>, listener: &dyn Listener) -> Result<(), OciError> {
+        self.claim(listener)?;
+        let before = self.directory.read(LIST, MANIFEST_BYTES_MAX)?;
+        let listed = Listed {
+            digest: *entry.digest,
+            media_type: entry.media_type.to_owned(),
+            artifact_type: entry.artifact_type.map(str::to_owned),
+            bytes: entry.bytes,
+            name: entry.name.map(str::to_owned),
+        };
+        let text = with_entry(before.as_deref(), &listed)
+            .map_err(|problem| self.directory.wrong(LIST, &problem))?;
+        self.write_whole(LIST, text.as_bytes())?;
+        rustix::fs::fsync(&self.directory.descriptor)
+            .map_err(self.directory.failed("fsync", ".", "written"))?;
+        let Place::New {
+            above,
+            temporary,
+            name,
+            is_named,
+        } = &mut self.place
+        else {
+            return Ok(());
+        };
+        let flags = RenameFlags::NOREPLACE;
+        let renamed = rustix::fs::renameat_with(&*above, &**temporary, &*above, &**name, flags);
+        let renamed = match renamed {
+            // An empty directory may be replaced; anything else is refused by rename(2) itself.
+            Err(Errno::EXIST | Errno::INVAL) => {
+                rustix::fs::renameat(&*above, &**temporary, &*above, &**name)
+            }
+            other => other,
+        };
+        renamed.map_err(self.directory.failed("rename", ".", "written"))?;
+        *is_named = true;
+        Ok(())
+    }
+
+    /// Who else adds something meanwhile waits, and then finds this. Whoever may read the directory
+    /// can hold its lock for ever, so that the wait has to end when the caller wants it.
+    fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
+        let failed = self.directory.failed("flock", ".", "written");
+        while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
+            if listener.is_cancelled() {
+                return Err(OciError::Cancelled {
+                    during: "waiting for another process that writes the layout",
+                });
+            }
+            listener.progress(&Progress::Waiting {
+                cause: "another process writes the layout",
+                pause: TRIED_EVERY,
+            });
+            std::thread::sleep(TRIED_EVERY);
+        }
+        Ok(())
+    }
+
+    fn make_directories(&self) -> Result<(), LayoutError> {
+        for name in [BLOBS, OF_SHA256] {
+            let (folder, last) = self.folder_of(name)?;
+            match rustix::fs::mkdirat(&folder, last, DIRECTORY_MODE) {
+                Ok(()) | Err(Errno::EXIST) => (),
+                Err(errno) => return Err(self.directory.failed("mkdirat", name, "made")(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_whole(&mut self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
+        let temporary = self.temporary()?;
+        let mut file = self.begin(&temporary)?;
+        if let Err(error) = file.write_all(bytes) {
+            let error = self.directory.failed("write", name, "written")(errno_of(&error));
+            return Err(self.without(&temporary, error));
+        }
+        self.settle(&file, &temporary, name)
+    }
+
+    fn temporary(&self) -> Result<String, LayoutError> {
+        temporary_name().map_err(self.directory.failed("getrandom", ".", "written"))
+    }
+
+    fn begin(&self, name: &str) -> Result<File, LayoutError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        open_beneath(
+            self.directory.descriptor.as_fd(),
+            name.as_bytes(),
+            flags,
+            FILE_MODE,
+        )
+        .map(File::from)
+        .map_err(self.directory.failed("openat2", name, "written"))
+    }
+
+    /// Gives a file that is whole its name.
+    fn settle(&self, file: &File, temporary: &str, name: &str) -> Result<(), LayoutError> {
+        let failed = |call| self.directory.failed(call, name, "written");
+        let settled = rustix::fs::fsync(file)
+            .map_err(failed("fsync"))
+            .and_then(|()| {
+                let (folder, last) = self.folder_of(name)?;
+                let from = &self.directory.descriptor;
+                rustix::fs::renameat(from, temporary, &folder, last).map_err(failed("rename"))
+            });
+        settled.map_err(|error| self.without(temporary, error))
+    }
+
+    /// The directory of a file of the layout, reached without links, and the file's own name.
+    fn folder_of<'name>(&self, name: &'name str) -> Result<(OwnedFd, &'name str), LayoutError> {
+        let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let descriptor = self.directory.descriptor.as_fd();
+        let folder = open_beneath(descriptor, folder.as_bytes(), flags, Mode::empty())
+            .map_err(self.directory.failed("openat2", name, "written"))?;
+        Ok((folder, last))
+    }
+
+    /// `error`, and the file that it happened to is gone. Where that fails too, what is left is a
+    /// name that nobody looks for, and the first failure is the one to tell.
+    fn without(&self, temporary: &str, error: LayoutError) -> LayoutError {
+        let _left = rustix::fs::unlinkat(&self.directory.descriptor, temporary, AtFlags::empty());
+        error
+    }
+}
+
+/// What has not got its name goes.
+impl Drop for LayoutWriter {
+    fn drop(&mut self) {
+        if let Place::New {
+            above,
+            temporary,
+            is_named: false,
+            ..
+        } = &self.place
+        {
+            let _left = remove(above, temporary.as_bytes());
+        }
+    }
+}
+
+/// Removes a directory that has only what a writer puts into it.
+fn remove(above: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(above, name, flags, Mode::empty())?;
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        match name.to_bytes() {
+            b"." | b".." => (),
+            _ if entry.file_type() == rustix::fs::FileType::Directory => {
+                remove(&directory, name.to_bytes())?;
+            }
+            _ => rustix::fs::unlinkat(&directory, name, AtFlags::empty())?,
+        }
+    }
+    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
+}
+
+fn copied(source: &mut dyn Read, file: &mut File) -> std::io::Result<(Digest, u64)> {
+    let mut hasher = sha2::Sha256::new();
+    let mut bytes: u64 = 0;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let count = match source.read(&mut piece) {
+            Ok(0) => return Ok((Digest::from_hasher(hasher), bytes)),
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&piece[..count]);
+        file.write_all(&piece[..count])?;
+        bytes += count as u64;
+    }
+}
+
+fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
+fn failed_at(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError + use<> {
+    let directory = shown(path);
+    move |errno| LayoutError::Call {
+        source: CallError::new(call, directory.clone(), errno),
+        directory: directory.clone(),
+        file: ".".to_owned(),
+        act: "written",
+    }
+}
+
+/// A name that nobody has, not even a writer that was killed.
+fn temporary_name() -> Result<String, Errno> {
+    let mut bytes = [0; 8];
+    random(&mut bytes)?;
+    Ok(format!(".runner-{:016x}.tmp", u64::from_le_bytes(bytes)))
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

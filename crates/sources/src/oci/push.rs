@@ -1,0 +1,180 @@
+//! A source artifact of the store, to a repository of a registry or into a layout.
+
+use std::io::Read;
+use std::path::Path;
+
+use oci_spec::image::{ANNOTATION_VERSION, ImageManifest};
+
+use crate::oci::artifact::{ArtifactProblem, Document, source_parts};
+use crate::oci::error::OciError;
+use crate::oci::layout::{LayoutWriter, NewEntry};
+use crate::oci::listener::Listener;
+use crate::oci::origin::Origin;
+use crate::oci::registry::Registry;
+use crate::oci::store::{Blob, Store, StoreError};
+use archive::UnpackLimits;
+use spec::digest::Digest;
+use spec::oci::media::{MANIFEST, MANIFEST_BYTES_MAX, SOURCE};
+use spec::oci::reference::Which;
+use spec::oci::source_config::is_version;
+
+/// A source artifact of which every part is in the store, and in use.
+#[derive(Debug)]
+pub struct HeldArtifact {
+    /// Of the manifest.
+    pub digest: Digest,
+    manifest: Vec<u8>,
+    /// Config and layer; no config where the empty descriptor stands in its place.
+    blobs: Vec<Blob>,
+}
+
+impl HeldArtifact {
+    /// The artifact with this digest; `None` where a part of it is not in the store.
+    ///
+    /// # Errors
+    /// [`OciError::Artifact`]: it is no source artifact; [`OciError::Store`].
+    pub fn find(store: &Store, digest: &Digest) -> Result<Option<Self>, OciError> {
+        let Some(manifest) = store.read(digest, MANIFEST_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let refused = |problem: ArtifactProblem| problem.at(format!("the store: {digest}"));
+        let parsed = match Document::parse(&manifest).map_err(refused)? {
+            Document::Manifest(parsed) => *parsed,
+            Document::Index(_) => {
+                let problem = "it is an index, expected a manifest".to_owned();
+                return Err(refused(ArtifactProblem::Document { problem }).into());
+            }
+        };
+        let parts = source_parts(&parsed).map_err(refused)?;
+        let mut blobs = Vec::new();
+        for wanted in parts.config.iter().chain([&parts.layer]) {
+            match store.wanted(wanted)? {
+                Some(blob) => blobs.push(blob),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Self {
+            digest: *digest,
+            manifest,
+            blobs,
+        }))
+    }
+
+    /// Fetches every part of a source artifact whose manifest is in the store.
+    ///
+    /// # Errors
+    /// [`OciError`]: it is no source artifact, too large for `limits`, or a part cannot be had.
+    pub fn fetch(
+        store: &Store,
+        manifest: &ImageManifest,
+        origin: &dyn Origin,
+        limits: &UnpackLimits,
+        listener: &dyn Listener,
+    ) -> Result<(), OciError> {
+        let refused = |problem: ArtifactProblem| problem.at(origin.shown());
+        let parts = source_parts(manifest).map_err(refused)?;
+        if limits.compressed_bytes < parts.layer.bytes {
+            return Err(refused(ArtifactProblem::TooLarge {
+                what: "its layer",
+                bytes: parts.layer.bytes,
+                limit_bytes: limits.compressed_bytes,
+            })
+            .into());
+        }
+        for wanted in parts.config.iter().chain([&parts.layer]) {
+            store.fetch(wanted, origin, listener)?;
+        }
+        Ok(())
+    }
+
+    /// The version that its manifest states, where that can be a tag.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let manifest: ImageManifest = serde_json::from_slice(&self.manifest).ok()?;
+        let version = manifest.annotations().as_ref()?.get(ANNOTATION_VERSION)?;
+        is_version(version).then(|| version.clone())
+    }
+
+    /// Sends what the repository lacks, the manifest last: whoever finds it finds all of it. Under
+    /// its digest where `tag` is none.
+    ///
+    /// # Errors
+    /// [`OciError::Registry`], [`OciError::Cancelled`].
+    pub fn push(self, registry: &Registry, tag: Option<&str>) -> Result<(), OciError> {
+        for mut blob in self.blobs {
+            registry.push_blob(&blob.digest, blob.bytes, &mut blob.file)?;
+        }
+        let which = tag.map_or(Which::Digest(self.digest), |tag| Which::Tag(tag.to_owned()));
+        let taken = registry.push_manifest(&which, &self.manifest, MANIFEST)?;
+        match taken == self.digest {
+            true => Ok(()),
+            false => Err(ArtifactProblem::Document {
+                problem: format!("the registry took it as {taken}, it is {}", self.digest),
+            }
+            .at(registry.shown())
+            .into()),
+        }
+    }
+
+    /// Writes it into the layout `directory`, under this name, which whatever had it loses.
+    ///
+    /// # Errors
+    /// [`OciError::Layout`]; [`OciError::Cancelled`], and nothing is there that was not before.
+    pub fn write_layout(
+        self,
+        directory: &Path,
+        name: &str,
+        listener: &dyn Listener,
+    ) -> Result<(), OciError> {
+        let mut writer = LayoutWriter::create(directory)?;
+        for mut blob in self.blobs {
+            let mut heeded = Heeded {
+                inner: &mut blob.file,
+                listener,
+            };
+            let added = writer.add_blob(&mut heeded);
+            if listener.is_cancelled() {
+                return Err(cancelled());
+            }
+            let (found, _bytes) = added?;
+            if found != blob.digest {
+                return Err(StoreError::Digest {
+                    place: "the store".to_owned(),
+                    digest: blob.digest,
+                    found,
+                }
+                .into());
+            }
+        }
+        writer.add_blob(&mut self.manifest.as_slice())?;
+        let entry = NewEntry {
+            digest: &self.digest,
+            bytes: self.manifest.len() as u64,
+            media_type: MANIFEST,
+            artifact_type: Some(SOURCE),
+            name: Some(name),
+        };
+        writer.finish(&entry, listener)
+    }
+}
+
+fn cancelled() -> OciError {
+    OciError::Cancelled {
+        during: "writing the layout",
+    }
+}
+
+/// Ends where the caller wants an end.
+struct Heeded<'call> {
+    inner: &'call mut dyn Read,
+    listener: &'call dyn Listener,
+}
+
+impl Read for Heeded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.listener.is_cancelled() {
+            true => Err(cancelled().into_read()),
+            false => self.inner.read(buffer),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! One request: where it goes, with what, and what answers mean that mean the same for all.
+
+use std::cell::RefCell;
+use std::io::{Read, SeekFrom};
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use serde::Deserialize;
+use ureq::SendBody;
+use ureq::http::{Method, Request, StatusCode, Uri, header};
+
+use crate::http::url::{REDIRECTS_MAX, is_redirect, is_same_origin, next, origin_shown, plain_url};
+use crate::http::{Answer, Fault, GaveUp, Mishap, beside, of_file, of_host, retry_after};
+use crate::http::{RootsError, tried};
+use crate::oci::error::OciError;
+use crate::oci::listener::Progress;
+use crate::oci::registry::error::RegistryError;
+use crate::oci::registry::{BlobSource, Registry};
+use secrets::mask::Masks;
+use spec::document::excerpt;
+
+/// Where Docker keeps the certificate authorities of single registries.
+const CERTIFICATES_OF_REGISTRIES: &str = "/etc/docker/certs.d";
+/// Largest error document that is read, in bytes.
+const SAID_BYTES_MAX: u64 = 64 << 10;
+/// How many of its errors are told.
+const SAID_MAX: usize = 3;
+
+/// What one request is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Ask<'ask> {
+    pub(super) method: &'ask Method,
+    /// Below `/v2/REPOSITORY/`, for messages too.
+    pub(super) path: &'ask str,
+    pub(super) accept: Option<&'ask str>,
+    pub(super) from_byte: u64,
+    pub(super) payload: Payload<'ask>,
+}
+
+/// What is sent with a request.
+#[derive(Clone, Copy)]
+pub(super) enum Payload<'ask> {
+    None,
+    Bytes(&'ask [u8], &'ask str),
+    Source(&'ask RefCell<&'ask mut dyn BlobSource>, u64),
+}
+
+impl<'ask> Ask<'ask> {
+    pub(super) fn new(method: &'ask Method, path: &'ask str) -> Self {
+        Self {
+            method,
+            path,
+            accept: None,
+            from_byte: 0,
+            payload: Payload::None,
+        }
+    }
+}
+
+/// An error document of a registry (distribution-spec, "Error Codes").
+#[derive(Deserialize)]
+struct Said {
+    errors: Vec<SaidOnce>,
+}
+
+#[derive(Deserialize)]
+struct SaidOnce {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Registry {
+    /// Does `once` until it succeeds, fails for good, or was tried often enough.
+    pub(super) fn tried<T>(
+        &self,
+        method: &Method,
+        path: &str,
+        once: &mut dyn FnMut() -> Result<T, Fault<OciError>>,
+    ) -> Result<T, OciError> {
+        let mut pause = |cause: &str, pause: Duration| {
+            let listener = &self.connection.listener;
+            listener.progress(&Progress::Waiting { cause, pause });
+            let paused = self.client.watch().pause(pause);
+            paused.map_err(|_cancelled| cancelled())
+        };
+        tried(self.client.patience(), &mut pause, once).map_err(|gave_up| {
+            let request = self.shown_request(method, path);
+            match gave_up {
+                GaveUp::Final(error) => *error,
+                GaveUp::Unavailable {
+                    limit: Some(limit), ..
+                } => RegistryError::RateLimited {
+                    request,
+                    status: limit.status,
+                    until: limit.until,
+                }
+                .into(),
+                GaveUp::Unavailable {
+                    cause,
+                    is_final: true,
+                    ..
+                } => RegistryError::Unusable { request, cause }.into(),
+                GaveUp::Unavailable { tries, cause, .. } => RegistryError::Unavailable {
+                    request,
+                    tries,
+                    cause,
+                }
+                .into(),
+            }
+        })
+    }
+
+    /// The request as messages show it.
+    pub(super) fn shown_request(&self, method: &Method, path: &str) -> String {
+        let scheme = self.scheme.get().copied().unwrap_or("https");
+        let reference = &self.reference;
+        format!(
+            "{method} {scheme}://{}/v2/{}/{path}",
+            reference.registry, reference.repository
+        )
+    }
+
+    /// One request of this repository, redirects of what is only read followed.
+    pub(super) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+        let scheme = self.scheme()?;
+        let reference = &self.reference;
+        let url = format!(
+            "{scheme}://{}/v2/{}/{}",
+            reference.registry, reference.repository, ask.path
+        );
+        let url = plain_url(&url)
+            .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))?;
+        self.ask_at(url, ask)
+    }
+
+    /// As [`Registry::ask`], at a URL that the registry gave.
+    pub(super) fn ask_at(&self, mut url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+        for _ in 0..=REDIRECTS_MAX {
+            self.may_be_spoken_to(&url)?;
+            let answer = self.asked_as_somebody(&url, ask)?;
+            let is_read = matches!(*ask.method, Method::GET | Method::HEAD);
+            if !is_redirect(answer.status) || !is_read {
+                return self.judged(ask, &url, answer);
+            }
+            url = next(&url, &answer.headers).map_err(Fault::Unusable)?;
+        }
+        Err(Fault::Unusable(format!(
+            "more than {REDIRECTS_MAX} redirects, the last one to {}",
+            origin_shown(&url)
+        )))
+    }
+
+    /// A redirect, and where an upload goes on, may lead over plain HTTP where the registry may be
+    /// spoken to so, and nowhere else.
+    fn may_be_spoken_to(&self, url: &Uri) -> Result<(), Fault<OciError>> {
+        if url.scheme_str() == Some("https") || self.connection.insecure {
+            return Ok(());
+        }
+        Err(Fault::Unusable(format!(
+            "it leads to {}, expected https://",
+            origin_shown(url)
+        )))
+    }
+
+    /// Sends with what is held; where the answer is 401, once again with what answers it.
+    fn asked_as_somebody(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+        let answer = self.once(url, ask)?;
+        if answer.status != StatusCode::UNAUTHORIZED || !self.is_own(url) {
+            return Ok(answer);
+        }
+        // What was held has ended, or allows something else.
+        self.authorization.take();
+        match self.authorized(&answer.headers)? {
+            Some(authorization) => {
+                *self.authorization.borrow_mut() = Some(authorization);
+                self.once(url, ask)
+            }
+            None => Ok(answer),
+        }
+    }
+
+    fn once(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
+        let mut request = Request::builder().method(ask.method).uri(url.clone());
+        if let Some(accept) = ask.accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        if 0 < ask.from_byte {
+            request = request.header(header::RANGE, format!("bytes={}-", ask.from_byte));
+        }
+        if let Some(authorization) = self.authorization.borrow().as_ref()
+            && self.is_own(url)
+        {
+            request = request.header(header::AUTHORIZATION, authorization.header.clone());
+        }
+        match ask.payload {
+            Payload::None if *ask.method == Method::POST => {
+                let request = request.header(header::CONTENT_LENGTH, 0);
+                self.sent(request.body(SendBody::from_reader(&mut std::io::empty())))
+            }
+            Payload::None => self.sent(request.body(SendBody::none())),
+            Payload::Bytes(mut bytes, media_type) => {
+                let request = request
+                    .header(header::CONTENT_TYPE, media_type)
+                    .header(header::CONTENT_LENGTH, bytes.len());
+                self.sent(request.body(SendBody::from_reader(&mut bytes)))
+            }
+            Payload::Source(source, bytes) => {
+                let mut source = source.borrow_mut();
+                let source: &mut dyn BlobSource = &mut **source;
+                source
+                    .seek(SeekFrom::Start(0))
+                    .map_err(|error| Fault::Unusable(format!("what is sent: {error}")))?;
+                let request = request
+                    .header(header::CONTENT_TYPE, "application/octet-stream")
+                    .header(header::CONTENT_LENGTH, bytes);
+                let mut limited = source.take(bytes);
+                self.sent(request.body(SendBody::from_reader(&mut limited)))
+            }
+        }
+    }
+
+    pub(super) fn sent(
+        &self,
+        request: Result<Request<SendBody<'_>>, ureq::http::Error>,
+    ) -> Result<Answer, Fault<OciError>> {
+        let request = request
+            .map_err(|_never| Fault::Unusable("the request cannot be written".to_owned()))?;
+        let sent = self.client.send(request, || self.trusted())?;
+        sent.map_err(|mishap| self.fault(mishap))
+    }
+
+    pub(super) fn fault(&self, mishap: Mishap) -> Fault<OciError> {
+        match mishap {
+            Mishap::Cancelled => Fault::Final(Box::new(cancelled())),
+            Mishap::NoTls => Fault::Final(Box::new(
+                RegistryError::PlainHttp {
+                    registry: self.reference.registry.clone(),
+                }
+                .into(),
+            )),
+            other => other.into(),
+        }
+    }
+
+    /// `https`, unless it is spoken to without TLS and may be.
+    fn scheme(&self) -> Result<&'static str, Fault<OciError>> {
+        if let Some(scheme) = self.scheme.get() {
+            return Ok(scheme);
+        }
+        if !self.connection.insecure {
+            return Ok(self.scheme.get_or_init(|| "https"));
+        }
+        let url = format!("https://{}/v2/", self.reference.registry);
+        let request = Request::get(url).body(SendBody::none()).map_err(|_never| {
+            Fault::Unusable("the URL of the registry cannot be written".to_owned())
+        })?;
+        let scheme = match self.client.send(request, || self.trusted())? {
+            // Whoever speaks TLS is not asked without, whatever is wrong with the certificate.
+            Ok(_) | Err(Mishap::Unusable(_)) => "https",
+            Err(Mishap::Cancelled) => return Err(Fault::Final(Box::new(cancelled()))),
+            Err(Mishap::NoTls | Mishap::Passing(_)) => "http",
+        };
+        Ok(self.scheme.get_or_init(|| scheme))
+    }
+
+    /// Whether a URL is the registry's own: what credentials may be sent to.
+    fn is_own(&self, url: &Uri) -> bool {
+        let scheme = self.scheme.get().copied().unwrap_or("https");
+        plain_url(&format!("{scheme}://{}/", self.reference.registry))
+            .is_some_and(|own| is_same_origin(&own, url))
+    }
+
+    /// The host of the registry's URL, as URLs have it.
+    pub(super) fn host(&self) -> Option<String> {
+        let url = plain_url(&format!("https://{}/", self.reference.registry))?;
+        url.host().map(str::to_ascii_lowercase)
+    }
+
+    fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, Fault<OciError>> {
+        let refused = |error: &RootsError| {
+            let problem = spec::report::with_causes(error);
+            Fault::Final(Box::new(self.setting(problem)))
+        };
+        let registry = &self.reference.registry;
+        let directory = std::path::Path::new(CERTIFICATES_OF_REGISTRIES).join(registry);
+        let mut all = of_host();
+        if let Some(file) = &self.connection.ca_file {
+            all.extend(of_file(file).map_err(|error| refused(&error))?);
+        }
+        all.extend(beside(&directory).map_err(|error| refused(&error))?);
+        if all.is_empty() && !self.connection.insecure {
+            let problem = "no certificate authority is known to this host, so it cannot be \
+                           trusted; install ca-certificates, or name a file with SSL_CERT_FILE";
+            return Err(Fault::Final(Box::new(self.setting(problem.to_owned()))));
+        }
+        Ok(all)
+    }
+
+    fn setting(&self, problem: String) -> OciError {
+        RegistryError::Setting {
+            registry: self.reference.registry.clone(),
+            problem,
+        }
+        .into()
+    }
+
+    /// What a registry says of its refusal, if it says anything.
+    pub(super) fn said_in(&self, answer: Answer) -> Option<String> {
+        let bytes = answer.bytes(&self.client, SAID_BYTES_MAX).ok()?;
+        let said: Said = serde_json::from_slice(&bytes).ok()?;
+        let told: Vec<String> = said
+            .errors
+            .iter()
+            .take(SAID_MAX)
+            .map(|one| match one.message.is_empty() {
+                true => self.quoted(&one.code),
+                false => format!("{}: {}", self.quoted(&one.code), self.quoted(&one.message)),
+            })
+            .collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
+    /// Words of the registry for a message: escaped, shortened, and without what says who asks,
+    /// which it may have sent back.
+    pub(super) fn quoted(&self, text: &str) -> String {
+        let mut masks = Masks::default();
+        let held = self.authorization.borrow();
+        let header = held.as_ref().and_then(|held| held.header.to_str().ok());
+        if let Some((_, value)) = header.and_then(|header| header.split_once(' ')) {
+            masks.add(value.as_bytes());
+        }
+        if let Some(found) = self.credentials.get().and_then(Option::as_ref) {
+            masks.add(found.login.secret());
+            // As a token service was told it.
+            masks.add(found.login.written().as_bytes());
+        }
+        let mut text = text.to_owned();
+        masks.mask_text(&mut text);
+        excerpt(&text)
+    }
+
+    /// Sorts out answers that mean the same for every request.
+    fn judged(&self, ask: &Ask<'_>, url: &Uri, answer: Answer) -> Result<Answer, Fault<OciError>> {
+        let status = answer.status;
+        if let Some(fault) = settled(status, retry_after(&answer.headers)) {
+            return Err(fault);
+        }
+        let is_unknown = status == StatusCode::UNAUTHORIZED;
+        if !is_unknown && status != StatusCode::FORBIDDEN {
+            return Ok(answer);
+        }
+        if !self.is_own(url) {
+            let (status, origin) = (status.as_u16(), origin_shown(url));
+            return Err(Fault::Unusable(format!("{origin} answered {status}")));
+        }
+        let credentials = self.credentials.get().cloned().flatten();
+        let credentials = credentials.map(|found| found.origin);
+        let detail = self.said_in(answer);
+        let request = self.shown_request(ask.method, ask.path);
+        let error = match is_unknown {
+            true => RegistryError::Unauthorized {
+                request,
+                credentials,
+                detail,
+            },
+            false => RegistryError::Denied {
+                request,
+                credentials,
+                detail,
+            },
+        };
+        Err(Fault::Final(Box::new(error.into())))
+    }
+}
+
+pub(super) fn cancelled() -> OciError {
+    OciError::Cancelled {
+        during: "a registry was asked",
+    }
+}
+
+/// What may pass by itself.
+pub(super) fn settled(status: StatusCode, wait: Option<Duration>) -> Option<Fault<OciError>> {
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        return Some(Fault::rate_limited(status, wait, None));
+    }
+    let may_pass = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+    may_pass.then(|| Fault::Passing {
+        cause: format!("the answer was {}", status.as_u16()),
+        wait,
+        limit: None,
+    })
+}

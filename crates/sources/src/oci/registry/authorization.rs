@@ -1,0 +1,254 @@
+//! From `401` to a header: with the user name and the password, or with a token of the service that
+//! the registry names (distribution project, "Token Authentication Specification" and its OAuth2
+//! form).
+
+use std::fmt;
+
+use serde::Deserialize;
+use ureq::SendBody;
+use ureq::http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+
+use crate::http::url::{is_private_way, origin_shown, plain_url};
+use crate::http::{BodyProblem, Fault, retry_after};
+use crate::oci::error::OciError;
+use crate::oci::registry::Registry;
+use crate::oci::registry::asking::settled;
+use crate::oci::registry::credentials::{self, Credentials};
+use crate::oci::registry::docker_config::Login;
+use crate::oci::registry::error::RegistryError;
+use spec::document::excerpt;
+use spec::oci::challenge::{Challenge, challenges};
+use spec::percent::percent_encoded;
+use spec::units::limit;
+
+/// Largest answer of a token service, in bytes.
+const TOKEN_BYTES_MAX: u64 = 1 << 20;
+/// Who we say that we are where a service wants to know.
+const CLIENT: &str = "runner";
+
+/// What is sent as `Authorization`. [`fmt::Debug`] shows nothing of it.
+#[derive(Clone)]
+pub(super) struct Authorization {
+    pub(super) header: HeaderValue,
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Authorization")
+    }
+}
+
+/// What a token service answers.
+#[derive(Deserialize)]
+struct Given {
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    access_token: Option<String>,
+}
+
+impl Registry {
+    /// The header that answers a `401`; `None` where nobody here can answer it.
+    ///
+    /// # Errors
+    /// [`Fault`]: the credentials cannot be read, or the token service does not give one.
+    pub(super) fn authorized(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Authorization>, Fault<OciError>> {
+        let offered: Vec<Challenge> = headers
+            .get_all(header::WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(challenges)
+            .collect();
+        let bearer = offered.iter().find_map(|challenge| match challenge {
+            Challenge::Bearer {
+                realm,
+                service,
+                scope,
+            } => Some(Asked {
+                realm,
+                service: service.as_deref(),
+                scope: scope.as_deref(),
+            }),
+            Challenge::Basic => None,
+        });
+        if let Some(asked) = bearer {
+            return self.token(&asked).map(Some);
+        }
+        let credentials = self.credentials()?;
+        match (offered.contains(&Challenge::Basic), credentials) {
+            (true, Some(credentials)) => basic(&credentials)
+                .map(Some)
+                .ok_or_else(|| Fault::Unusable("the password fits into no header".to_owned())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Who asks: looked up once.
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, Fault<OciError>> {
+        if let Some(found) = self.credentials.get() {
+            return Ok(found.clone());
+        }
+        let found = credentials::find(&self.reference, &self.connection)
+            .map_err(|error| Fault::Final(Box::new(error)))?;
+        Ok(self.credentials.get_or_init(|| found).clone())
+    }
+
+    fn token(&self, asked: &Asked<'_>) -> Result<Authorization, Fault<OciError>> {
+        let realm = self.realm(asked.realm)?;
+        let credentials = self.credentials()?;
+        let answer = match credentials.as_ref().map(|found| &found.login) {
+            Some(Login::Identity(identity)) => {
+                let form = asked.form(identity);
+                let length = form.len();
+                let mut body = form.as_bytes();
+                let request = Request::post(realm.clone())
+                    .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                    .header(header::CONTENT_LENGTH, length)
+                    .body(SendBody::from_reader(&mut body));
+                self.sent(request)?
+            }
+            login => {
+                let url = asked.url(&realm, login)?;
+                let mut request = Request::get(url);
+                if let Some(authorization) = credentials.as_ref().and_then(basic) {
+                    request = request.header(header::AUTHORIZATION, authorization.header);
+                }
+                self.sent(request.body(SendBody::none()))?
+            }
+        };
+        let shown = format!("GET {}{}", origin_shown(&realm), excerpt(realm.path()));
+        self.given(answer, &shown, credentials.as_ref())
+    }
+
+    fn given(
+        &self,
+        answer: crate::http::Answer,
+        shown: &str,
+        credentials: Option<&Credentials>,
+    ) -> Result<Authorization, Fault<OciError>> {
+        let status = answer.status;
+        let wait = retry_after(&answer.headers);
+        if let Some(fault) = settled(status, wait) {
+            return Err(fault);
+        }
+        let unusable = |cause: String| Fault::Unusable(format!("{shown}: {cause}"));
+        if status.is_client_error() {
+            return Err(Fault::Final(Box::new(
+                RegistryError::Unauthorized {
+                    request: shown.to_owned(),
+                    credentials: credentials.map(|found| found.origin.clone()),
+                    detail: self.said_in(answer),
+                }
+                .into(),
+            )));
+        }
+        if status != StatusCode::OK {
+            return Err(unusable(format!("the answer was {}", status.as_u16())));
+        }
+        let bytes =
+            answer
+                .bytes(&self.client, TOKEN_BYTES_MAX)
+                .map_err(|problem| match problem {
+                    BodyProblem::TooLarge => unusable(format!(
+                        "the answer has more than {}",
+                        limit(&TOKEN_BYTES_MAX)
+                    )),
+                    BodyProblem::Broken(mishap) => self.fault(mishap),
+                })?;
+        // What the parser says could quote a part of the token.
+        let given: Given = serde_json::from_slice(&bytes)
+            .map_err(|_text| unusable("the answer is no JSON object with a token".to_owned()))?;
+        let token = given
+            .token
+            .or(given.access_token)
+            .filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()))
+            .ok_or_else(|| unusable("the answer has no usable `token`".to_owned()))?;
+        authorization("Bearer", &token)
+            .ok_or_else(|| unusable("the token fits into no header".to_owned()))
+    }
+
+    /// Whom a token may be asked of. Over plain HTTP nobody but a registry that may be spoken to so,
+    /// and this machine besides.
+    fn realm(&self, realm: &str) -> Result<Uri, Fault<OciError>> {
+        let refused = |found: String| {
+            Fault::Unusable(format!(
+                "the registry names the token service {found}, expected https://HOST[/PATH]"
+            ))
+        };
+        let url = plain_url(realm)
+            .filter(|_| !realm.contains('#'))
+            .ok_or_else(|| refused("of no usable URL".to_owned()))?;
+        let is_own = url.host().map(str::to_ascii_lowercase) == self.host();
+        let is_here = is_private_way(&url);
+        let is_tls = url.scheme_str() == Some("https");
+        match is_tls || (self.connection.insecure && (is_own || is_here)) {
+            true => Ok(url),
+            false => Err(refused(origin_shown(&url))),
+        }
+    }
+}
+
+/// What a registry wants a token for.
+struct Asked<'header> {
+    realm: &'header str,
+    service: Option<&'header str>,
+    scope: Option<&'header str>,
+}
+
+impl Asked<'_> {
+    fn url(&self, realm: &Uri, login: Option<&Login>) -> Result<Uri, Fault<OciError>> {
+        let mut url = realm.to_string();
+        let mut mark = if realm.query().is_some() { '&' } else { '?' };
+        let mut add = |name: &str, value: &str| {
+            url.push(mark);
+            url.push_str(&query_pair(name, value));
+            mark = '&';
+        };
+        if let Some(service) = self.service {
+            add("service", service);
+        }
+        // Several scopes are several parameters.
+        for scope in self.scope.into_iter().flat_map(|scope| scope.split(' ')) {
+            if !scope.is_empty() {
+                add("scope", scope);
+            }
+        }
+        if let Some(Login::Password { user, .. }) = login {
+            add("account", user);
+        }
+        plain_url(&url)
+            .ok_or_else(|| Fault::Unusable("the token service has no usable URL".to_owned()))
+    }
+
+    fn form(&self, identity: &str) -> String {
+        let mut pairs = vec![
+            query_pair("grant_type", "refresh_token"),
+            query_pair("client_id", CLIENT),
+            query_pair("refresh_token", identity),
+        ];
+        pairs.extend(self.service.map(|service| query_pair("service", service)));
+        pairs.extend(self.scope.map(|scope| query_pair("scope", scope)));
+        pairs.join("&")
+    }
+}
+
+/// `None` where the credentials are no password, or fit into no header.
+fn basic(credentials: &Credentials) -> Option<Authorization> {
+    match &credentials.login {
+        Login::Password { .. } => authorization("Basic", &credentials.login.written()),
+        Login::Identity(_) => None,
+    }
+}
+
+fn authorization(scheme: &str, value: &str) -> Option<Authorization> {
+    let mut header = HeaderValue::from_str(&format!("{scheme} {value}")).ok()?;
+    header.set_sensitive(true);
+    Some(Authorization { header })
+}
+
+fn query_pair(name: &str, value: &str) -> String {
+    format!("{name}={}", percent_encoded(value, b""))
+}

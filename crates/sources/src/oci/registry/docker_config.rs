@@ -1,0 +1,342 @@
+//! Docker's `config.json`: which credentials, or which program, it has for a registry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+use spec::base64::{Base64, decode};
+use spec::percent::percent_encoded;
+
+/// What the file of Docker's client says of credentials.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DockerConfig {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+    #[serde(default)]
+    cred_helpers: BTreeMap<String, String>,
+    #[serde(default)]
+    creds_store: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Entry {
+    #[serde(default)]
+    auth: Option<String>,
+    #[serde(default)]
+    username: Option<String>,
+    #[serde(default)]
+    password: Option<String>,
+    #[serde(default, alias = "identityToken")]
+    identitytoken: Option<String>,
+}
+
+/// Who asks, as the file or a program says it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Login {
+    /// A user name and a password.
+    Password {
+        /// Neither is ever shown.
+        user: String,
+        /// Neither is ever shown.
+        password: String,
+    },
+    /// What a token is given for.
+    Identity(String),
+}
+
+impl Login {
+    /// What nobody else may see.
+    pub(super) fn secret(&self) -> &[u8] {
+        match self {
+            Self::Password { password, .. } => password.as_bytes(),
+            Self::Identity(token) => token.as_bytes(),
+        }
+    }
+
+    /// As a request has it: a password in the header `Authorization: Basic`, a token in a form.
+    pub(super) fn written(&self) -> String {
+        match self {
+            Self::Password { user, password } => {
+                let pair = format!("{user}:{password}");
+                Base64(pair.as_bytes()).to_string()
+            }
+            Self::Identity(token) => percent_encoded(token, b""),
+        }
+    }
+}
+
+/// Nothing of it.
+impl fmt::Debug for Login {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Password { .. } => "Password",
+            Self::Identity(_) => "Identity",
+        })
+    }
+}
+
+/// Longest name of a program, in bytes.
+const HELPER_BYTES_MAX: usize = 100;
+
+/// Where Docker's client keeps the credentials of a registry that has an index beside it.
+fn index_of(registry: &str) -> String {
+    format!("https://index.{registry}/v1/")
+}
+
+impl DockerConfig {
+    /// Reads the file; the error says where it is none, and nothing of what is in it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            format!(
+                "is not what Docker's client writes: line {}, column {}",
+                error.line(),
+                error.column()
+            )
+        })
+    }
+
+    /// The program that has the credentials of `registry`: of it alone, else of all.
+    pub(super) fn helper(&self, registry: &str) -> Option<Helper<'_>> {
+        let index = index_of(registry);
+        let own = self.cred_helpers.get_key_value(registry);
+        let own = own.or_else(|| self.cred_helpers.get_key_value(&index));
+        if let Some((server, name)) = own {
+            return Some(Helper {
+                name,
+                server: server.clone(),
+                is_own: true,
+            });
+        }
+        let name = self.creds_store.as_ref().filter(|name| !name.is_empty())?;
+        // The client leaves an empty entry under the name that it told the program.
+        let is_index = !self.auths.contains_key(registry) && self.auths.contains_key(&index);
+        Some(Helper {
+            name,
+            server: match is_index {
+                true => index,
+                false => registry.to_owned(),
+            },
+            is_own: false,
+        })
+    }
+
+    /// What the file itself has for a repository: under the longest key that leads to it, else
+    /// under the key of the registry, as it is or as a URL, else under that of its index.
+    ///
+    /// # Errors
+    /// What is wrong with the entry; nothing of what is in it.
+    pub(super) fn login(&self, registry: &str, repository: &str) -> Result<Option<Login>, String> {
+        let wanted = format!("{registry}/{repository}/");
+        let index = index_of(registry);
+        let mut keys: Vec<(&str, &Entry)> = self
+            .auths
+            .iter()
+            .filter(|(key, _)| {
+                let plain = bare(key);
+                **key == index || plain == registry || wanted.starts_with(&format!("{plain}/"))
+            })
+            .map(|(key, entry)| (key.as_str(), entry))
+            .collect();
+        keys.sort_by_key(|(key, _)| (*key != index, bare(key).len(), *key == registry));
+        for (_, entry) in keys.into_iter().rev() {
+            if let Some(login) = entry.login()? {
+                return Ok(Some(login));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A program that has credentials.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Helper<'config> {
+    /// The end of its name, after `docker-credential-`.
+    pub(super) name: &'config str,
+    /// Under which name it knows the registry.
+    pub(super) server: String,
+    /// Whether it is there for this registry alone: then nothing else is looked at.
+    pub(super) is_own: bool,
+}
+
+impl Helper<'_> {
+    /// Whether it can be part of the name of a program, and of no path.
+    pub(super) fn is_name(&self) -> bool {
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        !self.name.is_empty()
+            && self.name.len() <= HELPER_BYTES_MAX
+            && self.name.bytes().all(is_plain)
+    }
+}
+
+/// A key without its scheme, and without `/`, `/v1/` or `/v2/` at its end.
+fn bare(key: &str) -> &str {
+    let key = key
+        .strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"))
+        .unwrap_or(key)
+        .trim_end_matches('/');
+    ["/v1", "/v2"]
+        .iter()
+        .find_map(|version| key.strip_suffix(version))
+        .unwrap_or(key)
+}
+
+impl Entry {
+    fn login(&self) -> Result<Option<Login>, String> {
+        let stated = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(token) = stated(&self.identitytoken) {
+            return Ok(Some(Login::Identity(token)));
+        }
+        if let Some(auth) = stated(&self.auth) {
+            let broken = || "has an `auth` that is not base64 of USER:PASSWORD".to_owned();
+            let text = decode(auth.as_bytes()).ok_or_else(broken)?;
+            let text = String::from_utf8(text).map_err(|_bytes| broken())?;
+            // Some writers end it with a NUL byte.
+            let (user, password) = text.split_once(':').ok_or_else(broken)?;
+            return Ok(Some(Login::Password {
+                user: user.to_owned(),
+                password: password.trim_end_matches('\0').to_owned(),
+            }));
+        }
+        Ok(match (stated(&self.username), stated(&self.password)) {
+            (Some(user), Some(password)) => Some(Login::Password { user, password }),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(auths: &str, registry: &str, repository: &str) -> Result<Option<String>, String> {
+        let text = format!("{{\"auths\":{auths}}}");
+        let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
+        Ok(config
+            .login(registry, repository)?
+            .map(|login| match login {
+                Login::Password { user, password } => format!("{user}:{password}"),
+                Login::Identity(token) => format!("<{token}>"),
+            }))
+    }
+
+    #[test]
+    fn a_registry_is_found_under_the_keys_that_dockers_client_writes() {
+        // dTpw is u:p.
+        let entry = "{\"auth\":\"dTpw\"}";
+        for key in [
+            "r.test:5000",
+            "http://r.test:5000",
+            "https://r.test:5000",
+            "https://r.test:5000/",
+            "https://r.test:5000/v1/",
+            "https://r.test:5000/v2/",
+            "r.test:5000/a",
+            "r.test:5000/a/b",
+        ] {
+            let found = login(&format!("{{\"{key}\":{entry}}}"), "r.test:5000", "a/b");
+            assert_eq!(found, Ok(Some("u:p".to_owned())), "{key}");
+        }
+        for key in [
+            "r.test",
+            "r.test:500",
+            "r.test:50000",
+            "xr.test:5000",
+            "ftp://r.test:5000",
+            "r.test:5000/a/b/c",
+            "r.test:5000/ab",
+            "r.test:5000.evil",
+            "",
+        ] {
+            let found = login(&format!("{{\"{key}\":{entry}}}"), "r.test:5000", "a/b");
+            assert_eq!(found, Ok(None), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_an_index_counts_for_its_registry_where_that_has_none_itself() {
+        let index = "\"https://index.r.test/v1/\":{\"auth\":\"dTpw\"}";
+        let alone = format!("{{{index}}}");
+        assert_eq!(login(&alone, "r.test", "a"), Ok(Some("u:p".to_owned())));
+        for other in ["test", "index.r.test:5000", "xr.test", "r.test:5000"] {
+            assert_eq!(login(&alone, other, "a"), Ok(None), "{other}");
+        }
+        let both = format!("{{{index},\"r.test\":{{\"username\":\"x\",\"password\":\"y\"}}}}");
+        assert_eq!(login(&both, "r.test", "a"), Ok(Some("x:y".to_owned())));
+        let told = |text: &str| {
+            let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
+            let helper = config.helper("r.test").expect("a program");
+            (helper.server, helper.is_own)
+        };
+        let of_index = "https://index.r.test/v1/".to_owned();
+        assert_eq!(
+            told("{\"credsStore\":\"x\",\"auths\":{\"https://index.r.test/v1/\":{}}}"),
+            (of_index.clone(), false)
+        );
+        assert_eq!(
+            told("{\"credHelpers\":{\"https://index.r.test/v1/\":\"x\"}}"),
+            (of_index, true)
+        );
+        assert_eq!(told("{\"credsStore\":\"x\"}"), ("r.test".to_owned(), false));
+    }
+
+    #[test]
+    fn the_longest_key_decides_and_an_empty_entry_nothing() {
+        let auths = "{\"r.test\":{\"auth\":\"dTpw\"},\"r.test/a\":{\"username\":\"x\",\
+                     \"password\":\"y\"},\"r.test/a/b\":{}}";
+        assert_eq!(login(auths, "r.test", "a/b"), Ok(Some("x:y".to_owned())));
+        assert_eq!(login(auths, "r.test", "c"), Ok(Some("u:p".to_owned())));
+        let token = "{\"r.test\":{\"auth\":\"dTpw\",\"identitytoken\":\"t\"}}";
+        assert_eq!(login(token, "r.test", "c"), Ok(Some("<t>".to_owned())));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_without_what_is_in_it() {
+        for entry in ["{\"auth\":\"canary\"}", "{\"auth\":\"Y2FuYXJ5\"}"] {
+            let error = login(&format!("{{\"r.test\":{entry}}}"), "r.test", "c");
+            assert!(
+                error.is_err_and(|error| !error.contains("anary")),
+                "{entry}"
+            );
+        }
+        for text in [
+            "",
+            "[\"canary\"]",
+            "{\"auths\":{\"r\":{\"auth\":[\"canary\"]}}}",
+        ] {
+            let error = DockerConfig::parse(text.as_bytes()).err().expect("refused");
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_program_of_one_registry_goes_before_the_one_of_all() {
+        let text = "{\"credsStore\":\"all\",\"credHelpers\":{\"r.test\":\"own\"}}";
+        let config = DockerConfig::parse(text.as_bytes()).expect("parsed");
+        let named = |registry| {
+            config
+                .helper(registry)
+                .map(|helper| (helper.name, helper.is_own))
+        };
+        assert_eq!(named("r.test"), Some(("own", true)));
+        assert_eq!(named("s.test"), Some(("all", false)));
+        for (name, is_name) in [
+            ("pass", true),
+            ("ecr-login", true),
+            ("", false),
+            ("../x", false),
+            ("a/b", false),
+            ("a b", false),
+        ] {
+            let helper = Helper {
+                name,
+                server: String::new(),
+                is_own: true,
+            };
+            assert_eq!(helper.is_name(), is_name, "{name}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Manifests and blobs of a repository, from it.
+
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use ureq::http::{HeaderMap, Method, StatusCode, header};
+
+use crate::http::{Answer, BodyProblem, Client, Fault, Mishap};
+use crate::oci::error::OciError;
+use crate::oci::listener::Progress;
+use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
+use crate::oci::registry::Registry;
+use crate::oci::registry::asking::{Ask, cancelled};
+use crate::oci::registry::error::RegistryError;
+use spec::digest::Digest;
+use spec::oci::media::{MANIFEST_BYTES_MAX, MANIFESTS};
+use spec::oci::reference::Which;
+
+const DIGEST_HEADER: &str = "docker-content-digest";
+
+/// The one field that says what a document is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Typed {
+    #[serde(default)]
+    media_type: Option<String>,
+}
+
+impl Origin for Registry {
+    fn shown(&self) -> String {
+        format!("{}/{}", self.reference.registry, self.reference.repository)
+    }
+
+    fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError> {
+        let path = format!("manifests/{which}");
+        let place = format!("{}:{which}", self.shown());
+        let listener = &self.connection.listener;
+        listener.progress(&Progress::Asking { place: &place });
+        let accept = MANIFESTS.join(", ");
+        let ask = Ask {
+            accept: Some(&accept),
+            ..Ask::new(&Method::GET, &path)
+        };
+        let fetched = self.tried(ask.method, ask.path, &mut || {
+            let answer = self.ask(&ask)?;
+            match answer.status {
+                StatusCode::OK => self.received(which, &path, answer),
+                _ => Err(self.refused(&ask, &format!("manifest {which}"), answer)),
+            }
+        });
+        listener.progress(&Progress::Done);
+        fetched
+    }
+
+    fn blob(&self, digest: &Digest, from_byte: u64) -> Result<BlobStream<'_>, OciError> {
+        let path = format!("blobs/{digest}");
+        let mut ask = Ask {
+            from_byte,
+            ..Ask::new(&Method::GET, &path)
+        };
+        self.tried(&Method::GET, &path, &mut || {
+            let answer = self.ask(&ask)?;
+            let starts_at = match answer.status {
+                StatusCode::OK => 0,
+                StatusCode::PARTIAL_CONTENT if 0 < ask.from_byte => {
+                    self.starts_at(&answer.headers, ask.from_byte)?
+                }
+                // What is there already is not the beginning of what there is now.
+                StatusCode::RANGE_NOT_SATISFIABLE if 0 < ask.from_byte => {
+                    ask.from_byte = 0;
+                    return Err(Fault::passing("the answer was 416".to_owned()));
+                }
+                _ => return Err(self.refused(&ask, &format!("blob {digest}"), answer)),
+            };
+            if let Some(coding) = answer.headers.get(header::CONTENT_ENCODING)
+                && coding != "identity"
+            {
+                let found = self.quoted(&String::from_utf8_lossy(coding.as_bytes()));
+                let cause = format!("the answer is encoded as `{found}`, expected as it is");
+                return Err(Fault::Unusable(cause));
+            }
+            Ok(BlobStream {
+                starts_at,
+                reader: Box::new(Body {
+                    client: &self.client,
+                    request: self.shown_request(&Method::GET, &path),
+                    bytes: 0,
+                    waited: Duration::ZERO,
+                    since: 0,
+                    source: answer.reader(),
+                }),
+            })
+        })
+    }
+}
+
+impl Registry {
+    fn received(
+        &self,
+        which: &Which,
+        path: &str,
+        answer: Answer,
+    ) -> Result<FetchedManifest, Fault<OciError>> {
+        let request = self.shown_request(&Method::GET, path);
+        let stated = self.stated_digest(&answer.headers)?;
+        let media_type = stated_type(&answer.headers);
+        let bytes =
+            answer
+                .bytes(&self.client, MANIFEST_BYTES_MAX)
+                .map_err(|problem| match problem {
+                    BodyProblem::TooLarge => final_of(RegistryError::TooLarge {
+                        request: request.clone(),
+                        what: "manifest",
+                        bytes_max: MANIFEST_BYTES_MAX,
+                    }),
+                    BodyProblem::Broken(mishap) => self.fault(mishap),
+                })?;
+        let found = Digest::of(&bytes);
+        let asked = match which {
+            Which::Digest(asked) => Some(*asked),
+            Which::Tag(_) | Which::Unnamed => None,
+        };
+        for expected in [asked, stated].into_iter().flatten() {
+            if expected != found {
+                return Err(final_of(RegistryError::WrongDigest {
+                    request,
+                    what: "a manifest",
+                    found: found.to_string(),
+                    expected,
+                }));
+            }
+        }
+        let media_type = media_type.or_else(|| {
+            let typed: Typed = serde_json::from_slice(&bytes).ok()?;
+            typed.media_type
+        });
+        Ok(FetchedManifest {
+            media_type: media_type.unwrap_or_default(),
+            bytes,
+            digest: found,
+        })
+    }
+
+    /// The digest that an answer states, where it is one that we can compare.
+    pub(super) fn stated_digest(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Digest>, Fault<OciError>> {
+        let Some(stated) = headers.get(DIGEST_HEADER) else {
+            return Ok(None);
+        };
+        let text = String::from_utf8_lossy(stated.as_bytes());
+        match Digest::parse(text.trim()) {
+            Some(digest) => Ok(Some(digest)),
+            // Another algorithm: the bytes are looked at by the one that we were asked for.
+            None if text.starts_with("sha512:") => Ok(None),
+            None => Err(Fault::Unusable(format!(
+                "the answer states the digest `{}`, expected sha256: and 64 digits",
+                self.quoted(&text)
+            ))),
+        }
+    }
+
+    /// The first byte of a part: the one that was asked for.
+    fn starts_at(&self, headers: &HeaderMap, from_byte: u64) -> Result<u64, Fault<OciError>> {
+        let stated = headers
+            .get(header::CONTENT_RANGE)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .unwrap_or_default();
+        let first = stated
+            .strip_prefix("bytes ")
+            .and_then(|range| range.split_once('-'))
+            .and_then(|(first, _)| first.parse().ok());
+        match first {
+            Some(first) if first == from_byte => Ok(first),
+            _ => Err(Fault::Unusable(format!(
+                "the answer is the part `{}`, expected one from byte {from_byte} on",
+                self.quoted(&stated)
+            ))),
+        }
+    }
+
+    /// An answer that is none of those that the request should have.
+    pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, answer: Answer) -> Fault<OciError> {
+        let status = answer.status;
+        if !status.is_client_error() {
+            return Fault::Unusable(format!("the answer was {}", status.as_u16()));
+        }
+        let detail = self.said_in(answer);
+        final_of(match status {
+            StatusCode::NOT_FOUND => RegistryError::NotFound {
+                place: self.shown(),
+                what: what.to_owned(),
+                detail,
+            },
+            _ => RegistryError::Refused {
+                request: self.shown_request(ask.method, ask.path),
+                status: status.as_u16(),
+                detail,
+            },
+        })
+    }
+}
+
+pub(super) fn final_of(error: RegistryError) -> Fault<OciError> {
+    Fault::Final(Box::new(error.into()))
+}
+
+/// The type of the content, where it says more than that it is JSON.
+fn stated_type(headers: &HeaderMap) -> Option<String> {
+    let stated = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let bare = stated.split(';').next()?.trim().to_ascii_lowercase();
+    let is_vague = matches!(
+        bare.as_str(),
+        "" | "application/json" | "application/octet-stream" | "text/plain"
+    );
+    (!is_vague).then_some(bare)
+}
+
+/// The bytes of a blob as they come; its errors hold an [`OciError`].
+struct Body<'registry, R> {
+    client: &'registry Client,
+    request: String,
+    bytes: u64,
+    /// For so long the other side was waited for, with so many bytes there before.
+    waited: Duration,
+    since: u64,
+    source: R,
+}
+
+impl<R: Read> Read for Body<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let started = Instant::now();
+        match self.source.read(buffer) {
+            Ok(count) => {
+                self.bytes += count as u64;
+                self.waited += started.elapsed();
+                match count {
+                    0 => Ok(0),
+                    _ => self.not_too_slow().map(|()| count),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => Err(self.broken(self.client.mishap_of_read(error)).into_read()),
+        }
+    }
+}
+
+impl<R> Body<'_, R> {
+    /// Whether enough has come in the time that was waited; what its reader does takes no part.
+    fn not_too_slow(&mut self) -> io::Result<()> {
+        let patience = self.client.patience();
+        if self.waited < patience.slow {
+            return Ok(());
+        }
+        let came = self.bytes - self.since;
+        if came < patience.slow_bytes {
+            let (slow, expected) = (patience.slow, patience.slow_bytes);
+            let cause = format!("{came} bytes came in {slow:?}, expected {expected}");
+            return Err(self.broken(Mishap::Passing(cause)).into_read());
+        }
+        (self.waited, self.since) = (Duration::ZERO, self.bytes);
+        Ok(())
+    }
+
+    fn broken(&self, mishap: Mishap) -> OciError {
+        let request = self.request.clone();
+        match mishap {
+            Mishap::Cancelled => cancelled(),
+            Mishap::Passing(cause) => RegistryError::BrokenOff {
+                request,
+                bytes: self.bytes,
+                cause,
+            }
+            .into(),
+            Mishap::Unusable(cause) => RegistryError::Unusable { request, cause }.into(),
+            Mishap::NoTls => RegistryError::Unusable {
+                request,
+                cause: "TLS: the connection is none any longer".to_owned(),
+            }
+            .into(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Manifests and blobs of a repository, to it.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use ureq::http::{Method, StatusCode, Uri};
+
+use crate::http::Fault;
+use crate::http::url::{next, plain_url};
+use crate::oci::error::OciError;
+use crate::oci::listener::{Listener, Progress};
+use crate::oci::origin::Origin as _;
+use crate::oci::registry::asking::{Ask, Payload};
+use crate::oci::registry::error::RegistryError;
+use crate::oci::registry::pulling::final_of;
+use crate::oci::registry::{BlobSource, Registry};
+use spec::digest::Digest;
+use spec::oci::reference::Which;
+use sys::file::CallError;
+
+impl Registry {
+    /// Whether the repository has a blob.
+    ///
+    /// # Errors
+    /// [`OciError`].
+    pub fn has_blob(&self, digest: &Digest) -> Result<bool, OciError> {
+        let path = format!("blobs/{digest}");
+        let ask = Ask::new(&Method::HEAD, &path);
+        self.tried(ask.method, ask.path, &mut || {
+            let answer = self.ask(&ask)?;
+            match answer.status {
+                StatusCode::OK => Ok(true),
+                StatusCode::NOT_FOUND => Ok(false),
+                _ => Err(self.refused(&ask, &format!("blob {digest}"), answer)),
+            }
+        })
+    }
+
+    /// Sends a blob of `bytes` bytes, unless it is there; whether it was sent.
+    ///
+    /// # Errors
+    /// [`OciError`]: the registry does not take it, or `source` cannot be read.
+    pub fn push_blob(
+        &self,
+        digest: &Digest,
+        bytes: u64,
+        source: &mut dyn BlobSource,
+    ) -> Result<bool, OciError> {
+        if self.has_blob(digest)? {
+            return Ok(false);
+        }
+        let mut told = Told {
+            source,
+            listener: &*self.connection.listener,
+            digest,
+            bytes: 0,
+            of_bytes: bytes,
+            failed: None,
+        };
+        let sent = {
+            let source: RefCell<&mut dyn BlobSource> = RefCell::new(&mut told);
+            self.tried(&Method::PUT, &format!("blobs/{digest}"), &mut || {
+                self.upload(digest, Payload::Source(&source, bytes))
+            })
+        };
+        self.connection.listener.progress(&Progress::Done);
+        match told.failed {
+            Some(errno) => Err(RegistryError::Source {
+                what: format!("the blob {digest}"),
+                source: CallError::new("read", digest.to_string(), errno),
+            }
+            .into()),
+            None => sent.map(|()| true),
+        }
+    }
+
+    /// Begins an upload and sends all of it at once.
+    fn upload(&self, digest: &Digest, payload: Payload<'_>) -> Result<(), Fault<OciError>> {
+        let begin = Ask::new(&Method::POST, "blobs/uploads/");
+        let begun = self.ask(&begin)?;
+        if begun.status != StatusCode::ACCEPTED {
+            return Err(self.refused(&begin, "uploads", begun));
+        }
+        let own = self.own_url(begin.path)?;
+        let place = next(&own, &begun.headers).map_err(Fault::Unusable)?;
+        let ask = Ask {
+            payload,
+            ..Ask::new(&Method::PUT, "blobs/uploads/…")
+        };
+        let sent = self.ask_at(with_digest(&place, digest)?, &ask)?;
+        if sent.status != StatusCode::CREATED {
+            return Err(self.refused(&ask, "upload", sent));
+        }
+        let request = || self.shown_request(ask.method, ask.path);
+        match self.stated_digest(&sent.headers)? {
+            Some(found) if found != *digest => Err(final_of(RegistryError::WrongDigest {
+                request: request(),
+                what: "a blob",
+                found: found.to_string(),
+                expected: *digest,
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a manifest, by its digest or under a tag ([`Which::Unnamed`]: `latest`); its digest.
+    ///
+    /// # Errors
+    /// [`OciError`]: the registry does not take it, or says that it took something else.
+    pub fn push_manifest(
+        &self,
+        which: &Which,
+        bytes: &[u8],
+        media_type: &str,
+    ) -> Result<Digest, OciError> {
+        let digest = Digest::of(bytes);
+        let path = format!("manifests/{which}");
+        let ask = Ask {
+            payload: Payload::Bytes(bytes, media_type),
+            ..Ask::new(&Method::PUT, &path)
+        };
+        let place = self.shown();
+        let listener = &self.connection.listener;
+        listener.progress(&Progress::Asking { place: &place });
+        let sent = self.tried(ask.method, ask.path, &mut || {
+            let answer = self.ask(&ask)?;
+            if answer.status != StatusCode::CREATED {
+                return Err(self.refused(&ask, &format!("manifest {which}"), answer));
+            }
+            self.stated_digest(&answer.headers)
+        });
+        listener.progress(&Progress::Done);
+        match sent? {
+            Some(found) if found != digest => Err(RegistryError::WrongDigest {
+                request: self.shown_request(ask.method, ask.path),
+                what: "a manifest",
+                found: found.to_string(),
+                expected: digest,
+            }
+            .into()),
+            _ => Ok(digest),
+        }
+    }
+
+    fn own_url(&self, path: &str) -> Result<Uri, Fault<OciError>> {
+        let shown = self.shown_request(&Method::GET, path);
+        shown
+            .strip_prefix("GET ")
+            .and_then(plain_url)
+            .ok_or_else(|| Fault::Unusable("the URL cannot be written".to_owned()))
+    }
+}
+
+/// Where an upload ends: the place that the registry gave, and the digest.
+fn with_digest(place: &Uri, digest: &Digest) -> Result<Uri, Fault<OciError>> {
+    let mark = if place.query().is_some() { '&' } else { '?' };
+    plain_url(&format!("{place}{mark}digest={digest}"))
+        .ok_or_else(|| Fault::Unusable("the place of the upload cannot be written".to_owned()))
+}
+
+/// What is sent, told piece by piece.
+struct Told<'push> {
+    source: &'push mut dyn BlobSource,
+    listener: &'push dyn Listener,
+    digest: &'push Digest,
+    bytes: u64,
+    of_bytes: u64,
+    failed: Option<rustix::io::Errno>,
+}
+
+impl Read for Told<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = match self.source.read(buffer) {
+            // Fewer bytes than were stated would be waited for on the other side.
+            Ok(0) if self.bytes < self.of_bytes && !buffer.is_empty() => {
+                self.failed = Some(rustix::io::Errno::IO);
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            Ok(count) => count,
+            Err(error) => {
+                self.failed =
+                    Some(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO));
+                return Err(error);
+            }
+        };
+        self.bytes += count as u64;
+        self.listener.progress(&Progress::Sending {
+            digest: self.digest,
+            bytes: self.bytes,
+            of_bytes: self.of_bytes,
+        });
+        Ok(count)
+    }
+}
+
+impl Seek for Told<'_> {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.bytes = self.source.seek(place)?;
+        Ok(self.bytes)
+    }
+}

@@ -1,0 +1,226 @@
+//! What is in the store, and what goes: what was not used for longest and nobody uses.
+
+use std::os::fd::AsFd as _;
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+
+use crate::oci::store::names::file_of;
+use crate::oci::store::{
+    BLOBS, LAYERS, PARTIAL, PREPARED, SNAPSHOTS, Store, StoreError, hexadecimal,
+};
+use spec::digest::Digest;
+use store::Shelved;
+use store::shelf::Names;
+use sys::lock::try_claim_file;
+
+/// What [`Store::gc`] removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Blobs, and downloads that nobody went on with.
+    pub blobs: u64,
+    /// Unpacked trees.
+    pub trees: u64,
+    /// What all took.
+    pub bytes: u64,
+}
+
+/// A named manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What it was pulled or built as.
+    pub name: String,
+    /// The manifest.
+    pub digest: Digest,
+    /// When it was used last.
+    pub used: SystemTime,
+}
+
+/// Something that can go by itself.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Removable {
+    used: SystemTime,
+    bytes: u64,
+    part: &'static str,
+    name: String,
+}
+
+impl Store {
+    /// Named manifests that are there, the one that was used last first.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let mut listed = Vec::new();
+        for (name, digest) in self.names()? {
+            let path = self.path_of(&format!("{BLOBS}/{}", hexadecimal(&digest)));
+            if let Ok(used) = std::fs::metadata(path).and_then(|status| status.modified()) {
+                listed.push(Listed { name, digest, used });
+            }
+        }
+        listed.sort_by_key(|one| std::cmp::Reverse(one.used));
+        Ok(listed)
+    }
+
+    /// What everything takes, in bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn used_bytes(&self) -> Result<u64, StoreError> {
+        let all = self.removable()?;
+        Ok(all.iter().fold(0, |sum, one| one.bytes.saturating_add(sum)))
+    }
+
+    /// Removes garbage, and what is not in use: all of it where `all`, else what is above the size.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn gc(&self, all: bool) -> Result<Gone, StoreError> {
+        let names = self.shelf.lock_names()?;
+        self.shelf.sweep(&names)?;
+        let gone = self.shrink_to(&names, if all { 0 } else { self.size_bytes })?;
+        self.forget_names()?;
+        self.forget_claims()?;
+        if self.is_made(SNAPSHOTS) {
+            self.snapshots()?.collect(false)?;
+        }
+        for (part, shelf) in [
+            (LAYERS, Self::layers as fn(&_) -> _),
+            (PREPARED, Self::prepared),
+        ] {
+            if self.is_made(part) {
+                shelf(self)?.tidy()?;
+            }
+        }
+        self.shelf.remove_other_versions()?;
+        Ok(gone)
+    }
+
+    /// Forgets `name` and removes these blobs and this snapshot, each where nobody uses it.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn forget(
+        &self,
+        name: &str,
+        blobs: &[Digest],
+        snapshot: Option<&Digest>,
+    ) -> Result<Gone, StoreError> {
+        let names = self.shelf.lock_names()?;
+        self.unlink(&file_of(name))?;
+        let mut gone = Gone::default();
+        for one in self.removable()? {
+            let is_named = |digest: &Digest| hexadecimal(digest) == one.name;
+            let (goes, count) = match one.part {
+                BLOBS => (blobs.iter().any(is_named), &mut gone.blobs),
+                SNAPSHOTS => (snapshot.is_some_and(is_named), &mut gone.trees),
+                _ => continue,
+            };
+            if goes && self.remove_unused(&names, &one)? {
+                *count += 1;
+                gone.bytes = gone.bytes.saturating_add(one.bytes);
+            }
+        }
+        Ok(gone)
+    }
+
+    /// After a tree came: back to the size.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.shrink(&self.shelf.lock_names()?)
+    }
+
+    /// After something came: back to the size.
+    pub(super) fn shrink(&self, names: &Names) -> Result<(), StoreError> {
+        let gone = self.shrink_to(names, self.size_bytes)?;
+        match gone.blobs {
+            0 => Ok(()),
+            _ => self.forget_names(),
+        }
+    }
+
+    fn shrink_to(&self, names: &Names, size_bytes: u64) -> Result<Gone, StoreError> {
+        let mut all = self.removable()?;
+        all.sort();
+        let mut total = all
+            .iter()
+            .fold(0, |sum: u64, one| sum.saturating_add(one.bytes));
+        let mut gone = Gone::default();
+        for one in all {
+            if total <= size_bytes {
+                break;
+            }
+            if !self.remove_unused(names, &one)? {
+                continue;
+            }
+            total = total.saturating_sub(one.bytes);
+            gone.bytes = gone.bytes.saturating_add(one.bytes);
+            match one.part {
+                BLOBS | PARTIAL => gone.blobs += 1,
+                _ => gone.trees += 1,
+            }
+        }
+        Ok(gone)
+    }
+
+    fn removable(&self) -> Result<Vec<Removable>, StoreError> {
+        let mut all = Vec::new();
+        for part in [BLOBS, PARTIAL] {
+            for name in self.shelf.names(part)? {
+                let status = std::fs::symlink_metadata(self.path_of(&format!("{part}/{name}")));
+                // Gone since: somebody else removed or finished it.
+                let Ok(status) = status else { continue };
+                all.push(Removable {
+                    used: status.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                    bytes: status.len(),
+                    part,
+                    name,
+                });
+            }
+        }
+        for part in [SNAPSHOTS, LAYERS, PREPARED] {
+            if !self.is_made(part) {
+                continue;
+            }
+            let trees = match part {
+                SNAPSHOTS => self.snapshots()?.shelved()?,
+                LAYERS => self.layers()?.shelved()?,
+                _ => self.prepared()?.shelved()?,
+            };
+            let removable = |tree: Shelved| Removable {
+                used: tree.used,
+                bytes: tree.disk_bytes,
+                part,
+                name: tree.key,
+            };
+            all.extend(trees.into_iter().map(removable));
+        }
+        Ok(all)
+    }
+
+    /// `false`: it is in use.
+    fn remove_unused(&self, _names: &Names, one: &Removable) -> Result<bool, StoreError> {
+        let key = &one.name;
+        match one.part {
+            SNAPSHOTS => return Ok(self.snapshots()?.remove(key)?),
+            LAYERS => return Ok(self.layers()?.remove(key)?),
+            PREPARED => return Ok(self.prepared()?.remove(key)?),
+            _ => (),
+        }
+        let name = format!("{}/{key}", one.part);
+        let Some(file) = self.open_at(&name, OFlags::RDONLY)? else {
+            return Ok(true);
+        };
+        let is_free = try_claim_file(file.as_fd()).map_err(self.failed("flock", &name))?;
+        if is_free {
+            self.unlink(&name)?;
+        }
+        Ok(is_free)
+    }
+
+    fn is_made(&self, part: &str) -> bool {
+        self.path_of(part).exists()
+    }
+}

@@ -1,0 +1,156 @@
+//! Blobs that are made here: a config, a manifest, a layer that is packed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{Mode, OFlags};
+use sha2::Digest as _;
+
+use crate::oci::store::blobs::errno_of;
+use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, hexadecimal};
+use spec::digest::Digest;
+use sys::lock::try_claim_file;
+
+/// Nobody writes to a blob again.
+const BLOB_MODE: u32 = 0o400;
+
+/// A blob that is being written. Dropped before it is finished, it is removed.
+pub struct Draft<'store> {
+    store: &'store Store,
+    /// Locked, so that it is not taken for what a dead process left.
+    file: File,
+    name: String,
+    hasher: sha2::Sha256,
+    bytes: u64,
+    published: bool,
+}
+
+impl std::fmt::Debug for Draft<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Draft")
+            .field("name", &self.name)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Write for Draft<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Draft<'_> {
+    /// Makes it a blob; digest and bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`]; what was written is gone.
+    pub fn finish(mut self) -> Result<(Digest, u64), StoreError> {
+        let digest = Digest::from_hasher(std::mem::take(&mut self.hasher));
+        self.published = true;
+        let blob = self
+            .store
+            .publish(&self.name, &digest, self.file.as_fd(), self.bytes);
+        if blob.is_err() {
+            self.published = false;
+        }
+        blob.map(|_in_use| (digest, self.bytes))
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.published && self.store.unlink(&self.name).is_err() {
+            // The lock goes with the descriptor: the next one who makes something removes it.
+        }
+    }
+}
+
+impl Store {
+    /// Begins a blob, after what dead processes left was removed.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn draft(&self) -> Result<Draft<'_>, StoreError> {
+        self.make_part(BUILDING)?;
+        let names = self.shelf.lock_names()?;
+        self.shelf.sweep(&names)?;
+        let name = self.shelf.draft()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(
+            self.root(),
+            &name,
+            flags | OFlags::CLOEXEC,
+            Mode::from_raw_mode(0o600),
+        )
+        .map_err(self.failed("openat", &name))?;
+        try_claim_file(file.as_fd()).map_err(self.failed("flock", &name))?;
+        Ok(Draft {
+            store: self,
+            file: File::from(file),
+            name,
+            hasher: sha2::Sha256::new(),
+            bytes: 0,
+            published: false,
+        })
+    }
+
+    /// Puts `bytes` into the store; their digest.
+    ///
+    /// # Errors
+    /// [`StoreError::Cache`].
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
+        let digest = Digest::of(bytes);
+        if self.read(&digest, bytes.len() as u64)?.is_some() {
+            return Ok(digest);
+        }
+        let mut draft = self.draft()?;
+        let written = draft.write_all(bytes);
+        written.map_err(|error| self.failed("write", &draft.name)(errno_of(&error)))?;
+        Ok(draft.finish()?.0)
+    }
+
+    /// Makes the file `name`, which this process has locked and which holds the bytes of `digest`,
+    /// the blob; in use from now on.
+    pub(super) fn publish(
+        &self,
+        name: &str,
+        digest: &Digest,
+        file: std::os::fd::BorrowedFd<'_>,
+        bytes: u64,
+    ) -> Result<Blob, StoreError> {
+        // A rename may reach the disk before the bytes do; then a crash would leave a torn blob.
+        rustix::fs::fdatasync(file).map_err(self.failed("fdatasync", name))?;
+        self.make_part(BLOBS)?;
+        let to = format!("{BLOBS}/{}", hexadecimal(digest));
+        let names = self.shelf.lock_names()?;
+        rustix::fs::renameat(self.root(), name, self.root(), &to)
+            .map_err(self.failed("renameat", &to))?;
+        // Not before: whoever wants to go on with a download opens it for writing.
+        rustix::fs::fchmod(file, Mode::from_raw_mode(BLOB_MODE))
+            .map_err(self.failed("fchmod", &to))?;
+        // A description of its own: the writer's lock is let go when that is closed.
+        let reader = self
+            .open_at(&to, OFlags::RDONLY)?
+            .ok_or(StoreError::Gone { digest: *digest })?;
+        rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
+            .map_err(self.failed("flock", &to))?;
+        // Nobody removes blobs while the names are locked.
+        store::share(reader.as_fd(), &self.path_of(&to))?;
+        self.shrink(&names)?;
+        Ok(Blob {
+            digest: *digest,
+            bytes,
+            file: File::from(reader),
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Why something is not in the store, and does not come into it.
+
+use rustix::io::Errno;
+
+use spec::digest::Digest;
+use store::CacheError;
+
+/// Why the store did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A call failed, or the directory is not safe.
+    #[error("the store of artifacts cannot be used")]
+    Cache(#[from] CacheError),
+    /// There are fewer bytes than the descriptor says, also when it was tried again.
+    #[error("{place}: blob {digest} ends after {found_bytes} of {bytes} bytes")]
+    Truncated {
+        /// Where it comes from, escaped.
+        place: String,
+        /// Which.
+        digest: Digest,
+        /// What came.
+        found_bytes: u64,
+        /// What its descriptor says.
+        bytes: u64,
+        /// What ended it, where it was more than an end.
+        #[source]
+        source: Option<std::io::Error>,
+    },
+    /// The descriptor says another size than the blob has.
+    #[error("{place}: blob {digest} has {found}, its descriptor says {bytes} bytes")]
+    Size {
+        /// Where it comes from, escaped.
+        place: String,
+        /// Which.
+        digest: Digest,
+        /// `more`, or so many.
+        found: String,
+        /// What its descriptor says.
+        bytes: u64,
+    },
+    /// The bytes are not those that were asked for.
+    #[error("{place}: expected blob {digest}, found bytes with {found}")]
+    Digest {
+        /// Where it comes from, escaped.
+        place: String,
+        /// Which was asked for.
+        digest: Digest,
+        /// What came.
+        found: Digest,
+    },
+    /// A blob of the store that was there is gone, or another process removes it all the time.
+    #[error("blob {digest} is not in the store")]
+    Gone {
+        /// Which.
+        digest: Digest,
+    },
+    /// Nothing was pulled or built under this name, or it is gone.
+    #[error("nothing in the store is called {name}")]
+    Unnamed {
+        /// The name, escaped.
+        name: String,
+    },
+}
+
+impl StoreError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Cache(CacheError::Call(error)) => Some(error.errno),
+            _ => None,
+        }
+    }
+
+    /// Whether there was no room for it.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.errno().is_some_and(store::is_full)
+    }
+
+    /// Whether the bytes are not those of the digest.
+    #[must_use]
+    pub(crate) fn is_other_bytes(&self) -> bool {
+        matches!(self, Self::Digest { .. })
+    }
+
+    /// Whether what came is not what was asked for: it is of no use to a later try.
+    pub(super) fn is_about_bytes(&self) -> bool {
+        matches!(self, Self::Size { .. } | Self::Digest { .. })
+    }
+
+    /// Stable name of the cause, in snake case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Cache(CacheError::Unsafe { .. }) => "store_unsafe",
+            Self::Cache(_) if self.is_full() => "store_full",
+            Self::Cache(_) if self.errno() == Some(Errno::ROFS) => "store_read_only",
+            Self::Cache(_) => "store_unusable",
+            Self::Truncated { .. } => "store_blob_truncated",
+            Self::Size { .. } => "store_blob_wrong_size",
+            Self::Digest { .. } => "store_blob_wrong_digest",
+            Self::Gone { .. } => "store_blob_gone",
+            Self::Unnamed { .. } => "store_unnamed",
+        }
+    }
+
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self.code() {
+            "store_unsafe" | "store_unusable" => {
+                "name a directory of your own on a disk: oci.directory"
+            }
+            "store_full" => {
+                "`runner source gc --all` removes what no run uses; oci.directory names another place"
+            }
+            "store_read_only" => {
+                "what is in it can be used; name a directory that can be written to: oci.directory"
+            }
+            "store_blob_truncated" => "the same command goes on where this one stopped",
+            "store_blob_wrong_size" | "store_blob_wrong_digest" => {
+                "nothing of it was used; whoever publishes the artifact has to push it again"
+            }
+            "store_blob_gone" => "pull it again",
+            "store_unnamed" => "`runner source list` shows what is there",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -1,0 +1,293 @@
+//! A blob that is not there yet: downloaded by one process while the others wait, gone on with
+//! where an earlier one stopped.
+
+use std::fs::File;
+use std::io::{Read, Seek as _, SeekFrom, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use sha2::Digest as _;
+
+use crate::oci::error::OciError;
+use crate::oci::listener::{Listener, Progress};
+use crate::oci::origin::Origin;
+use crate::oci::store::blobs::errno_of;
+use crate::oci::store::claims::pause;
+use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, hexadecimal};
+use spec::digest::Digest;
+
+/// Most bytes that are read at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// How often in a row a download is gone on with that brings no byte more.
+const FRUITLESS_MAX: u32 = 5;
+/// How often in all: a place that sends a byte and breaks off is not asked for ever.
+const TRIES_MAX: u32 = 64;
+/// Before the second try in a row; twice as long before each later one.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+/// How often the listener is asked while nothing happens.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// The blob, from here or from `origin`. Of processes that want the same one downloads it.
+    ///
+    /// The bytes are hashed as they come. A download that breaks off is gone on with, here and by
+    /// whoever wants the blob next. Where there is no room for it, what came is removed: a full
+    /// disk helps nobody.
+    ///
+    /// # Errors
+    /// [`OciError::Store`]: too few bytes or too many, other ones, no room; what `origin` says;
+    /// [`OciError::Cancelled`].
+    pub fn fetch(
+        &self,
+        wanted: &Wanted,
+        origin: &dyn Origin,
+        listener: &dyn Listener,
+    ) -> Result<Blob, OciError> {
+        if let Some(blob) = self.wanted(wanted)? {
+            return Ok(blob);
+        }
+        self.make_part(PARTIAL)?;
+        let name = format!("{PARTIAL}/{}", hexadecimal(&wanted.digest));
+        let file = loop {
+            if let Some(file) = self.claim_once(&name)? {
+                break File::from(file);
+            }
+            pause(listener)?;
+            if let Some(blob) = self.wanted(wanted)? {
+                return Ok(blob);
+            }
+        };
+        // Whoever had it may have finished between the look and the claim.
+        if let Some(blob) = self.wanted(wanted)? {
+            self.unlink(&name)?;
+            return Ok(blob);
+        }
+        let mut download = Download {
+            store: self,
+            wanted,
+            origin,
+            listener,
+            name,
+            file,
+            hasher: sha2::Sha256::new(),
+            bytes: 0,
+        };
+        let fetched = download.fetch();
+        listener.progress(&Progress::Done);
+        let is_useless = match &fetched {
+            Ok(_) => false,
+            Err(OciError::Store(error)) if error.is_full() || error.is_about_bytes() => true,
+            // What has no byte helps nobody, and nobody would count it.
+            Err(_) => download.is_empty()?,
+        };
+        if is_useless {
+            self.unlink(&download.name)?;
+        }
+        fetched
+    }
+}
+
+/// One download. `bytes` bytes of it are in the file, and in the hasher.
+struct Download<'call> {
+    store: &'call Store,
+    wanted: &'call Wanted,
+    origin: &'call dyn Origin,
+    listener: &'call dyn Listener,
+    name: String,
+    file: File,
+    hasher: sha2::Sha256,
+    bytes: u64,
+}
+
+impl Download<'_> {
+    fn fetch(&mut self) -> Result<Blob, OciError> {
+        let resumed = self.take_up()?;
+        self.receive()?;
+        let mut found = self.digest();
+        if found != self.wanted.digest && resumed {
+            // What lay there was of something else, or was cut short by a crash of the machine.
+            self.begin_anew()?;
+            self.receive()?;
+            found = self.digest();
+        }
+        if found != self.wanted.digest {
+            return Err(StoreError::Digest {
+                place: self.origin.shown(),
+                digest: self.wanted.digest,
+                found,
+            }
+            .into());
+        }
+        let file = self.file.as_fd();
+        let digest = &self.wanted.digest;
+        Ok(self.store.publish(&self.name, digest, file, self.bytes)?)
+    }
+
+    /// Whether nothing ever came. It is asked of the file: of what lies there not all may be hashed.
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
+        Ok(status.st_size == 0)
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::from_hasher(self.hasher.clone())
+    }
+
+    /// Hashes what an earlier process left; whether there was anything.
+    fn take_up(&mut self) -> Result<bool, OciError> {
+        let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
+        let left = u64::try_from(status.st_size).unwrap_or(u64::MAX);
+        if self.wanted.bytes < left {
+            self.begin_anew()?;
+            return Ok(false);
+        }
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            self.go_on("reading what is there of a blob")?;
+            match self.file.read(&mut buffer) {
+                Ok(0) => return Ok(0 < self.bytes),
+                Ok(count) => {
+                    self.hasher.update(&buffer[..count]);
+                    self.bytes += count as u64;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(self.failed("read")(errno_of(&error)).into()),
+            }
+        }
+    }
+
+    fn begin_anew(&mut self) -> Result<(), StoreError> {
+        rustix::fs::ftruncate(&self.file, 0).map_err(self.failed("ftruncate"))?;
+        let sought = self.file.seek(SeekFrom::Start(0));
+        sought.map_err(|error| self.failed("lseek")(errno_of(&error)))?;
+        self.hasher = sha2::Sha256::new();
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Until all bytes are there.
+    fn receive(&mut self) -> Result<(), OciError> {
+        let (mut fruitless, mut tries) = (0, 0);
+        while self.bytes < self.wanted.bytes {
+            let before = self.bytes;
+            let ended = self.receive_once()?;
+            if self.bytes == self.wanted.bytes {
+                break;
+            }
+            fruitless = if before < self.bytes {
+                0
+            } else {
+                fruitless + 1
+            };
+            tries += 1;
+            if fruitless == FRUITLESS_MAX || tries == TRIES_MAX {
+                return Err(self.truncated(ended));
+            }
+            self.wait(FIRST_DELAY * 2_u32.pow(fruitless))?;
+        }
+        Ok(())
+    }
+
+    /// One answer of the origin, to its end: what ended it where that was no plain end.
+    fn receive_once(&mut self) -> Result<Option<std::io::Error>, OciError> {
+        let origin = self.origin;
+        let mut stream = match origin.blob(&self.wanted.digest, self.bytes) {
+            Ok(stream) => stream,
+            Err(error) if error.is_passing() => return Ok(Some(error.into_read())),
+            Err(error) => return Err(error),
+        };
+        if stream.starts_at != self.bytes {
+            self.begin_anew()?;
+        }
+        if stream.starts_at != self.bytes {
+            let problem = format!("it starts at byte {}", stream.starts_at);
+            return Ok(Some(std::io::Error::other(problem)));
+        }
+        let mut buffer = vec![0; PIECE_BYTES];
+        loop {
+            self.go_on("receiving a blob")?;
+            let count = match stream.reader.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return self.broken(error).map(Some),
+            };
+            self.keep(&buffer[..count])?;
+            self.listener.progress(&Progress::Receiving {
+                digest: &self.wanted.digest,
+                bytes: self.bytes,
+                of_bytes: self.wanted.bytes,
+            });
+        }
+    }
+
+    /// An error in the middle of a body: one that a later try may do without, or the end.
+    fn broken(&self, error: std::io::Error) -> Result<std::io::Error, OciError> {
+        match OciError::of_read(error) {
+            Ok(error) if error.is_passing() => Ok(error.into_read()),
+            Ok(error) => Err(error),
+            Err(error) => Ok(error),
+        }
+    }
+
+    fn keep(&mut self, piece: &[u8]) -> Result<(), OciError> {
+        let room = self.wanted.bytes - self.bytes;
+        if room < piece.len() as u64 {
+            return Err(StoreError::Size {
+                place: self.origin.shown(),
+                digest: self.wanted.digest,
+                found: "more".to_owned(),
+                bytes: self.wanted.bytes,
+            }
+            .into());
+        }
+        let written = self.file.write_all(piece);
+        written.map_err(|error| self.failed("write")(errno_of(&error)))?;
+        self.hasher.update(piece);
+        self.bytes += piece.len() as u64;
+        Ok(())
+    }
+
+    fn truncated(&self, source: Option<std::io::Error>) -> OciError {
+        // An answer that says what is wrong says more than that something is missing.
+        let source = match source.map(OciError::of_read) {
+            Some(Ok(error)) => return error,
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        StoreError::Truncated {
+            place: self.origin.shown(),
+            digest: self.wanted.digest,
+            found_bytes: self.bytes,
+            bytes: self.wanted.bytes,
+            source,
+        }
+        .into()
+    }
+
+    fn wait(&self, pause: Duration) -> Result<(), OciError> {
+        self.listener.progress(&Progress::Waiting {
+            cause: "the download broke off",
+            pause,
+        });
+        let mut left = pause;
+        while !left.is_zero() {
+            self.go_on("waiting to go on with a download")?;
+            let now = left.min(ASKED_EVERY);
+            std::thread::sleep(now);
+            left -= now;
+        }
+        Ok(())
+    }
+
+    fn go_on(&self, during: &'static str) -> Result<(), OciError> {
+        match self.listener.is_cancelled() {
+            true => Err(OciError::Cancelled { during }),
+            false => Ok(()),
+        }
+    }
+
+    fn failed(&self, call: &'static str) -> impl Fn(rustix::io::Errno) -> StoreError {
+        self.store.failed(call, &self.name)
+    }
+}

@@ -1,0 +1,127 @@
+//! Bytes that the body wrote and the report carries: kept once, put into words while it is written.
+//!
+//! Text with replaced bytes is three times as long as what it stands for, and base64 a third
+//! longer: neither is ever held in memory as a whole.
+
+use std::fmt;
+
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+
+use crate::base64::Base64;
+
+/// One of the body's two output streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Bytes that the body wrote.
+    pub bytes: u64,
+    /// Bytes of those that were thrown away.
+    pub dropped_bytes: u64,
+    /// What was captured of them. In the document: `text`, in which bytes that are not UTF-8 are
+    /// replaced, and `text_base64` with the exact bytes where there are any such.
+    pub captured: Option<Vec<u8>>,
+}
+
+impl StreamReport {
+    /// What was captured, where it is UTF-8.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(self.captured.as_deref()?).ok()
+    }
+
+    /// What was captured of it.
+    #[must_use]
+    pub fn bytes_kept(&self) -> &[u8] {
+        self.captured.as_deref().unwrap_or_default()
+    }
+
+    /// How many bytes of it are in memory.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.captured.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl Serialize for StreamReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let captured = self.captured.as_deref();
+        let exact = captured.filter(|_| self.text().is_none());
+        let mut fields = serializer.serialize_struct("StreamReport", 4)?;
+        fields.serialize_field("bytes", &self.bytes)?;
+        fields.serialize_field("dropped_bytes", &self.dropped_bytes)?;
+        fields.serialize_field("text", &captured.map(Lossy))?;
+        fields.serialize_field("text_base64", &exact.map(Base64))?;
+        fields.end()
+    }
+}
+
+/// The document's shape, for the schema.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename = "StreamReport")]
+#[expect(dead_code, reason = "only its fields' names and types are looked at")]
+/// One of the body's two output streams.
+pub(crate) struct StreamDocument {
+    /// Bytes that the body wrote.
+    bytes: u64,
+    /// Bytes of those that were thrown away.
+    dropped_bytes: u64,
+    /// The text, where it was captured; bytes that are not UTF-8 are replaced.
+    text: Option<String>,
+    /// The exact bytes, where they were captured and are not UTF-8.
+    text_base64: Option<String>,
+}
+
+/// Text in which what is no UTF-8 is replaced.
+struct Lossy<'bytes>(&'bytes [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            formatter.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                formatter.write_str("\u{fffd}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Lossy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl Serialize for Base64<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_bytes_stand_beside_the_text_only_where_it_is_not_exact() {
+        let document = |captured: Option<&[u8]>| {
+            let report = StreamReport {
+                captured: captured.map(<[u8]>::to_vec),
+                ..StreamReport::default()
+            };
+            serde_json::to_value(&report).expect("serialised")
+        };
+        let text = document(Some("ü\n".as_bytes()));
+        assert_eq!(
+            (&text["text"], &text["text_base64"]),
+            (&"ü\n".into(), &().into())
+        );
+        let bytes = document(Some(b"a\xffb"));
+        assert_eq!(bytes["text"], "a\u{fffd}b");
+        assert_eq!(bytes["text_base64"], "Yf9i");
+        assert_eq!(document(None)["text"], serde_json::Value::Null);
+    }
+}

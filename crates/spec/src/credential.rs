@@ -1,0 +1,151 @@
+//! Recognises a credential that somebody wrote into a manifest.
+
+use crate::document::{Node, Value};
+
+/// Starts of credentials that are issued with a recognisable prefix.
+const PREFIXES: [&str; 19] = [
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "pk_live_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "AIza",
+    "npm_",
+    "pypi-",
+    "-----BEGIN",
+];
+/// A prefix alone is a word of its own; a credential goes on for at least this many characters.
+const CREDENTIAL_CHARACTERS_MIN: usize = 12;
+
+/// Why a value is one whatever it looks like.
+const NAMED: &str = "its key says so; the name of a secret ends in `_ref`";
+
+/// The first value below `node` that looks like a credential, and why. Its text is not returned.
+pub fn find(node: &Node) -> Option<(&Node, &'static str)> {
+    match &node.value {
+        Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
+        Value::List(items) => items.iter().find_map(find),
+        Value::Map(entries) => entries.iter().find_map(|(key, value)| {
+            let named = matches!(&value.value, Value::Text(text) if !text.is_empty())
+                && names_a_credential(&key.name);
+            if named {
+                Some((value, NAMED))
+            } else {
+                find(value)
+            }
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// The first text at or below `node` that starts like an issued credential, whatever its key.
+pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
+    match &node.value {
+        Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
+        Value::List(items) => items.iter().find_map(find_issued),
+        Value::Map(entries) => entries.iter().find_map(|(_, value)| find_issued(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// Whether `text` starts like a credential.
+pub fn looks_issued(text: &str) -> bool {
+    let text = text.trim();
+    CREDENTIAL_CHARACTERS_MIN <= text.len()
+        && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+}
+
+/// Whether the last word of a key is `key`, `token`, `secret` or `password`.
+fn names_a_credential(key: &str) -> bool {
+    let mut words: Vec<String> = vec![String::new()];
+    let mut previous_lower = false;
+    for character in key.chars() {
+        let separator = matches!(character, '_' | '-' | '.' | ' ');
+        if separator || (character.is_uppercase() && previous_lower) {
+            words.push(String::new());
+        }
+        if let (false, Some(word)) = (separator, words.last_mut()) {
+            word.extend(character.to_lowercase());
+        }
+        previous_lower = character.is_lowercase();
+    }
+    words.last().is_some_and(|word| {
+        matches!(
+            word.as_str(),
+            "key" | "apikey" | "token" | "secret" | "password" | "passwd"
+        )
+    })
+}
+
+/// Each value below `node` that looks like a credential, in the order of the text, and why.
+pub fn all(node: &Node) -> Vec<(&Node, &'static str)> {
+    let mut found = Vec::new();
+    collect(node, &mut found);
+    found
+}
+
+fn collect<'document>(node: &'document Node, found: &mut Vec<(&'document Node, &'static str)>) {
+    match &node.value {
+        Value::List(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Map(entries) => {
+            for (key, value) in entries {
+                match &value.value {
+                    Value::Text(text) if !text.is_empty() && names_a_credential(&key.name) => {
+                        found.push((value, NAMED));
+                    }
+                    _ => collect(value, found),
+                }
+            }
+        }
+        _ => found.extend(find(node)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_a_key_decides() {
+        for key in [
+            "api_key",
+            "apiKey",
+            "apikey",
+            "token",
+            "ACCESS-TOKEN",
+            "db.password",
+            "secret",
+        ] {
+            assert!(names_a_credential(key), "{key}");
+        }
+        for key in [
+            "api_key_ref",
+            "monkey",
+            "tokens_max",
+            "keyboard",
+            "secretary",
+            "",
+            "keyRef",
+        ] {
+            assert!(!names_a_credential(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn issued_credentials_are_known_by_their_start() {
+        assert!(looks_issued("sk-live-0123456789"));
+        assert!(looks_issued("ghp_0123456789abcdef"));
+        assert!(!looks_issued("sk-"));
+        assert!(!looks_issued("code-interpreter-v3"));
+    }
+}

@@ -1,0 +1,404 @@
+//! `define_io` (AIP-16): the four blocks with nothing left open, and the judging of inputs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::define::{DefineError, read};
+use crate::did_you_mean::nearest;
+use crate::document::{excerpt, pointer_step};
+use crate::io::contract::{Contract, Mismatch};
+use crate::io::fs_root::{FS_ROOT, FsRootError, declare_fs_root, inject_fs_root};
+use crate::io::{FileEntry, FileMode};
+use crate::manifest::{ManifestError, Problem};
+
+const FUNCTION: &str = "define_io";
+const KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
+
+/// The four IO blocks, complete.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IoHandle {
+    /// JSON Schema of the structured input; `{}`, which accepts everything, where none was given.
+    /// Where files are declared it has `_workflowFsRoot`.
+    pub inputs: Value,
+    /// JSON Schema of the structured output; `{}` where none was given.
+    pub outputs: Value,
+    /// Files that are staged before the run, by key.
+    pub inputs_files: BTreeMap<String, FileContract>,
+    /// Files that are synced after the run, by key.
+    pub outputs_files: BTreeMap<String, FileContract>,
+    #[serde(skip)]
+    input: Contract,
+    #[serde(skip)]
+    output: Contract,
+}
+
+/// A declared file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileContract {
+    /// In the workspace, tokens as they are written.
+    pub path: String,
+    /// `ro` or `rw`: a convention between author and body.
+    pub mode: Option<&'static str>,
+    /// MIME type, for people.
+    pub content_type: Option<String>,
+    /// Whether the run fails without it.
+    pub required: bool,
+}
+
+/// Completes the four IO blocks of `definition`. Nothing is read or written.
+///
+/// Where a file is declared, `_workflowFsRoot` is added to the properties of `inputs`, unless it is
+/// declared there.
+///
+/// # Errors
+/// [`DefineError`]: a key that is none of the four, a file entry or a token that is refused,
+/// `_workflowFsRoot` declared as something else than text, a schema that is none.
+pub fn define_io(definition: &Value) -> Result<IoHandle, DefineError> {
+    let entries = entries(definition)?;
+    let blocks = read(FUNCTION, entries).map_err(without_place)?.io;
+    let empty = || Value::Object(Map::new());
+    let mut inputs = blocks.inputs.unwrap_or_else(empty);
+    let outputs = blocks.outputs.unwrap_or_else(empty);
+    if !(blocks.input_files.is_empty() && blocks.output_files.is_empty()) {
+        declare_fs_root(&mut inputs).map_err(|_error| fs_root_type())?;
+    }
+    let compile = |block: &'static str, schema: &Value| {
+        Contract::compile(schema).map_err(|error| DefineError::Schema { block, error })
+    };
+    Ok(IoHandle {
+        input: compile("inputs", &inputs)?,
+        output: compile("outputs", &outputs)?,
+        inputs,
+        outputs,
+        inputs_files: files(&blocks.input_files),
+        outputs_files: files(&blocks.output_files),
+    })
+}
+
+impl IoHandle {
+    /// Judges a candidate input. What is accepted comes back as it was: nothing is coerced, no
+    /// default is filled in. Where files are declared, call [`IoHandle::with_fs_root`] before, so
+    /// that what is judged is what the body gets.
+    ///
+    /// # Errors
+    /// Every field that is not accepted, by its JSON Pointer: a missing one by the place where it
+    /// would stand, one that is not known by its own.
+    pub fn validate_input(&self, value: Value) -> Result<Value, Vec<Mismatch>> {
+        if self.has_files() && !value.is_object() {
+            return Err(vec![Mismatch {
+                pointer: String::new(),
+                message: FsRootError::InputNotObject.to_string(),
+            }]);
+        }
+        self.input.validate_all(&value)?;
+        Ok(value)
+    }
+
+    /// Judges a candidate output, as [`IoHandle::validate_input`] does.
+    ///
+    /// # Errors
+    /// Every field that is not accepted.
+    pub fn validate_output(&self, value: Value) -> Result<Value, Vec<Mismatch>> {
+        self.output.validate_all(&value)?;
+        Ok(value)
+    }
+
+    /// The input with `_workflowFsRoot` set to `root`, where files are declared. What the caller
+    /// supplied under this name is overwritten, never honoured; where no files are declared there
+    /// is no such root, and what the caller supplied is taken out.
+    ///
+    /// # Errors
+    /// [`FsRootError::InputNotObject`].
+    pub fn with_fs_root(&self, mut value: Value, root: &str) -> Result<Value, FsRootError> {
+        if self.has_files() {
+            inject_fs_root(&mut value, root)?;
+        } else if let Some(object) = value.as_object_mut() {
+            object.shift_remove(FS_ROOT);
+        }
+        Ok(value)
+    }
+
+    fn has_files(&self) -> bool {
+        !(self.inputs_files.is_empty() && self.outputs_files.is_empty())
+    }
+}
+
+/// A manifest has more keys than these blocks.
+fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
+    let refuse = |pointer: String, problem: Problem| ManifestError {
+        file: FUNCTION.to_owned(),
+        place: None,
+        pointer: Some(pointer),
+        problem: Box::new(problem),
+    };
+    let Some(entries) = definition.as_object() else {
+        let problem = Problem::WrongType {
+            found: excerpt(&definition.to_string()),
+            expected: "a map".to_owned(),
+            hint: Some("give the four blocks, each of them optional".to_owned()),
+        };
+        return Err(refuse(String::new(), problem));
+    };
+    match entries.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        None => Ok(entries.clone()),
+        Some(key) => {
+            let problem = Problem::UnknownKey {
+                key: excerpt(key),
+                known: KEYS.to_vec(),
+                near: nearest(key, KEYS).map(|near| format!("did you mean `{near}`?")),
+            };
+            Err(refuse(format!("/{}", pointer_step(key)), problem))
+        }
+    }
+}
+
+/// The place would be one in a text that nobody wrote.
+fn without_place(mut error: ManifestError) -> ManifestError {
+    error.place = None;
+    error
+}
+
+fn fs_root_type() -> ManifestError {
+    ManifestError {
+        file: FUNCTION.to_owned(),
+        place: None,
+        pointer: Some(format!("/inputs/properties/{FS_ROOT}")),
+        problem: Box::new(Problem::FsRootType),
+    }
+}
+
+fn files(entries: &[FileEntry]) -> BTreeMap<String, FileContract> {
+    let contract = |entry: &FileEntry| FileContract {
+        path: entry.path.to_string(),
+        mode: entry.mode.map(|mode| match mode {
+            FileMode::ReadOnly => "ro",
+            FileMode::ReadWrite => "rw",
+        }),
+        content_type: entry.content_type.clone(),
+        required: entry.required,
+    };
+    entries
+        .iter()
+        .map(|entry| (entry.key.to_string(), contract(entry)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused(definition: &Value) -> (String, String) {
+        match define_io(definition) {
+            Ok(handle) => panic!("accepted: {handle:?}"),
+            Err(error) => (error.code().to_owned(), error.pointer()),
+        }
+    }
+
+    #[test]
+    fn nothing_at_all_is_four_empty_blocks() {
+        let handle = define_io(&json!({})).expect("defined");
+        assert_eq!(
+            serde_json::to_value(&handle).expect("written"),
+            json!({"inputs": {}, "outputs": {}, "inputsFiles": {}, "outputsFiles": {}})
+        );
+        // Empty maps and absent fields are equivalent.
+        let empty = json!({"inputsFiles": {}, "outputsFiles": {}, "inputs": {}});
+        let handle = define_io(&empty).expect("defined");
+        assert_eq!(handle.inputs, json!({}));
+    }
+
+    #[test]
+    fn file_entries_are_complete_and_keep_their_tokens() {
+        let handle = define_io(&json!({
+            "inputsFiles": {"data.csv": {"path": "in/data.csv", "mode": "ro"}},
+            "outputsFiles": {"report.pdf": {
+                "path": "out/<toolId>/<runId>-<isoDate>.pdf",
+                "contentType": "application/pdf",
+                "required": true,
+            }},
+        }))
+        .expect("defined");
+        assert_eq!(
+            serde_json::to_value(&handle).expect("written"),
+            json!({
+                "inputs": {"properties": {"_workflowFsRoot": {"type": "string"}}},
+                "outputs": {},
+                "inputsFiles": {"data.csv": {
+                    "path": "in/data.csv", "mode": "ro", "contentType": null, "required": false,
+                }},
+                "outputsFiles": {"report.pdf": {
+                    "path": "out/<toolId>/<runId>-<isoDate>.pdf",
+                    "mode": null, "contentType": "application/pdf", "required": true,
+                }},
+            })
+        );
+    }
+
+    #[test]
+    fn the_scratch_root_is_declared_where_files_are_and_never_redeclared() {
+        let files = json!({"a": {"path": "a"}});
+        let strict =
+            json!({"type": "object", "additionalProperties": false, "properties": {"n": {}}});
+        for key in ["inputsFiles", "outputsFiles"] {
+            let handle = define_io(&json!({"inputs": strict, key: files})).expect("defined");
+            assert_eq!(
+                handle.inputs["properties"][FS_ROOT],
+                json!({"type": "string"})
+            );
+        }
+        let handle = define_io(&json!({"inputs": strict})).expect("defined");
+        assert_eq!(handle.inputs, strict);
+        let own = json!({"properties": {FS_ROOT: {"type": "string", "minLength": 2}}});
+        let handle = define_io(&json!({"inputs": own, "inputsFiles": files})).expect("defined");
+        assert_eq!(handle.inputs, own);
+        for declared in [
+            json!({"type": "number"}),
+            json!({"type": ["string", "null"]}),
+        ] {
+            let definition =
+                json!({"inputs": {"properties": {FS_ROOT: declared}}, "outputsFiles": files});
+            let expected = (
+                "fs_root_declared".to_owned(),
+                "/inputs/properties/_workflowFsRoot".to_owned(),
+            );
+            assert_eq!(refused(&definition), expected);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_place_in_the_definition() {
+        for (definition, code, pointer) in [
+            (json!([]), "wrong_type", ""),
+            (json!({"input": {}}), "unknown_key", "/input"),
+            (json!({"run": "x.py"}), "unknown_key", "/run"),
+            (json!({"inputs": []}), "wrong_type", "/inputs"),
+            (
+                json!({"inputs": {"type": "objekt"}}),
+                "schema_invalid",
+                "/inputs",
+            ),
+            (
+                json!({"outputs": {"$ref": "https://x/y"}}),
+                "schema_invalid",
+                "/outputs",
+            ),
+            (
+                json!({"inputsFiles": {"a": {}}}),
+                "missing_key",
+                "/inputsFiles/a",
+            ),
+            (
+                json!({"inputsFiles": {"a/b": {"path": "x"}}}),
+                "file_key_refused",
+                "/inputsFiles/a~1b",
+            ),
+            (
+                json!({"inputsFiles": {"a": {"path": "../x"}}}),
+                "path_refused",
+                "/inputsFiles/a/path",
+            ),
+            (
+                json!({"outputsFiles": {"a": {"path": "<runID>/x"}}}),
+                "token_unknown",
+                "/outputsFiles/a/path",
+            ),
+            (
+                json!({"outputsFiles": {"a": {"path": "x", "mode": "wr"}}}),
+                "unknown_value",
+                "/outputsFiles/a/mode",
+            ),
+        ] {
+            assert_eq!(
+                refused(&definition),
+                (code.to_owned(), pointer.to_owned()),
+                "{definition}"
+            );
+        }
+        let error = define_io(&json!({"inputFiles": {}})).expect_err("a misspelt key");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `inputsFiles`?"));
+    }
+
+    fn pointers(handle: &IoHandle, value: Value) -> Vec<String> {
+        match handle.validate_input(value.clone()) {
+            Ok(same) => {
+                assert_eq!(same, value);
+                Vec::new()
+            }
+            Err(found) => found.into_iter().map(|one| one.pointer).collect(),
+        }
+    }
+
+    #[test]
+    fn every_field_that_is_wrong_is_told_by_its_pointer_and_nothing_is_coerced() {
+        let handle = define_io(&json!({"inputs": {
+            "type": "object",
+            "required": ["name", "count"],
+            "additionalProperties": false,
+            "properties": {
+                "name": {"type": "string"},
+                "count": {"type": "integer", "default": 1},
+                "a/b": {"type": "array", "items": {"type": "number"}},
+                "deep": {"type": "object", "required": ["x"]},
+            },
+        }}))
+        .expect("defined");
+        for (value, expected) in [
+            (json!({"name": "n", "count": 1}), &[][..]),
+            (json!({"name": "n", "count": "1"}), &["/count"]),
+            (json!({}), &["/count", "/name"]),
+            (
+                json!({"name": 1, "count": 1.5, "a/b": [1, "2", null], "deep": {}, "zz": 1, "y": 2}),
+                &[
+                    "/a~1b/1", "/a~1b/2", "/count", "/deep/x", "/name", "/y", "/zz",
+                ],
+            ),
+            (json!([]), &[""]),
+            (json!(null), &[""]),
+        ] {
+            let mut found = pointers(&handle, value.clone());
+            found.sort_unstable();
+            assert_eq!(found, expected, "{value}");
+        }
+        let many: Map<String, Value> = (0..50)
+            .map(|index| (format!("k{index}"), json!(1)))
+            .collect();
+        assert_eq!(pointers(&handle, Value::Object(many)).len(), 52);
+    }
+
+    #[test]
+    fn a_scratch_root_that_the_caller_supplies_is_never_honoured() {
+        let with_files = define_io(&json!({"inputsFiles": {"a": {"path": "a"}}})).expect("defined");
+        let forged = json!({"_workflowFsRoot": 7, "n": 1});
+        assert_eq!(pointers(&with_files, forged.clone()), ["/_workflowFsRoot"]);
+        let told = with_files
+            .with_fs_root(forged.clone(), "/scratch")
+            .expect("an object");
+        assert_eq!(told, json!({"_workflowFsRoot": "/scratch", "n": 1}));
+        assert!(pointers(&with_files, told).is_empty());
+        assert_eq!(pointers(&with_files, json!([1])), [""]);
+        assert_eq!(
+            with_files.with_fs_root(json!([1]), "/scratch"),
+            Err(FsRootError::InputNotObject)
+        );
+        let without_files = define_io(&json!({})).expect("defined");
+        assert_eq!(
+            without_files.with_fs_root(forged, "/scratch"),
+            Ok(json!({"n": 1}))
+        );
+        assert!(pointers(&without_files, json!([1])).is_empty());
+    }
+
+    #[test]
+    fn an_output_is_judged_and_not_coerced() {
+        let handle = define_io(&json!({"outputs": {"properties": {"n": {"type": "integer"}}}}))
+            .expect("defined");
+        assert!(handle.validate_output(json!({"n": 1})).is_ok());
+        let found = handle.validate_output(json!({"n": "1"})).expect_err("text");
+        assert_eq!(found[0].pointer, "/n");
+    }
+}

@@ -1,0 +1,807 @@
+//! Which program a `run` value becomes: file, exec or shell.
+//!
+//! The bundle and the host's interpreters are arguments, so that every row of the table of run
+//! forms is a plain test. Nothing here looks at a file.
+
+use crate::did_you_mean::difference;
+use crate::path::RelPath;
+use crate::report::{RunForm, WarningReport};
+use crate::run_form::{Run, RunError, TextForm, bundle_path, text_form};
+use crate::typescript::{NpmRegistry, TsxLack, typescript};
+
+/// Names of the bundle that an error lists at most.
+const NAMES_LISTED_MAX: usize = 10;
+/// Entries of the bundle that are compared for "did you mean" at most.
+const NAMES_COMPARED_MAX: usize = 10_000;
+/// What the bundle's own packages install as `tsx`.
+pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
+
+/// What a path of the bundle is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file.
+    File {
+        /// Whether its owner may execute it.
+        executable: bool,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link that stays inside the bundle.
+    Link,
+}
+
+/// What is in the bundle.
+pub trait BundleView {
+    /// What `path` is; `None` where it is not there.
+    fn kind(&self, path: &RelPath) -> Option<EntryKind>;
+
+    /// Every path, in any order.
+    fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_>;
+}
+
+/// A version of Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeVersion {
+    /// `22` of 22.18.0.
+    pub major: u32,
+    /// `18` of 22.18.0.
+    pub minor: u32,
+}
+
+impl NodeVersion {
+    /// Reads what `node --version` prints: `v22.18.0`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().strip_prefix('v')?.split('.');
+        Some(Self {
+            major: parts.next()?.parse().ok()?,
+            minor: parts.next()?.parse().ok()?,
+        })
+    }
+
+    /// Whether it runs TypeScript without a flag: 22.18, 23.6 and 24.
+    #[must_use]
+    pub const fn strips_types(self) -> bool {
+        match self.major {
+            22 => 18 <= self.minor,
+            23 => 6 <= self.minor,
+            major => 24 <= major,
+        }
+    }
+}
+
+/// What the body will find on its fixed PATH.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a set of independent facts, each with a name"
+)]
+pub struct Interpreters {
+    /// `node`, and its version.
+    pub node: Option<NodeVersion>,
+    /// `python`.
+    pub python: bool,
+    /// `python3`.
+    pub python3: bool,
+    /// `bash`.
+    pub bash: bool,
+    /// `tsx`.
+    pub tsx: bool,
+    /// `npx`.
+    pub npx: bool,
+    /// From where `npx` could fetch.
+    pub npm_registry: NpmRegistry,
+}
+
+/// Which interpreter runs a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interpreter {
+    /// `node`.
+    Node,
+    /// `tsx`, the bundle's or the host's.
+    Tsx,
+    /// `npx --yes tsx`.
+    Npx,
+    /// `python` or `python3`.
+    Python,
+    /// `bash`.
+    Bash,
+}
+
+/// How the first word of argv is found inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramLookup {
+    /// On the fixed PATH.
+    Path,
+    /// In `/bundle/node_modules/.bin`, then on the fixed PATH.
+    BundleThenPath,
+    /// It is a path: absolute inside, or relative to `/bundle`.
+    AsWritten,
+}
+
+/// What will be executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedRun {
+    /// File, exec or shell.
+    pub form: RunForm,
+    /// The argument vector; never empty.
+    pub argv: Vec<Vec<u8>>,
+    /// How `argv[0]` is found.
+    pub lookup: ProgramLookup,
+    /// Who runs the file; `None` for exec.
+    pub interpreter: Option<Interpreter>,
+    /// What a person should know before it runs.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// Why a `run` value cannot be executed with this bundle on this host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunFormError {
+    /// Nobody said what to run.
+    #[error("no `run` says which program to start")]
+    Missing {
+        /// Executables and scripts at the bundle's top, escaped.
+        candidates: Vec<String>,
+    },
+    /// It could not be started with any bundle.
+    #[error("{0}")]
+    Invalid(#[from] RunError),
+    /// The file is not in the bundle, or is a directory.
+    #[error("`run` names `{path}`, which {what}")]
+    TargetMissing {
+        /// The path, escaped.
+        path: String,
+        /// Completes the sentence.
+        what: &'static str,
+        /// Paths of the bundle that may be meant, escaped.
+        near: Vec<String>,
+    },
+    /// Neither an extension that is known nor an executable file.
+    #[error("`run` names `{path}`, which is not executable and has no extension that is known")]
+    UnknownExtension {
+        /// The path, escaped.
+        path: String,
+        /// The extension that was meant.
+        near: Option<&'static str>,
+    },
+    /// TypeScript without anything that runs it.
+    #[error("`{path}` is TypeScript, and nothing here runs it: {}", lack.why())]
+    NeedsTsx {
+        /// The path, escaped.
+        path: String,
+        /// What is missing for fetching what does.
+        lack: TsxLack,
+    },
+}
+
+const KNOWN_EXTENSIONS: [&str; 8] = ["ts", "tsx", "mts", "js", "mjs", "cjs", "py", "sh"];
+
+impl RunFormError {
+    /// Stable name of the problem.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "run_missing",
+            Self::Invalid(error) => error.code(),
+            Self::TargetMissing { .. } => "run_target_missing",
+            Self::UnknownExtension { .. } => "run_unknown_extension",
+            Self::NeedsTsx { .. } => "run_needs_tsx",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Missing { candidates } if candidates.is_empty() => {
+                "write `run: PROGRAM` in the manifest or give `--run PROGRAM`".to_owned()
+            }
+            Self::Missing { candidates } => format!(
+                "give `--run` one of {}, or write `run:` in the manifest",
+                candidates.join(", ")
+            ),
+            Self::Invalid(error) => return error.hint(),
+            Self::TargetMissing { path, near, .. } => {
+                let program = format!("for a program of the host write `run: [\"{path}\"]`");
+                match near.as_slice() {
+                    [] => program,
+                    near if path.contains(['.', '/']) => {
+                        format!("did you mean {}?", near.join(" or "))
+                    }
+                    near => format!("did you mean {}? {program}", near.join(" or ")),
+                }
+            }
+            Self::UnknownExtension {
+                near: Some(near), ..
+            } => format!("extensions are lower case: rename it to end in `.{near}`"),
+            Self::UnknownExtension { path, near: None } => format!(
+                "make it executable (chmod +x) before packing, or name its interpreter: \
+                 `run: [INTERPRETER, \"{path}\"]`"
+            ),
+            Self::NeedsTsx { lack, .. } => lack.hint(),
+        })
+    }
+}
+
+/// The error of a bundle for which nobody said what to run.
+#[must_use]
+pub fn missing(bundle: &dyn BundleView) -> RunFormError {
+    let mut candidates: Vec<String> = bundle
+        .paths()
+        .filter(|path| path.parent().is_none())
+        .filter(|path| match bundle.kind(path) {
+            Some(EntryKind::File { executable: true }) => true,
+            Some(EntryKind::File { .. }) => {
+                extension(path).is_some_and(|found| KNOWN_EXTENSIONS.contains(&found))
+            }
+            _ => false,
+        })
+        .map(ToString::to_string)
+        .collect();
+    candidates.sort();
+    candidates.truncate(NAMES_LISTED_MAX);
+    RunFormError::Missing { candidates }
+}
+
+/// Finds the argument vector for `run`, with `arguments` behind it.
+///
+/// # Errors
+/// [`RunFormError`]; nothing has been started then.
+pub fn resolve(
+    run: &Run,
+    bundle: &dyn BundleView,
+    host: &Interpreters,
+    arguments: &[Vec<u8>],
+) -> Result<ResolvedRun, RunFormError> {
+    match run.clone().checked()? {
+        Run::Text(text) => match text_form(&text) {
+            TextForm::Shell => Ok(shell(&text, bundle, host, arguments, true)),
+            TextForm::Path => file(&text, bundle, host, arguments),
+        },
+        Run::Shell(text) => Ok(shell(&text, bundle, host, arguments, false)),
+        Run::File(path) => file(&path, bundle, host, arguments),
+        Run::Array(words) | Run::Exec(words) => Ok(exec(&words, host, arguments)),
+    }
+}
+
+/// Whether `run` can be started from this bundle on some host: what it names is there.
+///
+/// # Errors
+/// [`RunFormError`].
+pub fn check_target(run: &Run, bundle: &dyn BundleView) -> Result<(), RunFormError> {
+    let everything = Interpreters {
+        node: None,
+        python: true,
+        python3: true,
+        bash: true,
+        tsx: true,
+        npx: true,
+        npm_registry: NpmRegistry::Allowed,
+    };
+    resolve(run, bundle, &everything, &[]).map(|_| ())
+}
+
+fn exec(words: &[String], host: &Interpreters, arguments: &[Vec<u8>]) -> ResolvedRun {
+    let mut argv: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_bytes()).collect();
+    argv.extend_from_slice(arguments);
+    let program = words.first().map_or("", String::as_str);
+    let mut warnings = Vec::new();
+    if program == "python" && !host.python && host.python3 {
+        warnings.push(WarningReport::new(
+            "interpreter_missing",
+            "this host has no `python`; write `python3`",
+        ));
+    }
+    let lookup = if program.contains('/') {
+        ProgramLookup::AsWritten
+    } else {
+        ProgramLookup::BundleThenPath
+    };
+    ResolvedRun {
+        form: RunForm::Exec,
+        argv,
+        lookup,
+        interpreter: None,
+        warnings,
+    }
+}
+
+fn shell(
+    text: &str,
+    bundle: &dyn BundleView,
+    host: &Interpreters,
+    arguments: &[Vec<u8>],
+    by_its_look: bool,
+) -> ResolvedRun {
+    let mut argv = vec![b"bash".to_vec(), b"-c".to_vec(), text.as_bytes().to_vec()];
+    if !arguments.is_empty() {
+        argv.push(b"bash".to_vec());
+        argv.extend_from_slice(arguments);
+    }
+    let mut warnings = Vec::new();
+    if by_its_look && let Some(explicit) = looks_like_a_file(text, bundle) {
+        warnings.push(WarningReport::new(
+            "run_ambiguous",
+            format!("`run` is taken as a shell command; if a file is meant, write {explicit}"),
+        ));
+    }
+    if !host.bash {
+        warnings.push(not_on_path("bash"));
+    }
+    ResolvedRun {
+        form: RunForm::Shell,
+        argv,
+        lookup: ProgramLookup::Path,
+        interpreter: Some(Interpreter::Bash),
+        warnings,
+    }
+}
+
+/// The explicit form of a command that may have been meant as a file: `my tool.ts`, `tool.ts -v`.
+fn looks_like_a_file(text: &str, bundle: &dyn BundleView) -> Option<String> {
+    let quoted = |word: &str| serde_json::Value::from(word).to_string();
+    if bundle_path(text).is_ok_and(|path| is_file(bundle, &path)) {
+        return Some(format!("`run: {{file: {}}}`", quoted(text)));
+    }
+    let mut words = text.split_ascii_whitespace();
+    let first = words.next()?;
+    let path = bundle_path(first).ok()?;
+    let known = extension(&path).is_some_and(|found| KNOWN_EXTENSIONS.contains(&found));
+    // `./tool.sh -v` is how a shell starts a file of the working directory.
+    if !known || first.starts_with("./") {
+        return None;
+    }
+    let interpreter = match extension(&path)? {
+        "py" => "python3",
+        "sh" => "bash",
+        "js" | "mjs" | "cjs" => "node",
+        _ => "tsx",
+    };
+    let words: Vec<String> = [interpreter, first]
+        .into_iter()
+        .chain(words)
+        .map(quoted)
+        .collect();
+    Some(format!("`run: [{}]`", words.join(", ")))
+}
+
+fn file(
+    text: &str,
+    bundle: &dyn BundleView,
+    host: &Interpreters,
+    arguments: &[Vec<u8>],
+) -> Result<ResolvedRun, RunFormError> {
+    let path = bundle_path(text)?;
+    let kind = match bundle.kind(&path) {
+        Some(EntryKind::Directory) => {
+            return Err(RunFormError::TargetMissing {
+                path: path.to_string(),
+                what: "is a directory",
+                near: near_paths(&path, bundle),
+            });
+        }
+        Some(kind) => kind,
+        None => {
+            return Err(RunFormError::TargetMissing {
+                path: path.to_string(),
+                what: "is not in the bundle",
+                near: near_paths(&path, bundle),
+            });
+        }
+    };
+    let mut warnings = Vec::new();
+    let (words, interpreter): (Vec<&str>, Option<Interpreter>) = match extension(&path) {
+        Some(found @ ("ts" | "tsx" | "mts")) => {
+            let (words, interpreter) =
+                typescript(found, bundle, host).map_err(|lack| RunFormError::NeedsTsx {
+                    path: path.to_string(),
+                    lack,
+                })?;
+            (words, Some(interpreter))
+        }
+        Some("js" | "mjs" | "cjs") => {
+            if host.node.is_none() {
+                warnings.push(not_on_path("node"));
+            }
+            (vec!["node"], Some(Interpreter::Node))
+        }
+        Some("py") => {
+            if !host.python && !host.python3 {
+                warnings.push(not_on_path("python3"));
+            }
+            let program = if host.python { "python" } else { "python3" };
+            (vec![program], Some(Interpreter::Python))
+        }
+        Some("sh") => {
+            if !host.bash {
+                warnings.push(not_on_path("bash"));
+            }
+            (vec!["bash"], Some(Interpreter::Bash))
+        }
+        found => {
+            if kind == (EntryKind::File { executable: false }) {
+                return Err(RunFormError::UnknownExtension {
+                    path: path.to_string(),
+                    near: found.and_then(lower_case_extension),
+                });
+            }
+            (Vec::new(), None)
+        }
+    };
+    let mut argv: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    argv.push(as_argument(&path, interpreter.is_none()));
+    argv.extend_from_slice(arguments);
+    let lookup = if argv[0].contains(&b'/') {
+        ProgramLookup::AsWritten
+    } else {
+        ProgramLookup::Path
+    };
+    Ok(ResolvedRun {
+        form: if interpreter.is_some() {
+            RunForm::File
+        } else {
+            RunForm::Exec
+        },
+        argv,
+        lookup,
+        interpreter,
+        warnings,
+    })
+}
+
+pub(super) fn is_file(bundle: &dyn BundleView, path: &RelPath) -> bool {
+    matches!(
+        bundle.kind(path),
+        Some(EntryKind::File { .. } | EntryKind::Link)
+    )
+}
+
+/// The path as a word of argv: never one that looks like an option, nor a program that PATH finds.
+fn as_argument(path: &RelPath, is_program: bool) -> Vec<u8> {
+    let bytes = path.as_bytes();
+    if is_program || bytes.starts_with(b"-") {
+        [b"./", bytes].concat()
+    } else {
+        bytes.to_vec()
+    }
+}
+
+fn not_on_path(program: &str) -> WarningReport {
+    WarningReport::new(
+        "interpreter_missing",
+        format!("this host has no `{program}` where the body will look for it"),
+    )
+}
+
+/// What stands behind the last dot of the file name; a name that starts with its only dot has none.
+fn extension(path: &RelPath) -> Option<&str> {
+    let name = str::from_utf8(path.file_name()).ok()?;
+    match name.rsplit_once('.') {
+        Some(("", _)) | None => None,
+        Some((_, extension)) => Some(extension),
+    }
+}
+
+fn lower_case_extension(found: &str) -> Option<&'static str> {
+    KNOWN_EXTENSIONS
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(found))
+}
+
+/// Files of the bundle with the same name elsewhere, the same name with another extension, or a
+/// similar name.
+fn near_paths(wanted: &RelPath, bundle: &dyn BundleView) -> Vec<String> {
+    let wanted_name = String::from_utf8_lossy(wanted.file_name()).into_owned();
+    let wanted_stem = stem(&wanted_name).to_owned();
+    let mut near: Vec<(usize, String)> = bundle
+        .paths()
+        .take(NAMES_COMPARED_MAX)
+        .filter(|path| is_file(bundle, path))
+        .filter_map(|path| {
+            let name = String::from_utf8_lossy(path.file_name());
+            let rank = if name == wanted_name.as_str() {
+                0
+            } else if name.eq_ignore_ascii_case(&wanted_name) {
+                1
+            } else if stem(&name) == wanted_stem {
+                2
+            } else {
+                2 + difference(&wanted_name, &name)?
+            };
+            Some((rank, path.to_string()))
+        })
+        .collect();
+    near.sort();
+    near.into_iter()
+        .take(3)
+        .map(|(_, path)| format!("`{path}`"))
+        .collect()
+}
+
+fn stem(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::collections::BTreeMap;
+
+    struct Files(BTreeMap<RelPath, EntryKind>);
+
+    impl BundleView for Files {
+        fn kind(&self, path: &RelPath) -> Option<EntryKind> {
+            self.0.get(path).copied()
+        }
+
+        fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_> {
+            Box::new(self.0.keys())
+        }
+    }
+
+    const PLAIN: EntryKind = EntryKind::File { executable: false };
+    const EXECUTABLE: EntryKind = EntryKind::File { executable: true };
+
+    fn bundle(entries: &[(&str, EntryKind)]) -> Files {
+        Files(
+            entries
+                .iter()
+                .map(|(path, kind)| (RelPath::parse(path.as_bytes()).expect("a path"), *kind))
+                .collect(),
+        )
+    }
+
+    fn everything() -> Files {
+        bundle(&[
+            ("tool.ts", PLAIN),
+            ("tool.tsx", PLAIN),
+            ("tool.mts", PLAIN),
+            ("x.js", PLAIN),
+            ("x.mjs", PLAIN),
+            ("x.cjs", PLAIN),
+            ("x.py", PLAIN),
+            ("x.sh", EXECUTABLE),
+            ("-x.py", PLAIN),
+            ("my tool.ts", PLAIN),
+            ("tool.TS", PLAIN),
+            ("Makefile", PLAIN),
+            ("bin", EntryKind::Directory),
+            ("bin/tool", EXECUTABLE),
+            ("bin/link", EntryKind::Link),
+            ("src/index.ts", PLAIN),
+        ])
+    }
+
+    fn host() -> Interpreters {
+        Interpreters {
+            node: NodeVersion::parse("v22.18.0\n"),
+            python: true,
+            python3: true,
+            bash: true,
+            tsx: false,
+            npx: true,
+            npm_registry: NpmRegistry::Unnamed,
+        }
+    }
+
+    fn words(resolved: &ResolvedRun) -> Vec<String> {
+        resolved
+            .argv
+            .iter()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect()
+    }
+
+    fn resolve_text(text: &str) -> Result<ResolvedRun, RunFormError> {
+        let run = Run::from_option(text)?;
+        resolve(&run, &everything(), &host(), &[b"A 1".to_vec()])
+    }
+
+    #[test]
+    fn every_row_of_the_table_becomes_its_argument_vector() {
+        use RunForm::{Exec, File, Shell};
+        for (run, form, argv) in [
+            ("tool.ts", File, &["node", "tool.ts", "A 1"][..]),
+            ("tool.mts", File, &["node", "tool.mts", "A 1"]),
+            ("./src/index.ts", File, &["node", "src/index.ts", "A 1"]),
+            ("x.js", File, &["node", "x.js", "A 1"]),
+            ("x.mjs", File, &["node", "x.mjs", "A 1"]),
+            ("x.cjs", File, &["node", "x.cjs", "A 1"]),
+            ("x.py", File, &["python", "x.py", "A 1"]),
+            ("x.sh", File, &["bash", "x.sh", "A 1"]),
+            ("-x.py", File, &["python", "./-x.py", "A 1"]),
+            (
+                r#"["python","-m","m"]"#,
+                Exec,
+                &["python", "-m", "m", "A 1"],
+            ),
+            (r#"["*.py"]"#, Exec, &["*.py", "A 1"]),
+            ("bin/tool", Exec, &["./bin/tool", "A 1"]),
+            ("bin/link", Exec, &["./bin/link", "A 1"]),
+            (
+                "npm run build && node d.js",
+                Shell,
+                &["bash", "-c", "npm run build && node d.js", "bash", "A 1"],
+            ),
+            ("a|b", Shell, &["bash", "-c", "a|b", "bash", "A 1"]),
+            ("a;b", Shell, &["bash", "-c", "a;b", "bash", "A 1"]),
+            ("a>b", Shell, &["bash", "-c", "a>b", "bash", "A 1"]),
+            ("a<b", Shell, &["bash", "-c", "a<b", "bash", "A 1"]),
+            ("`x`", Shell, &["bash", "-c", "`x`", "bash", "A 1"]),
+            ("$(x)", Shell, &["bash", "-c", "$(x)", "bash", "A 1"]),
+            ("a||b", Shell, &["bash", "-c", "a||b", "bash", "A 1"]),
+            ("${X}", Shell, &["bash", "-c", "${X}", "bash", "A 1"]),
+            ("a&", Shell, &["bash", "-c", "a&", "bash", "A 1"]),
+            ("a\nb", Shell, &["bash", "-c", "a\nb", "bash", "A 1"]),
+            (
+                "tail -f /dev/null",
+                Shell,
+                &["bash", "-c", "tail -f /dev/null", "bash", "A 1"],
+            ),
+            (
+                r#"{"file":"my tool.ts"}"#,
+                File,
+                &["node", "my tool.ts", "A 1"],
+            ),
+            (r#"{"file":"bin/tool"}"#, Exec, &["./bin/tool", "A 1"]),
+            (r#"{"exec":["x.py"]}"#, Exec, &["x.py", "A 1"]),
+            (r#"{"exec":["a|b","c d"]}"#, Exec, &["a|b", "c d", "A 1"]),
+            (
+                r#"{"shell":"x.py"}"#,
+                Shell,
+                &["bash", "-c", "x.py", "bash", "A 1"],
+            ),
+        ] {
+            let resolved = resolve_text(run).unwrap_or_else(|error| panic!("{run}: {error}"));
+            assert_eq!(
+                (resolved.form, words(&resolved)),
+                (form, argv.iter().map(|word| (*word).to_owned()).collect()),
+                "{run}"
+            );
+            assert_eq!(resolved.warnings, [], "{run}");
+        }
+    }
+
+    #[test]
+    fn a_shell_command_without_arguments_is_bash_c_and_the_text() {
+        let resolved = resolve(&Run::Shell("ls".to_owned()), &everything(), &host(), &[]);
+        assert_eq!(words(&resolved.expect("resolved")), ["bash", "-c", "ls"]);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_refused_with_a_hint() {
+        for (run, code, hint) in [
+            ("/x.py", "run_invalid", "inside the bundle"),
+            ("../x.py", "run_invalid", "inside the bundle"),
+            ("a/../../x.py", "run_invalid", "inside the bundle"),
+            ("[]", "run_invalid", "name a program"),
+            (r#"[""]"#, "run_invalid", "name a program"),
+            (r#""my tool.ts""#, "run_invalid", r#"{file: "my tool.ts"}"#),
+            ("tool.TS", "run_unknown_extension", "`.ts`"),
+            ("Makefile", "run_unknown_extension", "chmod +x"),
+            ("bin", "run_target_missing", "run: [\"bin\"]"),
+            ("index.ts", "run_target_missing", "`src/index.ts`"),
+            ("X.py", "run_target_missing", "`x.py`"),
+            ("tol.ts", "run_target_missing", "`tool.ts`"),
+            ("make", "run_target_missing", "run: [\"make\"]"),
+            ("tool.tsx", "run_needs_tsx", "tsx"),
+            (r#"{"file":"gone.py"}"#, "run_target_missing", "gone.py"),
+        ] {
+            let error = resolve_text(run).expect_err(run);
+            assert_eq!(error.code(), code, "{run}: {error}");
+            let found = error.hint().expect(run);
+            assert!(found.contains(hint), "{run}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_may_be_a_file_is_a_shell_command_with_a_warning() {
+        for (run, explicit) in [
+            ("my tool.ts", r#"`run: {file: "my tool.ts"}`"#),
+            ("tool.ts --flag", r#"`run: ["tsx", "tool.ts", "--flag"]`"#),
+            ("x.py a b", r#"`run: ["python3", "x.py", "a", "b"]`"#),
+        ] {
+            let resolved = resolve_text(run).expect(run);
+            assert_eq!(resolved.form, RunForm::Shell);
+            assert_eq!(resolved.warnings[0].code, "run_ambiguous", "{run}");
+            assert!(
+                resolved.warnings[0].message.contains(explicit),
+                "{:?}",
+                resolved.warnings
+            );
+        }
+        for run in ["./x.sh a", "python x.py", r#"{"shell":"tool.ts --flag"}"#] {
+            assert_eq!(resolve_text(run).expect(run).warnings, [], "{run}");
+        }
+    }
+
+    #[test]
+    fn typescript_takes_the_nearest_that_runs_it() {
+        let script = Run::Text("tool.ts".to_owned());
+        let markup = Run::Text("tool.tsx".to_owned());
+        let with = |change: fn(&mut Interpreters)| {
+            let mut host = host();
+            change(&mut host);
+            host
+        };
+        let argv = |run: &Run, host: &Interpreters| {
+            resolve(run, &everything(), host, &[]).map(|resolved| words(&resolved))
+        };
+        let old = |host: &mut Interpreters| host.node = NodeVersion::parse("v22.17.1");
+        assert_eq!(
+            argv(&script, &with(|host| host.tsx = true)),
+            Ok(vec!["tsx".to_owned(), "tool.ts".to_owned()])
+        );
+        assert_eq!(
+            argv(&script, &with(old)).map_err(|error| error.code()),
+            Err("run_needs_tsx")
+        );
+        let registry = with(|host| {
+            host.node = NodeVersion::parse("v20.1.0");
+            host.npm_registry = NpmRegistry::Allowed;
+        });
+        assert_eq!(
+            argv(&script, &registry),
+            Ok(["npx", "--yes", "tsx", "tool.ts"]
+                .map(str::to_owned)
+                .to_vec())
+        );
+        assert_eq!(
+            argv(
+                &markup,
+                &with(|host| host.npm_registry = NpmRegistry::Allowed)
+            ),
+            Ok(["npx", "--yes", "tsx", "tool.tsx"]
+                .map(str::to_owned)
+                .to_vec())
+        );
+        for (version, strips) in [
+            ("v22.18.0", true),
+            ("v23.5.0", false),
+            ("v23.6.0", true),
+            ("v24.0.0", true),
+            ("v18.20.0", false),
+        ] {
+            let version = NodeVersion::parse(version).expect(version);
+            assert_eq!(version.strips_types(), strips, "{version:?}");
+        }
+        let bundled = bundle(&[("tool.tsx", PLAIN), (BUNDLED_TSX, EntryKind::Link)]);
+        let resolved = resolve(&markup, &bundled, &host(), &[]).expect("resolved");
+        assert_eq!(words(&resolved), [BUNDLED_TSX, "tool.tsx"]);
+        assert_eq!(resolved.lookup, ProgramLookup::AsWritten);
+    }
+
+    #[test]
+    fn python_falls_back_to_python3_for_a_file_and_says_so_for_a_program() {
+        let mut host = host();
+        host.python = false;
+        let script = Run::Text("x.py".to_owned());
+        let resolved = resolve(&script, &everything(), &host, &[]).expect("resolved");
+        assert_eq!(words(&resolved), ["python3", "x.py"]);
+        let program = Run::Array(vec!["python".to_owned()]);
+        let resolved = resolve(&program, &everything(), &host, &[]).expect("resolved");
+        assert_eq!(words(&resolved), ["python"]);
+        assert_eq!(resolved.lookup, ProgramLookup::BundleThenPath);
+        assert_eq!(resolved.warnings[0].code, "interpreter_missing");
+    }
+
+    #[test]
+    fn without_run_the_programs_at_the_top_are_listed() {
+        let error = missing(&everything());
+        assert_eq!(error.code(), "run_missing");
+        let hint = error.hint().expect("a hint");
+        assert!(hint.contains("tool.ts") && hint.contains("x.sh"), "{hint}");
+        assert!(
+            !hint.contains("Makefile") && !hint.contains("bin/tool"),
+            "{hint}"
+        );
+        assert_eq!(
+            missing(&bundle(&[])).hint().expect("a hint"),
+            "write `run: PROGRAM` in the manifest or give `--run PROGRAM`"
+        );
+    }
+}

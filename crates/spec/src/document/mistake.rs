@@ -1,0 +1,161 @@
+//! Mistakes that are often made in YAML, recognised where the parser failed: what is wrong and how to
+//! write it.
+
+use serde_saphyr::granit_parser::ErrorKind;
+
+use crate::document::problem::excerpt;
+use crate::document::{DocumentProblem, Place};
+
+/// Spaces that look like one and are none to YAML.
+const OTHER_SPACES: [char; 5] = ['\u{a0}', '\u{2007}', '\u{202f}', '\u{200b}', '\u{feff}'];
+
+fn mistake(reason: String, hint: String) -> DocumentProblem {
+    DocumentProblem::Mistake { reason, hint }
+}
+
+/// A space in a plain scalar that was meant to separate: at its start, or behind a colon.
+pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
+    let separates = |(at, space): &(usize, char)| {
+        OTHER_SPACES.contains(space) && (is_key || *at == 0 || text[..*at].ends_with(':'))
+    };
+    let (_, space) = text.char_indices().find(separates)?;
+    let number = u32::from(space);
+    Some(mistake(
+        format!("found a non-breaking or invisible space (U+{number:04X}), expected a space"),
+        "delete it and type a space".to_owned(),
+    ))
+}
+
+/// The first other space of a line that stands behind a colon, and its column.
+fn space_behind_colon(line: &str) -> Option<(u32, DocumentProblem)> {
+    let (at, _) = line
+        .match_indices(OTHER_SPACES)
+        .find(|(at, _)| line[..*at].ends_with(':'))?;
+    let column = u32::try_from(line[..at].chars().count()).unwrap_or(u32::MAX);
+    let problem = other_space(&line[at..], true)?;
+    Some((column.saturating_add(1), problem))
+}
+
+/// What the author did, where the parser failed at `place` of `text`, counted from its first line.
+pub(super) fn recognise(
+    kind: &ErrorKind,
+    text: &str,
+    place: Place,
+) -> Option<(Place, DocumentProblem)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let index = usize::try_from(place.line).ok()?.checked_sub(1)?;
+    let line = lines.get(index).copied().unwrap_or("");
+    let column = usize::try_from(place.column).ok()?.saturating_sub(1);
+    let rest: String = line.chars().skip(column).collect();
+    let problem = match kind {
+        ErrorKind::RecursionLimitExceeded => return None,
+        ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabNotAllowed
+        | ErrorKind::TabInPlainScalar => mistake(
+            "found a tab, expected spaces".to_owned(),
+            "replace each tab by two spaces".to_owned(),
+        ),
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            let needed = if *open == '[' { ']' } else { '}' };
+            mistake(
+                format!("the `{open}` that starts here ends with `{close}`"),
+                format!("write `{needed}` before that `{close}`, or remove what is too much"),
+            )
+        }
+        ErrorKind::UnknownAnchor | ErrorKind::UnexpectedCharacter { .. } => {
+            let word = rest.split([',', ']', '}']).next().unwrap_or("").trim();
+            let first = word.chars().next()?;
+            mistake(
+                format!(
+                    "text that starts with `{}` needs quotes",
+                    excerpt(&first.to_string())
+                ),
+                format!("write `'{}'`", excerpt(word)),
+            )
+        }
+        // A key without a value: the colon behind it is one only where a space follows.
+        ErrorKind::SimpleKeyExpected if space_behind_colon(line).is_some() => {
+            let (column, problem) = space_behind_colon(line)?;
+            return Some((Place { column, ..place }, problem));
+        }
+        ErrorKind::SimpleKeyExpected if line.trim_start().starts_with('-') => mistake(
+            "found no space behind `-`".to_owned(),
+            format!(
+                "write `- {}`",
+                excerpt(line.trim_start().trim_start_matches('-'))
+            ),
+        ),
+        ErrorKind::MappingValueNotAllowed if open_at(&lines, index).is_none() => {
+            let content = line.trim_start().trim_start_matches("- ");
+            match content.split_once(": ") {
+                Some((key, value)) if value.contains(": ") || value.ends_with(':') => mistake(
+                    "found a second `: ` in a text without quotes".to_owned(),
+                    format!(
+                        "put the text in quotes: `{}: '{}'`",
+                        excerpt(key),
+                        excerpt(&value.replace('\'', "''"))
+                    ),
+                ),
+                _ => mistake(
+                    "this line is indented more than the key above it, which has a value already"
+                        .to_owned(),
+                    "indent the keys of one map by the same number of spaces".to_owned(),
+                ),
+            }
+        }
+        _ => {
+            let (open, sign) = open_at(&lines, index)?;
+            let close = match sign {
+                '[' => ']',
+                '{' => '}',
+                quote => quote,
+            };
+            let problem = mistake(
+                format!("the `{sign}` is not closed"),
+                format!("add `{close}` where it ends"),
+            );
+            return Some((open, problem));
+        }
+    };
+    Some((place, problem))
+}
+
+/// The innermost bracket or the quote that is still open at the end of line `last`, and where.
+fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
+    let mut open: Vec<(Place, char)> = Vec::new();
+    for (index, line) in lines.iter().enumerate().take(last.saturating_add(1)) {
+        // A value starts behind one of these.
+        let mut before = ' ';
+        let mut starts = true;
+        for (column, sign) in line.chars().enumerate() {
+            let place = Place {
+                line: u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1),
+                column: u32::try_from(column).unwrap_or(u32::MAX).saturating_add(1),
+            };
+            let quote = open
+                .last()
+                .map(|(_, sign)| *sign)
+                .filter(|sign| matches!(sign, '"' | '\''));
+            match (quote, sign) {
+                (Some(quote), _) if sign == quote && before != '\\' => {
+                    open.pop();
+                }
+                (Some(_), _) => (),
+                (None, '#') if before == ' ' => break,
+                (None, '[' | '{' | '"' | '\'') if starts => open.push((place, sign)),
+                (None, ']' | '}') => {
+                    open.pop();
+                }
+                _ => (),
+            }
+            starts = match sign {
+                ' ' => starts || matches!(before, ':' | '-'),
+                '[' | '{' | ',' => true,
+                _ => false,
+            };
+            before = sign;
+        }
+    }
+    open.pop()
+}

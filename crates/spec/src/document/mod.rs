@@ -1,0 +1,284 @@
+//! A manifest's text as one tree, where every value and every key knows its line and column.
+//!
+//! Three ways of writing lead to the same tree: YAML 1.2 (the core schema, nothing of YAML 1.1),
+//! strict JSON (RFC 8259), and YAML front matter between two `---` lines of a Markdown file.
+//!
+//! What is refused rather than interpreted: more than one YAML document, any tag, merge keys
+//! (`<<`, which are YAML 1.1), directives, duplicate keys, keys that are not text, numbers that
+//! are written in a way that readers disagree about (`010`, `0x10`, `+1`, `.5`) and numbers that
+//! are not finite. `no`, `on`, `1_000` and `12:30:00` are text, as YAML 1.2 says. A UTF-8 byte
+//! order mark at the start is skipped, because editors write it; any other encoding is refused.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod json;
+mod mistake;
+mod place;
+mod problem;
+mod yaml;
+
+pub use place::Place;
+pub use problem::{DocumentError, DocumentProblem};
+
+/// Longest text that is read, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Most values in one document, counted after aliases have been replaced.
+pub(crate) const VALUES_MAX: usize = 20_000;
+/// Deepest nesting of lists and maps.
+pub const DEPTH_MAX: usize = 64;
+/// Most bytes of text in one document, counted after aliases have been replaced.
+pub(crate) const EXPANDED_BYTES_MAX: usize = 4 << 20;
+
+/// How a document is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// YAML 1.2.
+    Yaml,
+    /// Strict JSON.
+    Json,
+    /// YAML between two `---` lines at the head of a Markdown file.
+    FrontMatter,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Where it starts. For a YAML alias: where the alias stands.
+    pub place: Place,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// `null`, or nothing.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number as it is written, by the grammar of JSON: finite, decimal, no leading zero.
+    Number(String),
+    /// Text.
+    Text(String),
+    /// A list.
+    List(Vec<Node>),
+    /// A map in the order of the text; no name stands twice.
+    Map(Vec<(Key, Node)>),
+}
+
+/// The name of an entry of a map and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The name.
+    pub name: String,
+    /// Where it starts.
+    pub place: Place,
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// [`DocumentError`] with the place of the first thing that is not accepted.
+pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
+    if TEXT_BYTES_MAX < text.len() {
+        return Err(DocumentError::new(
+            None,
+            DocumentProblem::TooLarge {
+                bytes: text.len(),
+                bytes_max: TEXT_BYTES_MAX,
+            },
+        ));
+    }
+    let text = decode(text)?;
+    let root = match format {
+        Format::Yaml => yaml::parse(text, 0)?,
+        Format::Json => json::parse(text)?,
+        Format::FrontMatter => {
+            let (head, lines_before) = front_matter(text)?;
+            yaml::parse(head, lines_before)?
+        }
+    };
+    if root.value == Value::Null {
+        return Err(DocumentError::new(Some(root.place), DocumentProblem::Empty));
+    }
+    Ok(root)
+}
+
+/// The text without a byte order mark, if it is UTF-8 without a NUL character.
+fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
+    let utf_16_or_32 = [&b"\xff\xfe"[..], b"\xfe\xff", b"\0\0\xfe\xff"]
+        .iter()
+        .any(|mark| bytes.starts_with(mark));
+    if utf_16_or_32 {
+        return Err(DocumentError::new(
+            Some(Place::START),
+            DocumentProblem::OtherEncoding,
+        ));
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    match str::from_utf8(bytes) {
+        Ok(text) => match text.find('\0') {
+            Some(at) => Err(DocumentError::new(
+                Some(Place::after(&text[..at])),
+                DocumentProblem::NulCharacter,
+            )),
+            None => Ok(text),
+        },
+        Err(error) => {
+            let (valid, rest) = bytes.split_at(error.valid_up_to());
+            Err(DocumentError::new(
+                Some(Place::after(&String::from_utf8_lossy(valid))),
+                DocumentProblem::NotUtf8 {
+                    byte: rest.first().copied().unwrap_or(0),
+                },
+            ))
+        }
+    }
+}
+
+/// What stands between the first line, `---`, and the next such line, and how many lines precede it.
+fn front_matter(text: &str) -> Result<(&str, u32), DocumentError> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return Err(DocumentError::new(
+            Some(Place::START),
+            DocumentProblem::NoFrontMatter,
+        ));
+    }
+    let rest = &text[first.len()..];
+    let mut end = 0;
+    for line in lines {
+        if line.trim_end() == "---" {
+            return Ok((&rest[..end], 1));
+        }
+        end += line.len();
+    }
+    Err(DocumentError::new(
+        Some(Place::START),
+        DocumentProblem::FrontMatterUnclosed,
+    ))
+}
+
+impl Node {
+    /// The JSON Pointer (RFC 6901) of `target` below this node; `None` where it is not part of it.
+    ///
+    /// Nodes are compared by identity: a pointer is made only when an error needs one, because
+    /// keeping one in each node would make a small hostile text large.
+    #[must_use]
+    pub(crate) fn pointer_to(&self, target: &Self) -> Option<String> {
+        let mut steps = Vec::new();
+        self.find(target, &mut steps).then(|| {
+            steps
+                .iter()
+                .map(|step| format!("/{}", pointer_step(step)))
+                .collect()
+        })
+    }
+
+    fn find<'tree>(
+        &'tree self,
+        target: &Self,
+        steps: &mut Vec<std::borrow::Cow<'tree, str>>,
+    ) -> bool {
+        if std::ptr::eq(self, target) {
+            return true;
+        }
+        match &self.value {
+            Value::List(items) => items.iter().enumerate().any(|(index, item)| {
+                steps.push(index.to_string().into());
+                let found = item.find(target, steps);
+                if !found {
+                    steps.pop();
+                }
+                found
+            }),
+            Value::Map(entries) => entries.iter().any(|(key, value)| {
+                steps.push(key.name.as_str().into());
+                let found = value.find(target, steps);
+                if !found {
+                    steps.pop();
+                }
+                found
+            }),
+            _ => false,
+        }
+    }
+
+    /// The value of `name`, if this is a map that has it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        self.entry(name).map(|(_, node)| node)
+    }
+
+    /// What one step of a JSON Pointer leads to: the entry of a map, or the item of a list.
+    #[must_use]
+    pub fn child(&self, step: &str) -> Option<&Self> {
+        match &self.value {
+            Value::List(items) => items.get(step.parse::<usize>().ok()?),
+            _ => self.get(step),
+        }
+    }
+
+    /// The entry of `name`, if this is a map that has it.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<(&Key, &Self)> {
+        match &self.value {
+            Value::Map(entries) => entries
+                .iter()
+                .find(|(key, _)| key.name == name)
+                .map(|(key, node)| (key, node)),
+            _ => None,
+        }
+    }
+
+    /// The same value as `serde_json` has it.
+    ///
+    /// # Errors
+    /// The first number that neither 64 bits of whole number nor a finite double can hold.
+    pub fn to_json(&self) -> Result<serde_json::Value, DocumentError> {
+        Ok(match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => serde_json::Value::Bool(*value),
+            Value::Text(text) => serde_json::Value::String(text.clone()),
+            Value::Number(text) => serde_json::Value::Number(self.to_json_number(text)?),
+            Value::List(items) => {
+                serde_json::Value::Array(items.iter().map(Self::to_json).collect::<Result<_, _>>()?)
+            }
+            Value::Map(entries) => serde_json::Value::Object(
+                entries
+                    .iter()
+                    .map(|(key, node)| Ok((key.name.clone(), node.to_json()?)))
+                    .collect::<Result<_, DocumentError>>()?,
+            ),
+        })
+    }
+
+    fn to_json_number(&self, text: &str) -> Result<serde_json::Number, DocumentError> {
+        let number: Option<serde_json::Number> = text.parse().ok();
+        let whole = !text.contains(['.', 'e', 'E']);
+        number
+            .filter(|number| !whole || !number.is_f64() || text == "-0")
+            .ok_or_else(|| {
+                DocumentError::new(
+                    Some(self.place),
+                    DocumentProblem::NumberOutOfRange {
+                        found: problem::excerpt(text),
+                    },
+                )
+            })
+    }
+}
+
+/// One step of a JSON Pointer: `~` and `/` escaped as RFC 6901 says, control characters for the
+/// terminal, and no longer than a person reads.
+#[must_use]
+pub fn pointer_step(name: &str) -> String {
+    problem::excerpt(&name.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Text of the document for a message: escaped, at most 60 characters.
+#[must_use]
+pub fn excerpt(text: &str) -> String {
+    problem::excerpt(text)
+}

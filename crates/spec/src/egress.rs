@@ -1,0 +1,437 @@
+//! One entry of an egress allowlist: `host`, `host:port`, `*.host`, or an IP address as such.
+//!
+//! A name has one form only: lower case, letters, digits, `-` and `_`, no dot at the end. Whoever
+//! decides, resolves and dials later uses this form, so that no two of them read a name in two
+//! ways. Numbers that C libraries take for addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::host_name::{HostName, is_numeric};
+
+/// One entry of an allowlist.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EgressRule {
+    /// Who may be reached.
+    pub host: EgressHost,
+    /// At which TCP port; `None`: at every port.
+    pub port: Option<u16>,
+}
+
+/// Who may be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EgressHost {
+    /// This name and no other.
+    Name(HostName),
+    /// Every name that ends in a dot and this name; not the name itself.
+    Below(HostName),
+    /// This address.
+    Address(IpAddr),
+}
+
+/// Why a text is no entry of an allowlist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EgressError {
+    /// Nothing.
+    #[error("the entry is empty")]
+    Empty,
+    /// `http://host`, `host/path`, `user@host`.
+    #[error("this is a URL or a part of one, expected a host")]
+    Url,
+    /// `10.0.0.0/8`.
+    #[error("a range of addresses is not accepted")]
+    Range,
+    /// `*`.
+    #[error("`*` would allow every host")]
+    Everything,
+    /// `*.com`, `a.*.b`, `*host`.
+    #[error("`*` stands only as the first label, before at least two others")]
+    Wildcard,
+    /// A port that is no number from 1 to 65535, or has a leading zero.
+    #[error("the port is not a number from 1 to 65535")]
+    Port,
+    /// `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`.
+    #[error("this is an address in a form that programs read differently")]
+    AmbiguousAddress,
+    /// `::ffff:127.0.0.1`.
+    #[error("this is an IPv4 address written as IPv6")]
+    MappedAddress,
+    /// `fe80::1%eth0`, `[::1`.
+    #[error("this is not an IPv6 address; with a port it stands in brackets, without a zone")]
+    Ipv6,
+    /// A dot at the end.
+    #[error("the name ends in a dot")]
+    TrailingDot,
+    /// A character that host names do not have, or a label that is empty or too long.
+    #[error("this is not a host name of letters, digits, `-` and `_`")]
+    Name,
+    /// Letters beyond ASCII.
+    #[error("the name is not ASCII; write its `xn--` form")]
+    NotAscii,
+}
+
+impl EgressRule {
+    /// Reads one entry.
+    ///
+    /// # Errors
+    /// [`EgressError`]: the first rule that it breaks.
+    pub fn parse(text: &str) -> Result<Self, EgressError> {
+        if text.is_empty() {
+            return Err(EgressError::Empty);
+        }
+        if !text.is_ascii() {
+            return Err(EgressError::NotAscii);
+        }
+        if text == "*" || text.starts_with("*:") {
+            return Err(EgressError::Everything);
+        }
+        refuse_url(text)?;
+        if text.starts_with('[') || 1 < text.matches(':').count() {
+            return Self::parse_ipv6(text);
+        }
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, Some(parse_port(port)?)),
+            None => (text, None),
+        };
+        Ok(Self {
+            host: parse_host(host)?,
+            port,
+        })
+    }
+
+    fn parse_ipv6(text: &str) -> Result<Self, EgressError> {
+        let (address, port) = match text.strip_prefix('[') {
+            Some(inner) => {
+                let (address, rest) = inner.split_once(']').ok_or(EgressError::Ipv6)?;
+                let port = match rest.strip_prefix(':') {
+                    Some(port) => Some(parse_port(port)?),
+                    None if rest.is_empty() => None,
+                    None => return Err(EgressError::Ipv6),
+                };
+                (address, port)
+            }
+            None => (text, None),
+        };
+        let address: Ipv6Addr = address.parse().map_err(|_not_one| EgressError::Ipv6)?;
+        if address.to_ipv4_mapped().is_some() {
+            return Err(EgressError::MappedAddress);
+        }
+        Ok(Self {
+            host: EgressHost::Address(IpAddr::V6(address)),
+            port,
+        })
+    }
+}
+
+impl EgressHost {
+    /// Whoever both allow. A name and an address never meet: a name is allowed, not what it
+    /// resolves to.
+    fn intersection(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Name(one), Self::Name(two)) if one == two => Some(self.clone()),
+            (Self::Address(one), Self::Address(two)) if one == two => Some(self.clone()),
+            (Self::Name(name), Self::Below(parent)) if name.is_below(parent) => Some(self.clone()),
+            (Self::Below(parent), Self::Name(name)) if name.is_below(parent) => Some(other.clone()),
+            (Self::Below(one), Self::Below(two)) if one == two || one.is_below(two) => {
+                Some(self.clone())
+            }
+            (Self::Below(one), Self::Below(two)) if two.is_below(one) => Some(other.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl EgressRule {
+    /// Exactly what both rules allow: a name equal to the other or below the other's `*.`, and
+    /// the narrower port. `None`: nothing.
+    #[must_use]
+    pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
+        let port = match (self.port, other.port) {
+            (one, None) => one,
+            (None, two) => two,
+            (Some(one), Some(two)) => Some((one == two).then_some(one)?),
+        };
+        let host = self.host.intersection(&other.host)?;
+        Some(Self { host, port })
+    }
+
+    /// Whether `name` is one of those that this rule allows, at whichever port.
+    #[must_use]
+    pub fn names(&self, name: &HostName) -> bool {
+        match &self.host {
+            EgressHost::Name(allowed) => allowed == name,
+            EgressHost::Below(parent) => name.is_below(parent),
+            EgressHost::Address(_) => false,
+        }
+    }
+
+    /// Whether everything that `other` allows is allowed by this rule.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self.intersection(other).as_ref() == Some(other)
+    }
+}
+
+/// What somebody most likely meant who wrote a text that is no entry: the host of a URL, the name
+/// without its last dot. `None` where that is no entry either.
+#[must_use]
+pub fn meant(text: &str) -> Option<EgressRule> {
+    let text = text.trim();
+    if EgressRule::parse(text) == Err(EgressError::Range) {
+        return None;
+    }
+    let text = text.split_once("://").map_or(text, |(_scheme, rest)| rest);
+    let end = text.find(['/', '?', '#']).unwrap_or(text.len());
+    let text = &text[..end];
+    let text = text.rsplit_once('@').map_or(text, |(_user, host)| host);
+    let text = text.strip_suffix(['.', ':']).unwrap_or(text);
+    EgressRule::parse(text).ok()
+}
+
+/// What both lists allow, in the order of the first and without rules that another one covers.
+#[must_use]
+pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
+    let mut both: Vec<EgressRule> = Vec::new();
+    for rule in one {
+        for common in two.iter().filter_map(|other| rule.intersection(other)) {
+            if both.iter().any(|kept| kept.covers(&common)) {
+                continue;
+            }
+            both.retain(|kept| !common.covers(kept));
+            both.push(common);
+        }
+    }
+    both
+}
+
+/// In its one written form: what [`EgressRule::parse`] reads back as the same rule.
+impl std::fmt::Display for EgressRule {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.host {
+            EgressHost::Name(name) => write!(formatter, "{name}")?,
+            EgressHost::Below(name) => write!(formatter, "*.{name}")?,
+            EgressHost::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]")?,
+            EgressHost::Address(address) => write!(formatter, "{address}")?,
+        }
+        match self.port {
+            Some(port) => write!(formatter, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn refuse_url(text: &str) -> Result<(), EgressError> {
+    if let Some((address, bits)) = text.split_once('/')
+        && !bits.is_empty()
+        && bits.bytes().all(|byte| byte.is_ascii_digit())
+        && address.parse::<IpAddr>().is_ok()
+    {
+        return Err(EgressError::Range);
+    }
+    if text.contains(['/', '@', '?', '#']) {
+        return Err(EgressError::Url);
+    }
+    Ok(())
+}
+
+fn parse_port(text: &str) -> Result<u16, EgressError> {
+    let plain = !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && !text.starts_with('0');
+    text.parse().ok().filter(|_| plain).ok_or(EgressError::Port)
+}
+
+fn parse_host(text: &str) -> Result<EgressHost, EgressError> {
+    if text.is_empty() {
+        return Err(EgressError::Empty);
+    }
+    if let Some(parent) = text.strip_prefix("*.") {
+        if parent.contains('*') || !parent.contains('.') {
+            return Err(EgressError::Wildcard);
+        }
+        return match parse_host(parent)? {
+            EgressHost::Name(name) => Ok(EgressHost::Below(name)),
+            _ => Err(EgressError::Wildcard),
+        };
+    }
+    if text.contains('*') {
+        return Err(EgressError::Wildcard);
+    }
+    if text.ends_with('.') {
+        return Err(EgressError::TrailingDot);
+    }
+    let last = text.rsplit('.').next().unwrap_or(text);
+    if is_numeric(last) {
+        let address: Ipv4Addr = text
+            .parse()
+            .map_err(|_not_one| EgressError::AmbiguousAddress)?;
+        return Ok(EgressHost::Address(IpAddr::V4(address)));
+    }
+    HostName::parse(text.as_bytes())
+        .map(EgressHost::Name)
+        .map_err(|_not_one| EgressError::Name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_one_written_form() {
+        for (text, written) in [
+            ("api.example.com", "api.example.com"),
+            ("API.Example.COM:443", "api.example.com:443"),
+            ("*.Example.com", "*.example.com"),
+            ("*.example.com:8443", "*.example.com:8443"),
+            ("localhost", "localhost"),
+            ("_sip.example.com", "_sip.example.com"),
+            ("xn--mnchen-3ya.de", "xn--mnchen-3ya.de"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("2001:DB8::1", "[2001:db8::1]"),
+            ("[::1]:8080", "[::1]:8080"),
+        ] {
+            let rule = EgressRule::parse(text).expect(text);
+            assert_eq!(rule.to_string(), written);
+            assert_eq!(EgressRule::parse(written), Ok(rule), "{text}");
+        }
+    }
+
+    #[test]
+    fn whoever_writes_a_url_is_told_its_host() {
+        for (text, entry) in [
+            ("https://a.com/x", Some("a.com")),
+            ("https://A.com:8443/x?y#z", Some("a.com:8443")),
+            ("u:p@a.com/x", Some("a.com")),
+            ("http://[::1]:80/", Some("[::1]:80")),
+            (" a.com. ", Some("a.com")),
+            ("a.com/", Some("a.com")),
+            ("a.com:", Some("a.com")),
+            ("https://", None),
+            ("https://*/", None),
+            ("*.com", None),
+            ("10.0.0.0/8", None),
+            ("m\u{fc}nchen.de", None),
+        ] {
+            let found = meant(text).map(|rule| rule.to_string());
+            assert_eq!(found.as_deref(), entry, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_could_be_read_in_two_ways_is_refused() {
+        for (text, error) in [
+            ("", EgressError::Empty),
+            (":443", EgressError::Empty),
+            ("*", EgressError::Everything),
+            ("*:443", EgressError::Everything),
+            ("*.com", EgressError::Wildcard),
+            ("*example.com", EgressError::Wildcard),
+            ("a.*.com", EgressError::Wildcard),
+            ("*.*.com", EgressError::Wildcard),
+            ("*.0.0.1", EgressError::AmbiguousAddress),
+            ("*.127.0.0.1", EgressError::Wildcard),
+            (" host", EgressError::Name),
+            ("host ", EgressError::Name),
+            ("a\0b.com", EgressError::Name),
+            ("a..b", EgressError::Name),
+            (".a", EgressError::Name),
+            ("-a.com", EgressError::Name),
+            ("host:", EgressError::Port),
+            ("host:0", EgressError::Port),
+            ("host:99999", EgressError::Port),
+            ("host:0443", EgressError::Port),
+            ("host:+443", EgressError::Port),
+            ("host:0x1bb", EgressError::Port),
+            ("http://h", EgressError::Url),
+            ("h/", EgressError::Url),
+            ("u@h", EgressError::Url),
+            ("10.0.0.0/8", EgressError::Range),
+            ("2001:db8::/32", EgressError::Range),
+            ("H.", EgressError::TrailingDot),
+            ("münchen.de", EgressError::NotAscii),
+            ("fe80::1%eth0", EgressError::Ipv6),
+            ("[::1", EgressError::Ipv6),
+            ("[::1]x", EgressError::Ipv6),
+            ("a:b:c", EgressError::Ipv6),
+            ("[::ffff:127.0.0.1]", EgressError::MappedAddress),
+            ("0x7f.1", EgressError::AmbiguousAddress),
+            ("127.1", EgressError::AmbiguousAddress),
+            ("0177.0.0.1", EgressError::AmbiguousAddress),
+            ("2130706433", EgressError::AmbiguousAddress),
+            ("0x7f000001", EgressError::AmbiguousAddress),
+            ("256.0.0.1", EgressError::AmbiguousAddress),
+        ] {
+            assert_eq!(EgressRule::parse(text), Err(error), "{text}");
+        }
+        let long = format!("{}.com", "a".repeat(64));
+        assert_eq!(EgressRule::parse(&long), Err(EgressError::Name));
+        let long = "a.".repeat(130) + "com";
+        assert_eq!(EgressRule::parse(&long), Err(EgressError::Name));
+    }
+
+    #[test]
+    fn two_rules_allow_together_what_each_allows() {
+        for (one, two, both) in [
+            ("a.com", "a.com", Some("a.com")),
+            ("a.com", "b.com", None),
+            ("A.com", "a.com", Some("a.com")),
+            ("*.a.com", "x.a.com", Some("x.a.com")),
+            ("*.a.com", "y.x.a.com", Some("y.x.a.com")),
+            ("*.a.com", "a.com", None),
+            ("*.a.com", "ba.com", None),
+            ("*.a.com", "xa.com", None),
+            ("*.a.com", "*.a.com", Some("*.a.com")),
+            ("*.a.com", "*.x.a.com", Some("*.x.a.com")),
+            ("*.a.com", "*.xa.com", None),
+            ("*.a.com", "*.b.com", None),
+            ("a.com", "a.com:443", Some("a.com:443")),
+            ("a.com:80", "a.com:443", None),
+            ("a.com:443", "a.com:443", Some("a.com:443")),
+            ("*.a.com:443", "x.a.com", Some("x.a.com:443")),
+            ("*.a.com", "x.a.com:443", Some("x.a.com:443")),
+            ("*.a.com:443", "*.x.a.com:80", None),
+            ("192.0.2.1", "192.0.2.1:80", Some("192.0.2.1:80")),
+            ("192.0.2.1", "192.0.2.2", None),
+            ("[2001:db8::1]", "2001:DB8::1", Some("[2001:db8::1]")),
+            ("localhost", "127.0.0.1", None),
+        ] {
+            let rule = |text| EgressRule::parse(text).expect(text);
+            let written = |rule: Option<EgressRule>| rule.map(|rule| rule.to_string());
+            let expected = both.map(str::to_owned);
+            let found = rule(one).intersection(&rule(two));
+            assert_eq!(written(found), expected, "{one} and {two}");
+            let found = rule(two).intersection(&rule(one));
+            assert_eq!(written(found), expected, "{two} and {one}");
+            assert!(rule(one).covers(&rule(one)), "{one}");
+        }
+    }
+
+    #[test]
+    fn two_lists_allow_together_what_some_rule_of_each_allows() {
+        for (one, two, both) in [
+            ("", "a.com", ""),
+            ("a.com", "", ""),
+            ("a.com b.com", "b.com c.com", "b.com"),
+            (
+                "*.a.com b.com",
+                "x.a.com y.a.com b.com:80",
+                "x.a.com y.a.com b.com:80",
+            ),
+            ("*.a.com x.a.com", "*.a.com", "*.a.com"),
+            ("x.a.com *.a.com", "*.a.com", "*.a.com"),
+            ("a.com:80 a.com:443", "a.com", "a.com:80 a.com:443"),
+            ("a.com:80 a.com", "a.com", "a.com"),
+        ] {
+            let list = |text: &str| -> Vec<EgressRule> {
+                text.split_whitespace()
+                    .map(|rule| EgressRule::parse(rule).expect(rule))
+                    .collect()
+            };
+            let found: Vec<String> = intersect(&list(one), &list(two))
+                .iter()
+                .map(EgressRule::to_string)
+                .collect();
+            assert_eq!(found.join(" "), both, "{one} and {two}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A host name in its one form: whoever decides, answers, resolves and dials uses this very value.
+//!
+//! Lower case, letters, digits, `-` and `_`, no dot at the end, labels of 1 to 63 bytes, at most
+//! 253 bytes. A name that a checker and a dialler read differently has been a way around a
+//! checker before: there is no way to make a value of this type but by [`HostName::from_labels`]
+//! and [`HostName::parse`], which refuse everything else.
+
+use std::fmt;
+
+/// Longest host name, in bytes (RFC 1035 without the dot at the end).
+pub const NAME_BYTES_MAX: usize = 253;
+/// Longest label, in bytes.
+pub(crate) const LABEL_BYTES_MAX: usize = 63;
+
+/// A host name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostName(String);
+
+/// Why bytes are no host name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HostNameError {
+    /// No label, or an empty one.
+    #[error("a label is empty")]
+    EmptyLabel,
+    /// More than 63 bytes.
+    #[error("a label has more than 63 bytes")]
+    LongLabel,
+    /// More than 253 bytes.
+    #[error("the name has more than 253 bytes")]
+    Long,
+    /// A byte that host names do not have, or `-` at an end of a label.
+    #[error("this is not a name of letters, digits, `-` and `_`")]
+    Character,
+    /// The last label is a number, as in an address.
+    #[error("the last label is a number, as in an address")]
+    Numeric,
+}
+
+impl HostName {
+    /// Reads a name as text has it. One dot at the end is dropped, capitals become small.
+    ///
+    /// # Errors
+    /// [`HostNameError`]: the first rule that it breaks.
+    pub fn parse(text: &[u8]) -> Result<Self, HostNameError> {
+        let text = text.strip_suffix(b".").unwrap_or(text);
+        Self::from_labels(text.split(|byte| *byte == b'.'))
+    }
+
+    /// Makes a name of labels as a DNS message has them.
+    ///
+    /// # Errors
+    /// [`HostNameError`]: the first rule that it breaks.
+    pub fn from_labels<'label>(
+        labels: impl IntoIterator<Item = &'label [u8]>,
+    ) -> Result<Self, HostNameError> {
+        let mut name = String::new();
+        for label in labels {
+            check_label(label)?;
+            if !name.is_empty() {
+                name.push('.');
+            }
+            name.extend(
+                label
+                    .iter()
+                    .map(|byte| char::from(byte.to_ascii_lowercase())),
+            );
+            if NAME_BYTES_MAX < name.len() {
+                return Err(HostNameError::Long);
+            }
+        }
+        let last = name.rsplit('.').next().unwrap_or_default();
+        if last.is_empty() {
+            return Err(HostNameError::EmptyLabel);
+        }
+        if is_numeric(last) {
+            return Err(HostNameError::Numeric);
+        }
+        Ok(Self(name))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this name has one or more labels before `parent`; not the parent itself.
+    #[must_use]
+    pub fn is_below(&self, parent: &Self) -> bool {
+        self.0
+            .strip_suffix(&parent.0)
+            .is_some_and(|rest| rest.ends_with('.'))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+fn check_label(label: &[u8]) -> Result<(), HostNameError> {
+    if label.is_empty() {
+        return Err(HostNameError::EmptyLabel);
+    }
+    if LABEL_BYTES_MAX < label.len() {
+        return Err(HostNameError::LongLabel);
+    }
+    let plain = label
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if !plain || label.starts_with(b"-") || label.ends_with(b"-") {
+        return Err(HostNameError::Character);
+    }
+    Ok(())
+}
+
+/// Whether C libraries could take a name that ends in this label for an address: `127.1`, `0x7f`.
+#[must_use]
+pub(crate) fn is_numeric(label: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let hexadecimal = label
+        .strip_prefix("0x")
+        .or_else(|| label.strip_prefix("0X"))
+        .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    digits(label) || hexadecimal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_has_one_form() {
+        for (text, form) in [
+            ("api.openai.com", "api.openai.com"),
+            ("API.OpenAI.com.", "api.openai.com"),
+            ("_dmarc.example", "_dmarc.example"),
+            ("localhost", "localhost"),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ] {
+            let name = HostName::parse(text.as_bytes()).expect(text);
+            assert_eq!(name.as_str(), form);
+        }
+    }
+
+    #[test]
+    fn what_others_might_read_differently_is_no_name() {
+        use HostNameError::{Character, EmptyLabel, Long, LongLabel, Numeric};
+        let long_label = "a".repeat(64);
+        let long = ["a".repeat(63).as_str(); 4].join(".");
+        for (text, error) in [
+            ("", EmptyLabel),
+            (".", EmptyLabel),
+            ("a..b", EmptyLabel),
+            ("a.com..", EmptyLabel),
+            (".a", EmptyLabel),
+            ("a\0.com", Character),
+            ("a b.com", Character),
+            ("a/b.com", Character),
+            ("-a.com", Character),
+            ("a-.com", Character),
+            ("b\u{fc}cher.example", Character),
+            ("a.com:80", Character),
+            ("127.0.0.1", Numeric),
+            ("0x7f000001", Numeric),
+            ("2130706433", Numeric),
+            ("a.0x1", Numeric),
+            (long_label.as_str(), LongLabel),
+            (long.as_str(), Long),
+        ] {
+            assert_eq!(HostName::parse(text.as_bytes()), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_below_another_by_whole_labels_only() {
+        let name = |text: &str| HostName::parse(text.as_bytes()).expect(text);
+        let parent = name("anthropic.com");
+        for (text, below) in [
+            ("api.anthropic.com", true),
+            ("a.b.anthropic.com", true),
+            ("anthropic.com", false),
+            ("evilanthropic.com", false),
+            ("anthropic.com.evil.com", false),
+        ] {
+            assert_eq!(name(text).is_below(&parent), below, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_never_panics_and_what_is_read_reads_as_itself(text: Vec<u8>) {
+            if let Ok(name) = HostName::parse(&text) {
+                prop_assert_eq!(HostName::parse(name.as_str().as_bytes()), Ok(name.clone()));
+                prop_assert!(name.as_str().len() <= NAME_BYTES_MAX);
+                prop_assert!(!name.as_str().ends_with('.'));
+            }
+        }
+    }
+}

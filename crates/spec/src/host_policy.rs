@@ -1,0 +1,851 @@
+//! The host policy: what this host grants and at most allows, merged from its files.
+//!
+//! Each file states some keys. A later file (the host's, then the user's, then `--policy`) can
+//! only tighten what an earlier one forbids to loosen: see [`merge`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::egress::{self, EgressRule};
+use crate::image::ImageTemplate;
+use crate::oci_policy::{OciPolicy, OciStatement};
+use crate::preparation::{self, PreparationPolicy, PreparationStatement};
+use crate::request::Grants;
+use crate::sources_policy::{
+    BundleCachePolicy, CachePolicy, EgressPolicy, GitHubPolicy, IpRange, SecretsPolicy,
+    SecretsProvider, intersect_ranges,
+};
+use crate::syscall_policy::SyscallPolicyName;
+
+/// What holds for every run on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPolicy {
+    /// What a bundle's own manifest gets at most without any grant.
+    pub maxima: Maxima,
+    /// What every bundle's manifest may have without asking the caller.
+    pub grants: Grants,
+    /// What no flag and no later file may grant.
+    pub deny_grants: Grants,
+    /// Uids of the host, one for each concurrent run of root; unused by anybody else.
+    pub uid_range: UidRange,
+    /// The cgroup below which runs get theirs; `None`: found by the supervisor.
+    pub cgroup_parent: Option<String>,
+    /// Prefixes outside the system directories whose programs may be bound, absolute.
+    pub interpreters: Vec<PathBuf>,
+    /// How big a bundle may be.
+    pub unpack: UnpackCaps,
+    /// Where records of runs lie, absolute; `None`: the default of the caller's uid.
+    pub runtime_directory: Option<PathBuf>,
+    /// What egress lists may reach at most.
+    pub egress: EgressPolicy,
+    /// Where the values of secrets come from.
+    pub secrets: SecretsPolicy,
+    /// Files that registry slugs (`@owner/name`) stand for, absolute.
+    pub refs: BTreeMap<String, PathBuf>,
+    /// Templates beside the built-in ones, in the order of the files.
+    pub images: Vec<ImageTemplate>,
+    /// Where fetched sources are kept.
+    pub cache: CachePolicy,
+    /// The service that `github` sources are fetched from.
+    pub github: GitHubPolicy,
+    /// Images and workspace sources from registries.
+    pub oci: OciPolicy,
+    /// Whether references to branches and tags are refused.
+    pub require_pin: bool,
+    /// Where `needs` of `engine: sandbox` are installed from.
+    pub preparation: PreparationPolicy,
+    /// The loosest system call policy that a run may have.
+    pub syscalls: SyscallPolicyName,
+}
+
+/// Upper bounds. A built-in one binds only what a bundle's own manifest asks; one that a
+/// configuration file states binds the caller's flags too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maxima {
+    /// Memory of the whole tree.
+    pub memory_bytes: Maximum<u64>,
+    /// Wall time.
+    pub wall_time: Maximum<Duration>,
+    /// Processes and threads at once.
+    pub processes: Maximum<u64>,
+}
+
+/// One upper bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maximum<T> {
+    /// The bound itself.
+    pub value: T,
+    /// `FILE:LINE` of the configuration that states it; `None`: built in.
+    pub stated_at: Option<String>,
+}
+
+/// A value of a configuration file and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtLine<T> {
+    /// The value.
+    pub value: T,
+    /// Counted from 1.
+    pub line: u64,
+}
+
+/// A range of uids of the host, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UidRange {
+    /// The lowest.
+    pub first: u32,
+    /// The highest.
+    pub last: u32,
+}
+
+/// Caps that hold while a bundle is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnpackCaps {
+    /// The archive as it is read.
+    pub archive_bytes: u64,
+    /// All files together.
+    pub unpacked_bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+}
+
+impl Default for HostPolicy {
+    fn default() -> Self {
+        merge(&[]).0
+    }
+}
+
+/// What one file states; `None` and empty where it says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statement {
+    /// Where it was read, for messages.
+    pub origin: String,
+    /// `maxima.memory`.
+    pub memory_bytes: Option<AtLine<u64>>,
+    /// `maxima.timeout`.
+    pub wall_time: Option<AtLine<Duration>>,
+    /// `maxima.processes`.
+    pub processes: Option<AtLine<u64>>,
+    /// `grants`.
+    pub grants: Grants,
+    /// `deny_grants`.
+    pub deny_grants: Grants,
+    /// `uid_range`.
+    pub uid_range: Option<UidRange>,
+    /// `cgroup_parent`.
+    pub cgroup_parent: Option<String>,
+    /// `interpreters`.
+    pub interpreters: Vec<PathBuf>,
+    /// `unpack.archive`.
+    pub archive_bytes: Option<u64>,
+    /// `unpack.unpacked`.
+    pub unpacked_bytes: Option<u64>,
+    /// `unpack.entries`.
+    pub entries: Option<u64>,
+    /// `runtime_directory`.
+    pub runtime_directory: Option<PathBuf>,
+    /// `egress.allow`; the empty list allows nothing.
+    pub egress_allow: Option<Vec<EgressRule>>,
+    /// `egress.private_ranges`; the empty list allows none.
+    pub private_ranges: Option<Vec<IpRange>>,
+    /// `egress.refuse_ech`; `false` says nothing.
+    pub refuse_ech: bool,
+    /// `secrets.provider`.
+    pub secrets_provider: Option<SecretsProvider>,
+    /// `secrets.inventory`.
+    pub secrets_inventory: Option<PathBuf>,
+    /// `refs`.
+    pub refs: BTreeMap<String, PathBuf>,
+    /// `images`.
+    pub images: Vec<ImageTemplate>,
+    /// `cache.directory`.
+    pub cache_directory: Option<PathBuf>,
+    /// `cache.size`.
+    pub cache_bytes: Option<u64>,
+    /// `cache.bundles`; `false` says nothing.
+    pub bundle_cache: BundleCachePolicy,
+    /// `github.base_url`.
+    pub github_base_url: Option<String>,
+    /// `github.token`.
+    pub github_token: Option<String>,
+    /// `oci`.
+    pub oci: OciStatement,
+    /// `require_pin`; `false` says nothing.
+    pub require_pin: bool,
+    /// `preparation`.
+    pub preparation: PreparationStatement,
+    /// `syscalls`.
+    pub syscalls: Option<SyscallPolicyName>,
+}
+
+/// What one file states and an earlier file forbids: it does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForbiddenGrant {
+    /// The file that states it.
+    pub origin: String,
+    /// A grant as `--grant` names it, or a key: `secrets.provider`.
+    pub grant: &'static str,
+    /// The file that forbids.
+    pub forbidden_by: String,
+}
+
+/// An image template whose id an earlier one has already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageTwice {
+    /// The id.
+    pub id: String,
+    /// The file that states it first.
+    pub first: String,
+    /// The file that states it again; may be the same.
+    pub again: String,
+}
+
+/// The first image template that is stated twice, in one file or in two: neither may replace the
+/// other, so the files cannot be used.
+///
+/// # Errors
+/// [`ImageTwice`]: the id and both files.
+pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
+    let mut claimed: BTreeMap<&str, &str> = BTreeMap::new();
+    for statement in statements {
+        for image in &statement.images {
+            if let Some(first) = claimed.insert(&image.id, &statement.origin) {
+                return Err(ImageTwice {
+                    id: image.id.clone(),
+                    first: first.to_owned(),
+                    again: statement.origin.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Merges what the files state, earliest first, into one policy.
+///
+/// Maxima and caps: the smallest that was stated, the default where nobody stated one. Of system
+/// call policies the strictest that was stated. Denied
+/// grants add up. Grants add up, except those that an earlier file denies: they are returned. A
+/// file that grants and denies the same denies it. Interpreters and images add up. Of the uid
+/// range, the cgroup parent, the runtime directory and the cache, which say where and not how
+/// much, the last counts.
+///
+/// What files allow of the network is what all files allow that say something about it: see
+/// [`egress::intersect`] and `intersect_ranges`. `require_pin`, `egress.refuse_ech`,
+/// `cache.bundles.off`, `cache.bundles.copy` and `oci.copy` stay once they were stated.
+///
+/// Of the provider and the inventory of secrets, of each reference, of the service that `github`
+/// sources come from, and of the certificates that registries are believed by, the last counts,
+/// and registries without TLS add up, unless an earlier file denies the grant `secrets` (for the
+/// first two) or `sources` (for the others): then later files are not asked, and what they state
+/// is returned. A token goes only to the service that it was stated for: a file that
+/// names another base URL and no token has none.
+///
+/// What counts of `preparation` is said at `preparation::merge`.
+#[must_use]
+pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
+    fn smallest<T: Ord + Copy>(
+        statements: &[Statement],
+        key: impl Fn(&Statement) -> Option<T>,
+        default: T,
+    ) -> T {
+        statements.iter().filter_map(key).min().unwrap_or(default)
+    }
+    fn last<T: Clone>(
+        statements: &[Statement],
+        key: impl Fn(&Statement) -> Option<&T>,
+    ) -> Option<T> {
+        statements.iter().rev().find_map(key).cloned()
+    }
+    let mut grants = Grants::default();
+    let mut deny_grants = Grants::default();
+    let mut forbidden = Vec::new();
+    for (index, statement) in statements.iter().enumerate() {
+        deny_grants = union(deny_grants, statement.deny_grants);
+        for name in names(statement.grants) {
+            let denier = statements[..=index]
+                .iter()
+                .find(|earlier| has(earlier.deny_grants, name));
+            match denier {
+                Some(denier) => forbidden.push(ForbiddenGrant {
+                    origin: statement.origin.clone(),
+                    grant: name,
+                    forbidden_by: denier.origin.clone(),
+                }),
+                None => grants = union(grants, only(name)),
+            }
+        }
+    }
+    let elsewhere = sources(statements, &mut forbidden);
+    let policy = HostPolicy {
+        maxima: Maxima {
+            memory_bytes: maximum(statements, |file| file.memory_bytes, 4 << 30),
+            wall_time: maximum(
+                statements,
+                |file| file.wall_time,
+                Duration::from_secs(3_600),
+            ),
+            processes: maximum(statements, |file| file.processes, 4_096),
+        },
+        // A later file may deny what an earlier one granted: that tightens.
+        grants: minus(grants, deny_grants),
+        deny_grants,
+        uid_range: last(statements, |file| file.uid_range.as_ref()).unwrap_or(UidRange {
+            first: 0x7000_0000,
+            last: 0x7000_ffff,
+        }),
+        cgroup_parent: last(statements, |file| file.cgroup_parent.as_ref()),
+        interpreters: statements
+            .iter()
+            .flat_map(|file| file.interpreters.iter().cloned())
+            .collect(),
+        unpack: UnpackCaps {
+            archive_bytes: smallest(statements, |file| file.archive_bytes, 100 << 20),
+            unpacked_bytes: smallest(statements, |file| file.unpacked_bytes, 1 << 30),
+            entries: smallest(statements, |file| file.entries, 100_000),
+        },
+        runtime_directory: last(statements, |file| file.runtime_directory.as_ref()),
+        egress: EgressPolicy {
+            allow: common(
+                statements,
+                |file| file.egress_allow.as_deref(),
+                egress::intersect,
+            ),
+            private_ranges: common(
+                statements,
+                |file| file.private_ranges.as_deref(),
+                intersect_ranges,
+            )
+            .unwrap_or_default(),
+            refuse_ech: statements.iter().any(|file| file.refuse_ech),
+        },
+        secrets: elsewhere.secrets,
+        refs: elsewhere.refs,
+        images: statements
+            .iter()
+            .flat_map(|file| file.images.iter().cloned())
+            .collect(),
+        cache: CachePolicy {
+            directory: last(statements, |file| file.cache_directory.as_ref()),
+            size_bytes: last(statements, |file| file.cache_bytes.as_ref())
+                .unwrap_or(CachePolicy::default().size_bytes),
+            bundles: BundleCachePolicy {
+                directory: last(statements, |file| file.bundle_cache.directory.as_ref()),
+                size_bytes: last(statements, |file| file.bundle_cache.size_bytes.as_ref()),
+                off: statements.iter().any(|file| file.bundle_cache.off),
+                copy: statements.iter().any(|file| file.bundle_cache.copy),
+            },
+        },
+        github: elsewhere.github,
+        oci: elsewhere.oci,
+        require_pin: statements.iter().any(|file| file.require_pin),
+        preparation: preparation::merge(statements, &mut forbidden),
+        syscalls: strictest(statements),
+    };
+    (policy, forbidden)
+}
+
+/// The smallest bound that a file states and where it does, else the built-in one.
+fn maximum<T: Ord + Copy>(
+    statements: &[Statement],
+    key: impl Fn(&Statement) -> Option<AtLine<T>>,
+    built_in: T,
+) -> Maximum<T> {
+    let stated = statements
+        .iter()
+        .filter_map(|file| key(file).map(|stated| (stated, &file.origin)))
+        .min_by_key(|(stated, _)| stated.value);
+    match stated {
+        Some((AtLine { value, line }, origin)) => Maximum {
+            value,
+            stated_at: Some(format!("{origin}:{line}")),
+        },
+        None => Maximum {
+            value: built_in,
+            stated_at: None,
+        },
+    }
+}
+
+fn strictest(statements: &[Statement]) -> SyscallPolicyName {
+    let stated = statements.iter().filter_map(|file| file.syscalls);
+    stated.max().unwrap_or_default()
+}
+
+/// What all lists have in common that are stated; `None` where nobody states one.
+fn common<T: Clone>(
+    statements: &[Statement],
+    key: impl Fn(&Statement) -> Option<&[T]>,
+    intersect: impl Fn(&[T], &[T]) -> Vec<T>,
+) -> Option<Vec<T>> {
+    statements
+        .iter()
+        .filter_map(key)
+        .map(<[T]>::to_vec)
+        .reduce(|one, two| intersect(&one, &two))
+}
+
+/// What files may take from elsewhere.
+#[derive(Default)]
+struct Sources {
+    secrets: SecretsPolicy,
+    refs: BTreeMap<String, PathBuf>,
+    github: GitHubPolicy,
+    oci: OciPolicy,
+}
+
+/// The last of each that no earlier file denies; the denied ones go to `forbidden`.
+fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sources {
+    let mut sources = Sources::default();
+    let mut trusted = Vec::with_capacity(statements.len());
+    for (index, file) in statements.iter().enumerate() {
+        let mut counts = |stated: bool, key: &'static str, grant: &str| {
+            let denier = statements[..index]
+                .iter()
+                .find(|earlier| has(earlier.deny_grants, grant));
+            if let (true, Some(denier)) = (stated, denier) {
+                forbidden.push(ForbiddenGrant {
+                    origin: file.origin.clone(),
+                    grant: key,
+                    forbidden_by: denier.origin.clone(),
+                });
+            }
+            stated && denier.is_none()
+        };
+        if counts(
+            file.secrets_provider.is_some(),
+            "secrets.provider",
+            "secrets",
+        ) {
+            sources.secrets.provider.clone_from(&file.secrets_provider);
+        }
+        if counts(
+            file.secrets_inventory.is_some(),
+            "secrets.inventory",
+            "secrets",
+        ) {
+            sources
+                .secrets
+                .inventory
+                .clone_from(&file.secrets_inventory);
+        }
+        if counts(!file.refs.is_empty(), "refs", "sources") {
+            sources.refs.extend(file.refs.clone());
+        }
+        let states_service = file.github_base_url.is_some() || file.github_token.is_some();
+        if counts(states_service, "github", "sources") {
+            if let Some(base_url) = &file.github_base_url
+                && *base_url != sources.github.base_url
+            {
+                sources.github = GitHubPolicy {
+                    base_url: base_url.clone(),
+                    token: None,
+                };
+            }
+            if file.github_token.is_some() {
+                sources.github.token.clone_from(&file.github_token);
+            }
+        }
+        trusted.push(counts(file.oci.states_trust(), "oci", "sources"));
+    }
+    let files = statements.iter().map(|file| &file.oci);
+    sources.oci = OciPolicy::merged(files, |index| trusted[index]);
+    sources
+}
+
+/// Each grant by the name that `--grant`, `grants` and `deny_grants` use.
+pub const GRANT_NAMES: [&str; 7] = [
+    "egress", "secrets", "env", "mounts", "sources", "outputs", "policy",
+];
+
+/// The grants named by `name`: one of [`GRANT_NAMES`], or `all`.
+#[must_use]
+pub fn grants_named(name: &str) -> Option<Grants> {
+    if name == "all" {
+        return Some(
+            GRANT_NAMES
+                .iter()
+                .fold(Grants::default(), |sum, one| union(sum, only(one))),
+        );
+    }
+    GRANT_NAMES.contains(&name).then(|| only(name))
+}
+
+/// The names of those grants that are given.
+pub fn names(grants: Grants) -> impl Iterator<Item = &'static str> {
+    GRANT_NAMES
+        .into_iter()
+        .filter(move |name| has(grants, name))
+}
+
+/// What either of two sets grants.
+#[must_use]
+pub fn union(one: Grants, other: Grants) -> Grants {
+    Grants {
+        egress: one.egress || other.egress,
+        secrets: one.secrets || other.secrets,
+        env: one.env || other.env,
+        mounts: one.mounts || other.mounts,
+        sources: one.sources || other.sources,
+        outputs: one.outputs || other.outputs,
+        policy: one.policy || other.policy,
+    }
+}
+
+/// What the first set grants and the second does not name.
+#[must_use]
+pub(crate) fn minus(from: Grants, taken: Grants) -> Grants {
+    Grants {
+        egress: from.egress && !taken.egress,
+        secrets: from.secrets && !taken.secrets,
+        env: from.env && !taken.env,
+        mounts: from.mounts && !taken.mounts,
+        sources: from.sources && !taken.sources,
+        outputs: from.outputs && !taken.outputs,
+        policy: from.policy && !taken.policy,
+    }
+}
+
+fn only(name: &str) -> Grants {
+    Grants {
+        egress: name == "egress",
+        secrets: name == "secrets",
+        env: name == "env",
+        mounts: name == "mounts",
+        sources: name == "sources",
+        outputs: name == "outputs",
+        policy: name == "policy",
+    }
+}
+
+/// Whether the grant of this name is given.
+pub(super) fn has(grants: Grants, name: &str) -> bool {
+    minus(only(name), grants) == Grants::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stating(origin: &str, state: impl Fn(&mut Statement)) -> Statement {
+        let mut statement = Statement {
+            origin: origin.to_owned(),
+            ..Statement::default()
+        };
+        state(&mut statement);
+        statement
+    }
+
+    #[test]
+    fn without_any_file_the_documented_defaults_hold() {
+        let policy = HostPolicy::default();
+        assert_eq!(policy.maxima.memory_bytes.value, 4_294_967_296);
+        assert_eq!(policy.maxima.memory_bytes.stated_at, None);
+        assert_eq!(policy.maxima.wall_time.value, Duration::from_secs(3_600));
+        assert_eq!(policy.maxima.processes.value, 4_096);
+        assert_eq!(policy.grants, Grants::default());
+        assert_eq!(policy.uid_range.first, 1_879_048_192);
+        assert_eq!(policy.unpack.entries, 100_000);
+    }
+
+    #[test]
+    fn a_later_file_tightens_maxima_and_cannot_loosen_them() {
+        for (stated, effective) in [
+            (&[][..], 4 << 30),
+            (&[16 << 30], 16 << 30),
+            (&[1 << 30, 2 << 30], 1 << 30),
+            (&[2 << 30, 1 << 30], 1 << 30),
+            (&[3, 1, 2], 1),
+        ] {
+            let files: Vec<Statement> = stated
+                .iter()
+                .map(|bytes| {
+                    stating("a file", |file| {
+                        file.memory_bytes = Some(AtLine {
+                            value: *bytes,
+                            line: 1,
+                        })
+                    })
+                })
+                .collect();
+            assert_eq!(
+                merge(&files).0.maxima.memory_bytes.value,
+                effective,
+                "{stated:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_grant_counts_unless_an_earlier_file_denies_it() {
+        let deny = |origin: &str| stating(origin, |file| file.deny_grants = only("egress"));
+        let grant = |origin: &str| stating(origin, |file| file.grants = only("egress"));
+        let both = stating("both", |file| {
+            file.grants = only("egress");
+            file.deny_grants = only("egress");
+        });
+        for (files, granted, forbidden_by) in [
+            (vec![grant("user")], true, None),
+            (vec![deny("host"), grant("user")], false, Some("host")),
+            (vec![grant("host"), deny("user")], false, None),
+            (vec![both], false, Some("both")),
+            (
+                vec![deny("host"), stating("user", |_| ()), grant("flag")],
+                false,
+                Some("host"),
+            ),
+        ] {
+            let (policy, forbidden) = merge(&files);
+            assert_eq!(policy.grants.egress, granted, "{files:?}");
+            assert_eq!(
+                forbidden.first().map(|found| found.forbidden_by.as_str()),
+                forbidden_by,
+                "{files:?}"
+            );
+            assert!(!policy.grants.secrets);
+        }
+    }
+
+    #[test]
+    fn places_are_replaced_and_interpreters_add_up() {
+        let (policy, _) = merge(&[
+            stating("host", |file| {
+                file.interpreters = vec![PathBuf::from("/opt/a")];
+                file.cgroup_parent = Some("/one".to_owned());
+                file.runtime_directory = Some(PathBuf::from("/run/a"));
+            }),
+            stating("user", |file| {
+                file.interpreters = vec![PathBuf::from("/opt/b")];
+                file.cgroup_parent = Some("/two".to_owned());
+            }),
+        ]);
+        assert_eq!(
+            policy.interpreters,
+            [PathBuf::from("/opt/a"), PathBuf::from("/opt/b")]
+        );
+        assert_eq!(policy.cgroup_parent.as_deref(), Some("/two"));
+        assert_eq!(policy.runtime_directory, Some(PathBuf::from("/run/a")));
+    }
+
+    #[test]
+    fn what_files_allow_of_the_network_is_what_all_of_them_allow() {
+        let rules = |texts: &[&str]| -> Vec<EgressRule> {
+            texts
+                .iter()
+                .map(|text| EgressRule::parse(text).expect(text))
+                .collect()
+        };
+        let ranges = |texts: &[&str]| -> Vec<IpRange> {
+            texts
+                .iter()
+                .map(|text| IpRange::parse(text).expect(text))
+                .collect()
+        };
+        assert_eq!(HostPolicy::default().egress, EgressPolicy::default());
+        let files = [
+            stating("host", |file| {
+                file.egress_allow = Some(rules(&["*.a.com", "b.com"]));
+            }),
+            stating("user", |file| {
+                file.private_ranges = Some(ranges(&["10.0.0.0/8"]));
+                file.refuse_ech = true;
+            }),
+            stating("flag", |file| {
+                file.egress_allow = Some(rules(&["x.a.com:443", "c.com"]));
+                file.private_ranges = Some(ranges(&["10.1.0.0/16", "192.168.0.0/16"]));
+            }),
+        ];
+        let (policy, forbidden) = merge(&files);
+        assert!(policy.egress.refuse_ech);
+        assert_eq!(policy.egress.allow, Some(rules(&["x.a.com:443"])));
+        assert_eq!(policy.egress.private_ranges, ranges(&["10.1.0.0/16"]));
+        assert!(forbidden.is_empty());
+        let nothing = stating("host", |file| {
+            file.egress_allow = Some(Vec::new());
+            file.private_ranges = Some(Vec::new());
+        });
+        let (policy, _) = merge(&[nothing, files[2].clone()]);
+        assert_eq!(policy.egress.allow, Some(Vec::new()));
+        assert_eq!(policy.egress.private_ranges, []);
+    }
+
+    #[test]
+    fn the_last_file_says_where_things_come_from_unless_an_earlier_one_denies() {
+        let asks = |origin: &str| {
+            stating(origin, |file| {
+                file.secrets_provider = Some(SecretsProvider::Directory(origin.into()));
+                file.secrets_inventory = Some(origin.into());
+                file.refs = [("@a/b".to_owned(), origin.into())].into();
+                file.github_base_url = Some(format!("https://{origin}"));
+                file.cache_directory = Some(origin.into());
+                file.oci = OciStatement {
+                    directory: Some(origin.into()),
+                    entries: Some(if origin == "one" { 9 } else { 7 }),
+                    ca_file: Some(origin.into()),
+                    insecure: vec![format!("{origin}.test")],
+                    default_registry: Some(format!("{origin}.test")),
+                    copy: origin == "one",
+                    ..OciStatement::default()
+                };
+                file.require_pin = origin == "one";
+                file.syscalls = Some(SyscallPolicyName::ALL[usize::from(origin == "one")]);
+            })
+        };
+        let (policy, forbidden) = merge(&[asks("one"), asks("two")]);
+        let two = PathBuf::from("two");
+        assert_eq!(
+            policy.secrets.provider,
+            Some(SecretsProvider::Directory(two.clone()))
+        );
+        assert_eq!(policy.secrets.inventory, Some(two.clone()));
+        assert_eq!(policy.refs["@a/b"], two);
+        assert_eq!(policy.github.base_url, "https://two");
+        assert_eq!(policy.cache.directory, Some(two.clone()));
+        assert_eq!(policy.oci.directory, Some(two.clone()));
+        assert_eq!(policy.oci.ca_file, Some(two));
+        assert_eq!(policy.oci.insecure, ["one.test", "two.test"]);
+        assert_eq!(policy.oci.default_registry.as_deref(), Some("two.test"));
+        assert_eq!(policy.oci.entries, 7);
+        assert!(policy.oci.copy, "once stated it stays");
+        assert_eq!(policy.oci.archive_bytes, 4 << 30);
+        assert!(policy.require_pin, "once stated it stays");
+        assert_eq!(policy.syscalls, SyscallPolicyName::Strict);
+        assert!(forbidden.is_empty());
+
+        let mut denying = asks("one");
+        denying.deny_grants = union(only("secrets"), only("sources"));
+        let (policy, forbidden) = merge(&[denying, asks("two")]);
+        let one = PathBuf::from("one");
+        assert_eq!(
+            policy.secrets.provider,
+            Some(SecretsProvider::Directory(one.clone()))
+        );
+        assert_eq!(policy.secrets.inventory, Some(one.clone()));
+        assert_eq!(policy.refs["@a/b"], one);
+        assert_eq!(policy.github.base_url, "https://one");
+        assert_eq!(policy.cache.directory, Some(PathBuf::from("two")));
+        assert_eq!(policy.oci.directory, Some(PathBuf::from("two")));
+        assert_eq!(policy.oci.ca_file, Some(one));
+        assert_eq!(policy.oci.insecure, ["one.test"]);
+        assert_eq!(policy.oci.default_registry.as_deref(), Some("one.test"));
+        let keys: Vec<&str> = forbidden.iter().map(|found| found.grant).collect();
+        assert_eq!(
+            keys,
+            [
+                "secrets.provider",
+                "secrets.inventory",
+                "refs",
+                "github",
+                "oci"
+            ]
+        );
+        assert!(forbidden.iter().all(|found| found.forbidden_by == "one"));
+    }
+
+    #[test]
+    fn a_token_goes_only_to_the_service_that_it_was_stated_for() {
+        let file = |url: Option<&str>, token: Option<&str>| {
+            stating("a file", |file| {
+                file.github_base_url = url.map(str::to_owned);
+                file.github_token = token.map(str::to_owned);
+            })
+        };
+        for (files, url, token) in [
+            (
+                vec![file(None, Some("env:A"))],
+                "https://api.github.com",
+                Some("env:A"),
+            ),
+            (
+                vec![
+                    file(Some("https://one"), Some("env:A")),
+                    file(Some("https://two"), None),
+                ],
+                "https://two",
+                None,
+            ),
+            (
+                vec![
+                    file(Some("https://one"), Some("env:A")),
+                    file(Some("https://one"), None),
+                ],
+                "https://one",
+                Some("env:A"),
+            ),
+            (
+                vec![file(Some("https://one"), None), file(None, Some("env:A"))],
+                "https://one",
+                Some("env:A"),
+            ),
+            (
+                vec![
+                    file(Some("https://one"), Some("env:A")),
+                    file(Some("https://two"), Some("env:B")),
+                ],
+                "https://two",
+                Some("env:B"),
+            ),
+        ] {
+            let github = merge(&files).0.github;
+            assert_eq!(github.base_url, url, "{files:?}");
+            assert_eq!(github.token.as_deref(), token, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_stated_once() {
+        let file = |origin: &str, ids: &[&str]| {
+            stating(origin, |file| {
+                file.images = ids
+                    .iter()
+                    .map(|id| ImageTemplate {
+                        id: (*id).to_owned(),
+                        languages: Vec::new(),
+                        native: Vec::new(),
+                        npm: Vec::new(),
+                        pip: Vec::new(),
+                        cost_tier: 0,
+                        source: None,
+                    })
+                    .collect();
+            })
+        };
+        let files = [file("host", &["a", "b"]), file("user", &["c"])];
+        assert_eq!(check_images(&files), Ok(()));
+        let ids: Vec<String> = merge(&files)
+            .0
+            .images
+            .into_iter()
+            .map(|image| image.id)
+            .collect();
+        assert_eq!(ids, ["a", "b", "c"]);
+        for (files, first, again) in [
+            (vec![file("host", &["a", "a"])], "host", "host"),
+            (
+                vec![file("host", &["a"]), file("user", &["a"])],
+                "host",
+                "user",
+            ),
+        ] {
+            assert_eq!(
+                check_images(&files),
+                Err(ImageTwice {
+                    id: "a".to_owned(),
+                    first: first.to_owned(),
+                    again: again.to_owned(),
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn every_grant_has_one_name_and_all_names_them_all() {
+        for name in GRANT_NAMES {
+            let one = grants_named(name).expect("a name");
+            assert_eq!(names(one).collect::<Vec<_>>(), [name]);
+        }
+        let all = grants_named("all").expect("a name");
+        assert_eq!(names(all).collect::<Vec<_>>(), GRANT_NAMES);
+        assert_eq!(grants_named("everything"), None);
+    }
+}

@@ -1,0 +1,573 @@
+//! Image templates: root file systems by name, as a registry lists them, and which one is picked.
+
+use serde::{Deserialize, Serialize};
+
+use crate::did_you_mean::nearest;
+use crate::needs::{npm, pip};
+use crate::path::escape;
+use crate::runner_block::{Language, Needs};
+
+/// The templates that every host knows.
+const BUILT_IN: &str = include_str!("../../../policies/images.yaml");
+/// Longest id, in bytes.
+pub(crate) const TEMPLATE_ID_BYTES_MAX: usize = 128;
+
+/// One template of the registry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct ImageTemplate {
+    /// Its name; what `runner.image` says.
+    pub id: String,
+    /// The languages whose runtimes it holds.
+    pub languages: Vec<Language>,
+    /// OS packages that are baked in, by their Debian names.
+    pub native: Vec<String>,
+    /// Packages of npm that are baked in: `typescript`, `typescript@5.4.2`.
+    pub npm: Vec<String>,
+    /// Packages of pip that are baked in: `requests`, `requests==2.31.0`.
+    pub pip: Vec<String>,
+    /// What it costs to start, 0 for the lightest.
+    pub cost_tier: u32,
+    /// Where its root file system comes from: `docker://…` or `oci:DIR`; `None`: not built yet.
+    pub source: Option<String>,
+}
+
+/// A template as it is written, before anything of it is believed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    id: String,
+    #[serde(default)]
+    languages: Vec<Language>,
+    #[serde(default)]
+    native: Vec<String>,
+    #[serde(default)]
+    npm: Vec<String>,
+    #[serde(default)]
+    pip: Vec<String>,
+    cost_tier: u32,
+    #[serde(default)]
+    source: Option<String>,
+}
+
+/// Why an image cannot be given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// The registry's text is none.
+    #[error("the list of image templates cannot be read: {reason}")]
+    Registry {
+        /// What the parser says, with line and column.
+        reason: String,
+    },
+    /// The registry has no template of that name.
+    #[error("found the image `{found}`, expected one of {}", available.join(", "))]
+    Unknown {
+        /// The id, escaped.
+        found: String,
+        /// The id that was meant.
+        near: Option<String>,
+        /// Every id of the registry, in byte order.
+        available: Vec<String>,
+    },
+    /// No template holds the runtime.
+    #[error("no image template has the language {}, expected one of {}", word(*language), available.join(", "))]
+    NoneForLanguage {
+        /// The language.
+        language: Language,
+        /// Every id of the registry, in byte order.
+        available: Vec<String>,
+    },
+}
+
+impl ImageError {
+    /// Stable name of the problem.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Registry { .. } => "image_registry_invalid",
+            Self::Unknown { .. } => "image_unknown",
+            Self::NoneForLanguage { .. } => "needs_unsatisfied",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Registry { .. } => None,
+            Self::Unknown {
+                near: Some(near), ..
+            } => Some(format!("did you mean `{near}`?")),
+            Self::Unknown { near: None, .. } => Some(
+                "leave `image` out to have one picked by `needs`, or add it to `images` of the \
+                 host configuration"
+                    .to_owned(),
+            ),
+            Self::NoneForLanguage { .. } => {
+                Some("add a template to `images` of the host configuration".to_owned())
+            }
+        }
+    }
+}
+
+/// The template that a `runner` block gets, and what it lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Picked {
+    /// Its id.
+    pub id: String,
+    /// Where its root file system comes from, where it has one.
+    pub source: Option<String>,
+    /// Packages of `needs.native` that it does not bake in, as they were asked for: what a cold
+    /// start would have to install.
+    pub install: Vec<String>,
+    /// Of `needs.npm` what it does not bake in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub npm: Vec<String>,
+    /// Of `needs.pip` what it does not bake in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pip: Vec<String>,
+    /// Whether it holds the runtime of `needs.language`. An image that was named need not.
+    pub has_language: bool,
+}
+
+impl TryFrom<Written> for ImageTemplate {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let shown = escape(written.id.as_bytes());
+        if !is_template_id(&written.id) {
+            return Err(format!(
+                "found the image id `{shown}`, expected at most {TEMPLATE_ID_BYTES_MAX} letters, \
+                 digits, `-`, `_` and `.`"
+            ));
+        }
+        for name in &written.native {
+            if !is_package_name(name) {
+                return Err(format!(
+                    "image {shown}: found the package `{}`, expected a Debian name such as ffmpeg",
+                    escape(name.as_bytes())
+                ));
+            }
+        }
+        let is_npm = |name: &&String| npm::Requirement::parse(name).is_err();
+        let is_pip = |name: &&String| pip::Requirement::parse(name).is_err();
+        for (found, expected) in [
+            (written.npm.iter().find(is_npm), "typescript@5.4.2"),
+            (written.pip.iter().find(is_pip), "requests==2.31.0"),
+        ] {
+            if let Some(found) = found {
+                return Err(format!(
+                    "image {shown}: found the package `{}`, expected one such as {expected}",
+                    escape(found.as_bytes())
+                ));
+            }
+        }
+        let source = written.source.as_deref().unwrap_or("oci:x");
+        let place = source
+            .strip_prefix("docker://")
+            .or_else(|| source.strip_prefix("oci:"));
+        if place.is_none_or(|place| place.is_empty() || place.contains(char::is_whitespace)) {
+            return Err(format!(
+                "image {shown}: found the source `{}`, expected docker://… or oci:DIRECTORY",
+                escape(source.as_bytes())
+            ));
+        }
+        Ok(Self {
+            id: written.id,
+            languages: written.languages,
+            native: written.native,
+            npm: written.npm,
+            pip: written.pip,
+            cost_tier: written.cost_tier,
+            source: written.source,
+        })
+    }
+}
+
+/// Whether `text` can be the id of a template.
+#[must_use]
+pub(crate) fn is_template_id(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= TEMPLATE_ID_BYTES_MAX
+        && !text.starts_with(['-', '.'])
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+/// Names of Debian packages have lower-case letters, digits, `+`, `-` and `.` only.
+pub fn is_package_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+        && name.bytes().all(|byte| {
+            byte.is_ascii_lowercase()
+                || byte.is_ascii_digit()
+                || matches!(byte, b'+' | b'-' | b'.' | b':')
+        })
+}
+
+/// Reads a list of templates.
+///
+/// # Errors
+/// [`ImageError::Registry`]: not such a list, or one id twice.
+pub(crate) fn parse_templates(text: &str) -> Result<Vec<ImageTemplate>, ImageError> {
+    let templates: Vec<ImageTemplate> =
+        serde_saphyr::from_str(text).map_err(|error| ImageError::Registry {
+            reason: escape(error.without_snippet().to_string().as_bytes()),
+        })?;
+    for (index, template) in templates.iter().enumerate() {
+        if templates[..index].iter().any(|one| one.id == template.id) {
+            return Err(ImageError::Registry {
+                reason: format!("the image `{}` stands twice", template.id),
+            });
+        }
+    }
+    Ok(templates)
+}
+
+/// The templates that every host knows, and after them the host's own. A template of the host
+/// replaces the one of the same id.
+///
+/// # Errors
+/// [`ImageError::Registry`] where the built-in list is damaged; a test sees to it that it is not.
+pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageError> {
+    let mut templates = parse_templates(BUILT_IN)?;
+    for template in of_host {
+        templates.retain(|known| known.id != template.id);
+        templates.push(template.clone());
+    }
+    Ok(templates)
+}
+
+/// The template for `needs`: among those that have its language and bake in all of its native
+/// packages, the lightest; if there is none, the lightest for the language. Of those one that has
+/// the packages of npm and pip goes before one that has them not. Of several of one
+/// tier the first by id in byte order, so that the order of `templates` does not matter. Needs
+/// without a language are those of several languages.
+///
+/// # Errors
+/// [`ImageError::NoneForLanguage`].
+pub fn pick(needs: &Needs, templates: &[ImageTemplate]) -> Result<Picked, ImageError> {
+    let language = needs.language.unwrap_or(Language::Multi);
+    templates
+        .iter()
+        .filter(|template| template.languages.contains(&language))
+        .map(|template| (template, give(template, needs)))
+        .min_by_key(|(template, picked)| {
+            let complete = picked.install.is_empty();
+            // What is missing of those the bundle may bring.
+            let has_packages = picked.npm.is_empty() && picked.pip.is_empty();
+            let weight = (template.cost_tier, template.id.as_bytes());
+            (!complete, !has_packages, weight)
+        })
+        .map(|(_, picked)| picked)
+        .ok_or_else(|| ImageError::NoneForLanguage {
+            language,
+            available: ids(templates),
+        })
+}
+
+/// The template that was named, else the one that is picked.
+///
+/// # Errors
+/// [`ImageError::Unknown`], [`ImageError::NoneForLanguage`].
+pub fn resolve(
+    image: Option<&str>,
+    needs: &Needs,
+    templates: &[ImageTemplate],
+) -> Result<Picked, ImageError> {
+    let Some(image) = image else {
+        return pick(needs, templates);
+    };
+    match templates.iter().find(|template| template.id == image) {
+        Some(template) => Ok(give(template, needs)),
+        None => {
+            let available = ids(templates);
+            let known = available.iter().map(String::as_str);
+            Err(ImageError::Unknown {
+                found: escape(image.as_bytes()),
+                near: nearest(image, known).map(str::to_owned),
+                available,
+            })
+        }
+    }
+}
+
+fn give(template: &ImageTemplate, needs: &Needs) -> Picked {
+    Picked {
+        id: template.id.clone(),
+        source: template.source.clone(),
+        install: needs
+            .native
+            .iter()
+            .filter(|name| !template.native.contains(name))
+            .cloned()
+            .collect(),
+        npm: unsaid(&needs.npm, |need| {
+            npm::Requirement::parse(need)
+                .is_ok_and(|need| template.npm.iter().any(|had| need.is_met_by(had)))
+        }),
+        pip: unsaid(&needs.pip, |need| {
+            pip::Requirement::parse(need)
+                .is_ok_and(|need| template.pip.iter().any(|had| need.is_met_by(had)))
+        }),
+        has_language: needs
+            .language
+            .is_none_or(|language| template.languages.contains(&language)),
+    }
+}
+
+fn unsaid(needs: &[String], is_had: impl Fn(&str) -> bool) -> Vec<String> {
+    let unsaid = needs.iter().filter(|need| !is_had(need));
+    unsaid.cloned().collect()
+}
+
+fn ids(templates: &[ImageTemplate]) -> Vec<String> {
+    let mut ids: Vec<String> = templates.iter().map(|one| one.id.clone()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// The language as it is written.
+#[must_use]
+pub const fn word(language: Language) -> &'static str {
+    match language {
+        Language::Node => "node",
+        Language::Python => "python",
+        Language::Multi => "multi",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn needs(language: Option<Language>, native: &[&str]) -> Needs {
+        Needs {
+            language,
+            native: native.iter().map(|&name| name.to_owned()).collect(),
+            ..Needs::default()
+        }
+    }
+
+    #[test]
+    fn the_built_in_registry_is_read_and_has_something_for_each_language() {
+        let templates = registry(&[]).expect("read");
+        let known = ids(&templates);
+        for id in [
+            "mcp-node-server",
+            "mcp-python-server",
+            "mcp-browser-server",
+            "multi",
+        ] {
+            assert!(known.contains(&id.to_owned()), "{known:?}");
+        }
+        for template in &templates {
+            let mut sorted = template.native.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, template.native, "{}", template.id);
+        }
+    }
+
+    #[test]
+    fn the_lightest_template_that_has_everything_is_picked() {
+        use Language::{Multi, Node, Python};
+        let templates = registry(&[]).expect("read");
+        for (language, native, id, install) in [
+            (Some(Node), &[][..], "minimal-node", &[][..]),
+            (Some(Python), &[], "minimal-python", &[]),
+            (Some(Multi), &[], "multi", &[]),
+            (None, &[], "multi", &[]),
+            (Some(Node), &["git"], "mcp-node-server", &[]),
+            (Some(Node), &["chromium"], "mcp-browser-server", &[]),
+            (Some(Node), &["chromium", "git"], "mcp-browser-server", &[]),
+            (Some(Python), &["weasyprint"], "mcp-python-server", &[]),
+            (Some(Python), &["ffmpeg"], "multi", &[]),
+            // Nobody has it: the lightest for the language, and it is to be installed.
+            (Some(Node), &["weasyprint"], "minimal-node", &["weasyprint"]),
+            (
+                Some(Python),
+                &["git", "none-such", "chromium"],
+                "minimal-python",
+                &["git", "none-such", "chromium"],
+            ),
+        ] {
+            let picked = pick(&needs(language, native), &templates).expect("picked");
+            assert_eq!(
+                (picked.id.as_str(), picked.install.as_slice()),
+                (
+                    id,
+                    install
+                        .iter()
+                        .map(|&name| name.to_owned())
+                        .collect::<Vec<_>>()
+                        .as_slice()
+                ),
+                "{language:?} {native:?}"
+            );
+            assert!(picked.has_language);
+        }
+    }
+
+    #[test]
+    fn an_unknown_image_is_refused_with_the_list_and_the_one_that_was_meant() {
+        let templates = registry(&[]).expect("read");
+        let error = resolve(Some("mcp-node-sever"), &Needs::default(), &templates)
+            .expect_err("a misspelt id");
+        assert_eq!(error.code(), "image_unknown");
+        assert_eq!(
+            error.hint().as_deref(),
+            Some("did you mean `mcp-node-server`?")
+        );
+        let text = error.to_string();
+        for id in ids(&templates) {
+            assert!(text.contains(&id), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_named_image_is_given_with_what_it_lacks() {
+        let templates = registry(&[]).expect("read");
+        let picked = resolve(
+            Some("minimal-node"),
+            &needs(Some(Language::Python), &["git", "ca-certificates"]),
+            &templates,
+        )
+        .expect("known");
+        assert_eq!(picked.install, ["git"]);
+        assert!(!picked.has_language);
+    }
+
+    #[test]
+    fn a_language_that_no_template_has_is_refused() {
+        let error = pick(&Needs::default(), &[]).expect_err("an empty registry");
+        assert_eq!(error.code(), "needs_unsatisfied");
+    }
+
+    #[test]
+    fn what_a_template_says_that_it_bakes_in_is_believed() {
+        let templates = parse_templates(
+            "- {id: a, languages: [multi], cost_tier: 0}\n\
+             - {id: b, languages: [multi], cost_tier: 1, npm: ['@s/a@2.1.0', b], pip: [Six==1.16.0, x]}\n",
+        )
+        .expect("read");
+        let needs = |npm: &[&str], pip: &[&str]| {
+            let owned = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect();
+            Needs {
+                npm: owned(npm),
+                pip: owned(pip),
+                ..Needs::default()
+            }
+        };
+        for (npm, pip, id) in [
+            (&["@s/a@^2", "b@7"][..], &["six>=1.2", "x==3"][..], "b"),
+            (&[], &[], "a"),
+            // What neither has the bundle may bring: the lightest will do.
+            (&["@s/a@3"], &[], "a"),
+            (&["b-c"], &[], "a"),
+            (&[], &["six<1"], "a"),
+        ] {
+            let picked = pick(&needs(npm, pip), &templates).expect("picked");
+            assert_eq!(picked.id, id, "{npm:?} {pip:?}");
+            let expected = if id == "a" {
+                (npm, pip)
+            } else {
+                (&[][..], &[][..])
+            };
+            assert_eq!(
+                (&picked.npm[..], &picked.pip[..]),
+                (
+                    &needs(expected.0, &[]).npm[..],
+                    &needs(&[], expected.1).pip[..]
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn the_host_s_template_replaces_the_one_of_the_same_id() {
+        let own = parse_templates(
+            "[{id: multi, languages: [multi], native: [], cost_tier: 9, source: 'oci:/srv/m'}]",
+        )
+        .expect("read");
+        let templates = registry(&own).expect("read");
+        let picked = resolve(Some("multi"), &Needs::default(), &templates).expect("known");
+        assert_eq!(picked.source.as_deref(), Some("oci:/srv/m"));
+        assert_eq!(templates.iter().filter(|one| one.id == "multi").count(), 1);
+    }
+
+    #[test]
+    fn a_template_that_is_none_is_refused() {
+        for text in [
+            "[{id: a b, cost_tier: 0}]",
+            "[{id: ../a, cost_tier: 0}]",
+            "[{id: -a, cost_tier: 0}]",
+            "[{id: a}]",
+            "[{id: a, cost_tier: -1}]",
+            "[{id: a, cost_tier: 0, languages: [perl]}]",
+            "[{id: a, cost_tier: 0, native: ['-y']}]",
+            "[{id: a, cost_tier: 0, native: [Git]}]",
+            "[{id: a, cost_tier: 0, npm: [A/b/c]}]",
+            "[{id: a, cost_tier: 0, pip: ['six=1']}]",
+            "[{id: a, cost_tier: 0, source: 'http://x'}]",
+            "[{id: a, cost_tier: 0, source: 'oci:'}]",
+            "[{id: a, cost_tier: 0, sauce: x}]",
+            "[{id: a, cost_tier: 0}, {id: a, cost_tier: 1}]",
+            "a",
+        ] {
+            let refused = parse_templates(text).expect_err(text);
+            assert_eq!(refused.code(), "image_registry_invalid");
+        }
+    }
+
+    fn any_template() -> impl Strategy<Value = ImageTemplate> {
+        let languages = prop::collection::vec(
+            prop_oneof![
+                Just(Language::Node),
+                Just(Language::Python),
+                Just(Language::Multi)
+            ],
+            0..3,
+        );
+        let native = prop::collection::vec("[a-d]", 0..3);
+        ("[a-e]{1,2}", languages, native, 0_u32..3).prop_map(
+            |(id, languages, native, cost_tier)| ImageTemplate {
+                id,
+                languages,
+                native,
+                npm: Vec::new(),
+                pip: Vec::new(),
+                cost_tier,
+                source: None,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_the_registry_changes_nothing(
+            (templates, shuffled) in prop::collection::vec(any_template(), 0..8)
+                .prop_map(|mut templates| {
+                    templates.sort_by(|one, other| one.id.cmp(&other.id));
+                    templates.dedup_by(|one, other| one.id == other.id);
+                    templates
+                })
+                .prop_flat_map(|templates| (Just(templates.clone()), Just(templates).prop_shuffle())),
+            native in prop::collection::vec("[a-d]", 0..3),
+        ) {
+            let wanted = Needs { language: Some(Language::Node), native, ..Needs::default() };
+            let picked = pick(&wanted, &templates);
+            prop_assert_eq!(&picked, &pick(&wanted, &shuffled));
+            if let Ok(picked) = picked {
+                let of_picked = templates.iter().find(|one| one.id == picked.id).expect("known");
+                for other in templates.iter().filter(|one| one.languages.contains(&Language::Node)) {
+                    let complete = wanted.native.iter().all(|name| other.native.contains(name));
+                    prop_assert!(!complete || picked.install.is_empty());
+                    if complete || !picked.install.is_empty() {
+                        prop_assert!(of_picked.cost_tier <= other.cost_tier);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Which image a run gets: the one that its manifest names, else the lightest that suits.
+
+use crate::image::{ImageError, ImageTemplate, Picked, resolve};
+use crate::run_form::Run;
+use crate::runner_block::{Engine, Language, Needs, RunnerBlock};
+
+/// What a block needs, with the language that `run` tells where the block does not say.
+#[must_use]
+pub fn needs_of(block: &RunnerBlock, run: Option<&Run>) -> Needs {
+    let language = block.needs.language.or_else(|| run.and_then(Run::language));
+    Needs {
+        language: Some(language.unwrap_or(Language::Multi)),
+        ..block.needs.clone()
+    }
+}
+
+/// The image of a `runner` block; `None` for an engine that has none.
+///
+/// # Errors
+/// [`ImageError`].
+pub fn image_of(
+    block: &RunnerBlock,
+    run: Option<&Run>,
+    templates: &[ImageTemplate],
+) -> Result<Option<Picked>, ImageError> {
+    match block.engine {
+        Engine::Subprocess => Ok(None),
+        Engine::Sandbox => {
+            resolve(block.image.as_deref(), &needs_of(block, run), templates).map(Some)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::registry;
+
+    #[test]
+    fn the_language_of_run_decides_where_the_block_names_none() {
+        let templates = registry(&[]).expect("read");
+        let mut block = RunnerBlock {
+            engine: Engine::Sandbox,
+            ..RunnerBlock::default()
+        };
+        let image = |block: &RunnerBlock, run: &str| {
+            image_of(block, Some(&Run::Text(run.to_owned())), &templates)
+                .expect("picked")
+                .map(|picked| picked.id)
+        };
+        assert_eq!(image(&block, "tool.ts").as_deref(), Some("minimal-node"));
+        assert_eq!(image(&block, "tool.py").as_deref(), Some("minimal-python"));
+        assert_eq!(image(&block, "make all").as_deref(), Some("multi"));
+        block.needs.language = Some(Language::Node);
+        assert_eq!(image(&block, "make all").as_deref(), Some("minimal-node"));
+        block.engine = Engine::Subprocess;
+        assert_eq!(image(&block, "tool.ts"), None);
+    }
+}

@@ -1,0 +1,459 @@
+//! `SECRETS.md` (AIP-19): which secrets there are and who may have their values, never a value.
+#![forbid(unsafe_code)]
+
+mod grants;
+mod read;
+
+pub use grants::{Granted, Inventories, NotGranted};
+pub use read::read;
+pub(crate) use read::read_carried;
+pub use read::{of_document, parse};
+
+use crate::document::{Place, excerpt};
+use crate::manifest::{Kind, slug_of_variable};
+use crate::path::escape;
+use crate::report::WarningReport;
+
+/// Shortest and longest slug, in characters.
+const SLUG_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=80;
+
+/// An inventory: which secrets there are, and who may have them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inventory {
+    /// The file as it was named to [`parse`].
+    pub file: String,
+    /// In the order of the text; no slug stands twice.
+    pub entries: Vec<InventoryEntry>,
+    /// Whether a manifest asks for everything in it that it may have: `secrets: {ref: …}`.
+    pub is_requested: bool,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// One secret, without its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InventoryEntry {
+    /// What the secret is called by: see [`is_slug`].
+    pub slug: String,
+    /// For people.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// What its value looks like.
+    pub kind: SecretKind,
+    /// The vault that the author has in mind. Nothing is looked up there: the host's provider is
+    /// asked by slug.
+    pub backend: Option<String>,
+    /// Who may have it.
+    pub access: Access,
+    /// What the author asks of records about its use.
+    pub audit: Audit,
+    /// For people and searches.
+    pub tags: Vec<String>,
+    /// Free-form; of it only `bindings.env` is acted on.
+    pub metadata: serde_json::Value,
+    /// `metadata.bindings.env`: variables that mean this secret.
+    pub bindings: Vec<String>,
+    /// How it reaches who uses it. Kinds that are not known here are left out.
+    pub exposures: Vec<Exposure>,
+    /// The entry as it is written.
+    pub written: serde_json::Value,
+    /// Where the entry starts.
+    pub place: Place,
+}
+
+/// What the value of a secret looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SecretKind {
+    /// One string.
+    #[default]
+    Opaque,
+    /// A JSON object with `accessToken`, `refreshToken` and `expiresAt`.
+    OAuth,
+    /// A JSON object with `public` and `private`.
+    KeyPair,
+    /// Any JSON document.
+    Json,
+}
+
+/// Who may do what with a secret. An empty list is nobody.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// May see the value.
+    pub reveal: Vec<Holder>,
+    /// May have the value bound to a variable.
+    pub bind: Vec<Holder>,
+    /// May replace the value; nothing here does.
+    pub rotate: Vec<Holder>,
+}
+
+/// Whom an entry of `access` means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// A role of people.
+    Role(String),
+    /// One person.
+    UserId(String),
+    /// A capability, `cap://…`.
+    Capability(String),
+    /// A tool, by id or name.
+    Tool(String),
+    /// A workflow, by id or name.
+    Workflow(String),
+}
+
+/// What the author asks of records about the use of a secret. Whoever keeps the reports acts on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// How long, as `P7Y` or `90d`.
+    pub retention: Option<String>,
+    /// Whether it is about persons.
+    pub pii: bool,
+    /// Labels.
+    pub classification: Vec<String>,
+}
+
+/// How a secret reaches who uses it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exposure {
+    /// As a variable.
+    Environment {
+        /// Its name.
+        name: String,
+        /// The field of a structured value; an opaque value has none to choose from. The published
+        /// schema asks for it in both.
+        field: Option<String>,
+    },
+    /// As a file. A hint that is not followed.
+    File {
+        /// Absolute, or below `~`.
+        path: String,
+        /// The field of a structured value.
+        field: Option<String>,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// As a placeholder that a proxy replaces. A hint that is not followed.
+    EgressSubstitute {
+        /// The placeholder.
+        placeholder: String,
+        /// Whether it is replaced without asking.
+        allowed_by_default: bool,
+        /// For people.
+        intended_providers: Vec<String>,
+    },
+}
+
+/// Who asks for a secret: the manifest's kind, and the names that it gives itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Consumer {
+    /// Tool, workflow or code-workspace.
+    pub kind: Kind,
+    /// `id`.
+    pub id: Option<String>,
+    /// `name`.
+    pub name: Option<String>,
+}
+
+/// The word of the inventory that lets a consumer have a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permission {
+    /// `bind` or `reveal`.
+    pub list: &'static str,
+    /// Which entry of that list, from 0.
+    pub index: usize,
+}
+
+/// Whether `text` can be the slug of a secret: `^([a-z][a-z0-9-]*[a-z0-9]/)?[a-z][a-z0-9-]*[a-z0-9]$`
+/// with 2 to 80 characters. Such a text is safe as a path beneath a folder and as an argument.
+#[must_use]
+pub fn is_slug(text: &str) -> bool {
+    let is_segment = |segment: &str| {
+        2 <= segment.len()
+            && segment.starts_with(|first: char| first.is_ascii_lowercase())
+            && !segment.ends_with('-')
+            && segment
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    let mut segments = text.split('/');
+    SLUG_CHARACTERS.contains(&text.len())
+        && segments.by_ref().take(2).all(is_segment)
+        && segments.next().is_none()
+}
+
+/// Whether `consumer` may have the value of `entry` in its environment, and by which word.
+///
+/// A tool may where `access.bind` or `access.reveal` names its id or its name, a workflow likewise.
+/// A code-workspace that is run itself is a tool.
+/// Entries for roles, persons and capabilities speak of who is at the other end: nobody tells that
+/// here, so they never match. Empty and missing lists let nobody have it.
+#[must_use]
+pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permission> {
+    let is_meant = |holder: &Holder| {
+        let named = match (holder, consumer.kind) {
+            (Holder::Tool(named), Kind::Tool | Kind::CodeWorkspace)
+            | (Holder::Workflow(named), Kind::Workflow) => named,
+            _ => return false,
+        };
+        consumer.id.as_ref() == Some(named) || consumer.name.as_ref() == Some(named)
+    };
+    [
+        ("bind", &entry.access.bind),
+        ("reveal", &entry.access.reveal),
+    ]
+    .into_iter()
+    .find_map(|(list, holders)| {
+        let index = holders.iter().position(is_meant)?;
+        Some(Permission { list, index })
+    })
+}
+
+impl Inventory {
+    /// An inventory with what is to be said about its entries.
+    #[must_use]
+    pub fn new(file: &str, entries: Vec<InventoryEntry>) -> Self {
+        let stated = entries.iter().filter(|entry| entry.backend.is_some());
+        let warnings = stated
+            .map(|entry| {
+                let message = format!(
+                    "{}:{}: the `backend` of {} is not asked: the value comes from the provider of \
+                     the host's configuration",
+                    escape(file.as_bytes()),
+                    entry.place,
+                    entry.slug
+                );
+                WarningReport::new("backend_ignored", message)
+            })
+            .collect();
+        Self {
+            file: file.to_owned(),
+            entries,
+            is_requested: false,
+            warnings,
+        }
+    }
+
+    /// One that cannot be read: it lists nothing, and `why` stands where its name is told.
+    #[must_use]
+    pub fn unreadable(file: &str, why: &str) -> Self {
+        Self::new(&format!("{} ({why})", escape(file.as_bytes())), Vec::new())
+    }
+
+    /// The entry of `slug`.
+    #[must_use]
+    pub fn entry(&self, slug: &str) -> Option<&InventoryEntry> {
+        self.entries.iter().find(|entry| entry.slug == slug)
+    }
+
+    /// The entry that `consumer` means by the name of a variable: one that is exposed under that
+    /// name and that it may have, else one that is exposed under that name, else the one whose slug
+    /// is the name in lower case with dashes.
+    #[must_use]
+    pub(crate) fn entry_of_variable(
+        &self,
+        variable: &str,
+        consumer: &Consumer,
+    ) -> Option<&InventoryEntry> {
+        let mut exposed = self
+            .entries
+            .iter()
+            .filter(|entry| entry.exposure_of_variable(variable).is_some());
+        let first = exposed.clone().next();
+        exposed
+            .find(|entry| may_have(entry, consumer).is_some())
+            .or(first)
+            .or_else(|| self.entry(&slug_of_variable(variable)))
+    }
+}
+
+impl InventoryEntry {
+    /// The field of a structured value that is exposed as `variable`, where one is named.
+    #[must_use]
+    pub fn field_of_variable(&self, variable: &str) -> Option<&str> {
+        self.exposure_of_variable(variable)?
+    }
+
+    /// The variables that it reaches whoever asks for all that he may have: those of `exposures`
+    /// and of `metadata.bindings`. Where the entry says nothing of how it is exposed, the one that
+    /// its slug spells.
+    #[must_use]
+    pub fn variables(&self) -> Vec<String> {
+        let mut variables: Vec<String> = Vec::new();
+        let exposed = self.exposures.iter().filter_map(|exposure| match exposure {
+            Exposure::Environment { name, .. } => Some(name),
+            _ => None,
+        });
+        for name in exposed.chain(&self.bindings) {
+            if !variables.contains(name) {
+                variables.push(name.clone());
+            }
+        }
+        if variables.is_empty() && self.exposures.is_empty() {
+            variables.push(self.slug.to_uppercase().replace(['-', '/'], "_"));
+        }
+        variables
+    }
+
+    /// Whether it is exposed as `variable`, and which field of it.
+    fn exposure_of_variable(&self, variable: &str) -> Option<Option<&str>> {
+        let exposed = self.exposures.iter().find_map(|exposure| match exposure {
+            Exposure::Environment { name, field } if name == variable => Some(field.as_deref()),
+            _ => None,
+        });
+        let bound = || self.bindings.iter().any(|name| name == variable);
+        exposed.or_else(|| bound().then_some(None))
+    }
+}
+
+impl Consumer {
+    /// For messages: `tool "deploy"`; the texts are not escaped.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let kind = match self.kind {
+            Kind::Tool => "tool",
+            Kind::Workflow => "workflow",
+            Kind::CodeWorkspace => "code-workspace",
+        };
+        match self.id.as_ref().or(self.name.as_ref()) {
+            Some(name) => format!("the {kind} `{}`", excerpt(name)),
+            None => format!("the {kind} without an id"),
+        }
+    }
+
+    /// The line that would let it have a secret, for messages; `None` where none would.
+    #[must_use]
+    pub(crate) fn line_to_add(&self) -> Option<String> {
+        let key = match self.kind {
+            Kind::Tool | Kind::CodeWorkspace => "tool",
+            Kind::Workflow => "workflow",
+        };
+        let name = self.id.as_ref().or(self.name.as_ref())?;
+        let quoted = serde_json::Value::String(excerpt(name));
+        Some(format!("access: {{bind: [{{{key}: {quoted}}}]}}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Format;
+
+    const TEXT: &str = "---\n\
+        secrets:\n\
+        - slug: prod/db-password\n\
+        \x20 name: Database\n\
+        \x20 description: Password of the database.\n\
+        \x20 access: {bind: [{role: admin}, {tool: report}], reveal: [{workflow: nightly}]}\n\
+        - slug: openai-api-key\n\
+        \x20 name: OpenAI\n\
+        \x20 description: Key.\n\
+        - slug: connector\n\
+        \x20 name: Connector\n\
+        \x20 description: Tokens.\n\
+        \x20 kind: oauth\n\
+        \x20 access: {reveal: [{tool: report}]}\n\
+        \x20 exposures: [{kind: hologram, x: 1}, {kind: env, name: GH_TOKEN, field: accessToken}]\n\
+        - slug: other-connector\n\
+        \x20 name: Connector\n\
+        \x20 description: Tokens.\n\
+        \x20 access: {reveal: [{tool: deploy}]}\n\
+        \x20 exposures: [{kind: env, name: GH_TOKEN}]\n\
+        ---\n";
+
+    fn inventory() -> Inventory {
+        parse(TEXT.as_bytes(), Format::FrontMatter, "SECRETS.md").expect("an inventory")
+    }
+
+    fn consumer(kind: Kind, id: Option<&str>, name: Option<&str>) -> Consumer {
+        Consumer {
+            kind,
+            id: id.map(str::to_owned),
+            name: name.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_consumer_has_what_its_kind_and_its_name_are_granted() {
+        let inventory = inventory();
+        let entry = inventory.entry("prod/db-password").expect("an entry");
+        let bind = |index| {
+            Some(Permission {
+                list: "bind",
+                index,
+            })
+        };
+        let reveal = |index| {
+            Some(Permission {
+                list: "reveal",
+                index,
+            })
+        };
+        for (kind, id, name, expected) in [
+            (Kind::Tool, Some("report"), None, bind(1)),
+            (Kind::Tool, None, Some("report"), bind(1)),
+            (Kind::Tool, Some("x"), Some("report"), bind(1)),
+            (Kind::Workflow, Some("nightly"), None, reveal(0)),
+            (Kind::Workflow, Some("report"), None, None),
+            (Kind::Tool, Some("nightly"), None, None),
+            (Kind::CodeWorkspace, Some("report"), None, bind(1)),
+            (Kind::Tool, Some("admin"), Some("Report"), None),
+            (Kind::Tool, None, None, None),
+        ] {
+            let found = may_have(entry, &consumer(kind, id, name));
+            assert_eq!(found, expected, "{kind:?} {id:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn missing_and_empty_access_lets_nobody_have_it() {
+        let mut entry = inventory().entry("openai-api-key").expect("one").clone();
+        let anybody = consumer(Kind::Tool, Some("report"), Some("report"));
+        assert_eq!(may_have(&entry, &anybody), None);
+        entry.access.rotate = vec![Holder::Tool("report".to_owned())];
+        assert_eq!(may_have(&entry, &anybody), None);
+    }
+
+    #[test]
+    fn a_variable_means_what_is_exposed_under_its_name_or_the_slug_it_spells() {
+        let inventory = inventory();
+        let slug = |variable: &str, tool: &str| {
+            let tool = consumer(Kind::Tool, Some(tool), None);
+            inventory
+                .entry_of_variable(variable, &tool)
+                .map(|entry| entry.slug.clone())
+        };
+        assert_eq!(slug("GH_TOKEN", "report").as_deref(), Some("connector"));
+        assert_eq!(
+            slug("GH_TOKEN", "deploy").as_deref(),
+            Some("other-connector")
+        );
+        assert_eq!(slug("GH_TOKEN", "nobody").as_deref(), Some("connector"));
+        let spelt = slug("OPENAI_API_KEY", "report");
+        assert_eq!(spelt.as_deref(), Some("openai-api-key"));
+        assert_eq!(slug("MISSING", "report"), None);
+    }
+
+    #[test]
+    fn slugs_are_what_the_published_pattern_says() {
+        let long = format!("a{}", "b".repeat(79));
+        for slug in [
+            "ab",
+            "a1",
+            "a-b",
+            "a--b",
+            "prod/db-password",
+            "ab/cd",
+            &long,
+        ] {
+            assert!(is_slug(slug), "{slug}");
+        }
+        let longer = format!("{long}c");
+        for slug in [
+            "", "a", "1a", "-a", "a-", "A1", "a_b", "a.b", "/ab", "ab/", "a/bc", "ab/c", "ab//cd",
+            "ab/cd/ef", "..", "../ab", "ab/..", "é1", "ab\n", &longer,
+        ] {
+            assert!(!is_slug(slug), "{slug:?}");
+        }
+    }
+}

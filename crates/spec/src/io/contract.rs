@@ -1,0 +1,375 @@
+//! Judges structured input and output by a JSON Schema (2020-12), both of them hostile.
+//!
+//! Nothing here bounds what that takes: a schema of a kilobyte can be judged for years, and needs all
+//! of the memory that there is. Whoever has it from a stranger judges in a process of its own.
+//! Patterns run on an engine whose time is linear in the text. `format` is a note, not an assertion,
+//! as the draft has it.
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::io::SCHEMA_BYTES_MAX;
+use crate::path::escape;
+use crate::units::limit;
+
+/// Largest document, in bytes.
+pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+/// Deepest nesting of a document.
+pub(crate) const DOCUMENT_DEPTH_MAX: usize = 100;
+/// Most bytes of memory that a document may take once it is read, its text aside. A kilobyte of
+/// `[0],[0]` takes fifty: it is this that a hostile document is bounded by, not its text.
+pub const DOCUMENT_MEMORY_MAX: usize = 42 << 20;
+
+/// Bytes of the program of one pattern, and of its cache.
+const PATTERN_BYTES_MAX: usize = 512 << 10;
+/// Mismatches that are told at most.
+const MISMATCHES_MAX: usize = 8;
+/// Mismatches that are told where every one is asked for.
+const ALL_MISMATCHES_MAX: usize = 1_000;
+/// Characters of one message.
+const MESSAGE_CHARACTERS_MAX: usize = 240;
+
+/// A schema that documents can be judged by.
+#[derive(Debug)]
+pub struct Contract {
+    validator: Validator,
+}
+
+/// Why a schema is no contract.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum ContractError {
+    /// More bytes than `SCHEMA_BYTES_MAX`.
+    #[error("the schema has {bytes} bytes, expected at most {}", limit(.bytes_max))]
+    TooLarge {
+        /// Its size as JSON.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Another draft.
+    #[error("the schema is written for `{found}`, expected JSON Schema 2020-12")]
+    Draft {
+        /// The value of `$schema`, escaped.
+        found: String,
+    },
+    /// Not a schema.
+    #[error("at {pointer}: {reason}")]
+    Invalid {
+        /// Where.
+        pointer: String,
+        /// What the validator says.
+        reason: String,
+    },
+    /// Judging it was given up.
+    #[error("the schema cannot be judged by: {reason}")]
+    TooCostly {
+        /// What it would take more of than it may.
+        reason: String,
+    },
+}
+
+impl ContractError {
+    /// Stable name of the problem.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::TooCostly { .. } => "schema_too_costly",
+            _ => "schema_invalid",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } | Self::TooCostly { .. } => {
+                "make the schema smaller, with fewer references and patterns, or the document"
+            }
+            Self::Draft { .. } => "remove `$schema`, or write it for 2020-12",
+            Self::Invalid { .. } => {
+                "references lead to a part of the same schema, and nothing is fetched; patterns have \
+                 no look-around and no back-references; see json-schema.org"
+            }
+        }
+    }
+}
+
+/// One thing in a document that the contract does not accept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// JSON Pointer into the document.
+    pub pointer: String,
+    /// What was expected, escaped and shortened.
+    pub message: String,
+}
+
+/// Why a text is not a document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadDocumentError {
+    /// More bytes than [`DOCUMENT_BYTES_MAX`].
+    #[error("the document has {bytes} bytes, expected at most {}", limit(.bytes_max))]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Deeper than `DOCUMENT_DEPTH_MAX`.
+    #[error("the document is nested deeper than {depth_max}")]
+    TooDeep {
+        /// The limit.
+        depth_max: usize,
+    },
+    /// It would take more memory than it may.
+    #[error("the document would take more than {} of memory", limit(.memory_max))]
+    TooMuch {
+        /// The limit.
+        memory_max: usize,
+    },
+    /// A whole number that would come out as another one.
+    #[error("the whole number {found} at byte {at} needs more than 64 bits: write it as text")]
+    WideInteger {
+        /// Its first digits.
+        found: String,
+        /// Where it begins.
+        at: usize,
+    },
+    /// Not JSON.
+    #[error("not JSON: {reason}")]
+    Syntax {
+        /// What the parser says, with line and column.
+        reason: String,
+    },
+}
+
+impl Contract {
+    /// Makes a contract of a schema.
+    ///
+    /// # Errors
+    /// [`ContractError`].
+    pub fn compile(schema: &Value) -> Result<Self, ContractError> {
+        let bytes = schema.to_string().len();
+        if SCHEMA_BYTES_MAX < bytes {
+            return Err(ContractError::TooLarge {
+                bytes,
+                bytes_max: SCHEMA_BYTES_MAX,
+            });
+        }
+        let draft = schema.get("$schema").and_then(Value::as_str);
+        let known = "https://json-schema.org/draft/2020-12/schema";
+        if let Some(found) = draft.filter(|draft| draft.trim_end_matches('#') != known) {
+            return Err(ContractError::Draft {
+                found: shorten(found),
+            });
+        }
+        let patterns = PatternOptions::regex()
+            .size_limit(PATTERN_BYTES_MAX)
+            .dfa_size_limit(PATTERN_BYTES_MAX);
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_pattern_options(patterns)
+            .offline()
+            .build(schema)
+            .map_err(|error| ContractError::Invalid {
+                pointer: shorten(error.instance_path().as_str()),
+                reason: shorten(&error.to_string()),
+            })?;
+        Ok(Self { validator })
+    }
+
+    /// Judges a document that [`read_document`] read, or a smaller one.
+    ///
+    /// # Errors
+    /// The first few mismatches.
+    pub fn validate(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
+        self.judge(document, MISMATCHES_MAX)
+    }
+
+    /// Judges as [`Contract::validate`] does, and tells everything that is not accepted.
+    ///
+    /// # Errors
+    /// The mismatches, in the order of the schema, at most 1,000.
+    pub(crate) fn validate_all(&self, document: &Value) -> Result<(), Vec<Mismatch>> {
+        self.judge(document, ALL_MISMATCHES_MAX)
+    }
+
+    fn judge(&self, document: &Value, told_max: usize) -> Result<(), Vec<Mismatch>> {
+        if self.validator.is_valid(document) {
+            return Ok(());
+        }
+        let mismatches: Vec<Mismatch> = self
+            .validator
+            .iter_errors(document)
+            .flat_map(|error| at_fields(&error))
+            .take(told_max)
+            .collect();
+        if mismatches.is_empty() {
+            return Err(vec![whole("does not match")]);
+        }
+        Err(mismatches)
+    }
+}
+
+/// What is wrong at each field: a missing field and one that is not known are told by where they
+/// would stand and stand, not by the map around them.
+fn at_fields(error: &ValidationError<'_>) -> Vec<Mismatch> {
+    let at = error.instance_path().as_str();
+    let below = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+    let pointers = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            vec![below(property.as_str().unwrap_or_default())]
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            unexpected.iter().map(|name| below(name)).collect()
+        }
+        _ => vec![at.to_owned()],
+    };
+    let message = shorten(&error.to_string());
+    pointers
+        .into_iter()
+        .map(|pointer| Mismatch {
+            pointer: shorten(&pointer),
+            message: message.clone(),
+        })
+        .collect()
+}
+
+fn whole(message: &str) -> Mismatch {
+    Mismatch {
+        pointer: String::new(),
+        message: message.to_owned(),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    let short: String = text.chars().take(MESSAGE_CHARACTERS_MAX).collect();
+    let more = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", escape(short.as_bytes()))
+}
+
+/// Reads a structured input or output: JSON, within limits that hold before memory is used.
+///
+/// What it is read into takes `memory_max` bytes at most, [`DOCUMENT_MEMORY_MAX`] at most.
+///
+/// # Errors
+/// [`ReadDocumentError`].
+pub fn read_document(text: &[u8], memory_max: usize) -> Result<Value, ReadDocumentError> {
+    if DOCUMENT_BYTES_MAX < text.len() {
+        return Err(ReadDocumentError::TooLarge {
+            bytes: text.len(),
+            bytes_max: DOCUMENT_BYTES_MAX,
+        });
+    }
+    measure(text, memory_max.min(DOCUMENT_MEMORY_MAX))?;
+    let value = serde_json::from_slice(text).map_err(|error| ReadDocumentError::Syntax {
+        reason: error.to_string(),
+    })?;
+    match wide_integer(text) {
+        Some((at, digits)) => Err(ReadDocumentError::WideInteger {
+            found: shorten(&String::from_utf8_lossy(digits)),
+            at,
+        }),
+        None => Ok(value),
+    }
+}
+
+/// The first whole number of JSON that 64 bits do not hold: the parser makes another one of it, without
+/// a word.
+fn wide_integer(text: &[u8]) -> Option<(usize, &[u8])> {
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        let rest = text.get(at..)?;
+        match byte {
+            b'"' => at += length_of_text(rest),
+            b'-' | b'0'..=b'9' => {
+                let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let length = rest.iter().take_while(|byte| is_of_number(byte)).count();
+                let number = rest.get(..length)?;
+                let whole = !number.iter().any(|byte| b".eE".contains(byte));
+                // What has no more than 18 digits fits.
+                if whole && 18 < length {
+                    let digits = std::str::from_utf8(number).ok()?;
+                    if digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err() {
+                        return Some((at, number));
+                    }
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// Bytes of the JSON text that `rest` begins with, its quotes included.
+fn length_of_text(rest: &[u8]) -> usize {
+    let mut escaped = false;
+    for (at, byte) in rest.iter().enumerate().skip(1) {
+        match byte {
+            b'"' if !escaped => return at + 1,
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    rest.len()
+}
+
+/// What the parts of a document take in memory, rather too much than too little.
+mod takes {
+    use serde_json::Value;
+
+    /// A place in a list or map.
+    pub(super) const PLACE: usize = size_of::<Value>();
+    /// The allocator's least piece: that of a short text.
+    pub(super) const PIECE: usize = 32;
+    /// A key's place beside that of its value, with its hash and its index.
+    pub(super) const KEY: usize = 64;
+    /// The first value of a list makes room for four.
+    pub(super) const LIST: usize = 4 * PLACE + PIECE;
+    /// The first of a map too, and a table of them.
+    pub(super) const MAP: usize = 4 * (PLACE + KEY) + 4 * PIECE;
+}
+
+/// Adds up what a document would take, without making anything of it.
+fn measure(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
+    let (mut depth, mut memory): (usize, usize) = (0, takes::PLACE);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in text {
+        if in_text {
+            memory += 1;
+            in_text = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => {
+                in_text = true;
+                memory += takes::PIECE;
+            }
+            b'[' => {
+                depth += 1;
+                memory += takes::LIST;
+            }
+            b'{' => {
+                depth += 1;
+                memory += takes::MAP;
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => memory += takes::PLACE,
+            b':' => memory += takes::KEY,
+            _ => (),
+        }
+        if DOCUMENT_DEPTH_MAX < depth {
+            return Err(ReadDocumentError::TooDeep {
+                depth_max: DOCUMENT_DEPTH_MAX,
+            });
+        }
+        if memory_max < memory {
+            return Err(ReadDocumentError::TooMuch { memory_max });
+        }
+    }
+    Ok(())
+}

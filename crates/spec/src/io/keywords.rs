@@ -1,0 +1,214 @@
+//! Words of a schema that mean nothing: JSON Schema lets them pass, and the author means something.
+
+use crate::did_you_mean::nearest;
+use crate::document::{Key, Node, Value};
+
+/// Most findings of one schema.
+const FOUND_MAX: usize = 20;
+
+/// What JSON Schema 2020-12 knows, and what is left of its older drafts.
+const KEYWORDS: [&str; 60] = [
+    "$schema",
+    "$id",
+    "$ref",
+    "$anchor",
+    "$dynamicRef",
+    "$dynamicAnchor",
+    "$vocabulary",
+    "$comment",
+    "$defs",
+    "definitions",
+    "dependencies",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "prefixItems",
+    "items",
+    "contains",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "type",
+    "const",
+    "enum",
+    "multipleOf",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "maxContains",
+    "minContains",
+    "maxProperties",
+    "minProperties",
+    "required",
+    "dependentRequired",
+    "title",
+    "description",
+    "default",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "examples",
+    "example",
+    "format",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+];
+/// Types of JSON Schema.
+const TYPES: [&str; 7] = [
+    "array", "boolean", "integer", "null", "number", "object", "string",
+];
+/// Keywords whose value is a schema, or a list of schemas.
+const SCHEMAS: [&str; 17] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "prefixItems",
+    "items",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+    "additionalItems",
+    "dependencies",
+];
+/// Keywords whose value is a map of schemas.
+const MAPS: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+];
+
+/// A word that means nothing.
+#[derive(Debug)]
+pub struct Meaningless<'schema> {
+    /// The word.
+    pub key: &'schema Key,
+    /// The keyword that was meant; at the top, how the field is declared.
+    pub advice: Option<String>,
+}
+
+/// The keys of the schema `root` that are no keywords. Those that start with `x-` are meant so.
+#[must_use]
+pub fn meaningless(root: &Node) -> Vec<Meaningless<'_>> {
+    let mut found = Vec::new();
+    let mut open = vec![(root, true)];
+    while let Some((node, is_top)) = open.pop() {
+        let items = match &node.value {
+            Value::List(items) => {
+                open.extend(items.iter().map(|item| (item, false)));
+                continue;
+            }
+            Value::Map(entries) => entries,
+            _ => continue,
+        };
+        for (key, value) in items {
+            let name = key.name.as_str();
+            if MAPS.contains(&name) {
+                if let Value::Map(schemas) = &value.value {
+                    open.extend(schemas.iter().map(|(_, schema)| (schema, false)));
+                }
+            } else if SCHEMAS.contains(&name) {
+                open.push((value, false));
+            } else if !KEYWORDS.contains(&name) && !name.starts_with("x-") {
+                let field = is_top && declares(value);
+                let advice = match nearest(name, KEYWORDS) {
+                    Some(near) => Some(format!("did you mean `{near}`?")),
+                    None if field => Some(
+                        "declare a field as `{type: object, properties: {NAME: {type: string}}}`"
+                            .to_owned(),
+                    ),
+                    None => None,
+                };
+                found.push(Meaningless { key, advice });
+            }
+        }
+    }
+    found.sort_by_key(|one| one.key.place);
+    found.truncate(FOUND_MAX);
+    found
+}
+
+/// Whether a value looks like the declaration of a field: `string`, or `{type: string}`.
+fn declares(value: &Node) -> bool {
+    match &value.value {
+        Value::Text(text) => TYPES.contains(&text.as_str()),
+        Value::Map(_) => value.get("type").is_some(),
+        _ => false,
+    }
+}
+
+/// What is wrong with a text at `node`, which the keywords `steps` lead to, where a schema or a list
+/// belongs, and how it is written.
+#[must_use]
+pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>)> {
+    let Value::Text(text) = &node.value else {
+        return None;
+    };
+    let found = crate::document::excerpt(text);
+    let (last, above) = steps.split_last()?;
+    // In a map of schemas every name is a field's, that of a keyword too.
+    let is_field = above
+        .iter()
+        .fold(false, |is_map, step| !is_map && MAPS.contains(step));
+    let expected = match *last {
+        _ if is_field => "a schema",
+        "required" => "a list",
+        last if SCHEMAS.contains(&last) => "a schema",
+        _ => return None,
+    };
+    let meant = TYPES.into_iter().find(|known| known == text);
+    let hint = match expected {
+        "a list" => Some(format!("write a list: `[{found}]`")),
+        _ => meant
+            .or_else(|| nearest(text, TYPES))
+            .map(|meant| format!("write `{{type: {meant}}}`")),
+    };
+    Some((
+        format!("found the text `{found}`, expected {expected}"),
+        hint,
+    ))
+}
+
+/// What is wrong with the value of `type` at `node`, and what was meant.
+#[must_use]
+pub fn wrong_type(node: &Node) -> Option<(String, Option<String>)> {
+    let Value::Text(text) = &node.value else {
+        return None;
+    };
+    if TYPES.contains(&text.as_str()) {
+        return None;
+    }
+    let found = crate::document::excerpt(text);
+    let near = nearest(text, TYPES).map(|near| format!("did you mean `{near}`?"));
+    Some((
+        format!(
+            "found the type `{found}`, expected one of {}",
+            TYPES.join(", ")
+        ),
+        near,
+    ))
+}

@@ -1,0 +1,175 @@
+//! The IO blocks (AIP-16): `inputs`, `outputs`, `inputsFiles`, `outputsFiles`.
+#![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod fs_root;
+pub mod keywords;
+
+pub use contract::{Contract, ContractError, Mismatch, ReadDocumentError, read_document};
+pub(crate) use fs_root::FS_ROOT;
+pub use fs_root::{FsRootError, declare_fs_root, inject_fs_root};
+
+use std::collections::HashMap;
+
+use crate::document::{Node, excerpt, pointer_step};
+use crate::manifest::reader::{Reader, relative_path};
+use crate::manifest::{ManifestError, Problem};
+use crate::path::RelPath;
+use crate::tokens::{TokenError, TokenPath};
+
+/// Largest schema, as JSON, in bytes.
+pub(crate) const SCHEMA_BYTES_MAX: usize = 1 << 20;
+
+/// What flows in and out around one run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct IoBlocks {
+    /// JSON Schema of the structured input.
+    pub inputs: Option<serde_json::Value>,
+    /// JSON Schema of the structured output.
+    pub outputs: Option<serde_json::Value>,
+    /// Files that are staged before the run.
+    pub input_files: Vec<FileEntry>,
+    /// Files that are synced after the run.
+    pub output_files: Vec<FileEntry>,
+}
+
+/// A declared file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEntry {
+    /// One path segment: inside, the file lies at `/scratch/<key>`.
+    pub key: RelPath,
+    /// In the workspace.
+    pub path: TokenPath,
+    /// Whether the run fails without it. Input files always are required.
+    pub required: bool,
+    /// A convention between author and body; nothing enforces it.
+    pub mode: Option<FileMode>,
+    /// MIME type, for people.
+    pub content_type: Option<String>,
+    /// JSON Pointer of the entry.
+    pub source: String,
+}
+
+/// `mode` of a declared file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileMode {
+    /// `ro`.
+    ReadOnly,
+    /// `rw`.
+    ReadWrite,
+}
+
+/// Reads `inputs` or `outputs`.
+pub(crate) fn read_schema<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<serde_json::Value, ManifestError> {
+    reader.map(node)?;
+    let schema = node
+        .to_json()
+        .map_err(|error| reader.document_error(error))?;
+    let bytes = schema.to_string().len();
+    if SCHEMA_BYTES_MAX < bytes {
+        return Err(reader.error(
+            node,
+            Problem::SchemaTooLarge {
+                bytes,
+                bytes_max: SCHEMA_BYTES_MAX,
+            },
+        ));
+    }
+    Ok(schema)
+}
+
+/// Reads `inputsFiles`, or `outputsFiles`, where no two entries may have the same path.
+pub(crate) fn read_files<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    distinct_paths: bool,
+) -> Result<Vec<FileEntry>, ManifestError> {
+    let pointer = reader.pointer(node);
+    let mut files: Vec<FileEntry> = Vec::new();
+    let mut claimed: HashMap<String, String> = HashMap::new();
+    for (key, value) in reader.map(node)? {
+        let segment = file_key(&key.name).map_err(|reason| {
+            let found = excerpt(&key.name);
+            reader.key_error(node, key, Problem::FileKeyRefused { found, reason })
+        });
+        let source = format!("{pointer}/{}", pointer_step(&key.name));
+        let Some(file) = reader.keep(read_file(reader, segment, value, source)) else {
+            continue;
+        };
+        let found = file.path.to_string();
+        match claimed.get(&found) {
+            Some(first) if distinct_paths => {
+                let first = first.clone();
+                reader.note(reader.error(
+                    value.get("path").unwrap_or(value),
+                    Problem::Duplicate { found, first },
+                ));
+            }
+            Some(_) => (),
+            None => {
+                claimed.insert(found, file.source.clone());
+            }
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// A key becomes the name of a file: one path segment.
+///
+/// # Errors
+/// Why not, as the end of a sentence.
+pub(crate) fn file_key(key: &str) -> Result<RelPath, String> {
+    if key.chars().any(char::is_control) {
+        return Err("contains a control character".to_owned());
+    }
+    let path = RelPath::parse(key.as_bytes()).map_err(|error| error.to_string())?;
+    if key.contains('/') {
+        return Err("is more than one path segment".to_owned());
+    }
+    Ok(path)
+}
+
+fn read_file<'document>(
+    reader: &Reader<'document>,
+    key: Result<RelPath, ManifestError>,
+    node: &'document Node,
+    source: String,
+) -> Result<FileEntry, ManifestError> {
+    const MODES: [(&str, FileMode); 2] = [("ro", FileMode::ReadOnly), ("rw", FileMode::ReadWrite)];
+    const KEYS: [&str; 4] = ["path", "mode", "contentType", "required"];
+    let entries = reader.entries(node, &KEYS);
+    let (key, _) = reader.both(key, entries)?;
+    let path = reader.field(node, "path", |path| read_token_path(reader, path));
+    let required = reader.optional(node, "required", |required| reader.boolean(required));
+    let mode = reader.optional(node, "mode", |mode| reader.word(mode, &MODES));
+    let mime = reader.optional(node, "contentType", |mime| reader.name(mime));
+    let rest = reader.both(mode, mime);
+    let ((path, required), (mode, mime)) = reader.both(reader.both(path, required), rest)?;
+    Ok(FileEntry {
+        key,
+        path,
+        required: required.unwrap_or(false),
+        mode,
+        content_type: mime.map(str::to_owned),
+        source,
+    })
+}
+
+/// Reads a path below the workspace that may hold tokens.
+pub(crate) fn read_token_path<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<TokenPath, ManifestError> {
+    let text = reader.text(node)?;
+    let path = TokenPath::parse(text).map_err(|error| match error {
+        TokenError::Path { reason, .. } => reader.path_refused(node, text, reason.to_string()),
+        other => reader.error(node, Problem::Token(other)),
+    })?;
+    // Tokens are no signs that `relative_path` knows; what surrounds them is judged with it.
+    relative_path(text).map_err(|reason| reader.path_refused(node, text, reason))?;
+    Ok(path)
+}

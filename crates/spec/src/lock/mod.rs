@@ -1,0 +1,508 @@
+//! The lock file: what a bundle was made of, so that the next one is made of the same.
+//!
+//! Its schema is `schemas/lock.schema.json`. It names commits, digests and sizes, never a value of
+//! a secret, a path of the host, a clock or a user.
+#![forbid(unsafe_code)]
+
+mod parse;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+pub use parse::{LockError, LockProblem};
+
+use crate::digest::Digest;
+use crate::path::escape;
+
+/// The one version there is.
+pub const LOCK_VERSION: u64 = 1;
+
+/// What a bundle was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
+#[cfg_attr(test, schemars(extend("$id" = "urn:runner:schema:lock")))]
+pub struct Lock {
+    /// [`LOCK_VERSION`].
+    #[cfg_attr(test, schemars(extend("const" = LOCK_VERSION)))]
+    pub version: u64,
+    /// `subprocess` or `sandbox`.
+    pub engine: String,
+    /// The image template.
+    #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
+    pub image: Option<String>,
+    /// What the body wants to find.
+    pub needs: LockedNeeds,
+    /// Entries of the egress list, as they are written in one form.
+    pub egress: Vec<String>,
+    /// Names of the variables that hold secrets.
+    pub secrets: Vec<String>,
+    /// Every source, in the order of the overlay.
+    pub sources: Vec<LockedSource>,
+    /// SHA-256 of the canonical tar.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub content_digest: Digest,
+}
+
+/// What the body wants to find: the `needs` of the `runner` block.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
+pub struct LockedNeeds {
+    /// `node`, `python` or `multi`.
+    #[cfg_attr(test, schemars(required, extend("type" = ["string", "null"])))]
+    pub language: Option<String>,
+    /// Packages of the operating system.
+    pub native: Vec<String>,
+    /// npm packages.
+    pub npm: Vec<String>,
+    /// Python packages.
+    pub pip: Vec<String>,
+}
+
+/// Which kind a source is of. What a `ref` leads to stands in the list instead of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum LockedKind {
+    /// In the manifest.
+    Inline,
+    /// In the workspace.
+    Local,
+    /// In a repository.
+    GitHub,
+}
+
+impl LockedKind {
+    /// As the lock file has it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Local => "local",
+            Self::GitHub => "github",
+        }
+    }
+}
+
+/// One source. The fields of a repository are there for [`LockedKind::GitHub`] and for nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
+pub struct LockedSource {
+    /// The manifest, relative to the workspace, `#`, and the JSON Pointer of the source in it.
+    pub from: String,
+    /// Which kind it is of.
+    pub kind: LockedKind,
+    /// The path of the source, as the manifest has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("type" = "string")))]
+    pub path: Option<String>,
+    /// `owner/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("type" = "string")))]
+    pub repository: Option<String>,
+    /// Commit, tag or branch, as the manifest has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("type" = "string")))]
+    pub reference: Option<String>,
+    /// The commit that it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("type" = "string")))]
+    pub sha: Option<String>,
+    /// SHA-256 of the archive as it was fetched. A service may pack a commit anew: that it
+    /// differs is no difference of the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("type" = "string")))]
+    pub archive_digest: Option<Digest>,
+    /// Bytes of that archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("type" = "integer")))]
+    pub archive_bytes: Option<u64>,
+    /// Bytes of the files that it gives.
+    pub bytes: u64,
+    /// How many files, links included.
+    pub files: u64,
+}
+
+/// One thing that is no longer as the lock file has it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: the lock file has {locked}, now it is {now}")]
+pub struct LockDifference {
+    /// Which.
+    pub what: String,
+    /// What the lock file says, escaped.
+    pub locked: String,
+    /// What it is now, escaped.
+    pub now: String,
+}
+
+impl Lock {
+    /// The lock file: keys sorted, two blanks deep, a newline at the end.
+    ///
+    /// # Errors
+    /// None that this type can cause; serde_json's is handed on.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        let mut value = serde_json::to_value(self)?;
+        value.sort_all_objects();
+        let mut text = serde_json::to_string_pretty(&value)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// The commit that `reference` of `repository` was, where the lock file has it.
+    #[must_use]
+    pub fn pinned(&self, repository: &str, reference: &str) -> Option<&str> {
+        self.sources
+            .iter()
+            .find(|source| {
+                source.repository.as_deref() == Some(repository)
+                    && source.reference.as_deref() == Some(reference)
+            })
+            .and_then(|source| source.sha.as_deref())
+    }
+
+    /// Everything in which `now` is not what this lock file says, in the order of the file.
+    #[must_use]
+    pub fn differences(&self, now: &Self) -> Vec<LockDifference> {
+        let mut found = Differences::default();
+        found.one("engine", Some(&self.engine), Some(&now.engine));
+        found.one("image", self.image.as_ref(), now.image.as_ref());
+        let (needs, needs_now) = (&self.needs, &now.needs);
+        let languages = (needs.language.as_ref(), needs_now.language.as_ref());
+        found.one("needs.language", languages.0, languages.1);
+        found.set("needs.native", &needs.native, &needs_now.native);
+        found.set("needs.npm", &needs.npm, &needs_now.npm);
+        found.set("needs.pip", &needs.pip, &needs_now.pip);
+        found.set("egress", &self.egress, &now.egress);
+        found.set("secrets", &self.secrets, &now.secrets);
+        found.sources(&self.sources, &now.sources);
+        let digests = [self.content_digest, now.content_digest].map(|digest| digest.to_string());
+        found.one("content_digest", Some(&digests[0]), Some(&digests[1]));
+        found.0
+    }
+}
+
+#[derive(Default)]
+struct Differences(Vec<LockDifference>);
+
+impl Differences {
+    fn one(&mut self, what: &str, locked: Option<&String>, now: Option<&String>) {
+        if locked != now {
+            let quoted = |text: Option<&String>| match text {
+                Some(text) => format!("`{}`", escape(text.as_bytes())),
+                None => "none".to_owned(),
+            };
+            self.0.push(LockDifference {
+                what: what.to_owned(),
+                locked: quoted(locked),
+                now: quoted(now),
+            });
+        }
+    }
+
+    /// Lists whose order has no meaning: what came and what went.
+    fn set(&mut self, what: &str, locked: &[String], now: &[String]) {
+        let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+            (locked.iter().collect(), now.iter().collect());
+        for gone in before.difference(&after) {
+            self.one(what, Some(gone), None);
+        }
+        for new in after.difference(&before) {
+            self.one(what, None, Some(new));
+        }
+    }
+
+    fn sources(&mut self, locked: &[LockedSource], now: &[LockedSource]) {
+        let names = |sources: &[LockedSource]| -> Vec<String> {
+            sources.iter().map(|source| source.from.clone()).collect()
+        };
+        let (before, after) = (names(locked), names(now));
+        if before != after {
+            self.set("sources", &before, &after);
+            let same_names =
+                before.iter().collect::<BTreeSet<_>>() == after.iter().collect::<BTreeSet<_>>();
+            if same_names {
+                let lists = [before.join(", "), after.join(", ")];
+                self.one("order of the sources", Some(&lists[0]), Some(&lists[1]));
+            }
+        }
+        for source in locked {
+            if let Some(other) = now.iter().find(|other| other.from == source.from) {
+                self.source(source, other);
+            }
+        }
+    }
+
+    fn source(&mut self, locked: &LockedSource, now: &LockedSource) {
+        let words = |source: &LockedSource| {
+            [
+                ("kind", Some(source.kind.word().to_owned())),
+                ("path", source.path.clone()),
+                ("repository", source.repository.clone()),
+                ("reference", source.reference.clone()),
+                ("sha", source.sha.clone()),
+                ("bytes", Some(source.bytes.to_string())),
+                ("files", Some(source.files.to_string())),
+            ]
+        };
+        for ((field, locked_word), (_, word)) in words(locked).iter().zip(&words(now)) {
+            let what = format!("source {}: {field}", escape(locked.from.as_bytes()));
+            self.one(&what, locked_word.as_ref(), word.as_ref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn example() -> Lock {
+        Lock {
+            version: LOCK_VERSION,
+            engine: "subprocess".to_owned(),
+            image: None,
+            needs: LockedNeeds {
+                language: Some("node".to_owned()),
+                native: vec!["ffmpeg".to_owned()],
+                ..LockedNeeds::default()
+            },
+            egress: vec!["api.example.org:443".to_owned()],
+            secrets: vec!["API_KEY".to_owned()],
+            sources: vec![
+                LockedSource {
+                    from: "tool/manifest.yaml#/code/sources/0".to_owned(),
+                    kind: LockedKind::GitHub,
+                    path: Some("lib".to_owned()),
+                    repository: Some("org/shell".to_owned()),
+                    reference: Some("v1.2".to_owned()),
+                    sha: Some("4f3a2b1c".repeat(5)),
+                    archive_digest: Some(Digest::of(b"archive")),
+                    archive_bytes: Some(7),
+                    bytes: 12,
+                    files: 2,
+                },
+                LockedSource {
+                    from: "tool/manifest.yaml#/code/sources/1".to_owned(),
+                    kind: LockedKind::Inline,
+                    path: Some("run.sh".to_owned()),
+                    repository: None,
+                    reference: None,
+                    sha: None,
+                    archive_digest: None,
+                    archive_bytes: None,
+                    bytes: 3,
+                    files: 1,
+                },
+            ],
+            content_digest: Digest::of(b"content"),
+        }
+    }
+
+    #[test]
+    fn a_lock_file_is_read_back_as_it_was_written_with_its_keys_sorted() {
+        let lock = example();
+        let text = lock.to_json().expect("written");
+        assert_eq!(Lock::parse(text.as_bytes(), "l"), Ok(lock));
+        assert!(text.ends_with("}\n"));
+        let keys: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("  \"")?.split('"').next())
+            .collect();
+        assert!(keys.is_sorted() && keys.len() == 8, "{keys:?}");
+    }
+
+    #[test]
+    fn the_commit_of_a_reference_is_found_by_repository_and_reference() {
+        let lock = example();
+        let sha = "4f3a2b1c".repeat(5);
+        assert_eq!(lock.pinned("org/shell", "v1.2"), Some(sha.as_str()));
+        assert_eq!(lock.pinned("org/shell", "v1.3"), None);
+        assert_eq!(lock.pinned("org/other", "v1.2"), None);
+    }
+
+    #[test]
+    fn each_drift_is_named_and_a_lock_file_differs_from_itself_in_nothing() {
+        let lock = example();
+        assert_eq!(lock.differences(&lock), []);
+        type Change = fn(&mut Lock);
+        let change: [(&str, Change); 14] = [
+            (
+                "engine: the lock file has `subprocess`, now it is `sandbox`",
+                |lock| {
+                    lock.engine = "sandbox".to_owned();
+                },
+            ),
+            ("image: the lock file has none, now it is `node`", |lock| {
+                lock.image = Some("node".to_owned());
+            }),
+            (
+                "needs.language: the lock file has `node`, now it is none",
+                |lock| {
+                    lock.needs.language = None;
+                },
+            ),
+            (
+                "needs.native: the lock file has `ffmpeg`, now it is none",
+                |lock| {
+                    lock.needs.native.clear();
+                },
+            ),
+            (
+                "needs.npm: the lock file has none, now it is `x@1`",
+                |lock| {
+                    lock.needs.npm.push("x@1".to_owned());
+                },
+            ),
+            (
+                "needs.pip: the lock file has none, now it is `x==1`",
+                |lock| {
+                    lock.needs.pip.push("x==1".to_owned());
+                },
+            ),
+            (
+                "egress: the lock file has none, now it is `*.example.org`",
+                |lock| {
+                    lock.egress.push("*.example.org".to_owned());
+                },
+            ),
+            (
+                "secrets: the lock file has `API_KEY`, now it is none",
+                |lock| {
+                    lock.secrets.clear();
+                },
+            ),
+            (
+                "sources: the lock file has `tool/manifest.yaml#/code/sources/1`, now it is none",
+                |lock| {
+                    lock.sources.truncate(1);
+                },
+            ),
+            ("order of the sources", |lock| lock.sources.reverse()),
+            ("source tool/manifest.yaml#/code/sources/0: sha", |lock| {
+                lock.sources[0].sha = Some("0".repeat(40));
+            }),
+            (
+                "source tool/manifest.yaml#/code/sources/0: reference: the lock file has `v1.2`, now it is `v1.3`",
+                |lock| {
+                    lock.sources[0].reference = Some("v1.3".to_owned());
+                },
+            ),
+            (
+                "source tool/manifest.yaml#/code/sources/1: bytes: the lock file has `3`, now it is `4`",
+                |lock| {
+                    lock.sources[1].bytes = 4;
+                },
+            ),
+            ("content_digest", |lock| {
+                lock.content_digest = Digest::of(b"other")
+            }),
+        ];
+        for (expected, change) in change {
+            let mut now = lock.clone();
+            change(&mut now);
+            let differences = lock.differences(&now);
+            let [only] = differences.as_slice() else {
+                panic!("{expected}: {differences:?}");
+            };
+            assert!(only.to_string().starts_with(expected), "{only}");
+        }
+    }
+
+    #[test]
+    fn lists_in_another_order_and_an_archive_packed_anew_are_no_drift() {
+        let mut lock = example();
+        lock.egress.push("b.example.org".to_owned());
+        let mut now = lock.clone();
+        now.egress.reverse();
+        now.sources[0].archive_digest = Some(Digest::of(b"packed anew"));
+        now.sources[0].archive_bytes = Some(8);
+        assert_eq!(lock.differences(&now), []);
+    }
+
+    #[test]
+    fn whatever_is_no_lock_file_is_refused_with_its_place() {
+        let text = example().to_json().expect("written");
+        let with = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        };
+        for (text, expected) in [
+            (String::new(), "l:1:1: "),
+            ("[]".to_owned(), "l:1:1: found a list, expected a map"),
+            ("{".to_owned(), "l:1:"),
+            ("{}".to_owned(), "l:1:1: the key `version` is missing"),
+            (
+                with("\"version\": 1", "\"version\": 2"),
+                "at /version: found 2, expected 1",
+            ),
+            (
+                with("\"version\": 1", "\"version\": \"1\""),
+                "at /version: found `1`, expected a whole",
+            ),
+            (
+                with("\"engine\":", "\"motor\":"),
+                "found the key `motor`, expected version",
+            ),
+            (
+                with("\"subprocess\"", "7"),
+                "at /engine: found 7, expected text",
+            ),
+            (
+                with("\"image\": null,", ""),
+                "l:1:1: the key `image` is missing",
+            ),
+            (
+                with("\"pip\": []", "\"pip\": [1]"),
+                "at /needs/pip/0: found 1, expected text",
+            ),
+            (
+                with("\"pip\": []", "\"pip\": [], \"gem\": []"),
+                "at /needs/gem: found the key `gem`",
+            ),
+            (
+                with("\"kind\": \"inline\"", "\"kind\": \"ref\""),
+                "at /sources/1/kind: found `ref`",
+            ),
+            (with("4f3a2b1c4f3a", "4F3A2b1c4f3a"), "at /sources/0/sha"),
+            (
+                with("\"bytes\": 3", "\"bytes\": -3"),
+                "at /sources/1/bytes: found -3",
+            ),
+            (
+                with("\"files\": 1", "\"files\": 1, \"sha\": \"x\""),
+                "at /sources/1/sha: found the key `sha`, expected it for `github` only",
+            ),
+            (with("sha256:", "sha1:"), "at /content_digest: found `sha1:"),
+            (
+                with("\"secrets\":", "\"engine\": \"x\", \"secrets\":"),
+                "the key `engine` stands twice",
+            ),
+        ] {
+            let error = Lock::parse(text.as_bytes(), "l").expect_err("refused");
+            assert!(error.to_string().contains(expected), "{expected}: {error}");
+            assert!(error.to_string().starts_with("l:"), "{error}");
+            assert_eq!(error.code(), "lock_invalid");
+        }
+    }
+
+    #[test]
+    fn the_published_schema_of_the_lock_file_is_the_one_of_its_types() {
+        let mut generated =
+            serde_json::to_string_pretty(&schemars::schema_for!(Lock)).expect("a schema");
+        generated.push('\n');
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../schemas/lock.schema.json"
+        );
+        crate::golden::assert_golden(path.as_ref(), &generated);
+        let schema = serde_json::from_str(&generated).expect("JSON");
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let lock = example();
+        let mut value = serde_json::to_value(&lock).expect("JSON");
+        assert!(validator.is_valid(&value));
+        value["more"] = serde_json::Value::Null;
+        assert!(!validator.is_valid(&value));
+    }
+}

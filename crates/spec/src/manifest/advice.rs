@@ -1,0 +1,208 @@
+//! What to write instead of what an author wrote.
+
+use crate::document::{Node, Value, excerpt};
+
+/// Blocks and the keys that stand in them and nowhere else.
+const HOMES: [(&str, &[&str]); 8] = [
+    ("runner", &["engine", "image", "needs", "limits"]),
+    ("runner.needs", &["language", "native", "npm", "pip"]),
+    ("runner.limits", &["memory_mb", "cpu_ms"]),
+    ("network", &["egress"]),
+    (
+        "sandbox",
+        &[
+            "provider",
+            "config",
+            "env",
+            "mounts",
+            "lifecycle",
+            "read_only",
+        ],
+    ),
+    ("sandbox.config", &["cwd", "shell"]),
+    ("sandbox.env", &["passthrough", "auth"]),
+    ("code", &["sources"]),
+];
+/// Keys of the top level that have one meaning.
+const TOP_LEVEL: [&str; 12] = [
+    "run",
+    "code",
+    "runner",
+    "network",
+    "secrets",
+    "sandbox",
+    "inputs",
+    "outputs",
+    "inputsFiles",
+    "outputsFiles",
+    "workspaceSources",
+    "timeout_ms",
+];
+
+/// Where `key` belongs, which stands beside `known`.
+pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
+    if known.contains(&key) {
+        return None;
+    }
+    if let Some((home, _)) = HOMES.iter().find(|(_, keys)| keys.contains(&key)) {
+        let blocks: Vec<&str> = home.split('.').collect();
+        let open = blocks.join(": {");
+        let close = "}".repeat(blocks.len());
+        return Some(format!(
+            "`{key}` belongs to `{home}`: write `{open}: {{{key}: …{close}`"
+        ));
+    }
+    TOP_LEVEL
+        .contains(&key)
+        .then(|| format!("`{key}` belongs to the top level of the manifest"))
+}
+
+/// What to do about a value of another type than `expected`.
+pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<String> {
+    let text = match &node.value {
+        Value::Number(_) if expected.contains("text") => "put it in quotes",
+        Value::Null if is_secret(pointer) => "write `{vault: NAME}`, or remove the key",
+        Value::Null => "write a value, or remove the key",
+        Value::Text(text) if expected.starts_with("true") && is_yaml_1_1_boolean(text) => {
+            "booleans of YAML 1.2 are `true` and `false`"
+        }
+        Value::Text(text) if expected.contains("whole") && text.parse::<u64>().is_ok() => {
+            "remove the quotes"
+        }
+        Value::Text(text) if expected.contains("whole") => return without_unit(text, pointer),
+        Value::List(_) if expected.ends_with("`sources`") => "write the list at `sources` of it",
+        Value::Text(text) if pointer.ends_with("/sources") => {
+            return Some(format!("write a list: `[{{local: {}}}]`", as_scalar(text)));
+        }
+        _ if expected == "a list" && pointer.ends_with("/mounts") => {
+            "write a list: `[{source: …, at: …}]`"
+        }
+        _ if expected == "a list" && pointer.ends_with("/workspaceSources") => {
+            "write a list: `[{id: …, ref: …, mountPath: …}]`"
+        }
+        Value::Text(text) | Value::Number(text) if expected == "a list" => {
+            return Some(format!("write a list: `[{}]`", as_scalar(text)));
+        }
+        Value::Map(_) if expected == "a list" => {
+            "write a list: `[{…}]`, or `- ` before its first key on a line of its own"
+        }
+        Value::Text(text) if expected == "a map" => return as_map(text, pointer),
+        Value::List(entries) if expected == "a map" => return list_as_map(entries, pointer),
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// A text as it stands in a list of YAML.
+fn as_scalar(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    match text.bytes().all(is_plain) && !text.starts_with('-') {
+        true => excerpt(text),
+        false => format!("'{}'", excerpt(&text.replace('\'', "''"))),
+    }
+}
+
+/// The number without its unit, which the key names: `512m` of `memory_mb` is 512.
+fn without_unit(text: &str, pointer: &str) -> Option<String> {
+    let key = pointer.rsplit('/').next()?;
+    let (name, units): (&str, &[(&str, u64)]) = if key.ends_with("_mb") {
+        (
+            "MiB",
+            &[
+                ("", 1),
+                ("m", 1),
+                ("mb", 1),
+                ("mib", 1),
+                ("g", 1024),
+                ("gb", 1024),
+                ("gib", 1024),
+            ],
+        )
+    } else if key.ends_with("_ms") {
+        (
+            "milliseconds",
+            &[
+                ("ms", 1),
+                ("s", 1_000),
+                ("m", 60_000),
+                ("min", 60_000),
+                ("h", 3_600_000),
+            ],
+        )
+    } else {
+        return None;
+    };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_lowercase();
+    let number = number.parse::<u64>().ok().and_then(|number| {
+        let (_, factor) = units.iter().find(|(known, _)| *known == unit)?;
+        number.checked_mul(*factor)
+    });
+    Some(match number {
+        Some(number) => format!("`{key}` counts {name} and has no unit: write `{number}`"),
+        None => format!("`{key}` counts {name} and has no unit"),
+    })
+}
+
+/// A list where a map belongs: its first entry, as the map has it.
+fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
+    match &entries.first()?.value {
+        Value::Text(text) => as_map(text, pointer),
+        Value::Map(_) if matches!(pointer, "/inputsFiles" | "/outputsFiles") => {
+            Some("write a map, each file by its name: `{NAME: {path: …}}`".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Whether `pointer` leads to the reference of one variable.
+fn is_secret(pointer: &str) -> bool {
+    let name = pointer.strip_prefix("/secrets/");
+    name.is_some_and(|name| !name.contains('/'))
+}
+
+/// A text where a map belongs: the path of a file, or a key without a space behind its colon.
+fn as_map(text: &str, pointer: &str) -> Option<String> {
+    match pointer {
+        "/inputsFiles" | "/outputsFiles" => {
+            return Some(format!("write `{{NAME: {{path: {}}}}}`", as_scalar(text)));
+        }
+        "/network" => return Some(format!("write `{{egress: [{}]}}`", as_scalar(text))),
+        "/inputs" | "/outputs" => {
+            let field = "write `{type: object, properties: {NAME: {type: string}}}`";
+            return Some(field.to_owned());
+        }
+        "/secrets" => return Some(format!("write `{{{}: {{vault: NAME}}}}`", as_scalar(text))),
+        _ if is_source(pointer) => return Some(format!("write `{{local: {}}}`", as_scalar(text))),
+        _ => (),
+    }
+    let file = pointer
+        .strip_prefix("/inputsFiles/")
+        .or_else(|| pointer.strip_prefix("/outputsFiles/"));
+    if file.is_some() {
+        return Some(format!("write `{{path: {}}}`", as_scalar(text)));
+    }
+    let (key, value) = text.split_once(':')?;
+    let is_key = !key.is_empty()
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_key.then(|| {
+        let (key, value) = (excerpt(key), excerpt(value.trim()));
+        format!("write a space behind the colon: `{key}: {value}`")
+    })
+}
+
+/// Whether `pointer` leads to one source of `code`.
+fn is_source(pointer: &str) -> bool {
+    let index = pointer.strip_prefix("/code/sources/");
+    index.is_some_and(|index| index.parse::<usize>().is_ok())
+}
+
+fn is_yaml_1_1_boolean(text: &str) -> bool {
+    matches!(
+        text.to_ascii_lowercase().as_str(),
+        "y" | "yes" | "on" | "n" | "no" | "off"
+    )
+}

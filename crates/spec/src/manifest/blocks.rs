@@ -1,0 +1,547 @@
+//! Blocks that lie in other documents: how a manifest names them, and what was found there.
+//!
+//! Parsing opens nothing. Whoever reads files asks [`block_references`] which documents a manifest
+//! needs, reads them, and hands them over as [`BlockDocuments`].
+
+use std::collections::BTreeMap;
+
+use crate::document::{Node, Place, Value};
+use crate::manifest::ManifestError;
+use crate::path::{PATH_BYTES_MAX, RelPath};
+
+/// Endings of a reference that is a path without `./` before it.
+const FILE_ENDINGS: [&str; 4] = [".md", ".yaml", ".yml", ".json"];
+
+/// How a block names another document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BlockForm {
+    /// `{ref: …}`: a path, or a slug of the host's registry.
+    Ref,
+    /// `{file: …}`: a path.
+    File,
+}
+
+/// A block that lies in another document, as a manifest names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockReference {
+    /// `runner`, `sandbox`, `secrets`, or `env.auth` for the inventory that a sandbox names.
+    pub block: &'static str,
+    /// How it is named.
+    pub form: BlockForm,
+    /// The path or the slug, as it is written.
+    pub text: String,
+}
+
+/// What a reference stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReferenceTarget {
+    /// A file of the workspace.
+    File(RelPath),
+    /// A name in the host's registry: `refs` of its configuration.
+    Slug(String),
+}
+
+impl BlockReference {
+    /// What the reference stands for where the document `holder`, a path in the workspace, says it.
+    ///
+    /// Paths are relative to the folder of `holder` and stay in the workspace.
+    ///
+    /// # Errors
+    /// Why it stands for nothing: completes "which …".
+    pub fn target(&self, holder: &RelPath) -> Result<ReferenceTarget, String> {
+        let text = self.text.as_str();
+        let is_path = self.form == BlockForm::File
+            || text.starts_with("./")
+            || text.starts_with("../")
+            || (!text.starts_with('@') && FILE_ENDINGS.iter().any(|end| text.ends_with(end)));
+        if is_path {
+            return beside(holder, text).map(ReferenceTarget::File);
+        }
+        if is_slug(text) {
+            return Ok(ReferenceTarget::Slug(text.to_owned()));
+        }
+        Err(
+            "is neither a path, such as `./RUNNER.md`, nor a slug, such as `@owner/name`"
+                .to_owned(),
+        )
+    }
+}
+
+/// The file that `text`, written in the file `holder`, names: both are paths in one workspace.
+///
+/// # Errors
+/// Why not: completes "which …".
+pub fn beside(holder: &RelPath, text: &str) -> Result<RelPath, String> {
+    if PATH_BYTES_MAX < text.len() {
+        return Err("is longer than 4095 bytes".to_owned());
+    }
+    for (sign, reason) in [
+        ("\\", "contains a backslash; folders are separated by `/`"),
+        ("://", "is a URL"),
+        ("$", "contains `$`; variables are not replaced"),
+    ] {
+        if text.contains(sign) {
+            return Err(reason.to_owned());
+        }
+    }
+    if text.starts_with('/') {
+        return Err("is absolute".to_owned());
+    }
+    let folder = holder.parent();
+    let mut segments: Vec<&[u8]> = folder.iter().flat_map(RelPath::segments).collect();
+    for segment in text.split('/') {
+        match segment {
+            "." => (),
+            ".." => {
+                if segments.pop().is_none() {
+                    return Err("leaves the workspace".to_owned());
+                }
+            }
+            name => segments.push(name.as_bytes()),
+        }
+    }
+    RelPath::parse(&segments.join(&b'/')).map_err(|error| error.to_string())
+}
+
+/// Whether `text` is `@owner/name` or `@owner/kind/name`: lower case, digits, `-`, `_` and `.`.
+#[must_use]
+pub fn is_slug(text: &str) -> bool {
+    let segment = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+            && part.bytes().all(|byte| {
+                byte.is_ascii_lowercase()
+                    || byte.is_ascii_digit()
+                    || matches!(byte, b'-' | b'_' | b'.')
+            })
+    };
+    text.strip_prefix('@').is_some_and(|rest| {
+        (2..=3).contains(&rest.split('/').count()) && rest.split('/').all(segment)
+    })
+}
+
+/// A document that holds one block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockDocument {
+    /// Its name in errors.
+    pub file: String,
+    /// Its content.
+    pub root: Node,
+}
+
+/// What became of one reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// It was read.
+    Found(BlockDocument),
+    /// There is no such document: completes "which …".
+    Missing(String),
+    /// The document is none.
+    Broken(Box<ManifestError>),
+}
+
+impl Looked {
+    /// The name of the document in errors.
+    fn file(&self) -> Option<&str> {
+        match self {
+            Self::Found(document) => Some(&document.file),
+            Self::Broken(error) => Some(&error.file),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// The documents that blocks lie in. Parsing does no I/O: whoever reads files fills this before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockDocuments(BTreeMap<BlockReference, Looked>);
+
+impl BlockDocuments {
+    /// Nothing was looked up.
+    pub const EMPTY: &'static Self = &Self(BTreeMap::new());
+
+    /// The document that `reference` stands for.
+    pub fn insert(&mut self, reference: BlockReference, document: BlockDocument) {
+        self.0.insert(reference, Looked::Found(document));
+    }
+
+    /// `reference` stands for nothing; `tried` says what was looked for and why that failed, and
+    /// completes "which …".
+    pub fn insert_missing(&mut self, reference: BlockReference, tried: String) {
+        self.0.insert(reference, Looked::Missing(tried));
+    }
+
+    /// `reference` stands for a text that is no document.
+    pub fn insert_broken(&mut self, reference: BlockReference, error: ManifestError) {
+        self.0.insert(reference, Looked::Broken(Box::new(error)));
+    }
+
+    /// Takes back what was tried for `reference`, where it stands for nothing: nobody looked. What
+    /// was tried.
+    pub fn forget_missing(&mut self, reference: &BlockReference) -> Option<String> {
+        match self.0.get(reference) {
+            Some(Looked::Missing(_)) => match self.0.remove(reference) {
+                Some(Looked::Missing(tried)) => Some(tried),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The document that `reference` stands for, if it was found.
+    #[must_use]
+    pub fn get(&self, reference: &BlockReference) -> Option<&BlockDocument> {
+        match self.looked(reference) {
+            Some(Looked::Found(document)) => Some(document),
+            _ => None,
+        }
+    }
+
+    /// Every document that was found.
+    pub fn documents(&self) -> impl Iterator<Item = &BlockDocument> {
+        self.0.values().filter_map(|looked| match looked {
+            Looked::Found(document) => Some(document),
+            Looked::Missing(_) | Looked::Broken(_) => None,
+        })
+    }
+
+    pub(crate) fn looked(&self, reference: &BlockReference) -> Option<&Looked> {
+        self.0.get(reference)
+    }
+}
+
+/// What the references of one manifest are, in the order of the text.
+///
+/// The inventory of a sandbox that lies in another document is not among them: ask
+/// [`block_references_of_sandbox`] about that document.
+#[must_use]
+pub fn block_references(root: &Node) -> Vec<BlockReference> {
+    let Value::Map(entries) = &root.value else {
+        return Vec::new();
+    };
+    let mut references = Vec::new();
+    for (key, value) in entries {
+        let block = match key.name.as_str() {
+            "runner" | "runtime" => "runner",
+            "sandbox" => "sandbox",
+            "secrets" => "secrets",
+            _ => continue,
+        };
+        match reference_of(value, block) {
+            Some((reference, _)) => references.push(reference),
+            None if block == "sandbox" => {
+                references.extend(block_references_of_sandbox(value));
+            }
+            None => (),
+        }
+    }
+    references
+}
+
+/// The inventory that a sandbox block names, inline or in a document of its own.
+#[must_use]
+pub fn block_references_of_sandbox(block: &Node) -> Option<BlockReference> {
+    let block = block.get("inline").unwrap_or(block);
+    let auth = block.get("env")?.get("auth")?;
+    auth_reference(auth).map(|(reference, _)| reference)
+}
+
+/// The inventory that `env.auth` names, and where.
+pub(crate) fn auth_reference(auth: &Node) -> Option<(BlockReference, &Node)> {
+    let node = auth.get("ref")?;
+    let Value::Text(text) = &node.value else {
+        return None;
+    };
+    let reference = BlockReference {
+        block: "env.auth",
+        form: BlockForm::Ref,
+        text: text.clone(),
+    };
+    Some((reference, node))
+}
+
+/// `{ref: …}` or `{file: …}` and nothing else, and where the text stands.
+pub(crate) fn reference_of<'document>(
+    node: &'document Node,
+    block: &'static str,
+) -> Option<(BlockReference, &'document Node)> {
+    let Value::Map(entries) = &node.value else {
+        return None;
+    };
+    let [(key, inner)] = entries.as_slice() else {
+        return None;
+    };
+    let form = match key.name.as_str() {
+        "ref" => BlockForm::Ref,
+        "file" => BlockForm::File,
+        _ => return None,
+    };
+    let Value::Text(text) = &inner.value else {
+        return None;
+    };
+    let reference = BlockReference {
+        block,
+        form,
+        text: text.clone(),
+    };
+    Some((reference, inner))
+}
+
+/// Where `root` refers to documents that were looked at, and their names: an inventory that a
+/// sandbox elsewhere names stands where the sandbox is named.
+pub(super) fn places<'document>(
+    root: &'document Node,
+    blocks: &'document BlockDocuments,
+) -> impl Iterator<Item = (Place, &'document str)> {
+    let entries = match &root.value {
+        Value::Map(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    entries.iter().flat_map(move |(key, value)| {
+        let mut found = Vec::new();
+        let block = match key.name.as_str() {
+            "runner" | "runtime" => "runner",
+            "sandbox" => "sandbox",
+            "secrets" => "secrets",
+            _ => return found,
+        };
+        let named = reference_of(value, block);
+        let document = named
+            .as_ref()
+            .and_then(|(reference, node)| Some((node.place, blocks.looked(reference)?)));
+        if let Some((place, looked)) = document {
+            found.extend(looked.file().map(|file| (place, file)));
+        }
+        if block == "sandbox" {
+            let place = named.as_ref().map_or(value.place, |(_, node)| node.place);
+            let elsewhere = named.and_then(|(reference, _)| blocks.get(&reference));
+            let inner = elsewhere.map_or(value, |document| &document.root);
+            let inventory = block_references_of_sandbox(inner)
+                .and_then(|reference| blocks.looked(&reference)?.file());
+            found.extend(inventory.map(|file| (place, file)));
+        }
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{self, Format};
+    use crate::manifest::{Manifest, Parsed, parse_with};
+    use crate::runner_block::Engine;
+
+    fn node(text: &str) -> Node {
+        document::parse(text.as_bytes(), Format::Yaml).expect("a document")
+    }
+
+    fn reference(block: &'static str, form: BlockForm, text: &str) -> BlockReference {
+        let text = text.to_owned();
+        BlockReference { block, form, text }
+    }
+
+    /// The manifest, with the documents of its references in their order; `""` is none.
+    fn parsed(text: &str, documents: &[(&str, &str)]) -> Parsed {
+        let root = node(text);
+        let mut blocks = BlockDocuments::default();
+        for (reference, (file, text)) in block_references(&root).into_iter().zip(documents) {
+            let file = (*file).to_owned();
+            let root = node(text);
+            blocks.insert(reference, BlockDocument { file, root });
+        }
+        parse_with(&root, "m.yaml", &blocks)
+    }
+
+    fn told(parsed: &Parsed) -> Vec<String> {
+        let written = parsed.errors.iter();
+        written
+            .map(|error| {
+                let place = error
+                    .place
+                    .map_or_else(String::new, |place| place.to_string());
+                let pointer = error.pointer.as_deref().unwrap_or("-");
+                format!("{}:{place} {pointer} {}", error.file, error.code())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_block_may_lie_in_another_document_by_either_word() {
+        for form in ["ref", "file"] {
+            let text = format!(
+                "run: x\nrunner: {{{form}: ./RUNNER.md}}\nsandbox: {{{form}: sub/S.md}}\n\
+                 secrets: {{{form}: SECRETS.md}}\n"
+            );
+            let parsed = parsed(
+                &text,
+                &[
+                    (
+                        "RUNNER.md",
+                        "schema: runner/v1\nengine: sandbox\nlimits: {cpu_ms: 5}\n",
+                    ),
+                    (
+                        "sub/S.md",
+                        "schema: sandbox/v1\nid: '@a/b/c-1.2'\nprovider: local\nconfig: {}\n\
+                         identity: x\nnetwork: {egress: [a.example]}\n",
+                    ),
+                    (
+                        "SECRETS.md",
+                        "secrets: [{slug: a-key, name: A, description: d}]\n",
+                    ),
+                ],
+            );
+            assert_eq!(told(&parsed), [""; 0]);
+            let manifest: Manifest = parsed.manifest.expect("a manifest");
+            assert_eq!(manifest.runner.engine, Engine::Sandbox);
+            assert_eq!(manifest.limits[0].source, "runner.limits.cpu_ms");
+            assert_eq!(manifest.egress[0].source, "sandbox.network.egress");
+            assert_eq!(manifest.ignored, ["sub/S.md#/identity"]);
+            assert!(manifest.secrets.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_error_lies_in_the_document_where_it_was_made_and_is_told_where_that_is_named() {
+        let parsed = parsed(
+            "sandbox: {file: ./S.md}\nrun: ''\nrunner: {ref: ./R.md}\nnme: x\n",
+            &[
+                (
+                    "S.md",
+                    "provider: local\nlimits: {cpu_ms: 0}\nread_only: 1\n",
+                ),
+                ("R.md", "image: 1\n\nengine: vm\ndescription: no\n"),
+            ],
+        );
+        assert_eq!(
+            told(&parsed),
+            [
+                "S.md:2:18 /limits/cpu_ms out_of_range",
+                "S.md:3:12 /read_only wrong_type",
+                "m.yaml:2:6 /run run_invalid",
+                "R.md:1:8 /image wrong_type",
+                "R.md:3:9 /engine unknown_value",
+                "R.md:4:1 /description unknown_key",
+                "m.yaml:4:1 /nme unknown_key",
+            ]
+        );
+        assert_eq!(parsed.manifest, None);
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_says_what_was_tried() {
+        let root = node("runner: {ref: '@a/b'}\nsandbox: {file: S.md}\nsecrets: {ref: ./x.md}\n");
+        let mut blocks = BlockDocuments::default();
+        let slug = reference("runner", BlockForm::Ref, "@a/b");
+        blocks.insert_missing(slug, "is not among `refs`".to_owned());
+        let broken = document::parse(b"a: [", Format::Yaml).expect_err("broken");
+        let sandbox = reference("sandbox", BlockForm::File, "S.md");
+        blocks.insert_broken(sandbox, ManifestError::of_document("S.md", broken));
+        let document = BlockDocument {
+            file: "x.md".to_owned(),
+            root: node("ref: ./y.md\n"),
+        };
+        blocks.insert(reference("secrets", BlockForm::Ref, "./x.md"), document);
+        let errors = parse_with(&root, "m.yaml", &blocks).errors;
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            messages[0],
+            "m.yaml:1:15 at /runner/ref: `runner` refers to `@a/b`, which is not among `refs`"
+        );
+        assert!(messages[1].starts_with("S.md:"), "{}", messages[1]);
+        assert_eq!(
+            messages[2],
+            "m.yaml:3:16 at /secrets/ref: `secrets` refers to `./x.md`, which leads to x.md, \
+             which is itself only a reference"
+        );
+        let codes: Vec<&str> = errors.iter().map(ManifestError::code).collect();
+        assert_eq!(codes[0], "runner_ref_unresolvable");
+        assert_eq!(codes[2], "secrets_ref_unresolvable");
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.hint().is_some() || error.file == "S.md")
+        );
+    }
+
+    #[test]
+    fn the_inventory_of_a_sandbox_gives_its_variables_their_slugs() {
+        let text = "run: x\nsandbox: {provider: local, config: {}, \
+                    env: {auth: {ref: ./S.md, state: {env: [A_KEY, B_KEY]}}}}\n";
+        let inventory = "secrets: [{slug: org/a-key, name: A, description: d, \
+                         exposures: [{kind: file, path: A_KEY}, \
+                         {kind: env, name: A_KEY, field: v}]}]\n";
+        let slugs = |documents: &[(&str, &str)]| {
+            let parsed = parsed(text, documents);
+            assert_eq!(told(&parsed), [""; 0]);
+            let secrets = parsed.manifest.expect("a manifest").secrets;
+            format!("{:?} {:?}", secrets[0].reference, secrets[1].reference)
+        };
+        assert_eq!(
+            slugs(&[("S.md", inventory)]),
+            r#"Vault("org/a-key") Vault("b-key")"#
+        );
+        assert_eq!(slugs(&[]), r#"Vault("a-key") Vault("b-key")"#);
+        let holds_a_value = "secrets: [{slug: ab, value: hunter2hunter2}, {name: b}]\n";
+        let parsed = parsed(text, &[("S.md", holds_a_value)]);
+        assert_eq!(
+            told(&parsed),
+            [
+                "S.md:1:29 /secrets/0/value plaintext_credential",
+                "S.md:1:46 /secrets/1 missing_key"
+            ]
+        );
+        assert!(!format!("{:?}", parsed.errors).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_reference_is_a_path_beside_its_holder_or_a_slug() {
+        let holder = RelPath::parse(b"code/search/CODE.md").expect("a path");
+        let path = |text: &str| {
+            let path = RelPath::parse(text.as_bytes()).expect("a path");
+            Ok(ReferenceTarget::File(path))
+        };
+        for (form, text, expected) in [
+            (BlockForm::Ref, "./RUNNER.md", path("code/search/RUNNER.md")),
+            (BlockForm::Ref, "../RUNNER.md", path("code/RUNNER.md")),
+            (BlockForm::Ref, "../../RUNNER", path("RUNNER")),
+            (BlockForm::Ref, "a/b.yaml", path("code/search/a/b.yaml")),
+            (BlockForm::Ref, "b.json", path("code/search/b.json")),
+            (BlockForm::File, "RUNNER", path("code/search/RUNNER")),
+            (BlockForm::File, "@a/b", path("code/search/@a/b")),
+            (
+                BlockForm::Ref,
+                "@agentik/runners/python-3.12",
+                Ok(ReferenceTarget::Slug(
+                    "@agentik/runners/python-3.12".to_owned(),
+                )),
+            ),
+            (
+                BlockForm::Ref,
+                "@a/b.md",
+                Ok(ReferenceTarget::Slug("@a/b.md".to_owned())),
+            ),
+        ] {
+            assert_eq!(
+                reference("runner", form, text).target(&holder),
+                expected,
+                "{text}"
+            );
+        }
+        for (form, text, why) in [
+            (BlockForm::Ref, "../../../RUNNER.md", "leaves the workspace"),
+            (BlockForm::File, "/etc/RUNNER.md", "is absolute"),
+            (BlockForm::File, "https://a/b.md", "is a URL"),
+            (BlockForm::File, "a\\b.md", "backslash"),
+            (BlockForm::File, "$HOME/b.md", "variables"),
+            (BlockForm::File, "a//b.md", "empty"),
+            (BlockForm::Ref, "runner", "neither a path"),
+            (BlockForm::Ref, "@a", "neither a path"),
+            (BlockForm::Ref, "@a/b/c/d", "neither a path"),
+            (BlockForm::Ref, "@A/b", "neither a path"),
+            (BlockForm::Ref, "@a/../b", "neither a path"),
+            (BlockForm::Ref, "operator://current", "neither a path"),
+        ] {
+            let refused = reference("runner", form, text).target(&holder);
+            let reason = refused.expect_err(text);
+            assert!(reason.contains(why), "{text}: {reason}");
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! Typed reading of a tree: every refusal names the place, what was found and what was expected.
+
+use std::cell::RefCell;
+
+use crate::did_you_mean::nearest;
+use crate::document::{Key, Node, Place, Value, excerpt, pointer_step};
+use crate::inventory::Inventory;
+use crate::manifest::advice;
+use crate::manifest::blocks::{
+    BlockDocuments, BlockForm, BlockReference, Looked, auth_reference, reference_of,
+};
+use crate::manifest::findings::Findings;
+use crate::manifest::problem::did_you_mean;
+use crate::manifest::{ManifestError, Problem};
+use crate::path::{PathError, RelPath};
+use crate::report::WarningReport;
+
+/// Reads one document, and the documents that its blocks lie in, and collects what is worth
+/// saying about them.
+#[derive(Debug)]
+pub struct Reader<'document> {
+    file: &'document str,
+    root: &'document Node,
+    blocks: &'document BlockDocuments,
+    opened: Vec<Opened<'document>>,
+    findings: RefCell<Findings>,
+    /// What a person should know.
+    pub warnings: Vec<WarningReport>,
+    /// JSON Pointers of what is kept and not acted on.
+    pub ignored: Vec<String>,
+    /// Valid wishes that this host does not fulfil.
+    pub refusals: Vec<ManifestError>,
+    /// Inventories of secrets that were read on the way.
+    pub inventories: Vec<Inventory>,
+}
+
+/// A document that a block lies in.
+#[derive(Debug)]
+struct Opened<'document> {
+    file: &'document str,
+    root: &'document Node,
+}
+
+/// The entries of a map.
+pub type Entries<'document> = &'document [(Key, Node)];
+
+impl<'document> Reader<'document> {
+    /// Reads blocks in other documents as well, where `blocks` has them.
+    pub(crate) fn with_blocks(
+        file: &'document str,
+        root: &'document Node,
+        blocks: &'document BlockDocuments,
+    ) -> Self {
+        let opened: Vec<Opened<'document>> = blocks
+            .documents()
+            .map(|document| Opened {
+                file: &document.file,
+                root: &document.root,
+            })
+            .collect();
+        Self {
+            file,
+            root,
+            blocks,
+            opened,
+            findings: RefCell::new(Findings::default()),
+            warnings: Vec::new(),
+            ignored: Vec::new(),
+            refusals: Vec::new(),
+            inventories: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn root(&self) -> &'document Node {
+        self.root
+    }
+
+    /// The value, or `None` after its error has been noted: reading goes on behind it.
+    pub fn keep<T>(&self, result: Result<T, ManifestError>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.note(error);
+                None
+            }
+        }
+    }
+
+    /// Both values. Where both were refused, one error is noted and the other returned.
+    pub fn both<A, B>(
+        &self,
+        one: Result<A, ManifestError>,
+        other: Result<B, ManifestError>,
+    ) -> Result<(A, B), ManifestError> {
+        match (one, other) {
+            (Ok(one), Ok(other)) => Ok((one, other)),
+            (Err(error), other) => {
+                self.keep(other);
+                Err(error)
+            }
+            (Ok(_), Err(error)) => Err(error),
+        }
+    }
+
+    /// The value of an optional key, read by `read`.
+    pub fn optional<T>(
+        &self,
+        map: &'document Node,
+        name: &str,
+        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
+    ) -> Result<Option<T>, ManifestError> {
+        map.get(name).map(read).transpose()
+    }
+
+    /// The value of a key that must be there, read by `read`.
+    pub fn field<T>(
+        &self,
+        map: &'document Node,
+        name: &'static str,
+        read: impl FnOnce(&'document Node) -> Result<T, ManifestError>,
+    ) -> Result<T, ManifestError> {
+        self.required(map, name).and_then(read)
+    }
+
+    /// Notes an error and goes on.
+    pub fn note(&self, error: ManifestError) {
+        self.findings.borrow_mut().add(error);
+    }
+
+    /// Each error that was noted, in the order of the text.
+    pub fn errors(&self) -> Vec<ManifestError> {
+        let order = |file: &str| self.references().position(|(_, named)| named == file);
+        let place = |error: &ManifestError| match order(&error.file) {
+            // What lies elsewhere is told where the manifest refers to it.
+            Some(index) => {
+                let reference = self.references().nth(index).map(|(place, _)| place);
+                (reference, 1, error.place)
+            }
+            None => (error.place, 0, None),
+        };
+        self.findings.take().sorted(self.file, place)
+    }
+
+    /// Where the manifest refers to other documents, and to which.
+    fn references(&self) -> impl Iterator<Item = (Place, &'document str)> {
+        let blocks = self.blocks;
+        crate::manifest::blocks::places(self.root, blocks)
+    }
+
+    /// The document that `node` is part of, and its JSON Pointer there.
+    fn locate(&self, node: &Node) -> (&'document str, String) {
+        if let Some(pointer) = self.root.pointer_to(node) {
+            return (self.file, pointer);
+        }
+        self.opened
+            .iter()
+            .find_map(|document| Some((document.file, document.root.pointer_to(node)?)))
+            .unwrap_or_else(|| (self.file, String::new()))
+    }
+
+    /// The name of the document that `node` is part of.
+    pub fn file_of(&self, node: &Node) -> &'document str {
+        self.locate(node).0
+    }
+
+    /// The JSON Pointer of `node` in its own document.
+    pub fn pointer(&self, node: &Node) -> String {
+        self.locate(node).1
+    }
+
+    pub(crate) fn error(&self, node: &Node, problem: Problem) -> ManifestError {
+        let (file, pointer) = self.blame(node);
+        error_at(file, node.place, pointer, problem)
+    }
+
+    pub(crate) fn document_error(&self, error: crate::document::DocumentError) -> ManifestError {
+        ManifestError::of_document(self.file, error)
+    }
+
+    /// An error about the name of an entry of `map`.
+    pub(crate) fn key_error(&self, map: &Node, key: &Key, problem: Problem) -> ManifestError {
+        let (file, pointer) = self.blame(map);
+        let pointer = pointer.map(|map| format!("{map}/{}", pointer_step(&key.name)));
+        error_at(file, key.place, pointer, problem)
+    }
+
+    /// Where an error lies. Errors that will only be counted get no pointer: each is a search
+    /// through the whole document.
+    fn blame(&self, node: &Node) -> (&'document str, Option<String>) {
+        if self.findings.borrow().is_full() {
+            return (self.file, None);
+        }
+        let (file, pointer) = self.locate(node);
+        (file, Some(pointer))
+    }
+
+    pub(crate) fn warn(&mut self, code: &str, node: &Node, message: &str) {
+        let (file, pointer) = self.locate(node);
+        let text = format!("{file}:{} at {pointer}: {message}", node.place);
+        self.warnings.push(WarningReport::new(code, text));
+    }
+
+    pub(crate) fn ignore(&mut self, node: &Node) {
+        let (file, pointer) = self.locate(node);
+        let elsewhere = !std::ptr::eq(file, self.file);
+        self.ignored.push(if elsewhere {
+            format!("{file}#{pointer}")
+        } else {
+            pointer
+        });
+    }
+
+    pub(crate) fn wrong_type(&self, node: &Node, expected: &str) -> ManifestError {
+        let hint = advice::on_type(node, expected, &self.pointer(node));
+        self.error(
+            node,
+            Problem::WrongType {
+                found: describe(node),
+                expected: expected.to_owned(),
+                hint,
+            },
+        )
+    }
+
+    pub(crate) fn map(&self, node: &'document Node) -> Result<Entries<'document>, ManifestError> {
+        match &node.value {
+            Value::Map(entries) => Ok(entries),
+            _ => Err(self.wrong_type(node, "a map")),
+        }
+    }
+
+    /// The entries of a map that has no other keys than `known`.
+    pub(crate) fn known_map(
+        &self,
+        node: &'document Node,
+        known: &[&'static str],
+    ) -> Result<Entries<'document>, ManifestError> {
+        let entries = self.map(node)?;
+        for (key, _) in entries {
+            if !known.contains(&key.name.as_str()) {
+                return Err(self.unknown_key(node, key, known, None));
+            }
+        }
+        Ok(entries)
+    }
+
+    pub(crate) fn unknown_key(
+        &self,
+        map: &Node,
+        key: &Key,
+        known: &[&'static str],
+        advice: Option<&str>,
+    ) -> ManifestError {
+        let counted_only = self.findings.borrow().is_full();
+        let given = advice;
+        let near = given.map(str::to_owned).or_else(|| {
+            let near = (!counted_only).then(|| nearest(&key.name, known.iter().copied()))?;
+            near.map(did_you_mean)
+        });
+        let home = given
+            .is_none()
+            .then(|| advice::home_of(&key.name, known))
+            .flatten();
+        let near = home.or(near);
+        let problem = Problem::UnknownKey {
+            key: excerpt(&key.name),
+            known: known.to_vec(),
+            near,
+        };
+        self.key_error(map, key, problem)
+    }
+
+    pub(crate) fn list(&self, node: &'document Node) -> Result<&'document [Node], ManifestError> {
+        match &node.value {
+            Value::List(items) => Ok(items),
+            _ => Err(self.wrong_type(node, "a list")),
+        }
+    }
+
+    /// Text without a NUL character, possibly empty.
+    pub fn text(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
+        match &node.value {
+            Value::Text(text) if text.contains('\0') => {
+                Err(self.wrong_type(node, "text without a NUL character"))
+            }
+            Value::Text(text) => Ok(text),
+            _ => Err(self.wrong_type(node, "text")),
+        }
+    }
+
+    /// Text that is neither empty nor has control characters.
+    pub fn name(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
+        let text = self.text(node)?;
+        if text.trim().is_empty() || text.chars().any(char::is_control) {
+            return Err(self.wrong_type(node, "one line of text that is not empty"));
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn boolean(&self, node: &Node) -> Result<bool, ManifestError> {
+        match &node.value {
+            Value::Bool(value) => Ok(*value),
+            _ => Err(self.wrong_type(node, "true or false")),
+        }
+    }
+
+    /// A whole number from 1 to `maximum`, written as plain decimal digits.
+    pub(crate) fn whole_number(&self, node: &Node, maximum: u64) -> Result<u64, ManifestError> {
+        let Value::Number(text) = &node.value else {
+            return Err(self.wrong_type(node, "a whole number"));
+        };
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(self.wrong_type(node, "a whole number in decimal digits"));
+        }
+        match text.parse::<u64>() {
+            Ok(number) if (1..=maximum).contains(&number) => Ok(number),
+            _ => Err(self.error(
+                node,
+                Problem::OutOfRange {
+                    found: excerpt(text),
+                    minimum: 1,
+                    maximum,
+                },
+            )),
+        }
+    }
+
+    /// One of a few words.
+    pub fn word<T: Copy>(
+        &self,
+        node: &'document Node,
+        words: &[(&'static str, T)],
+    ) -> Result<T, ManifestError> {
+        let text = self.text(node)?;
+        match words.iter().find(|(word, _)| *word == text) {
+            Some((_, meaning)) => Ok(*meaning),
+            None => Err(self.error(
+                node,
+                Problem::UnknownValue {
+                    found: excerpt(text),
+                    expected: words.iter().map(|(word, _)| *word).collect(),
+                    near: nearest(text, words.iter().map(|(word, _)| *word))
+                        .and_then(|near| words.iter().find(|(word, _)| *word == near))
+                        .map(|(word, _)| *word),
+                },
+            )),
+        }
+    }
+
+    /// A path below some folder, as people write it: see `relative_path`.
+    pub fn path(&self, node: &'document Node) -> Result<RelPath, ManifestError> {
+        let text = self.text(node)?;
+        relative_path(text).map_err(|reason| self.path_refused(node, text, reason))
+    }
+
+    pub(crate) fn path_refused(&self, node: &Node, text: &str, reason: String) -> ManifestError {
+        self.error(
+            node,
+            Problem::PathRefused {
+                found: excerpt(text),
+                reason,
+            },
+        )
+    }
+
+    /// The value of `name`, which must be there.
+    pub fn required(
+        &self,
+        map: &'document Node,
+        name: &'static str,
+    ) -> Result<&'document Node, ManifestError> {
+        map.get(name)
+            .ok_or_else(|| self.error(map, Problem::MissingKey { key: name }))
+    }
+
+    /// The known entries of a map. Each other key is noted as an error of its own.
+    pub fn entries(
+        &self,
+        node: &'document Node,
+        known: &[&'static str],
+    ) -> Result<Vec<&'document (Key, Node)>, ManifestError> {
+        let mut found = Vec::new();
+        for entry in self.map(node)? {
+            if known.contains(&entry.0.name.as_str()) {
+                found.push(entry);
+            } else {
+                self.note(self.unknown_key(node, &entry.0, known, None));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The block itself: unwraps `{inline: BLOCK}`, and `{ref: …}` and `{file: …}` where their
+    /// documents were read.
+    pub fn block(
+        &self,
+        node: &'document Node,
+        block: &'static str,
+    ) -> Result<&'document Node, ManifestError> {
+        const FORMS: [&str; 3] = ["inline", "ref", "file"];
+        let entries = self.map(node)?;
+        let Some((key, inner)) = entries
+            .iter()
+            .find(|(key, _)| FORMS.contains(&key.name.as_str()))
+        else {
+            return Ok(node);
+        };
+        if let Some((other, _)) = entries.iter().find(|(other, _)| other.name != key.name) {
+            let advice = match FORMS.contains(&other.name.as_str()) {
+                true => format!("write either `{}` or `{}`", key.name, other.name),
+                false => format!("`{}` stands alone", key.name),
+            };
+            // Beside one form there is no other one.
+            let known: Vec<&'static str> =
+                FORMS.into_iter().filter(|form| *form == key.name).collect();
+            return Err(self.unknown_key(node, other, &known, Some(&advice)));
+        }
+        if key.name == "inline" {
+            self.map(inner)?;
+            return Ok(inner);
+        }
+        let form = match key.name.as_str() {
+            "ref" => BlockForm::Ref,
+            _ => BlockForm::File,
+        };
+        let reference = BlockReference {
+            block,
+            form,
+            text: self.name(inner)?.to_owned(),
+        };
+        self.referenced(inner, &reference)
+    }
+
+    /// The inventory that `env.auth` names, where its document was read.
+    pub fn inventory(
+        &self,
+        auth: &'document Node,
+    ) -> Result<Option<&'document Node>, ManifestError> {
+        match auth_reference(auth) {
+            Some((reference, node)) if self.blocks.looked(&reference).is_some() => {
+                self.referenced(node, &reference).map(Some)
+            }
+            // Nobody looked: the names of the variables say enough to ask for their values.
+            _ => Ok(None),
+        }
+    }
+
+    fn referenced(
+        &self,
+        node: &Node,
+        reference: &BlockReference,
+    ) -> Result<&'document Node, ManifestError> {
+        let unresolvable = |tried: Option<String>| {
+            let problem = Problem::RefUnresolvable {
+                block: reference.block,
+                reference: excerpt(&reference.text),
+                tried,
+            };
+            self.error(node, problem)
+        };
+        match self.blocks.looked(reference) {
+            None => Err(unresolvable(None)),
+            Some(Looked::Missing(tried)) => Err(unresolvable(Some(tried.clone()))),
+            Some(Looked::Broken(error)) => Err((**error).clone()),
+            Some(Looked::Found(document)) => {
+                if reference_of(&document.root, reference.block).is_some() {
+                    let file = crate::path::escape(document.file.as_bytes());
+                    let tried = format!("leads to {file}, which is itself only a reference");
+                    return Err(unresolvable(Some(tried)));
+                }
+                self.map(&document.root)?;
+                Ok(&document.root)
+            }
+        }
+    }
+
+    /// Whether `node` is a document of its own that a block lies in.
+    pub fn is_document(&self, node: &Node) -> bool {
+        self.opened
+            .iter()
+            .any(|document| std::ptr::eq(document.root, node))
+    }
+}
+
+fn error_at(file: &str, place: Place, pointer: Option<String>, problem: Problem) -> ManifestError {
+    ManifestError {
+        file: file.to_owned(),
+        place: Some(place),
+        pointer,
+        problem: Box::new(problem),
+    }
+}
+
+/// A path as people write it in a manifest: relative, below the folder, one leading `./` allowed.
+///
+/// Refused besides what [`RelPath`] refuses: `~`, `$`, backslashes and URLs, which stand for
+/// something else elsewhere and would be taken literally here.
+pub(crate) fn relative_path(text: &str) -> Result<RelPath, String> {
+    for (sign, reason) in [
+        ("\\", "contains a backslash; folders are separated by `/`"),
+        ("://", "is a URL"),
+        ("$", "contains `$`; variables are not replaced"),
+    ] {
+        if text.contains(sign) {
+            return Err(reason.to_owned());
+        }
+    }
+    if text.starts_with('~') {
+        return Err("starts with `~`, which is not replaced".to_owned());
+    }
+    if text.starts_with("file:") {
+        return Err("is a URL".to_owned());
+    }
+    let path = text.strip_prefix("./").unwrap_or(text);
+    RelPath::parse(path.as_bytes()).map_err(|error: PathError| error.to_string())
+}
+
+/// What a value is, for a message.
+pub fn describe(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "nothing (null)".to_owned(),
+        Value::Bool(value) => format!("{value}"),
+        Value::Number(text) => format!("the number {}", excerpt(text)),
+        Value::Text(text) => format!("the text `{}`", excerpt(text)),
+        Value::List(items) if items.is_empty() => "an empty list".to_owned(),
+        Value::List(_) => "a list".to_owned(),
+        Value::Map(_) => "a map".to_owned(),
+    }
+}

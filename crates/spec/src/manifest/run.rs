@@ -1,0 +1,108 @@
+//! `run` and `needs.language` of one manifest.
+
+use crate::document::{Node, Value, excerpt};
+use crate::manifest::reader::{Reader, describe};
+use crate::manifest::{ManifestError, Problem};
+use crate::run_form::{Run, RunError, TextForm, text_form};
+use crate::runner_block::Language;
+
+/// Reads `run`: text, a list, or a map with one of three keys.
+pub fn read<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<Run, ManifestError> {
+    let run = match &node.value {
+        Value::Text(text) => Run::Text(text.clone()),
+        Value::List(_) => Run::Array(arguments(reader, node)?),
+        Value::Map(_) => {
+            let entries = reader.known_map(node, &["file", "exec", "shell"])?;
+            let [(key, value)] = entries else {
+                return Err(shape(reader, node));
+            };
+            match key.name.as_str() {
+                "file" => Run::File(text(reader, value)?),
+                "shell" => Run::Shell(text(reader, value)?),
+                _ => {
+                    reader.list(value)?;
+                    Run::Exec(arguments(reader, value)?)
+                }
+            }
+        }
+        _ => return Err(shape(reader, node)),
+    };
+    check(reader, node, run)
+}
+
+/// The run, if it can be started at all.
+pub fn check(reader: &Reader<'_>, node: &Node, run: Run) -> Result<Run, ManifestError> {
+    run.checked()
+        .map_err(|error| reader.error(node, Problem::Run(error)))
+}
+
+fn shape(reader: &Reader<'_>, node: &Node) -> ManifestError {
+    let found = match &node.value {
+        Value::Map(entries) => format!("a map with {} keys", entries.len()),
+        _ => describe(node),
+    };
+    reader.error(node, Problem::Run(RunError::Shape { found }))
+}
+
+fn arguments<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<Vec<String>, ManifestError> {
+    reader
+        .list(node)?
+        .iter()
+        .map(|item| text(reader, item))
+        .collect()
+}
+
+/// Text with NUL characters in it is left to [`Run::checked`], which says `run_invalid`.
+fn text(reader: &Reader<'_>, node: &Node) -> Result<String, ManifestError> {
+    match &node.value {
+        Value::Text(text) => Ok(text.clone()),
+        _ => Err(reader.wrong_type(node, "text")),
+    }
+}
+
+/// Refuses a program in another language than `needs.language`.
+pub(crate) fn check_language(
+    reader: &Reader<'_>,
+    node: &Node,
+    run: &Run,
+    language: Option<Language>,
+) -> Result<(), ManifestError> {
+    match contradiction(run, language) {
+        None => Ok(()),
+        Some((language, program)) => {
+            let problem = Problem::NeedsContradictRun {
+                language,
+                decided_by: None,
+                program,
+            };
+            Err(reader.error(node, problem))
+        }
+    }
+}
+
+/// The name of the language, and the program in another one that `run` starts.
+pub fn contradiction(run: &Run, language: Option<Language>) -> Option<(&'static str, String)> {
+    let path = match run {
+        Run::File(path) => path,
+        Run::Text(path) if text_form(path) == TextForm::Path => path,
+        _ => return None,
+    };
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let of_file = match extension {
+        "ts" | "tsx" | "mts" | "js" | "mjs" | "cjs" => Language::Node,
+        "py" => Language::Python,
+        _ => return None,
+    };
+    let named = match language {
+        Some(Language::Node) => "node",
+        Some(Language::Python) => "python",
+        Some(Language::Multi) | None => return None,
+    };
+    (language != Some(of_file)).then(|| (named, excerpt(path)))
+}

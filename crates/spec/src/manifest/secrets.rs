@@ -1,0 +1,161 @@
+//! `secrets`: which variables get a value, and where each comes from.
+
+use crate::credential;
+use crate::document::{Node, Value, excerpt};
+use crate::inventory::{self, Consumer, Inventory, may_have};
+use crate::manifest::reader::Reader;
+use crate::manifest::{ManifestError, Problem};
+
+/// One variable whose value is a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretRequest {
+    /// Name of the environment variable.
+    pub variable: String,
+    /// Where the author expects the value.
+    pub reference: SecretReference,
+    /// The key that asks: `secrets`, `sandbox.env.auth`, `runtime.env`.
+    pub source: String,
+}
+
+/// Where the author expects the value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretReference {
+    /// A slug of the vault: `{vault: …}`, or the slug that a name of `env.auth` stands for.
+    Vault(String),
+    /// A connector that gives out fresh access tokens: `{oauth: …}`.
+    OAuth(String),
+    /// The value itself: `{value: …}`. It is plain and no secret.
+    Literal(String),
+}
+
+impl SecretReference {
+    /// Whether the value is one that must not be seen.
+    #[must_use]
+    pub const fn is_secret(&self) -> bool {
+        !matches!(self, Self::Literal(_))
+    }
+}
+
+/// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`; or
+/// the inventory of which everything is wanted that may be had: see `of_inventories`.
+pub fn read<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<Vec<SecretRequest>, ManifestError> {
+    let block = reader.block(node, "secrets")?;
+    if reader.is_document(block) {
+        let entries = inventory::read(reader, block);
+        let mut inventory = Inventory::new(reader.file_of(block), entries);
+        inventory.is_requested = true;
+        reader.inventories.push(inventory);
+        return Ok(Vec::new());
+    }
+    let mut requests = Vec::new();
+    for (key, value) in reader.map(block)? {
+        if !is_variable_name(&key.name) {
+            reader.note(reader.key_error(
+                block,
+                key,
+                Problem::WrongType {
+                    found: format!("the key `{}`", excerpt(&key.name)),
+                    expected: "the name of a variable, such as API_KEY".to_owned(),
+                    hint: None,
+                },
+            ));
+        }
+        if let Some(reference) = reader.keep(read_reference(reader, value)) {
+            requests.push(SecretRequest {
+                variable: key.name.clone(),
+                reference,
+                source: "secrets".to_owned(),
+            });
+        }
+    }
+    Ok(requests)
+}
+
+/// What `who` asks for by `secrets: {ref: …}`: each secret of the inventory that it may have, in
+/// each variable that the secret is exposed as.
+pub(crate) fn of_inventories(inventories: &[Inventory], who: &Consumer) -> Vec<SecretRequest> {
+    let requested = inventories.iter().filter(|one| one.is_requested);
+    let entries = requested.flat_map(|one| &one.entries);
+    entries
+        .filter(|entry| may_have(entry, who).is_some())
+        .flat_map(|entry| {
+            let variables = entry.variables().into_iter();
+            variables.map(|variable| SecretRequest {
+                variable,
+                reference: SecretReference::Vault(entry.slug.clone()),
+                source: "secrets".to_owned(),
+            })
+        })
+        .collect()
+}
+
+fn read_reference<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<SecretReference, ManifestError> {
+    let in_plain_text = |node: &Node, why| reader.error(node, Problem::PlaintextCredential { why });
+    if let Value::Text(_) = &node.value {
+        return Err(in_plain_text(node, "a secret is `{vault: NAME}`"));
+    }
+    // Said before "unknown key", which would not say what is wrong with `{plaintext: …}`.
+    if let Some(value) = ["plaintext", "ciphertext"]
+        .into_iter()
+        .find_map(|key| node.get(key))
+    {
+        return Err(in_plain_text(value, "a secret is `{vault: NAME}`"));
+    }
+    let entries = reader.entries(node, &["vault", "oauth", "value"])?;
+    let (key, value) = match entries.as_slice() {
+        // What is not known has been told.
+        [] if node.value != Value::Map(Vec::new()) => {
+            return Err(reader.error(node, Problem::MissingKey { key: "vault" }));
+        }
+        [] => {
+            let key = "vault`, `oauth` or `value";
+            return Err(reader.error(node, Problem::MissingKey { key }));
+        }
+        [(key, value)] => (key.name.as_str(), value),
+        [(one, _), (other, value), ..] => {
+            let word = |name: &str| match name {
+                "vault" => "vault",
+                "oauth" => "oauth",
+                _ => "value",
+            };
+            let (one, other) = (word(&one.name), word(&other.name));
+            return Err(reader.error(value, Problem::Conflict { one, other }));
+        }
+    };
+    let text = match key {
+        "value" => reader.text(value)?,
+        _ => reader.name(value)?,
+    };
+    if credential::looks_issued(text) {
+        return Err(in_plain_text(value, "it starts like an issued one"));
+    }
+    let text = text.to_owned();
+    Ok(match key {
+        "vault" => SecretReference::Vault(text),
+        "oauth" => SecretReference::OAuth(text),
+        _ => SecretReference::Literal(text),
+    })
+}
+
+/// The slug that the name of a variable stands for where nothing else says so: `STRIPE_API_KEY`
+/// is `stripe-api-key` (AIP-17).
+#[must_use]
+pub(crate) fn slug_of_variable(variable: &str) -> String {
+    variable.to_lowercase().replace('_', "-")
+}
+
+/// Whether `text` is a portable name of an environment variable: letters, digits and `_`.
+#[must_use]
+pub fn is_variable_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|first: char| first.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

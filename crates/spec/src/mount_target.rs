@@ -1,0 +1,184 @@
+//! Where something of the host or of a source may appear inside: `at`, `mountPath`, `--mount …:DST`.
+
+use crate::path::{PathError, RelPath};
+
+/// Longest mount point, in bytes.
+pub(crate) const MOUNT_TARGET_BYTES_MAX: usize = 4_096;
+
+/// Directories in which no mount may lie, and why: completes "the mount point …".
+const RESERVED_TREES: [(&str, &str); 8] = [
+    (
+        "/proc",
+        "is in /proc, where the processes of the sandbox are shown",
+    ),
+    (
+        "/dev",
+        "is in /dev, where the sandbox has devices of its own",
+    ),
+    ("/sys", "is in /sys, which no sandbox has"),
+    ("/usr", "is in /usr, where the programs of the sandbox lie"),
+    ("/bin", "is in /bin, where the programs of the sandbox lie"),
+    (
+        "/sbin",
+        "is in /sbin, where the programs of the sandbox lie",
+    ),
+    ("/etc", "is in /etc, where the sandbox has files of its own"),
+    (
+        "/runner",
+        "is in /runner, where the body's input and output lie",
+    ),
+];
+
+/// Places that are themselves taken, and why; below them a mount is possible.
+const RESERVED: [(&str, &str); 3] = [
+    ("/bundle", "is where the bundle is unpacked"),
+    ("/scratch", "is where input and output files lie"),
+    (
+        "/tmp",
+        "is the sandbox's own directory for temporary files, empty at the start",
+    ),
+];
+
+/// An absolute path inside at which a mount may appear.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MountTarget(String);
+
+/// Why a path is no mount point: completes "the mount point …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountTargetError {
+    /// It does not start with `/`.
+    #[error("is not absolute")]
+    Relative,
+    /// `/` itself.
+    #[error("is the root of the body's own file system")]
+    WholeView,
+    /// `.`, `..`, an empty segment, NUL, too long.
+    #[error("{0}")]
+    Path(PathError),
+    /// Longer than `MOUNT_TARGET_BYTES_MAX`.
+    #[error("is longer than 4096 bytes")]
+    TooLong,
+    /// It would hide something that the body or the runner needs.
+    #[error("{why}")]
+    Reserved {
+        /// What stands there: completes "the mount point …".
+        why: &'static str,
+    },
+}
+
+impl MountTarget {
+    /// Accepts `text` as it is; nothing is normalised.
+    ///
+    /// # Errors
+    /// [`MountTargetError`]: the first rule that it breaks.
+    pub fn parse(text: &str) -> Result<Self, MountTargetError> {
+        let inside = text.strip_prefix('/').ok_or(MountTargetError::Relative)?;
+        if inside.is_empty() {
+            return Err(MountTargetError::WholeView);
+        }
+        if MOUNT_TARGET_BYTES_MAX < text.len() {
+            return Err(MountTargetError::TooLong);
+        }
+        if inside.starts_with('/') {
+            return Err(MountTargetError::Path(PathError::EmptySegment));
+        }
+        RelPath::parse(inside.as_bytes()).map_err(MountTargetError::Path)?;
+        let first = inside.split('/').next().unwrap_or(inside);
+        if first.starts_with("lib") {
+            let why = "is in /lib*, where the programs of the sandbox lie";
+            return Err(MountTargetError::Reserved { why });
+        }
+        let tree = RESERVED_TREES
+            .iter()
+            .find(|(tree, _)| tree.strip_prefix('/') == Some(first));
+        let place = RESERVED.iter().find(|(place, _)| *place == text);
+        match tree.or(place) {
+            Some((_, why)) => Err(MountTargetError::Reserved { why }),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+
+    /// The absolute path.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Number of segments: mounts are made in this order, so that parents come first.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.0.matches('/').count()
+    }
+}
+
+impl std::fmt::Display for MountTarget {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&crate::path::escape(self.0.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_cannot_hide_the_system() {
+        for text in [
+            "/workspace",
+            "/vendor/python-libs",
+            "/tmp/x",
+            "/bundle/data",
+            "/opt",
+        ] {
+            assert!(MountTarget::parse(text).is_ok(), "{text}");
+        }
+        for text in [
+            "/proc",
+            "/proc/self",
+            "/dev",
+            "/sys/fs",
+            "/usr/local",
+            "/bin",
+            "/lib",
+            "/lib64/x",
+            "/libx32",
+            "/etc",
+            "/etc/passwd",
+            "/runner",
+            "/runner/out",
+            "/bundle",
+            "/scratch",
+            "/tmp",
+            "/sbin/init",
+        ] {
+            assert!(
+                matches!(
+                    MountTarget::parse(text),
+                    Err(MountTargetError::Reserved { .. })
+                ),
+                "{text}"
+            );
+        }
+        assert_eq!(MountTarget::parse("/"), Err(MountTargetError::WholeView));
+        assert_eq!(MountTarget::parse("a"), Err(MountTargetError::Relative));
+        assert_eq!(MountTarget::parse(""), Err(MountTargetError::Relative));
+        for text in [
+            "/a/../etc",
+            "//etc",
+            "/a//b",
+            "/a/.",
+            "/a/",
+            "/./proc",
+            "/a\0",
+        ] {
+            assert!(
+                matches!(MountTarget::parse(text), Err(MountTargetError::Path(_))),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            MountTarget::parse(&"/a".repeat(2_049)),
+            Err(MountTargetError::TooLong)
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! npm: `name@range`, and which versions are in a range, by the rules of semantic versioning.
+//!
+//! A need is one word, so the ranges of several words (`>=1 <2`, `1 - 2`) cannot occur; several
+//! ranges can be joined by `||`.
+
+use std::cmp::Ordering;
+
+use crate::needs::NeedError;
+
+/// A package and the versions of it that will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirement {
+    /// `name` or `@scope/name`.
+    pub name: String,
+    /// Ranges, of which one must hold; empty: every version.
+    ranges: Vec<Range>,
+}
+
+/// From `lowest` on, and below `below`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Range {
+    lowest: Option<Version>,
+    below: Option<Version>,
+    /// The highest that is in, where `below` would leave it out.
+    highest: Option<Version>,
+}
+
+/// `MAJOR.MINOR.PATCH[-PRERELEASE]`. Build metadata is not looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    numbers: [u64; 3],
+    prerelease: Vec<String>,
+}
+
+impl Requirement {
+    /// Reads `stripe`, `stripe@^11.0.0`, `@scope/name@1.x||>=3`.
+    ///
+    /// # Errors
+    /// [`NeedError`].
+    pub fn parse(need: &str) -> Result<Self, NeedError> {
+        // The `@` of a scope stands at the start.
+        let at = need.char_indices().skip(1).find(|(_, sign)| *sign == '@');
+        let (name, written) = match at {
+            Some((at, _)) => (&need[..at], &need[at + 1..]),
+            None => (need, ""),
+        };
+        let plain = name.strip_prefix('@').unwrap_or(name);
+        let parts: Vec<&str> = plain.split('/').collect();
+        let expected = if name.starts_with('@') { 2 } else { 1 };
+        if parts.len() != expected || !parts.iter().all(|part| is_name(part)) {
+            return Err(NeedError::Name);
+        }
+        let ranges = match written {
+            "" | "*" | "x" | "latest" => Vec::new(),
+            _ => written
+                .split("||")
+                .map(|range| Range::parse(range).ok_or(NeedError::Version))
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            ranges,
+        })
+    }
+
+    /// Whether `version` will do. A prerelease does only where a bound of the range is a
+    /// prerelease of the same version.
+    #[must_use]
+    pub fn accepts(&self, version: &str) -> bool {
+        Version::parse(version).is_some_and(|version| {
+            self.ranges.is_empty() || self.ranges.iter().any(|range| range.contains(&version))
+        })
+    }
+}
+
+impl Requirement {
+    /// Whether `had`, which is `NAME` or `NAME@VERSION`, will do. Of a package without a version
+    /// nobody says more than that it is there.
+    #[must_use]
+    pub(crate) fn is_met_by(&self, had: &str) -> bool {
+        let Some(rest) = had.strip_prefix(&self.name) else {
+            return false;
+        };
+        let version = rest.strip_prefix('@');
+        rest.is_empty() || version.is_some_and(|version| self.accepts(version))
+    }
+}
+
+/// One segment of a path, as npm publishes names: never `..`, never hidden.
+fn is_name(part: &str) -> bool {
+    !part.is_empty()
+        && !part.starts_with(['.', '_'])
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~'))
+}
+
+/// A version of which the end may be missing or `x`.
+struct Partial {
+    numbers: Vec<u64>,
+    prerelease: Vec<String>,
+}
+
+impl Range {
+    fn parse(text: &str) -> Option<Self> {
+        let operator = ["^", "~", ">=", "<=", ">", "<", "="]
+            .into_iter()
+            .find(|operator| text.starts_with(operator))
+            .unwrap_or("");
+        let partial = Partial::parse(&text[operator.len()..])?;
+        let first = partial.first();
+        let next = partial.next();
+        let whole = partial.numbers.len() == 3;
+        let (lowest, below, highest) = match operator {
+            "^" => (Some(first), partial.next_by_caret(), None),
+            "~" => (Some(first), partial.next_by_tilde(), None),
+            ">=" => (Some(first), None, None),
+            "<" => (None, Some(first), None),
+            "<=" if whole => (None, None, Some(first)),
+            "<=" => (None, next, None),
+            // Nothing is greater than every version.
+            ">" if partial.numbers.is_empty() => (None, Some(first), None),
+            ">" if whole => (Some(first.after()), None, None),
+            ">" => (next, None, None),
+            _ if whole => (Some(first.clone()), None, Some(first)),
+            _ => (Some(first), next, None),
+        };
+        Some(Self {
+            lowest,
+            below,
+            highest,
+        })
+    }
+
+    fn contains(&self, version: &Version) -> bool {
+        let bounds = [&self.lowest, &self.below, &self.highest];
+        let named = bounds.iter().any(|bound| {
+            bound.as_ref().is_some_and(|bound| {
+                !bound.prerelease.is_empty() && bound.numbers == version.numbers
+            })
+        });
+        (version.prerelease.is_empty() || named)
+            && self
+                .lowest
+                .as_ref()
+                .is_none_or(|lowest| version.order(lowest) != Ordering::Less)
+            && self
+                .below
+                .as_ref()
+                .is_none_or(|below| version.order(below) == Ordering::Less)
+            && self
+                .highest
+                .as_ref()
+                .is_none_or(|highest| version.order(highest) != Ordering::Greater)
+    }
+}
+
+impl Partial {
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let text = text.split('+').next().unwrap_or(text);
+        let (numbers, prerelease) = match text.split_once('-') {
+            Some((numbers, prerelease)) => (numbers, prerelease.split('.').collect()),
+            None => (text, Vec::new()),
+        };
+        let mut read = Vec::new();
+        let parts: Vec<&str> = numbers.split('.').collect();
+        if 3 < parts.len() {
+            return None;
+        }
+        for (index, part) in parts.iter().enumerate() {
+            if matches!(*part, "x" | "X" | "*") {
+                // What follows a wildcard can only be another.
+                if !parts[index..]
+                    .iter()
+                    .all(|part| matches!(*part, "x" | "X" | "*"))
+                {
+                    return None;
+                }
+                break;
+            }
+            read.push(number(part)?);
+        }
+        let wellformed = prerelease.iter().all(|part| {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        });
+        if !wellformed || (!prerelease.is_empty() && read.len() != 3) {
+            return None;
+        }
+        Some(Self {
+            numbers: read,
+            prerelease: prerelease.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// The first version that it stands for.
+    fn first(&self) -> Version {
+        let number = |index: usize| self.numbers.get(index).copied().unwrap_or(0);
+        Version {
+            numbers: [number(0), number(1), number(2)],
+            prerelease: self.prerelease.clone(),
+        }
+    }
+
+    /// The first version behind all that it stands for; `None` where it stands for every version.
+    fn next(&self) -> Option<Version> {
+        self.raised(self.numbers.len().checked_sub(1)?)
+    }
+
+    /// `~`: the last number may grow, the minor one where there are three.
+    fn next_by_tilde(&self) -> Option<Version> {
+        self.raised(self.numbers.len().checked_sub(1)?.min(1))
+    }
+
+    /// `^`: what is right of the first number that is not zero may grow.
+    fn next_by_caret(&self) -> Option<Version> {
+        let last = self.numbers.len().checked_sub(1)?;
+        let first_set = self.numbers.iter().position(|number| *number != 0);
+        self.raised(first_set.unwrap_or(last))
+    }
+
+    fn raised(&self, index: usize) -> Option<Version> {
+        let mut numbers = [0; 3];
+        for (number, known) in numbers.iter_mut().zip(&self.numbers).take(index + 1) {
+            *number = *known;
+        }
+        numbers[index] = numbers[index].checked_add(1)?;
+        Some(Version {
+            numbers,
+            prerelease: Vec::new(),
+        })
+    }
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let partial = Partial::parse(text.trim().trim_start_matches('='))?;
+        (partial.numbers.len() == 3).then(|| partial.first())
+    }
+
+    /// The first version behind this one.
+    fn after(mut self) -> Self {
+        if self.prerelease.is_empty() {
+            self.numbers[2] = self.numbers[2].saturating_add(1);
+        } else {
+            // `a` and `a.0`: more fields come later.
+            self.prerelease.push("0".to_owned());
+        }
+        self
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.numbers.cmp(&other.numbers).then_with(|| {
+            match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
+                (true, true) => Ordering::Equal,
+                (true, false) => Ordering::Greater,
+                (false, true) => Ordering::Less,
+                (false, false) => order_of_prereleases(&self.prerelease, &other.prerelease),
+            }
+        })
+    }
+}
+
+fn order_of_prereleases(one: &[String], other: &[String]) -> Ordering {
+    for (left, right) in one.iter().zip(other) {
+        let order = match (number(left), number(right)) {
+            (Some(left), Some(right)) => left.cmp(&right),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => left.cmp(right),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    one.len().cmp(&other.len())
+}
+
+fn number(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_in_a_range_as_npm_says() {
+        for (range, within, without) in [
+            (
+                "1.2.3",
+                &["1.2.3", "v1.2.3", "1.2.3+b"][..],
+                &["1.2.4", "1.2.3-a", "1.2"][..],
+            ),
+            ("=1.2.3", &["1.2.3"], &["1.2.2"]),
+            (
+                "^11.0.0",
+                &["11.0.0", "11.9.1"],
+                &["10.9.9", "12.0.0", "11.0.0-rc.1", "12.0.0-a"],
+            ),
+            ("^0.2.3", &["0.2.3", "0.2.9"], &["0.3.0", "0.2.2", "1.0.0"]),
+            ("^0.0.3", &["0.0.3"], &["0.0.4"]),
+            ("^0.0", &["0.0.0", "0.0.9"], &["0.1.0"]),
+            ("^0.x", &["0.0.0", "0.9.9"], &["1.0.0"]),
+            ("^1.2", &["1.2.0", "1.9.9"], &["1.1.9", "2.0.0"]),
+            (
+                "^1.2.3-beta.2",
+                &["1.2.3-beta.2", "1.2.3-beta.11", "1.2.3", "1.9.0"],
+                &["1.2.3-beta.1", "1.2.4-beta.3", "2.0.0"],
+            ),
+            ("~1.2.3", &["1.2.3", "1.2.9"], &["1.3.0", "1.2.2"]),
+            ("~1.2", &["1.2.0", "1.2.9"], &["1.3.0"]),
+            ("~1", &["1.0.0", "1.9.9"], &["2.0.0", "0.9.9"]),
+            (">=1.2.3", &["1.2.3", "9.0.0"], &["1.2.2", "9.0.0-a"]),
+            (">=1", &["1.0.0"], &["0.9.9"]),
+            (">1.2.3", &["1.2.4"], &["1.2.3"]),
+            (">1.2", &["1.3.0"], &["1.2.9"]),
+            (
+                ">1.2.3-a",
+                &["1.2.3-b", "1.2.3-a.0", "1.2.3"],
+                &["1.2.3-a", "1.2.4-b"],
+            ),
+            ("<2", &["1.9.9", "0.0.0"], &["2.0.0", "2.0.0-a"]),
+            ("<=1.2", &["1.2.9"], &["1.3.0"]),
+            ("<=1.2.3", &["1.2.3"], &["1.2.4"]),
+            ("1.x", &["1.0.0", "1.9.9"], &["2.0.0"]),
+            ("1", &["1.9.9"], &["2.0.0"]),
+            ("1.2.*", &["1.2.7"], &["1.3.0"]),
+            ("1.x||>=3", &["1.5.0", "3.0.0"], &["2.0.0"]),
+            ("*", &["0.0.0", "7.0.0"], &["x", ""]),
+            ("latest", &["1.0.0"], &[]),
+            (">*", &[], &["1.0.0", "0.0.0"]),
+        ] {
+            let requirement = Requirement::parse(&format!("pkg@{range}")).expect(range);
+            for version in within {
+                assert!(requirement.accepts(version), "{range} {version}");
+            }
+            for version in without {
+                assert!(!requirement.accepts(version), "{range} {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_that_cannot_leave_its_folder() {
+        for (need, name) in [
+            ("stripe", "stripe"),
+            ("stripe@", "stripe"),
+            ("@scope/name", "@scope/name"),
+            ("@scope/name@1.0.0", "@scope/name"),
+            ("JSONStream@1", "JSONStream"),
+        ] {
+            assert_eq!(
+                Requirement::parse(need).map(|found| found.name),
+                Ok(name.to_owned())
+            );
+        }
+        for need in [
+            "", "@", "@scope", "a/b", "../x", "..", "@../x", "@a/..", "a\\b", "@a/b/c", ".hidden",
+            "é",
+        ] {
+            assert_eq!(Requirement::parse(need), Err(NeedError::Name), "{need}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_not_understood_rather_than_guessed() {
+        for range in [
+            "next",
+            "1.2.3.4",
+            "1.x.3",
+            "git+ssh://x",
+            "npm:other@1",
+            "^",
+            "1.2-a",
+            "1.2.3-",
+            "-1",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                Requirement::parse(&format!("pkg@{range}")),
+                Err(NeedError::Version),
+                "{range}"
+            );
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! pip: `name==version`, and which versions a specifier accepts, by the rules of PEP 440.
+
+use std::cmp::Ordering;
+
+use crate::needs::NeedError;
+
+/// A package and the versions of it that will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirement {
+    /// Normalised: lower case, `-` between words.
+    pub name: String,
+    /// All of them must hold.
+    specifiers: Vec<Specifier>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Specifier {
+    operator: &'static str,
+    version: Version,
+    /// `==1.2.*`.
+    prefix: bool,
+}
+
+/// `[EPOCH!]1.2.3[{a|b|rc}N][.postN][.devN]`. A local version (`+…`) is not looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    epoch: u64,
+    /// Without zeros at the end.
+    release: Vec<u64>,
+    /// How many numbers the release was written with.
+    written: usize,
+    /// `(kind, number)`, where kind is `a`, `b` or `r`.
+    pre: Option<(char, u64)>,
+    post: Option<u64>,
+    dev: Option<u64>,
+}
+
+/// The longer before those that they start with.
+const OPERATORS: [&str; 8] = ["===", "==", "!=", "<=", ">=", "~=", "<", ">"];
+
+impl Requirement {
+    /// Reads `requests`, `requests==2.31.0`, `uvicorn[standard]>=0.20,<1`.
+    ///
+    /// # Errors
+    /// [`NeedError`].
+    pub fn parse(need: &str) -> Result<Self, NeedError> {
+        let end = need
+            .find(|sign: char| !is_name_sign(sign))
+            .unwrap_or(need.len());
+        let (name, rest) = need.split_at(end);
+        let plain = |sign: Option<char>| sign.is_some_and(|sign| sign.is_ascii_alphanumeric());
+        if !plain(name.chars().next()) || !plain(name.chars().last()) {
+            return Err(NeedError::Name);
+        }
+        let rest = match rest.strip_prefix('[') {
+            Some(extras) => extras.split_once(']').ok_or(NeedError::Version)?.1,
+            None => rest,
+        };
+        let specifiers = if rest.is_empty() {
+            Vec::new()
+        } else {
+            rest.split(',')
+                .map(|text| Specifier::parse(text).ok_or(NeedError::Version))
+                .collect::<Result<_, _>>()?
+        };
+        Ok(Self {
+            name: normalised(name),
+            specifiers,
+        })
+    }
+
+    /// Whether `version` will do.
+    #[must_use]
+    pub fn accepts(&self, version: &str) -> bool {
+        Version::parse(version)
+            .is_some_and(|version| self.specifiers.iter().all(|one| one.accepts(&version)))
+    }
+}
+
+impl Requirement {
+    /// Whether `had`, which is `NAME` or `NAME==VERSION`, will do. Of a package without a version
+    /// nobody says more than that it is there.
+    #[must_use]
+    pub(crate) fn is_met_by(&self, had: &str) -> bool {
+        let (name, version) = had.split_once("==").unzip();
+        normalised(name.unwrap_or(had)) == self.name
+            && version.is_none_or(|version| self.accepts(version))
+    }
+}
+
+/// The name as PEP 503 compares it.
+#[must_use]
+pub(crate) fn normalised(name: &str) -> String {
+    let words: Vec<String> = name
+        .split(['-', '_', '.'])
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    words.join("-")
+}
+
+/// Name and version of `NAME-VERSION.dist-info`; the name is normalised.
+#[must_use]
+pub fn of_dist_info(directory: &str) -> Option<(String, &str)> {
+    let (name, version) = directory.strip_suffix(".dist-info")?.split_once('-')?;
+    Some((normalised(name), version))
+}
+
+fn is_name_sign(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.')
+}
+
+impl Specifier {
+    fn parse(text: &str) -> Option<Self> {
+        let operator = OPERATORS
+            .into_iter()
+            .find(|operator| text.starts_with(operator))?;
+        let rest = &text[operator.len()..];
+        let (version, prefix) = match rest.strip_suffix(".*") {
+            Some(version) if matches!(operator, "==" | "!=") => (version, true),
+            Some(_) => return None,
+            None => (rest, false),
+        };
+        let version = Version::parse(version)?;
+        if operator == "~=" && version.written < 2 {
+            return None;
+        }
+        Some(Self {
+            operator,
+            version,
+            prefix,
+        })
+    }
+
+    fn accepts(&self, version: &Version) -> bool {
+        let order = version.order(&self.version);
+        let same_release =
+            version.epoch == self.version.epoch && version.release == self.version.release;
+        match self.operator {
+            "==" | "===" if self.prefix => version.starts_with(&self.version, self.version.written),
+            "==" | "===" => order == Ordering::Equal,
+            "!=" if self.prefix => !version.starts_with(&self.version, self.version.written),
+            "!=" => order != Ordering::Equal,
+            "<=" => order != Ordering::Greater,
+            ">=" => order != Ordering::Less,
+            "~=" => {
+                order != Ordering::Less
+                    && version.starts_with(&self.version, self.version.written - 1)
+            }
+            // A prerelease is not below its own release, a post-release not above it.
+            "<" => {
+                order == Ordering::Less
+                    && !(same_release && self.version.pre.is_none() && version.pre.is_some())
+            }
+            _ => {
+                order == Ordering::Greater
+                    && !(same_release && self.version.post.is_none() && version.post.is_some())
+            }
+        }
+    }
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let lower = text.trim().to_ascii_lowercase();
+        let public = lower.split('+').next().unwrap_or_default();
+        let public = public.strip_prefix('v').unwrap_or(public);
+        let (epoch, rest) = match public.split_once('!') {
+            Some((epoch, rest)) => (number(epoch)?, rest),
+            None => (0, public),
+        };
+        let end = rest
+            .find(|sign: char| !sign.is_ascii_digit() && sign != '.')
+            .unwrap_or(rest.len());
+        let (release, mut suffix) = rest.split_at(end);
+        let release = release.strip_suffix('.').unwrap_or(release);
+        let mut numbers = release
+            .split('.')
+            .map(number)
+            .collect::<Option<Vec<u64>>>()?;
+        let written = numbers.len();
+        while 1 < numbers.len() && numbers.last() == Some(&0) {
+            numbers.pop();
+        }
+        let mut version = Self {
+            epoch,
+            release: numbers,
+            written,
+            pre: None,
+            post: None,
+            dev: None,
+        };
+        while !suffix.is_empty() {
+            let (kind, number, rest) = one_suffix(suffix)?;
+            match kind {
+                'a' | 'b' | 'r' if version.pre.is_none() => version.pre = Some((kind, number)),
+                'p' if version.post.is_none() => version.post = Some(number),
+                'd' if version.dev.is_none() => version.dev = Some(number),
+                _ => return None,
+            }
+            suffix = rest;
+        }
+        Some(version)
+    }
+
+    /// Whether the first `count` numbers of the release are those of `other`.
+    fn starts_with(&self, other: &Self, count: usize) -> bool {
+        let number = |version: &Self, index: usize| version.release.get(index).copied();
+        self.epoch == other.epoch
+            && (0..count)
+                .all(|index| number(self, index).unwrap_or(0) == number(other, index).unwrap_or(0))
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        let rank = |version: &Self| match (version.pre, version.post, version.dev) {
+            // 1.0.dev1 comes before 1.0a1.
+            (None, None, Some(_)) => ('\0', 0),
+            (Some(pre), _, _) => pre,
+            (None, _, _) => ('z', 0),
+        };
+        self.epoch
+            .cmp(&other.epoch)
+            .then_with(|| self.release.cmp(&other.release))
+            .then_with(|| rank(self).cmp(&rank(other)))
+            .then_with(|| self.post.cmp(&other.post))
+            .then_with(|| {
+                let dev = |version: &Self| version.dev.unwrap_or(u64::MAX);
+                dev(self).cmp(&dev(other))
+            })
+    }
+}
+
+/// The first of `rc1.post2.dev3`: its kind, its number, and what follows.
+fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
+    const WORDS: [(&str, char); 11] = [
+        ("alpha", 'a'),
+        ("beta", 'b'),
+        ("preview", 'r'),
+        ("pre", 'r'),
+        ("post", 'p'),
+        ("rev", 'p'),
+        ("dev", 'd'),
+        ("rc", 'r'),
+        ("a", 'a'),
+        ("b", 'b'),
+        ("c", 'r'),
+    ];
+    let text = text.trim_start_matches(['.', '-', '_']);
+    let (word, kind) = WORDS.into_iter().find(|(word, _)| text.starts_with(word))?;
+    let rest = text[word.len()..].trim_start_matches(['.', '-', '_']);
+    let end = rest
+        .find(|sign: char| !sign.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (digits, rest) = rest.split_at(end);
+    let value = if digits.is_empty() {
+        0
+    } else {
+        number(digits)?
+    };
+    Some((kind, value, rest))
+}
+
+fn number(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_accepted_as_pip_says() {
+        for (specifier, within, without) in [
+            ("", &["1", "0.0.1"][..], &["x", ""][..]),
+            (
+                "==2.31.0",
+                &["2.31.0", "2.31", "2.31.0+local", "v2.31.0"],
+                &["2.31.1", "2.31.0rc1", "2.31.0.post1"],
+            ),
+            ("==1.2.*", &["1.2", "1.2.9", "1.2rc1"], &["1.3", "1.20"]),
+            ("!=1.0", &["1.1"], &["1.0.0"]),
+            ("!=1.0.*", &["1.1"], &["1.0.4"]),
+            (">=0.20,<1", &["0.20", "0.99"], &["0.19", "1.0", "1.0rc1"]),
+            ("<=1.0", &["1.0", "0.9"], &["1.0.1"]),
+            (">1.0", &["1.0.1"], &["1.0", "1.0.post1"]),
+            ("~=1.4.2", &["1.4.2", "1.4.9"], &["1.5", "1.4.1"]),
+            ("~=1.4", &["1.4", "1.9"], &["2.0", "1.3"]),
+            (
+                ">=1.0a1",
+                &["1.0a1", "1.0b1", "1.0rc1", "1.0"],
+                &["1.0.dev1", "0.9"],
+            ),
+            ("==1.0alpha1", &["1.0a1"], &["1.0a2"]),
+            (">=1.0", &["1.0.post1", "1!0.1"], &["1.0.dev3", "1.0rc9"]),
+            ("===1.0", &["1.0"], &["1.1"]),
+        ] {
+            let requirement = Requirement::parse(&format!("name{specifier}")).expect(specifier);
+            for version in within {
+                assert!(requirement.accepts(version), "{specifier} {version}");
+            }
+            for version in without {
+                assert!(!requirement.accepts(version), "{specifier} {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_compared_as_they_are_published() {
+        for need in ["Ruamel_Yaml==1", "ruamel.yaml==1", "ruamel-yaml[jinja2]==1"] {
+            assert_eq!(Requirement::parse(need).expect(need).name, "ruamel-yaml");
+        }
+        assert_eq!(
+            of_dist_info("ruamel.yaml-0.18.6.dist-info"),
+            Some(("ruamel-yaml".to_owned(), "0.18.6"))
+        );
+        assert_eq!(of_dist_info("ruamel"), None);
+        for need in ["", "==1", "-r", "a-", "é==1"] {
+            assert!(Requirement::parse(need).is_err(), "{need}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_specifier_is_not_understood_rather_than_guessed() {
+        for rest in [
+            "@https://x",
+            ";python_version<'3'",
+            "==",
+            "==x",
+            "~=1",
+            ">=1.*",
+            "=1",
+            "==1foo",
+        ] {
+            assert_eq!(
+                Requirement::parse(&format!("name{rest}")),
+                Err(NeedError::Version),
+                "{rest}"
+            );
+        }
+    }
+}

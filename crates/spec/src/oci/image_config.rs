@@ -1,0 +1,312 @@
+//! What of an image's config a run honours: environment, working directory, user. Entrypoint,
+//! command, ports and volumes mean nothing here: what runs is said by a manifest or a command line.
+//!
+//! Source: the OCI image specification, `config.md`.
+
+use serde::Deserialize;
+
+use crate::digest::Digest;
+use crate::path::escape;
+
+/// Longest path or user that is taken from a config, in bytes.
+pub(crate) const WORD_BYTES_MAX: usize = 4_096;
+/// Most variables that a config may have: each is compared with those before it.
+pub(crate) const VARIABLES_MAX: usize = 1_024;
+/// Longest variables together, in bytes: execve(2) takes no longer single one.
+pub(crate) const VARIABLES_BYTES_MAX: usize = 128 << 10;
+/// Most directories in PATH: each is looked at in every layer, for every interpreter.
+pub(crate) const PATH_DIRECTORIES_MAX: usize = 64;
+
+/// An image's config, as far as a run honours it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageConfig {
+    /// `Env`, in order. What has no name, or could be no variable, is left out.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// `WorkingDir`, absolute; `None` where it says nothing.
+    pub working_directory: Option<Vec<u8>>,
+    /// `User`; `None` where it says nothing.
+    pub user: Option<UserWords>,
+    /// The digests of the layers as they are unpacked, lowest first.
+    pub diff_ids: Vec<Digest>,
+    /// `os`, as it is written.
+    pub os: String,
+    /// `architecture`, as it is written.
+    pub architecture: String,
+}
+
+/// `user`, `uid`, `user:group`, `uid:gid`, or one of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserWords {
+    /// A name or a number.
+    pub user: String,
+    /// A name or a number; `None`: the user's own.
+    pub group: Option<String>,
+}
+
+/// Why a config cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageConfigError {
+    /// No such document.
+    #[error("the config of the image cannot be read: {reason}")]
+    Unreadable {
+        /// What the parser says.
+        reason: String,
+    },
+    /// A value that no run can honour.
+    #[error("the config of the image has the {key} `{found}`, expected {expected}")]
+    Value {
+        /// Its key.
+        key: &'static str,
+        /// As it is written, escaped.
+        found: String,
+        /// What would do.
+        expected: &'static str,
+    },
+}
+
+impl ImageConfigError {
+    /// Stable.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        "image_config_invalid"
+    }
+}
+
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    config: Option<WrittenConfig>,
+    rootfs: WrittenLayers,
+}
+
+#[derive(Deserialize, Default)]
+struct WrittenConfig {
+    #[serde(rename = "User", default)]
+    user: Option<String>,
+    #[serde(rename = "Env", default)]
+    environment: Option<Vec<String>>,
+    #[serde(rename = "WorkingDir", default)]
+    working_directory: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct WrittenLayers {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    diff_ids: Vec<String>,
+}
+
+impl ImageConfig {
+    /// Reads the document.
+    ///
+    /// # Errors
+    /// [`ImageConfigError`].
+    pub fn parse(document: &[u8]) -> Result<Self, ImageConfigError> {
+        let written: Written =
+            serde_json::from_slice(document).map_err(|error| ImageConfigError::Unreadable {
+                reason: escape(error.to_string().as_bytes()),
+            })?;
+        if written.rootfs.kind != "layers" {
+            return Err(value("rootfs.type", &written.rootfs.kind, "`layers`"));
+        }
+        let diff_ids = written.rootfs.diff_ids.iter().map(|text| {
+            Digest::parse(text)
+                .ok_or_else(|| value("rootfs.diff_ids", text, "digests such as sha256:…"))
+        });
+        let diff_ids = diff_ids.collect::<Result<_, _>>()?;
+        let config = written.config.unwrap_or_default();
+        Ok(Self {
+            environment: variables(config.environment.unwrap_or_default())?,
+            working_directory: directory(config.working_directory.unwrap_or_default())?,
+            user: user(&config.user.unwrap_or_default())?,
+            diff_ids,
+            os: written.os,
+            architecture: written.architecture,
+        })
+    }
+
+    /// The variable of this name, the last one.
+    #[must_use]
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut from_last = self.environment.iter().rev();
+        let found = from_last.find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_slice())
+    }
+}
+
+fn value(key: &'static str, found: &str, expected: &'static str) -> ImageConfigError {
+    ImageConfigError::Value {
+        key,
+        found: escape(found.as_bytes()),
+        expected,
+    }
+}
+
+/// Names and values, in order.
+type Variables = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {
+    let bytes: usize = written.iter().map(String::len).sum();
+    let too_many = |found: String, expected| ImageConfigError::Value {
+        key: "Env",
+        found,
+        expected,
+    };
+    if VARIABLES_MAX < written.len() {
+        let found = format!("{} variables", written.len());
+        return Err(too_many(found, "at most 1024"));
+    }
+    if VARIABLES_BYTES_MAX < bytes {
+        return Err(too_many(format!("{bytes} bytes"), "at most 128 KiB"));
+    }
+    let mut list: Variables = Vec::with_capacity(written.len());
+    for entry in written {
+        let Some((name, value)) = entry.split_once('=') else {
+            continue;
+        };
+        if name.is_empty() || entry.contains('\0') {
+            continue;
+        }
+        list.retain(|(known, _)| known != name.as_bytes());
+        list.push((name.into(), value.into()));
+    }
+    let path = list.iter().find(|(name, _)| name == b"PATH");
+    let directories = path.map_or(0, |(_, value)| {
+        value.iter().filter(|byte| **byte == b':').count() + 1
+    });
+    if PATH_DIRECTORIES_MAX < directories {
+        let found = format!("PATH of {directories} directories");
+        return Err(too_many(found, "at most 64 directories"));
+    }
+    Ok(list)
+}
+
+fn directory(written: String) -> Result<Option<Vec<u8>>, ImageConfigError> {
+    if written.is_empty() {
+        return Ok(None);
+    }
+    if !written.starts_with('/') || written.contains('\0') || WORD_BYTES_MAX < written.len() {
+        return Err(value("WorkingDir", &written, "an absolute path"));
+    }
+    Ok(Some(written.into_bytes()))
+}
+
+fn user(written: &str) -> Result<Option<UserWords>, ImageConfigError> {
+    if written.is_empty() {
+        return Ok(None);
+    }
+    let (user, group) = match written.split_once(':') {
+        None => (written, None),
+        Some((user, group)) => (user, Some(group)),
+    };
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word.len() <= WORD_BYTES_MAX
+            && !word.contains(|one: char| one.is_control() || one == ':' || one == '/')
+    };
+    if !is_word(user) || !group.is_none_or(is_word) {
+        return Err(value(
+            "User",
+            written,
+            "a name or a number, or two with `:`",
+        ));
+    }
+    Ok(Some(UserWords {
+        user: user.to_owned(),
+        group: group.map(str::to_owned),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
+
+    fn config(inner: &str) -> Result<ImageConfig, ImageConfigError> {
+        let text = format!(
+            r#"{{"os":"linux","architecture":"amd64","config":{inner},
+               "rootfs":{{"type":"layers","diff_ids":["{LAYER}"]}}}}"#
+        );
+        ImageConfig::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn what_a_config_says_is_taken_and_what_it_starts_is_not() {
+        let read = config(
+            r#"{"User":"app:staff","WorkingDir":"/srv","Env":["PATH=/a","X=1=2","Y","=z","X=3"],
+                "Entrypoint":["/evil"],"Cmd":["x"],"ExposedPorts":{"1/tcp":{}}}"#,
+        )
+        .expect("read");
+        assert_eq!(read.variable(b"X"), Some(&b"3"[..]));
+        assert_eq!(read.environment.len(), 2);
+        assert_eq!(read.working_directory.as_deref(), Some(&b"/srv"[..]));
+        let user = read.user.expect("a user");
+        assert_eq!(
+            (user.user.as_str(), user.group.as_deref()),
+            ("app", Some("staff"))
+        );
+        assert_eq!(read.diff_ids.len(), 1);
+    }
+
+    #[test]
+    fn a_config_that_says_nothing_is_fine() {
+        for inner in ["null", "{}", r#"{"User":"","WorkingDir":"","Env":null}"#] {
+            let read = config(inner).expect("read");
+            assert_eq!((read.user, read.working_directory), (None, None), "{inner}");
+        }
+    }
+
+    #[test]
+    fn an_environment_that_would_keep_the_supervisor_busy_is_refused() {
+        let list = |entries: &[String]| {
+            let entries = serde_json::to_string(entries).expect("written");
+            config(&format!(r#"{{"Env":{entries}}}"#))
+        };
+        let many = |count: usize| (0..count).map(|at| format!("V{at}=")).collect::<Vec<_>>();
+        let path = |count: usize| vec![format!("PATH=/a{}", ":/a".repeat(count - 1))];
+        let long = |bytes: usize| vec![format!("X={}", "x".repeat(bytes - 2))];
+        for taken in [
+            many(VARIABLES_MAX),
+            path(PATH_DIRECTORIES_MAX),
+            long(VARIABLES_BYTES_MAX),
+        ] {
+            assert!(list(&taken).is_ok());
+        }
+        for (refused, word) in [
+            (many(VARIABLES_MAX + 1), "1025 variables"),
+            (path(PATH_DIRECTORIES_MAX + 1), "65 directories"),
+            (long(VARIABLES_BYTES_MAX + 1), "131073 bytes"),
+        ] {
+            let error = list(&refused).expect_err(word);
+            assert_eq!(error.code(), "image_config_invalid");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_no_run_can_honour_is_refused() {
+        for inner in [
+            r#"{"WorkingDir":"relative"}"#,
+            r#"{"WorkingDir":"/a\u0000b"}"#,
+            r#"{"User":":0"}"#,
+            r#"{"User":"a:"}"#,
+            r#"{"User":"a:b:c"}"#,
+            r#"{"User":"../root"}"#,
+            r#"{"User":"a\nb"}"#,
+            r#"{"User":7}"#,
+        ] {
+            let refused = config(inner).expect_err(inner);
+            assert_eq!(refused.code(), "image_config_invalid");
+        }
+        let text = r#"{"rootfs":{"type":"layers","diff_ids":["md5:1"]}}"#;
+        assert!(ImageConfig::parse(text.as_bytes()).is_err());
+        assert!(ImageConfig::parse(br#"{"rootfs":{"type":"tar","diff_ids":[]}}"#).is_err());
+        assert!(ImageConfig::parse(b"{").is_err());
+    }
+}

@@ -1,0 +1,311 @@
+//! Each value of the host policy, and the files that decided it.
+//!
+//! Found by merging once more for each file: a file decided a value where the policy without it
+//! and the files after it had another. So there is one set of rules, that of [`merge`].
+
+use crate::host_policy::{HostPolicy, Statement, merge, names};
+use crate::oci_policy::OciPolicy;
+use crate::path::escape;
+use crate::plan_report::{DEFAULT, PolicyValue};
+use crate::preparation::{IndexPolicy, PreparationPolicy};
+use crate::sources_policy::SecretsProvider;
+
+/// The values of the policy that `statements` make, earliest first, each with its files.
+#[must_use]
+pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
+    let mut before = values(&merge(&[]).0);
+    let mut decided: Vec<Vec<String>> = before.iter().map(|_| Vec::new()).collect();
+    for (index, statement) in statements.iter().enumerate() {
+        let now = values(&merge(&statements[..=index]).0);
+        for ((old, new), files) in before.iter().zip(&now).zip(&mut decided) {
+            if old != new {
+                files.push(statement.origin.clone());
+            }
+        }
+        before = now;
+    }
+    before
+        .into_iter()
+        .zip(decided)
+        .map(|((key, value), files)| PolicyValue {
+            key: key.to_owned(),
+            value,
+            decided_by: match files.is_empty() {
+                true => vec![DEFAULT.to_owned()],
+                false => files,
+            },
+        })
+        .collect()
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(", "),
+    }
+}
+
+/// Every key in the order of the documentation, and its value in short. The same keys for every
+/// policy.
+fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
+    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
+    let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+    let secrets = &policy.secrets;
+    let provider = secrets.provider.as_ref().map(|provider| match provider {
+        SecretsProvider::Directory(directory) => format!("directory {}", path(directory)),
+        SecretsProvider::Environment { prefix } => {
+            format!("environment {}", escape(prefix.as_bytes()))
+        }
+        // Its arguments may be nobody else's business.
+        SecretsProvider::Command(words) => {
+            let program = words.first().map_or("", String::as_str);
+            format!("command {}", escape(program.as_bytes()))
+        }
+    });
+    let egress = policy.egress.allow.as_ref();
+    let mut values = vec![
+        (
+            "maxima.memory",
+            policy.maxima.memory_bytes.value.to_string(),
+        ),
+        (
+            "maxima.timeout",
+            format!("{}ms", policy.maxima.wall_time.value.as_millis()),
+        ),
+        (
+            "maxima.processes",
+            policy.maxima.processes.value.to_string(),
+        ),
+        ("grants", list(names(policy.grants).map(str::to_owned))),
+        (
+            "deny_grants",
+            list(names(policy.deny_grants).map(str::to_owned)),
+        ),
+        (
+            "uid_range",
+            format!("{}-{}", policy.uid_range.first, policy.uid_range.last),
+        ),
+        (
+            "cgroup_parent",
+            optional(
+                policy.cgroup_parent.as_ref().map(|p| escape(p.as_bytes())),
+                "found",
+            ),
+        ),
+        (
+            "interpreters",
+            list(policy.interpreters.iter().map(|prefix| path(prefix))),
+        ),
+        ("unpack.archive", policy.unpack.archive_bytes.to_string()),
+        ("unpack.unpacked", policy.unpack.unpacked_bytes.to_string()),
+        ("unpack.entries", policy.unpack.entries.to_string()),
+        (
+            "runtime_directory",
+            optional(policy.runtime_directory.as_deref().map(path), "found"),
+        ),
+        (
+            "egress.allow",
+            optional(
+                egress.map(|rules| list(rules.iter().map(ToString::to_string))),
+                "unbounded",
+            ),
+        ),
+        (
+            "egress.private_ranges",
+            list(
+                policy
+                    .egress
+                    .private_ranges
+                    .iter()
+                    .map(|range| format!("{}/{}", range.address, range.prefix_bits)),
+            ),
+        ),
+        ("egress.refuse_ech", policy.egress.refuse_ech.to_string()),
+        ("secrets.provider", optional(provider, "none")),
+        (
+            "secrets.inventory",
+            optional(secrets.inventory.as_deref().map(path), "none"),
+        ),
+        (
+            "refs",
+            list(policy.refs.keys().map(|slug| escape(slug.as_bytes()))),
+        ),
+        (
+            "images",
+            list(policy.images.iter().map(|one| escape(one.id.as_bytes()))),
+        ),
+    ];
+    values.extend(fetching(policy));
+    values.extend(artifacts(&policy.oci));
+    values.push(("require_pin", policy.require_pin.to_string()));
+    values.extend(preparation(&policy.preparation));
+    values.push(("syscalls", policy.syscalls.name().to_owned()));
+    values
+}
+
+/// Where needs are installed from.
+fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
+    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
+    let none = || "none".to_owned();
+    let index = |index: &Option<IndexPolicy>| {
+        let url = index.as_ref().map(|index| index.url.text.as_bytes());
+        url.map_or_else(none, escape)
+    };
+    let reach = [&policy.npm, &policy.pip].into_iter().flatten();
+    let reach = reach.flat_map(|index| &index.reach);
+    let mut reach: Vec<String> = policy
+        .apt
+        .iter()
+        .flat_map(|apt| &apt.reach)
+        .chain(reach)
+        .map(ToString::to_string)
+        .collect();
+    reach.sort();
+    reach.dedup();
+    let limits = policy.limits;
+    [
+        (
+            "preparation.apt",
+            match &policy.apt {
+                None => none(),
+                Some(apt) if apt.sources.is_empty() => "the image's own lists".to_owned(),
+                Some(apt) => list(apt.sources.iter().map(|one| escape(one.line.as_bytes()))),
+            },
+        ),
+        (
+            "preparation.apt.trusted_keys",
+            match policy
+                .apt
+                .as_ref()
+                .and_then(|apt| apt.trusted_keys.as_deref())
+            {
+                Some(keys) => path(keys),
+                None => "the image's own".to_owned(),
+            },
+        ),
+        ("preparation.npm", index(&policy.npm)),
+        ("preparation.pip", index(&policy.pip)),
+        ("preparation.allow", list(reach.into_iter())),
+        (
+            "preparation.allow_private",
+            list(policy.allow_private.iter().map(ToString::to_string)),
+        ),
+        (
+            "preparation.ca_file",
+            match policy.ca_file.as_deref() {
+                Some(file) => path(file),
+                None => "the image's own".to_owned(),
+            },
+        ),
+        (
+            "preparation.limits",
+            format!(
+                "memory {}, timeout {}ms, disk {}",
+                limits.memory_bytes,
+                limits.wall_time.as_millis(),
+                limits.disk_bytes
+            ),
+        ),
+    ]
+}
+
+/// What is kept, and where bundles and sources come from.
+fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
+    let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
+    let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+    [
+        (
+            "cache.directory",
+            optional(policy.cache.directory.as_deref().map(path), "found"),
+        ),
+        ("cache.size", policy.cache.size_bytes.to_string()),
+        (
+            "cache.bundles.directory",
+            optional(policy.cache.bundles.directory.as_deref().map(path), "found"),
+        ),
+        (
+            "cache.bundles.size",
+            optional(
+                policy.cache.bundles.size_bytes.map(|size| size.to_string()),
+                "a part of its file system",
+            ),
+        ),
+        ("cache.bundles.off", policy.cache.bundles.off.to_string()),
+        ("cache.bundles.copy", policy.cache.bundles.copy.to_string()),
+        ("github.base_url", escape(policy.github.base_url.as_bytes())),
+        (
+            "github.token",
+            optional(
+                policy
+                    .github
+                    .token
+                    .as_ref()
+                    .map(|from| escape(from.as_bytes())),
+                "none",
+            ),
+        ),
+    ]
+}
+
+/// What is taken from registries, and how.
+fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
+    let path = |path: &std::path::PathBuf| escape(path.as_os_str().as_encoded_bytes());
+    let or = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
+    let size = oci.size_bytes.map(|size| size.to_string());
+    let insecure = oci.insecure.iter().map(|name| escape(name.as_bytes()));
+    [
+        (
+            "oci.directory",
+            or(oci.directory.as_ref().map(path), "found"),
+        ),
+        ("oci.size", or(size, "a part of its file system")),
+        ("oci.layer", oci.archive_bytes.to_string()),
+        ("oci.unpacked", oci.unpacked_bytes.to_string()),
+        ("oci.entries", oci.entries.to_string()),
+        ("oci.ca_file", or(oci.ca_file.as_ref().map(path), "none")),
+        ("oci.insecure", list(insecure)),
+        ("oci.copy", oci.copy.to_string()),
+        ("oci.root_read_only", oci.root_read_only.to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_policy::{AtLine, grants_named};
+
+    #[test]
+    fn a_value_names_the_file_that_made_it_what_it_is() {
+        let at_line = |value| Some(AtLine { value, line: 1 });
+        let stating = |origin: &str, memory_bytes, grant: &str| Statement {
+            origin: origin.to_owned(),
+            memory_bytes,
+            grants: grants_named(grant).expect("a name"),
+            ..Statement::default()
+        };
+        let values = policy_values(&[
+            stating("host", at_line(2 << 30), "env"),
+            stating("user", at_line(8 << 30), "env"),
+            stating("flag", at_line(1 << 30), "egress"),
+        ]);
+        let found = |key: &str| {
+            let value = values.iter().find(|value| value.key == key).expect(key);
+            (value.value.as_str(), value.decided_by.join(" "))
+        };
+        assert_eq!(found("maxima.memory"), ("1073741824", "host flag".into()));
+        assert_eq!(found("grants"), ("egress, env", "host flag".into()));
+        assert_eq!(found("maxima.processes"), ("4096", DEFAULT.into()));
+    }
+
+    #[test]
+    fn the_keys_are_the_same_for_every_policy() {
+        let keys = |policy: &HostPolicy| -> Vec<&str> {
+            values(policy).into_iter().map(|(key, _)| key).collect()
+        };
+        let mut other = HostPolicy::default();
+        other.egress.allow = Some(Vec::new());
+        other.github.token = Some("env:TOKEN".to_owned());
+        assert_eq!(keys(&other), keys(&HostPolicy::default()));
+    }
+}

@@ -1,0 +1,588 @@
+//! What the host says about preparation runs: which indexes packages come from, whom such a run
+//! may reach, and how much it may use.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::egress::{EgressRule, intersect};
+use crate::host_policy::{ForbiddenGrant, Statement, has};
+use crate::sources_policy::{IpRange, intersect_ranges};
+
+/// What counts for the preparation runs of this host. Without an index for a kind, nothing of that
+/// kind is installed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PreparationPolicy {
+    /// For `needs.native`.
+    pub apt: Option<AptPolicy>,
+    /// For `needs.npm`.
+    pub npm: Option<IndexPolicy>,
+    /// For `needs.pip`.
+    pub pip: Option<IndexPolicy>,
+    /// Ranges of private addresses that the names of indexes may resolve to.
+    pub allow_private: Vec<IpRange>,
+    /// Certificates that vouch for the indexes, instead of the image's own; absolute.
+    pub ca_file: Option<PathBuf>,
+    /// How much one preparation run may use.
+    pub limits: PreparationLimits,
+}
+
+/// Where native packages come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AptPolicy {
+    /// Lines as in sources.list(5); empty: the image's own lists.
+    pub sources: Vec<AptSource>,
+    /// Keys that sign the sources, instead of the image's own; absolute.
+    pub trusted_keys: Option<PathBuf>,
+    /// Whom the run may reach.
+    pub reach: Vec<EgressRule>,
+}
+
+/// An index of packages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexPolicy {
+    /// Where it is.
+    pub url: IndexUrl,
+    /// Whom the run may reach.
+    pub reach: Vec<EgressRule>,
+}
+
+/// How much one preparation run may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PreparationLimits {
+    /// Memory of the whole tree. What it writes counts too.
+    pub memory_bytes: u64,
+    /// Wall time.
+    pub wall_time: Duration,
+    /// Bytes that it may write. They are memory too, so that less than `memory_bytes` can be written.
+    pub disk_bytes: u64,
+}
+
+/// Memory for which a run may make one inode: the kernel keeps about half of it for one.
+const BYTES_FOR_AN_INODE: u64 = 2048;
+
+impl PreparationLimits {
+    /// Files and directories that a run may make: what its memory has room for, and no more than the
+    /// layer that it leaves may have (`entries_max`).
+    #[must_use]
+    pub const fn inodes(&self, entries_max: u64) -> u64 {
+        let room = self.memory_bytes / BYTES_FOR_AN_INODE;
+        if room < entries_max {
+            room
+        } else {
+            entries_max
+        }
+    }
+}
+
+impl Default for PreparationLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 2 << 30,
+            wall_time: Duration::from_secs(600),
+            disk_bytes: 1 << 30,
+        }
+    }
+}
+
+/// What one file states under `preparation`; `None` where it says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PreparationStatement {
+    /// `apt`: its sources and its keys.
+    pub apt: Option<(Vec<AptSource>, Option<PathBuf>)>,
+    /// `npm.registry`.
+    pub npm: Option<IndexUrl>,
+    /// `pip.index`.
+    pub pip: Option<IndexUrl>,
+    /// `allow`; the empty list allows nobody.
+    pub allow: Option<Vec<EgressRule>>,
+    /// `allow_private`; the empty list allows none.
+    pub allow_private: Option<Vec<IpRange>>,
+    /// `ca_file`.
+    pub ca_file: Option<PathBuf>,
+    /// `limits.memory`.
+    pub memory_bytes: Option<u64>,
+    /// `limits.timeout`.
+    pub wall_time: Option<Duration>,
+    /// `limits.disk`.
+    pub disk_bytes: Option<u64>,
+}
+
+/// Why a text names no index: completes "`TEXT` …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError {
+    /// No http:// and no https://, or no host that egress lists know.
+    #[error("is no https:// or http:// URL of a host")]
+    Url,
+    /// `https://user:word@host`.
+    #[error("has a user in it, which every package's own scripts could read")]
+    User,
+    /// White space, control characters, bytes beyond ASCII.
+    #[error("has a character that URLs do not have")]
+    Character,
+    /// Not `deb [OPTIONS] URL SUITE [COMPONENT…]`.
+    #[error("is no line such as `deb https://deb.example.org/debian trixie main`")]
+    Line,
+}
+
+/// The URL of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexUrl {
+    /// As it was written.
+    pub text: String,
+    /// Its host and port.
+    pub rule: EgressRule,
+}
+
+impl IndexUrl {
+    /// Reads an http or https URL without a user.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn parse(text: &str) -> Result<Self, IndexError> {
+        let (rest, port) = match text.split_once("://") {
+            Some(("https", rest)) => (rest, 443),
+            Some(("http", rest)) => (rest, 80),
+            _ => return Err(IndexError::Url),
+        };
+        if !text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+        {
+            return Err(IndexError::Character);
+        }
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err(IndexError::User);
+        }
+        let mut rule = EgressRule::parse(authority).map_err(|_no_rule| IndexError::Url)?;
+        if authority.starts_with('*') {
+            return Err(IndexError::Url);
+        }
+        rule.port = rule.port.or(Some(port));
+        Ok(Self {
+            text: text.to_owned(),
+            rule,
+        })
+    }
+
+    /// Whether nothing but the host's word vouches for what it answers.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.text.starts_with("http:")
+    }
+
+    /// The host as the URL has it, without the port.
+    #[must_use]
+    pub fn host(&self) -> String {
+        let rule = EgressRule {
+            host: self.rule.host.clone(),
+            port: None,
+        };
+        rule.to_string()
+    }
+}
+
+/// A line of apt's sources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AptSource {
+    /// As it was written.
+    pub line: String,
+    /// Where it leads.
+    pub url: IndexUrl,
+}
+
+impl AptSource {
+    /// Reads `deb [OPTIONS] URL SUITE [COMPONENT…]`.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn parse(line: &str) -> Result<Self, IndexError> {
+        if line.bytes().any(|byte| byte.is_ascii_control()) || !line.is_ascii() {
+            return Err(IndexError::Character);
+        }
+        let rest = line.strip_prefix("deb ").ok_or(IndexError::Line)?;
+        let rest = rest.trim_start();
+        let rest = match rest.strip_prefix('[') {
+            Some(options) => options.split_once(']').ok_or(IndexError::Line)?.1,
+            None => rest,
+        };
+        let mut words = rest.split_whitespace();
+        let url = IndexUrl::parse(words.next().ok_or(IndexError::Line)?)?;
+        if words.next().is_none() {
+            return Err(IndexError::Line);
+        }
+        Ok(Self {
+            line: line.to_owned(),
+            url,
+        })
+    }
+}
+
+/// Merges what the files state, earliest first.
+///
+/// Of each index, of the keys and of the certificates the last counts, unless an earlier file denies
+/// the grant `sources` or `egress`: then it is added to `forbidden`, as are the first `allow` and
+/// `allow_private`, which widen. `allow` and `allow_private` are
+/// what all files have in common that state them; without any `allow` a run reaches the hosts of
+/// its own indexes. What an earlier file says of `egress` bounds what a later one states here. Of
+/// the limits the smallest counts.
+pub(super) fn merge(
+    statements: &[Statement],
+    forbidden: &mut Vec<ForbiddenGrant>,
+) -> PreparationPolicy {
+    let mut merging = Merging::default();
+    for (index, file) in statements.iter().enumerate() {
+        merging.add(file, &statements[..index], forbidden);
+    }
+    let smallest = |key: fn(&PreparationStatement) -> Option<u64>, default| {
+        let stated = statements.iter().filter_map(|file| key(&file.preparation));
+        stated.min().unwrap_or(default)
+    };
+    let usual = PreparationLimits::default();
+    let times = statements
+        .iter()
+        .filter_map(|file| file.preparation.wall_time);
+    let limits = PreparationLimits {
+        memory_bytes: smallest(|stated| stated.memory_bytes, usual.memory_bytes),
+        wall_time: times.min().unwrap_or(usual.wall_time),
+        disk_bytes: smallest(|stated| stated.disk_bytes, usual.disk_bytes),
+    };
+    merging.policy(limits)
+}
+
+/// An index with the rules that bound it.
+type Bounded<T> = (T, Option<Vec<EgressRule>>);
+
+#[derive(Default)]
+struct Merging {
+    apt: Option<Bounded<(Vec<AptSource>, Option<PathBuf>)>>,
+    npm: Option<Bounded<IndexUrl>>,
+    pip: Option<Bounded<IndexUrl>>,
+    allow: Option<Vec<EgressRule>>,
+    allow_private: Option<Vec<IpRange>>,
+    ca_file: Option<PathBuf>,
+}
+
+impl Merging {
+    fn add(
+        &mut self,
+        file: &Statement,
+        earlier: &[Statement],
+        forbidden: &mut Vec<ForbiddenGrant>,
+    ) {
+        let stated = &file.preparation;
+        let denier = earlier
+            .iter()
+            .find(|one| has(one.deny_grants, "sources") || has(one.deny_grants, "egress"));
+        let mut counts = |is_stated: bool, key: &'static str| {
+            if let (true, Some(denier)) = (is_stated, denier) {
+                forbidden.push(ForbiddenGrant {
+                    origin: file.origin.clone(),
+                    grant: key,
+                    forbidden_by: denier.origin.clone(),
+                });
+            }
+            is_stated && denier.is_none()
+        };
+        let bound = || {
+            let lists = earlier.iter().filter_map(|one| one.egress_allow.clone());
+            lists.reduce(|one, two| intersect(&one, &two))
+        };
+        if counts(stated.apt.is_some(), "preparation.apt") {
+            self.apt = stated.apt.clone().map(|apt| (apt, bound()));
+        }
+        if counts(stated.npm.is_some(), "preparation.npm") {
+            self.npm = stated.npm.clone().map(|url| (url, bound()));
+        }
+        if counts(stated.pip.is_some(), "preparation.pip") {
+            self.pip = stated.pip.clone().map(|url| (url, bound()));
+        }
+        if counts(stated.ca_file.is_some(), "preparation.ca_file") {
+            self.ca_file.clone_from(&stated.ca_file);
+        }
+        // A list where there was none widens: what was reached were the hosts of the indexes.
+        let widens = stated.allow.is_some() && self.allow.is_none();
+        let is_counted = counts(widens, "preparation.allow") || !widens;
+        if let (Some(allow), true) = (&stated.allow, is_counted) {
+            let allow = within(allow, bound().as_deref());
+            self.allow = Some(within(&allow, self.allow.as_deref()));
+        }
+        let widens = self.allow_private.is_none()
+            && stated
+                .allow_private
+                .as_ref()
+                .is_some_and(|ranges| !ranges.is_empty());
+        let is_counted = counts(widens, "preparation.allow_private") || !widens;
+        if let (Some(mut ranges), true) = (stated.allow_private.clone(), is_counted) {
+            let known = earlier
+                .iter()
+                .filter_map(|one| one.private_ranges.as_deref());
+            for bound in known.chain(self.allow_private.as_deref()) {
+                ranges = intersect_ranges(&ranges, bound);
+            }
+            self.allow_private = Some(ranges);
+        }
+    }
+
+    fn policy(self, limits: PreparationLimits) -> PreparationPolicy {
+        let allow = self.allow;
+        let reach = |own: Vec<EgressRule>, bound: Option<Vec<EgressRule>>| {
+            within(allow.as_deref().unwrap_or(&own), bound.as_deref())
+        };
+        let index = |(url, bound): Bounded<IndexUrl>| IndexPolicy {
+            reach: reach(vec![url.rule.clone()], bound),
+            url,
+        };
+        PreparationPolicy {
+            apt: self.apt.map(|((sources, trusted_keys), bound)| {
+                let own = sources.iter().map(|source| source.url.rule.clone());
+                AptPolicy {
+                    reach: reach(own.collect(), bound),
+                    sources,
+                    trusted_keys,
+                }
+            }),
+            npm: self.npm.map(index),
+            pip: self.pip.map(index),
+            allow_private: self.allow_private.unwrap_or_default(),
+            ca_file: self.ca_file,
+            limits,
+        }
+    }
+}
+
+fn within(rules: &[EgressRule], bound: Option<&[EgressRule]>) -> Vec<EgressRule> {
+    match bound {
+        Some(bound) => intersect(rules, bound),
+        None => rules.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_policy::{self, grants_named};
+
+    fn rule(text: &str) -> EgressRule {
+        EgressRule::parse(text).expect(text)
+    }
+
+    fn file(origin: &str, state: impl Fn(&mut Statement)) -> Statement {
+        let mut statement = Statement {
+            origin: origin.to_owned(),
+            ..Statement::default()
+        };
+        state(&mut statement);
+        statement
+    }
+
+    fn npm(url: &str) -> impl Fn(&mut Statement) {
+        move |file| file.preparation.npm = Some(IndexUrl::parse(url).expect(url))
+    }
+
+    #[test]
+    fn the_url_of_an_index_names_its_host_and_its_port_and_nobody_else() {
+        for (text, reach) in [
+            ("https://registry.example.org/", "registry.example.org:443"),
+            ("http://registry.example.org", "registry.example.org:80"),
+            (
+                "https://Registry.example.org:8443/npm/?x#y",
+                "registry.example.org:8443",
+            ),
+            ("http://127.0.0.1:4873/", "127.0.0.1:4873"),
+        ] {
+            let url = IndexUrl::parse(text).expect(text);
+            assert_eq!(url.rule, rule(reach), "{text}");
+            assert_eq!(url.text, text);
+        }
+        for (text, error) in [
+            ("", IndexError::Url),
+            ("registry.example.org", IndexError::Url),
+            ("ftp://registry.example.org/", IndexError::Url),
+            ("file:///srv/npm", IndexError::Url),
+            ("https://", IndexError::Url),
+            ("https://*.example.org/", IndexError::Url),
+            ("https://a b/", IndexError::Character),
+            (
+                "https://a.example.org\\@b.example.org/",
+                IndexError::Character,
+            ),
+            ("https://user:word@a.example.org/", IndexError::User),
+        ] {
+            assert_eq!(IndexUrl::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_sources_is_one_line_of_binary_packages() {
+        for line in [
+            "deb https://deb.example.org/debian trixie main",
+            "deb [arch=amd64 trusted=yes] http://deb.example.org/debian ./",
+        ] {
+            let source = AptSource::parse(line).expect(line);
+            assert_eq!(source.url.host(), "deb.example.org");
+            assert_eq!(source.line, line);
+        }
+        for (line, error) in [
+            ("", IndexError::Line),
+            ("deb", IndexError::Line),
+            (
+                "deb-src https://deb.example.org/debian trixie main",
+                IndexError::Line,
+            ),
+            ("deb https://deb.example.org/debian", IndexError::Line),
+            (
+                "deb [arch=amd64 https://deb.example.org/debian trixie",
+                IndexError::Line,
+            ),
+            ("deb cdrom:x trixie main", IndexError::Url),
+            (
+                "deb http://a.example.org/ ./\ndeb http://b.example.org/ ./",
+                IndexError::Character,
+            ),
+        ] {
+            assert_eq!(AptSource::parse(line), Err(error), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_run_reaches_the_hosts_of_its_indexes_unless_a_list_says_whom() {
+        let url = "https://registry.example.org/";
+        let (policy, _) = host_policy::merge(&[file("host", npm(url))]);
+        let npm_policy = policy.preparation.npm.expect("stated");
+        assert_eq!(npm_policy.reach, [rule("registry.example.org:443")]);
+        assert_eq!(policy.preparation.pip, None);
+        let listed = file("user", |file| {
+            file.preparation.allow = Some(vec![rule("files.example.org")]);
+        });
+        let (policy, _) = host_policy::merge(&[file("host", npm(url)), listed]);
+        let npm_policy = policy.preparation.npm.expect("stated");
+        assert_eq!(npm_policy.reach, [rule("files.example.org")]);
+    }
+
+    #[test]
+    fn what_an_earlier_file_says_of_egress_bounds_a_later_files_indexes() {
+        let bound = file("host", |file| {
+            file.egress_allow = Some(vec![rule("*.example.org")]);
+            file.private_ranges = Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
+        });
+        let later = |url: &'static str| {
+            file("user", move |file| {
+                npm(url)(file);
+                let ranges = ["10.1.0.0/16", "192.168.0.0/16"];
+                let ranges = ranges.map(|text| IpRange::parse(text).expect(text));
+                file.preparation.allow_private = Some(ranges.to_vec());
+            })
+        };
+        for (url, reach) in [
+            (
+                "https://registry.example.org/",
+                vec![rule("registry.example.org:443")],
+            ),
+            ("https://registry.example.com/", Vec::new()),
+        ] {
+            let (policy, _) = host_policy::merge(&[bound.clone(), later(url)]);
+            assert_eq!(
+                policy.preparation.npm.expect("stated").reach,
+                reach,
+                "{url}"
+            );
+            let ranges: Vec<String> = policy
+                .preparation
+                .allow_private
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(ranges, ["10.1.0.0/16"]);
+            // Who bounds the body's egress in the same file means the body's.
+            let mut both = later(url);
+            both.egress_allow = Some(Vec::new());
+            let (policy, _) = host_policy::merge(&[both]);
+            assert_eq!(policy.preparation.npm.expect("stated").reach.len(), 1);
+        }
+    }
+
+    #[test]
+    fn indexes_are_not_asked_of_files_after_one_that_denies() {
+        for grant in ["sources", "egress"] {
+            let denying = file("host", |file| {
+                npm("https://one.example.org/")(file);
+                file.deny_grants = grants_named(grant).expect("a grant");
+            });
+            let asking = file("user", |file| {
+                npm("https://two.example.org/")(file);
+                file.preparation.ca_file = Some("/two.pem".into());
+                file.preparation.apt = Some((Vec::new(), None));
+                file.preparation.pip = file.preparation.npm.clone();
+            });
+            let (policy, forbidden) = host_policy::merge(&[denying, asking]);
+            let found = policy.preparation;
+            assert_eq!(found.npm.expect("stated").url.host(), "one.example.org");
+            assert_eq!((found.apt, found.pip, found.ca_file), (None, None, None));
+            let keys: Vec<&str> = forbidden.iter().map(|one| one.grant).collect();
+            assert_eq!(
+                keys,
+                ["apt", "npm", "pip", "ca_file"].map(|key| format!("preparation.{key}"))
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_reaches_more_by_a_file_after_one_that_denies() {
+        let ranges = || Some(vec![IpRange::parse("10.0.0.0/8").expect("a range")]);
+        for grant in ["sources", "egress"] {
+            let denying = |listing: bool| {
+                file("host", move |file| {
+                    npm("https://one.example.org/")(file);
+                    file.deny_grants = grants_named(grant).expect("a grant");
+                    if listing {
+                        file.preparation.allow =
+                            Some(vec![rule("one.example.org:443"), rule("two")]);
+                        file.preparation.allow_private = ranges();
+                    }
+                })
+            };
+            let asking = || {
+                file("user", |file| {
+                    file.preparation.allow = Some(vec![rule("*.example.org")]);
+                    file.preparation.allow_private = ranges();
+                })
+            };
+            let (policy, forbidden) = host_policy::merge(&[denying(false), asking()]);
+            let found = policy.preparation;
+            assert_eq!(
+                found.npm.expect("stated").reach,
+                [rule("one.example.org:443")]
+            );
+            assert_eq!(found.allow_private, []);
+            let keys: Vec<&str> = forbidden.iter().map(|one| one.grant).collect();
+            assert_eq!(keys, ["preparation.allow", "preparation.allow_private"]);
+            // What is listed already, a list can only shorten.
+            let (policy, forbidden) = host_policy::merge(&[denying(true), asking()]);
+            assert_eq!(forbidden.len(), 0);
+            let reach = policy.preparation.npm.expect("stated").reach;
+            assert_eq!(reach, [rule("one.example.org:443")]);
+        }
+    }
+
+    #[test]
+    fn the_smallest_limits_count_and_lists_only_shrink() {
+        let stating = |bytes: u64, seconds: u64, hosts: &[&str]| {
+            file("a file", |file| {
+                file.preparation.memory_bytes = Some(bytes);
+                file.preparation.wall_time = Some(Duration::from_secs(seconds));
+                file.preparation.allow = Some(hosts.iter().map(|host| rule(host)).collect());
+                npm("https://a.example.org/")(file);
+            })
+        };
+        let files = [
+            stating(5, 7, &["a.example.org", "b.example.org"]),
+            stating(9, 3, &["a.example.org", "c.example.org"]),
+        ];
+        let policy = host_policy::merge(&files).0.preparation;
+        assert_eq!(policy.limits.memory_bytes, 5);
+        assert_eq!(policy.limits.wall_time, Duration::from_secs(3));
+        assert_eq!(policy.limits.disk_bytes, 1 << 30);
+        assert_eq!(policy.npm.expect("stated").reach, [rule("a.example.org")]);
+    }
+}

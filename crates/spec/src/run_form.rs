@@ -1,0 +1,428 @@
+//! The `run` field as it is written: a string, an array, or an explicit object.
+
+use crate::path::{PathError, RelPath, escape};
+use crate::runner_block::Language;
+use crate::units::limit;
+
+/// Longest single argument, in bytes: MAX_ARG_STRLEN of execve(2) is 131,072 with its NUL.
+pub(crate) const ARGUMENT_BYTES_MAX: usize = 131_071;
+
+/// What `run` or `--run` says. Texts are neither empty nor do they hold a NUL character.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Run {
+    /// A string: a file of the bundle or a shell command, by its look.
+    Text(String),
+    /// An array: an argument vector.
+    Array(Vec<String>),
+    /// `{file: …}`: a file of the bundle.
+    File(String),
+    /// `{exec: …}`: an argument vector.
+    Exec(Vec<String>),
+    /// `{shell: …}`: a shell command.
+    Shell(String),
+}
+
+/// What a `run` string looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextForm {
+    /// A path in the bundle.
+    Path,
+    /// A shell command.
+    Shell,
+}
+
+/// Why a `run` cannot be started, whatever is in the bundle.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// `run: ""`, `run: []`, an empty program name.
+    #[error("`run` {what}")]
+    Empty {
+        /// What is empty.
+        what: &'static str,
+    },
+    /// A NUL character.
+    #[error("`run` contains a NUL character")]
+    Nul,
+    /// One argument is longer than `ARGUMENT_BYTES_MAX`.
+    #[error("an argument of `run` has {bytes} bytes, the kernel takes at most {}", limit(.bytes_max))]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A path that leaves the bundle.
+    #[error("the path `{path}` in `run` {reason}")]
+    Path {
+        /// The path, escaped.
+        path: String,
+        /// Why.
+        reason: PathError,
+    },
+    /// A file name in quotes.
+    #[error("`{text}` is a path in quotes")]
+    QuotedPath {
+        /// The text, escaped.
+        text: String,
+        /// The path.
+        path: String,
+    },
+    /// Not a string, an array or an object with one key of three.
+    #[error(
+        "found {found}, expected text, a list of texts, or a map with one of file, exec, shell"
+    )]
+    Shape {
+        /// What it is.
+        found: String,
+    },
+    /// The value of `--run` starts like JSON and is none.
+    #[error("the value of `--run` starts like JSON: {reason}")]
+    Json {
+        /// What the parser says.
+        reason: String,
+    },
+}
+
+impl RunError {
+    /// Stable name of the problem.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        "run_invalid"
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Empty { .. } => Some("name a program, such as `run: main.py`".to_owned()),
+            Self::Nul => None,
+            Self::TooLong { .. } => Some("put the data into a file".to_owned()),
+            Self::Path { .. } => {
+                Some("write the path of a file inside the bundle, such as `src/main.py`".to_owned())
+            }
+            Self::QuotedPath { path, .. } => Some(format!(
+                "for a file write `run: {{file: {}}}`",
+                serde_json::Value::from(path.as_str())
+            )),
+            Self::Shape { .. } => Some(
+                "write `run: main.py`, `run: [python, -m, main]` or `run: {shell: \"a | b\"}`"
+                    .to_owned(),
+            ),
+            Self::Json { .. } => {
+                Some("write JSON, or `{\"shell\": \"…\"}` for a command that starts so".to_owned())
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Reads the value of `--run`: JSON where it starts with `[` or `{`, else the string itself.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn from_option(value: &str) -> Result<Self, RunError> {
+        if !value.trim_start().starts_with(['[', '{']) {
+            return Self::Text(value.to_owned()).checked();
+        }
+        let document = crate::document::parse(value.as_bytes(), crate::document::Format::Json)
+            .and_then(|node| node.to_json())
+            .map_err(|error| RunError::Json {
+                reason: match error.place {
+                    Some(place) => format!("{place}: {error}"),
+                    None => error.to_string(),
+                },
+            })?;
+        Self::from_json(&document)
+    }
+
+    /// Reads the value of `run` as JSON has it.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn from_json(value: &serde_json::Value) -> Result<Self, RunError> {
+        let run = match value {
+            serde_json::Value::String(text) => Self::Text(text.clone()),
+            serde_json::Value::Array(items) => Self::Array(texts(items)?),
+            serde_json::Value::Object(entries) if entries.len() == 1 => {
+                match entries
+                    .iter()
+                    .next()
+                    .map(|(key, value)| (key.as_str(), value))
+                {
+                    Some(("file", serde_json::Value::String(text))) => Self::File(text.clone()),
+                    Some(("shell", serde_json::Value::String(text))) => Self::Shell(text.clone()),
+                    Some(("exec", serde_json::Value::Array(items))) => Self::Exec(texts(items)?),
+                    Some((key @ ("file" | "shell" | "exec"), _)) => {
+                        return Err(shape(&format!("a map whose `{key}` has another type")));
+                    }
+                    Some((key, _)) => {
+                        return Err(shape(&format!(
+                            "a map with the key `{}`",
+                            crate::document::excerpt(key)
+                        )));
+                    }
+                    None => return Err(shape("an empty map")),
+                }
+            }
+            serde_json::Value::Object(entries) => {
+                return Err(shape(&format!("a map with {} keys", entries.len())));
+            }
+            serde_json::Value::Null => return Err(shape("nothing (null)")),
+            serde_json::Value::Bool(_) => return Err(shape("a boolean")),
+            serde_json::Value::Number(_) => return Err(shape("a number")),
+        };
+        run.checked()
+    }
+
+    /// This value, if it can be started at all.
+    ///
+    /// # Errors
+    /// [`RunError`]: what is empty, too long, leaves the bundle or holds a NUL character.
+    pub fn checked(self) -> Result<Self, RunError> {
+        match &self {
+            Self::Text(text) => {
+                check_text(text)?;
+                if text_form(text) == TextForm::Path {
+                    bundle_path(text)?;
+                } else if let Some(path) = quoted_path(text) {
+                    return Err(RunError::QuotedPath {
+                        text: escape(text.as_bytes()),
+                        path: path.to_owned(),
+                    });
+                }
+            }
+            Self::Shell(text) => check_text(text)?,
+            Self::File(text) => {
+                check_text(text)?;
+                bundle_path(text)?;
+            }
+            Self::Array(arguments) | Self::Exec(arguments) => {
+                let program = arguments.first().ok_or(RunError::Empty {
+                    what: "is an empty list",
+                })?;
+                if program.is_empty() {
+                    return Err(RunError::Empty {
+                        what: "has an empty program name",
+                    });
+                }
+                arguments.iter().try_for_each(|text| check_argument(text))?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// The language of the program, where its extension or its name tells: `tool.ts`,
+    /// `[python3, -m, tool]`.
+    #[must_use]
+    pub fn language(&self) -> Option<Language> {
+        let path = match self {
+            Self::File(path) => path,
+            Self::Text(text) if text_form(text) == TextForm::Path => text,
+            Self::Array(words) | Self::Exec(words) => {
+                return match words.first().map(String::as_str) {
+                    Some("node" | "npm" | "npx" | "tsx") => Some(Language::Node),
+                    Some("python" | "python3") => Some(Language::Python),
+                    _ => None,
+                };
+            }
+            Self::Text(_) | Self::Shell(_) => return None,
+        };
+        match path.rsplit_once('.')?.1 {
+            "ts" | "tsx" | "mts" | "js" | "mjs" | "cjs" => Some(Language::Node),
+            "py" => Some(Language::Python),
+            _ => None,
+        }
+    }
+}
+
+/// Tells a path from a shell command by the characters of `text`.
+///
+/// A shell command is what holds `|`, `;`, `>`, `<`, `&`, a backtick, `$(`, `${`, a line break, or
+/// a space or a tab outside quotes.
+#[must_use]
+pub fn text_form(text: &str) -> TextForm {
+    let shell_signs = text.contains(['|', ';', '>', '<', '`', '&', '\n', '\r'])
+        || text.contains("$(")
+        || text.contains("${");
+    if shell_signs || has_unquoted_space(text) || quoted_path(text).is_some() {
+        TextForm::Shell
+    } else {
+        TextForm::Path
+    }
+}
+
+/// A path in the bundle as `run` writes it: one leading `./` is dropped.
+///
+/// # Errors
+/// [`RunError::Path`].
+pub fn bundle_path(text: &str) -> Result<RelPath, RunError> {
+    let inside = text.strip_prefix("./").unwrap_or(text);
+    RelPath::parse(inside.as_bytes()).map_err(|reason| RunError::Path {
+        path: crate::document::excerpt(text),
+        reason,
+    })
+}
+
+/// What is inside, where `text` is nothing but a pair of quotes around something.
+fn quoted_path(text: &str) -> Option<&str> {
+    ['"', '\''].into_iter().find_map(|quote| {
+        text.trim()
+            .strip_prefix(quote)?
+            .strip_suffix(quote)
+            .filter(|inside| !inside.is_empty() && !inside.contains(quote))
+    })
+}
+
+fn has_unquoted_space(text: &str) -> bool {
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (None, ' ' | '\t') => return true,
+            (None, '"' | '\'') => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
+            // Inside single quotes a backslash is itself.
+            (None | Some('"'), '\\') => {
+                characters.next();
+            }
+            _ => (),
+        }
+    }
+    // A quote that is never closed quotes nothing.
+    quote.is_some() && text.contains([' ', '\t'])
+}
+
+fn check_text(text: &str) -> Result<(), RunError> {
+    if text.trim().is_empty() {
+        return Err(RunError::Empty { what: "is empty" });
+    }
+    check_argument(text)
+}
+
+fn check_argument(text: &str) -> Result<(), RunError> {
+    if text.contains('\0') {
+        return Err(RunError::Nul);
+    }
+    if ARGUMENT_BYTES_MAX < text.len() {
+        return Err(RunError::TooLong {
+            bytes: text.len(),
+            bytes_max: ARGUMENT_BYTES_MAX,
+        });
+    }
+    Ok(())
+}
+
+fn texts(items: &[serde_json::Value]) -> Result<Vec<String>, RunError> {
+    items
+        .iter()
+        .map(|item| match item {
+            serde_json::Value::String(text) => Ok(text.clone()),
+            other => Err(shape(&format!(
+                "a list with {} in it",
+                crate::document::excerpt(&other.to_string())
+            ))),
+        })
+        .collect()
+}
+
+fn shape(found: &str) -> RunError {
+    RunError::Shape {
+        found: found.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_signs_make_a_shell_command() {
+        for text in [
+            "npm run build && node d.js",
+            "a|b",
+            "a;b",
+            "a>b",
+            "a<b",
+            "`x`",
+            "$(x)",
+            "a||b",
+            "${X}",
+            "a\nb",
+            "a&",
+            "tail -f /dev/null",
+            "tool.ts --flag",
+            "my tool.ts",
+            "a\tb",
+            "'a b' c",
+            "a\\ b c",
+            "\"a b",
+            "'my tool.ts'",
+        ] {
+            assert_eq!(text_form(text), TextForm::Shell, "{text}");
+        }
+        for text in [
+            "tool.ts",
+            "src/a.py",
+            "bin/tool",
+            "Makefile",
+            "a\"b c\"d",
+            "a\\ b",
+            "$HOME",
+        ] {
+            assert_eq!(text_form(text), TextForm::Path, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_value_of_the_flag_is_text_or_json() {
+        assert_eq!(
+            Run::from_option("main.py"),
+            Ok(Run::Text("main.py".to_owned()))
+        );
+        assert_eq!(
+            Run::from_option(r#"["python","-m","m"]"#),
+            Ok(Run::Array(
+                ["python", "-m", "m"].map(str::to_owned).to_vec()
+            ))
+        );
+        assert_eq!(
+            Run::from_option(r#" {"shell":"main.py"}"#),
+            Ok(Run::Shell("main.py".to_owned()))
+        );
+        assert_eq!(
+            Run::from_option(r#"{"exec":["a",""]}"#),
+            Ok(Run::Exec(vec!["a".to_owned(), String::new()]))
+        );
+        for text in [
+            "",
+            " ",
+            "[]",
+            "[\"\"]",
+            "{}",
+            r#"{"file":"a","exec":["b"]}"#,
+            r#"{"fille":"a"}"#,
+            r#"{"file":1}"#,
+            "[1]",
+            "[\"a\\u0000b\"]",
+            "/x.py",
+            "../x.py",
+            "a/../../x.py",
+            r#"{"file":"/x.py"}"#,
+            "'my tool.ts'",
+            "[\"a\",]",
+            r#"{"file":"a","file":"b"}"#,
+        ] {
+            let error = Run::from_option(text).expect_err(text);
+            assert_eq!(error.code(), "run_invalid", "{text}");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_the_kernel_would_refuse_is_refused_first() {
+        let long = "a".repeat(ARGUMENT_BYTES_MAX + 1);
+        assert!(matches!(
+            Run::Exec(vec!["a".to_owned(), long]).checked(),
+            Err(RunError::TooLong { .. })
+        ));
+    }
+}

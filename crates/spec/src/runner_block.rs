@@ -1,0 +1,249 @@
+//! The `runner` block (AIP-17): engine, image, needs, limits.
+
+use crate::document::{Node, excerpt};
+use crate::manifest::reader::Reader;
+use crate::manifest::{ManifestError, Problem, StatedLimit};
+
+/// Largest `memory_mb`: more than 63 bits of bytes cannot be counted.
+pub(crate) const MEMORY_MIB_MAX: u64 = i64::MAX.unsigned_abs() >> 20;
+/// Largest `timeout_ms` and `cpu_ms`: 100 years. Nanoseconds and a grace still fit beside it.
+pub(crate) const TIME_MS_MAX: u64 = 100 * 365 * 24 * 3_600 * 1_000;
+
+/// Where the process runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// The host's toolchain, confined. `in-process` becomes this too.
+    #[default]
+    Subprocess,
+    /// A root file system of its own.
+    Sandbox,
+}
+
+/// The language that `needs` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// Node.
+    Node,
+    /// Python.
+    Python,
+    /// Several.
+    Multi,
+}
+
+/// What the body wants to find.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Primary language.
+    pub language: Option<Language>,
+    /// Packages of the operating system, by Debian's names.
+    pub native: Vec<String>,
+    /// npm packages, `name@range`.
+    pub npm: Vec<String>,
+    /// Python packages, `name==version`.
+    pub pip: Vec<String>,
+}
+
+/// A `runner` block.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunnerBlock {
+    /// Where the process runs.
+    pub engine: Engine,
+    /// Whether `in-process` was asked for and `subprocess` is given.
+    pub downgraded: bool,
+    /// Template id of the host's registry.
+    pub image: Option<String>,
+    /// What the body wants to find.
+    pub needs: Needs,
+    /// Limits, each with the key that states it.
+    pub limits: Vec<StatedLimit>,
+}
+
+const KEYS: [&str; 4] = ["engine", "image", "needs", "limits"];
+/// What a block in a document of its own may say besides, as a sandbox does (AIP-36).
+const STANDALONE_KEYS: [&str; 3] = ["schema", "id", "version"];
+
+/// Reads a block whose key in the manifest is `name`.
+pub fn read<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+    name: &str,
+) -> Result<RunnerBlock, ManifestError> {
+    let node = reader.block(node, "runner")?;
+    let mut block = RunnerBlock::default();
+    let standalone = [&KEYS[..], &STANDALONE_KEYS[..]].concat();
+    let known = if reader.is_document(node) {
+        &standalone
+    } else {
+        &KEYS[..]
+    };
+    for (key, value) in reader.entries(node, known)? {
+        let read = read_key(reader, &key.name, value, &mut block, name);
+        reader.keep(read);
+    }
+    if let (Some(image), Engine::Subprocess) = (node.get("image"), block.engine) {
+        reader.warn(
+            "image_ignored",
+            image,
+            "an image has a meaning only with `engine: sandbox`",
+        );
+    }
+    Ok(block)
+}
+
+fn read_key<'document>(
+    reader: &mut Reader<'document>,
+    key: &str,
+    value: &'document Node,
+    block: &mut RunnerBlock,
+    name: &str,
+) -> Result<(), ManifestError> {
+    match key {
+        "engine" => (block.engine, block.downgraded) = read_engine(reader, value)?,
+        "image" => block.image = Some(read_image(reader, value)?),
+        "needs" => block.needs = read_needs(reader, value)?,
+        "limits" => block.limits = read_limits(reader, value, &format!("{name}.limits"))?,
+        "schema" => reader.word(value, &[("runner/v1", ())])?,
+        _ => {
+            reader.name(value)?;
+        }
+    }
+    Ok(())
+}
+
+/// The engine, and whether it is a downgrade.
+pub(crate) fn read_engine<'document>(
+    reader: &mut Reader<'document>,
+    node: &'document Node,
+) -> Result<(Engine, bool), ManifestError> {
+    let words = [
+        ("subprocess", (Engine::Subprocess, false)),
+        ("sandbox", (Engine::Sandbox, false)),
+        ("in-process", (Engine::Subprocess, true)),
+    ];
+    let (engine, downgraded) = reader.word(node, &words)?;
+    if downgraded {
+        reader.warn(
+            "engine_downgraded",
+            node,
+            "`in-process` becomes `subprocess`: nothing runs inside the runner itself",
+        );
+    }
+    Ok((engine, downgraded))
+}
+
+fn read_image<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<String, ManifestError> {
+    let image = reader.name(node)?;
+    let plain = image
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && !image.starts_with(['-', '.']);
+    if plain {
+        Ok(image.to_owned())
+    } else {
+        Err(reader.error(
+            node,
+            Problem::WrongType {
+                found: format!("the text `{}`", excerpt(image)),
+                expected: "the id of a template: letters, digits, `-`, `_` and `.`".to_owned(),
+                hint: Some("only `--image` may name a registry or a directory".to_owned()),
+            },
+        ))
+    }
+}
+
+fn read_needs<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<Needs, ManifestError> {
+    const LANGUAGES: [(&str, Language); 3] = [
+        ("node", Language::Node),
+        ("python", Language::Python),
+        ("multi", Language::Multi),
+    ];
+    let mut needs = Needs::default();
+    for (key, value) in reader.entries(node, &["language", "native", "npm", "pip"])? {
+        let list = match key.name.as_str() {
+            "language" => {
+                needs.language = reader.keep(reader.word(value, &LANGUAGES));
+                continue;
+            }
+            "native" => &mut needs.native,
+            "npm" => &mut needs.npm,
+            _ => &mut needs.pip,
+        };
+        list.extend(
+            reader
+                .keep(read_packages(reader, value))
+                .into_iter()
+                .flatten(),
+        );
+    }
+    Ok(needs)
+}
+
+/// Names of packages. One that starts with `-` would be an option to an installer.
+fn read_packages<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+) -> Result<Vec<String>, ManifestError> {
+    let read = |item| {
+        let name = reader.name(item)?;
+        if name.starts_with('-') || name.contains(char::is_whitespace) {
+            return Err(reader.wrong_type(item, "the name of a package, without spaces"));
+        }
+        Ok(name.to_owned())
+    };
+    let items = reader.list(node)?.iter();
+    Ok(items.filter_map(|item| reader.keep(read(item))).collect())
+}
+
+/// Reads `timeout_ms`, `memory_mb` and `cpu_ms` of a block.
+pub(crate) fn read_limits<'document>(
+    reader: &Reader<'document>,
+    node: &'document Node,
+    source: &str,
+) -> Result<Vec<StatedLimit>, ManifestError> {
+    const KNOWN: [&str; 3] = ["memory_mb", "timeout_ms", "cpu_ms"];
+    const ELSEWHERE: [&str; 8] = [
+        "vcpus",
+        "cpus",
+        "pids",
+        "fsize",
+        "nofile",
+        "output_bytes",
+        "disk_mb",
+        "ephemeral_storage_mb",
+    ];
+    let mut limits = Vec::new();
+    for (key, value) in reader.map(node)? {
+        let name = key.name.as_str();
+        let (limit, number) = match name {
+            "memory_mb" => (
+                "memory_bytes",
+                reader
+                    .whole_number(value, MEMORY_MIB_MAX)
+                    .map(|mib| mib << 20),
+            ),
+            "timeout_ms" => ("wall_time_ms", reader.whole_number(value, TIME_MS_MAX)),
+            "cpu_ms" => ("cpu_time_ms", reader.whole_number(value, TIME_MS_MAX)),
+            _ => {
+                let advice = ELSEWHERE.contains(&name).then_some(
+                    "this limit is a flag of the command line: see `--pids`, `--cpus`, `--disk`, \
+                     `--max-output`",
+                );
+                reader.note(reader.unknown_key(node, key, &KNOWN, advice));
+                continue;
+            }
+        };
+        limits.extend(reader.keep(number).map(|value| StatedLimit {
+            name: limit,
+            value,
+            source: format!("{source}.{name}"),
+        }));
+    }
+    Ok(limits)
+}

@@ -1,0 +1,342 @@
+//! What the host says about things that come from elsewhere: names on the network, secrets,
+//! fetched sources.
+
+use core::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::egress::EgressRule;
+
+/// What egress lists may reach at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EgressPolicy {
+    /// `None`: no bound beside what the caller grants.
+    pub allow: Option<Vec<EgressRule>>,
+    /// Ranges of private addresses that names may resolve to.
+    pub private_ranges: Vec<IpRange>,
+    /// Whether a TLS hello that hides another one inside is refused.
+    pub refuse_ech: bool,
+}
+
+/// A block of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpRange {
+    /// Its first address.
+    pub address: IpAddr,
+    /// How many leading bits all its addresses share.
+    pub prefix_bits: u8,
+}
+
+/// Why a text is no block of addresses: completes "`TEXT` …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum IpRangeError {
+    /// No `/`, no address before it, no number after it.
+    #[error("is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
+    Malformed,
+    /// More bits than the address has.
+    #[error("has more prefix bits than its address has bits ({0})")]
+    PrefixTooLong(u8),
+    /// `10.0.0.5/8`: somebody meant another address or another prefix.
+    #[error("has bits behind its prefix; that block is written {0}")]
+    BitsBehindPrefix(IpRange),
+    /// `::ffff:10.0.0.0/104`.
+    #[error("is an IPv4 block written as IPv6")]
+    MappedAddress,
+}
+
+impl IpRange {
+    /// Reads `ADDRESS/BITS`, written as it is meant: no bit behind the prefix.
+    ///
+    /// # Errors
+    /// [`IpRangeError`]: the first rule that it breaks.
+    pub fn parse(text: &str) -> Result<Self, IpRangeError> {
+        let (address, bits) = text.split_once('/').ok_or(IpRangeError::Malformed)?;
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_no_address| IpRangeError::Malformed)?;
+        let plain = !bits.is_empty()
+            && bits.bytes().all(|byte| byte.is_ascii_digit())
+            && (bits == "0" || !bits.starts_with('0'));
+        let prefix_bits = bits
+            .parse()
+            .ok()
+            .filter(|_| plain)
+            .ok_or(IpRangeError::Malformed)?;
+        if matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some()) {
+            return Err(IpRangeError::MappedAddress);
+        }
+        if address_bits(address) < prefix_bits {
+            return Err(IpRangeError::PrefixTooLong(address_bits(address)));
+        }
+        let first = first_address(address, prefix_bits);
+        let range = Self {
+            address: first,
+            prefix_bits,
+        };
+        if first == address {
+            Ok(range)
+        } else {
+            Err(IpRangeError::BitsBehindPrefix(range))
+        }
+    }
+
+    /// Whether `address` lies in this block. An IPv4 address lies in IPv4 blocks only.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4()
+            && first_address(address, self.prefix_bits) == self.address
+    }
+
+    /// Whether this block is `address` and nothing else.
+    #[must_use]
+    pub fn is_exactly(&self, address: IpAddr) -> bool {
+        self.address == address && self.prefix_bits == address_bits(address)
+    }
+
+    /// The addresses of both blocks. Two blocks either lie one in the other or have none.
+    #[must_use]
+    pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
+        let (wider, narrower) = if self.prefix_bits < other.prefix_bits {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        wider.contains(narrower.address).then_some(*narrower)
+    }
+}
+
+impl std::fmt::Display for IpRange {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+const fn address_bits(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// The first address whose leading bits are those of `address`.
+fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = !u32::MAX.checked_shr(u32::from(prefix_bits)).unwrap_or(0);
+            IpAddr::V4((address.to_bits() & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = !u128::MAX.checked_shr(u32::from(prefix_bits)).unwrap_or(0);
+            IpAddr::V6((address.to_bits() & mask).into())
+        }
+    }
+}
+
+/// The addresses that some block of each list holds, without blocks inside another one.
+#[must_use]
+pub(crate) fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange> {
+    let mut both: Vec<IpRange> = Vec::new();
+    for range in one {
+        for common in two.iter().filter_map(|other| range.intersection(other)) {
+            let held = |by: &IpRange, inner: &IpRange| by.intersection(inner) == Some(*inner);
+            if both.iter().any(|kept| held(kept, &common)) {
+                continue;
+            }
+            both.retain(|kept| !held(&common, kept));
+            both.push(common);
+        }
+    }
+    both
+}
+
+/// Where the values of secrets come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SecretsPolicy {
+    /// Who knows values; `None`: only what the caller gives with `--secret`.
+    pub provider: Option<SecretsProvider>,
+    /// The inventory (`SECRETS.md`) that says who may have what, absolute.
+    pub inventory: Option<PathBuf>,
+}
+
+/// Who knows the values of secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretsProvider {
+    /// One file for each slug, below an absolute directory.
+    Directory(PathBuf),
+    /// One variable of the caller for each slug, with this prefix before its name.
+    Environment {
+        /// Such as `VAULT_`.
+        prefix: String,
+    },
+    /// A program and its first arguments; the slug comes last, the value on its standard output.
+    Command(Vec<String>),
+}
+
+/// Where fetched sources are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// Absolute; `None`: `runner` below the user's cache directory.
+    pub directory: Option<PathBuf>,
+    /// Above this, what was not used for longest goes.
+    pub size_bytes: u64,
+    /// Of bundles.
+    pub bundles: BundleCachePolicy,
+}
+
+impl Default for CachePolicy {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            size_bytes: 5 << 30,
+            bundles: BundleCachePolicy::default(),
+        }
+    }
+}
+
+/// Where unpacked bundles are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BundleCachePolicy {
+    /// Absolute; `None`: in memory where that is large enough, else below the user's cache
+    /// directory.
+    pub directory: Option<PathBuf>,
+    /// Above this, what was not used for longest goes; `None`: a part of its file system.
+    pub size_bytes: Option<u64>,
+    /// Whether none is kept, and none used.
+    pub off: bool,
+    /// Whether a body gets a copy of a kept tree also where an overlayfs could be laid over it.
+    pub copy: bool,
+}
+
+/// The service that `github` sources are fetched from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitHubPolicy {
+    /// Where its REST API lies, without a `/` at the end.
+    pub base_url: String,
+    /// Where the token is: `env:NAME` or `file:PATH`, as `--secret` takes it.
+    pub token: Option<String>,
+}
+
+impl Default for GitHubPolicy {
+    fn default() -> Self {
+        Self {
+            base_url: "https://api.github.com".to_owned(),
+            token: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> IpRange {
+        IpRange::parse(text).expect(text)
+    }
+
+    #[test]
+    fn a_block_holds_addresses_of_its_family_and_is_one_only_where_it_holds_no_other() {
+        let address = |text: &str| text.parse::<IpAddr>().expect(text);
+        for (block, inside, holds, is_exactly) in [
+            ("10.0.0.0/8", "10.1.2.3", true, false),
+            ("10.0.0.0/8", "10.0.0.0", true, false),
+            ("10.0.0.0/8", "11.1.2.3", false, false),
+            ("0.0.0.0/0", "1.2.3.4", true, false),
+            ("127.0.0.1/32", "127.0.0.1", true, true),
+            ("127.0.0.1/32", "127.0.0.2", false, false),
+            ("fd00::/8", "fd00::1", true, false),
+            ("::1/128", "::1", true, true),
+            ("::/0", "10.0.0.0", false, false),
+        ] {
+            let block = range(block);
+            assert_eq!(block.contains(address(inside)), holds, "{block} {inside}");
+            assert_eq!(
+                block.is_exactly(address(inside)),
+                is_exactly,
+                "{block} {inside}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_block_is_written_as_it_is_meant() {
+        for text in [
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "192.168.1.1/32",
+            "fd00::/8",
+            "::/0",
+            "::1/128",
+        ] {
+            assert_eq!(range(text).to_string(), text);
+        }
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0.0/08",
+            "10.0.0.0/+8",
+            "10/8",
+            "a/8",
+            "10.0.0.0/8/8",
+            "10.0.0.0/999",
+            "fe80::1%1/64",
+            " 10.0.0.0/8",
+        ] {
+            assert_eq!(IpRange::parse(text), Err(IpRangeError::Malformed), "{text}");
+        }
+        assert_eq!(
+            IpRange::parse("10.0.0.0/33"),
+            Err(IpRangeError::PrefixTooLong(32))
+        );
+        assert_eq!(
+            IpRange::parse("fd00::/129"),
+            Err(IpRangeError::PrefixTooLong(128))
+        );
+        assert_eq!(
+            IpRange::parse("10.0.0.5/8"),
+            Err(IpRangeError::BitsBehindPrefix(range("10.0.0.0/8")))
+        );
+        assert_eq!(
+            IpRange::parse("::ffff:10.0.0.0/104"),
+            Err(IpRangeError::MappedAddress)
+        );
+    }
+
+    #[test]
+    fn a_block_holds_the_addresses_that_start_like_it() {
+        for (block, address, holds) in [
+            ("10.0.0.0/8", "10.255.255.255", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("0.0.0.0/0", "255.1.2.3", true),
+            ("192.168.1.1/32", "192.168.1.1", true),
+            ("192.168.1.1/32", "192.168.1.0", false),
+            ("fd00::/8", "fdff::1", true),
+            ("fd00::/8", "fe00::1", false),
+            ("::/0", "10.0.0.1", false),
+            ("0.0.0.0/0", "::1", false),
+        ] {
+            let address: IpAddr = address.parse().expect(address);
+            assert_eq!(range(block).contains(address), holds, "{block} {address}");
+        }
+    }
+
+    #[test]
+    fn two_lists_of_blocks_hold_together_what_a_block_of_each_holds() {
+        for (one, two, both) in [
+            ("10.0.0.0/8", "10.1.0.0/16 192.168.0.0/16", "10.1.0.0/16"),
+            ("10.1.0.0/16", "10.0.0.0/8", "10.1.0.0/16"),
+            ("10.0.0.0/8", "11.0.0.0/8", ""),
+            ("10.0.0.0/8", "fd00::/8", ""),
+            ("", "10.0.0.0/8", ""),
+            ("10.0.0.0/8 10.1.0.0/16", "10.0.0.0/8", "10.0.0.0/8"),
+            ("10.1.0.0/16 10.0.0.0/8", "10.0.0.0/8", "10.0.0.0/8"),
+            ("::/0", "fd00::/8 fe80::/10", "fd00::/8 fe80::/10"),
+        ] {
+            let list = |text: &str| text.split_whitespace().map(range).collect::<Vec<_>>();
+            let found: Vec<String> = intersect_ranges(&list(one), &list(two))
+                .iter()
+                .map(IpRange::to_string)
+                .collect();
+            assert_eq!(found.join(" "), both, "{one} and {two}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Whether trees are what their names say, and what there is.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::CacheError;
+use crate::files::{open_tree, read_facts};
+use crate::shelf::{FACTS, TREE, TREES};
+use crate::store::Cache;
+use crate::waiting::share;
+use archive::{Entry, Tree, content_digest};
+use spec::digest::Digest;
+use spec::path::{RelPath, escape};
+use sys::file::open_beneath;
+
+/// A tree as `cache ls` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The content digest.
+    pub content: String,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// What it takes.
+    pub disk_bytes: u64,
+    /// Files, directories and links.
+    pub entries: u64,
+    /// When a run last used it.
+    pub used: SystemTime,
+}
+
+/// A tree that was not what its name says; it is removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its name in the cache.
+    pub entry: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Cache {
+    /// All trees, the one that was used last first.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn list(&self) -> Result<Vec<Listed>, CacheError> {
+        let mut listed = Vec::new();
+        for key in self.shelf.names(TREES)? {
+            let name = format!("{TREES}/{key}");
+            let path = self.shelf.path.join(&name);
+            let Some(entry) = self.shelf.open_directory(&name)? else {
+                continue;
+            };
+            let used = std::fs::metadata(path.join(FACTS)).and_then(|status| status.modified());
+            // What is not whole is for `verify` to find.
+            if let (Some((facts, tree)), Ok(used)) = (read_facts(&entry, &path, &key)?, used) {
+                listed.push(Listed {
+                    content: facts.content,
+                    bytes: facts.bytes,
+                    disk_bytes: facts.disk_bytes,
+                    entries: tree.len() as u64,
+                    used,
+                });
+            }
+        }
+        listed.sort_by_key(|tree| std::cmp::Reverse(tree.used));
+        Ok(listed)
+    }
+}
+
+/// Reads every tree, removes those that are not what their names say, and returns how many were
+/// whole.
+///
+/// # Errors
+/// [`CacheError`] where the cache cannot be listed, or a damaged tree not be removed.
+pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
+    let mut whole = 0;
+    let mut damaged = Vec::new();
+    for key in cache.shelf.names(TREES)? {
+        let name = format!("{TREES}/{key}");
+        let path = cache.shelf.path.join(&name);
+        let problem = match cache.shelf.open_directory(&name) {
+            Ok(None) => continue,
+            Ok(Some(entry)) => {
+                share(entry.as_fd(), &path)?;
+                let problem = check_entry(&entry, &path, &key)?;
+                drop(entry);
+                problem
+            }
+            Err(_no_directory) => Some("is no directory".to_owned()),
+        };
+        match problem {
+            None => whole += 1,
+            Some(problem) => {
+                match cache.shelf.discard(&name) {
+                    Ok(()) => (),
+                    Err(_no_directory) => cache.shelf.forget(&name)?,
+                }
+                damaged.push(Damaged {
+                    entry: key,
+                    problem,
+                });
+            }
+        }
+    }
+    Ok((whole, damaged))
+}
+
+fn check_entry(
+    entry: &OwnedFd,
+    path: &std::path::Path,
+    key: &str,
+) -> Result<Option<String>, CacheError> {
+    let Some((facts, tree)) = read_facts(entry, path, key)? else {
+        return Ok(Some("has no facts, or another tree's".to_owned()));
+    };
+    let Some(content) = Digest::parse(&facts.content) else {
+        return Ok(Some("has no digest".to_owned()));
+    };
+    match open_tree(entry, &path.join(TREE)) {
+        Ok(root) => check(&root, &tree, &content),
+        Err(error) => Ok(Some(error.to_string())),
+    }
+}
+
+/// What is wrong with the tree in `root`; `None`: it is `tree`, owners and modes included, and its
+/// content is `content`.
+///
+/// # Errors
+/// [`CacheError`] where it cannot be read for a reason of this process.
+pub(super) fn check(
+    root: &OwnedFd,
+    tree: &Tree,
+    content: &Digest,
+) -> Result<Option<String>, CacheError> {
+    if let Some(problem) = check_names(root, tree)? {
+        return Ok(Some(problem));
+    }
+    Ok(match content_digest(tree, root.as_fd()) {
+        Ok(found) if found == *content => None,
+        Ok(found) => Some(format!("holds {found}")),
+        Err(error) => Some(spec::report::with_causes(&error)),
+    })
+}
+
+/// Everything but the bytes of files: nothing more, nothing less, nothing else.
+fn check_names(root: &OwnedFd, tree: &Tree) -> Result<Option<String>, CacheError> {
+    let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::from([(Vec::new(), 0)]);
+    for (path, entry) in tree.iter() {
+        let bytes = path.as_bytes();
+        let parent = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        *counts.entry(bytes[..parent].to_vec()).or_default() += 1;
+        if *entry == Entry::Directory {
+            counts.entry(bytes.to_vec()).or_default();
+        }
+        if let Some(problem) = check_one(root, path, entry) {
+            return Ok(Some(format!("{}: {problem}", escape(bytes))));
+        }
+    }
+    for (directory, count) in counts {
+        match names_in(root, &directory) {
+            Ok(found) if found == count => (),
+            Ok(found) => {
+                let place = escape(&directory);
+                return Ok(Some(format!(
+                    "{place}/ has {found} names instead of {count}"
+                )));
+            }
+            Err(errno) => return Ok(Some(format!("{}: {errno}", escape(&directory)))),
+        }
+    }
+    Ok(None)
+}
+
+fn names_in(root: &OwnedFd, directory: &[u8]) -> Result<u64, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let path = if directory.is_empty() {
+        b"."
+    } else {
+        directory
+    };
+    let opened = open_beneath(root.as_fd(), path, flags, Mode::empty())?;
+    let mut count = 0;
+    for entry in Dir::read_from(&opened)? {
+        let entry = entry?;
+        count += u64::from(![c".", c".."].contains(&entry.file_name()));
+    }
+    Ok(count)
+}
+
+fn check_one(root: &OwnedFd, path: &RelPath, entry: &Entry) -> Option<String> {
+    let name = path.as_bytes();
+    let status = match rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(status) => status,
+        Err(errno) => return Some(errno.to_string()),
+    };
+    let (kind, mode) = match entry {
+        Entry::File {
+            executable: true, ..
+        } => (FileType::RegularFile, 0o755),
+        Entry::File { .. } => (FileType::RegularFile, 0o644),
+        Entry::Directory => (FileType::Directory, 0o755),
+        Entry::Symlink { .. } => (FileType::Symlink, 0o777),
+    };
+    let found_mode = status.st_mode & 0o7777;
+    if FileType::from_raw_mode(status.st_mode) != kind || found_mode != mode {
+        return Some(format!(
+            "{found_mode:04o} and {:o} instead of {mode:04o}",
+            status.st_mode
+        ));
+    }
+    if status.st_uid != rustix::process::geteuid().as_raw() {
+        return Some(format!("belongs to uid {}", status.st_uid));
+    }
+    if kind != FileType::Directory && status.st_nlink != 1 {
+        return Some(format!("has {} names", status.st_nlink));
+    }
+    match entry {
+        Entry::Symlink { target } => match rustix::fs::readlinkat(root, name, Vec::new()) {
+            Ok(found) if found.as_bytes() == target => None,
+            Ok(_) => Some("leads elsewhere".to_owned()),
+            Err(errno) => Some(errno.to_string()),
+        },
+        Entry::File { .. } | Entry::Directory => None,
+    }
+}

@@ -1,0 +1,68 @@
+//! Why the cache was not used. No run fails for it: what is not in the cache is unpacked.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use archive::UnpackError;
+use spec::path::escape;
+use sys::file::CallError;
+
+/// Why the cache was not used.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// A call on something in it failed.
+    #[error("the cache cannot be used")]
+    Call(#[source] CallError),
+    /// Somebody else could put his own trees there.
+    #[error("the cache is not safe: {path} is {found}; expected {expected}")]
+    Unsafe {
+        /// What of it, escaped.
+        path: String,
+        /// What it is.
+        found: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// Somebody keeps a lock.
+    #[error(
+        "the cache cannot be used: {path} is locked by another process, or by a body that it was lent to"
+    )]
+    Locked {
+        /// What of it, escaped.
+        path: String,
+    },
+    /// An entry is not what its name says.
+    #[error("the entry {entry} of the cache is damaged: {problem}")]
+    Damaged {
+        /// Its name.
+        entry: String,
+        /// What is wrong with it, escaped.
+        problem: String,
+    },
+    /// A tree could not be read.
+    #[error("a tree of the cache cannot be read")]
+    Read(#[source] Box<UnpackError>),
+}
+
+impl CacheError {
+    /// Whether there was no room for it: then the bundle may still fit elsewhere.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Call(error) if is_full(error.errno))
+    }
+}
+
+/// Whether `errno` says that a file system has no room left.
+#[must_use]
+pub fn is_full(errno: Errno) -> bool {
+    [Errno::NOSPC, Errno::DQUOT].contains(&errno)
+}
+
+/// An error of `call` on `path`.
+pub(super) fn failed(call: &'static str, path: &Path) -> impl Fn(Errno) -> CacheError {
+    move |errno| {
+        let object = escape(path.as_os_str().as_encoded_bytes());
+        CacheError::Call(CallError::new(call, object, errno))
+    }
+}

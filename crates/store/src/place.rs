@@ -1,0 +1,89 @@
+//! Where the cache lies: in memory where that is large enough.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FsWord;
+use rustix::io::Errno;
+
+use crate::error::{CacheError, failed};
+
+/// A tmpfs that is smaller is meant for sockets and pid files.
+const MEMORY_BYTES_LEAST: u64 = 256 << 20;
+/// Most that the cache takes of memory, and of a disk, unless somebody states a size.
+const IN_MEMORY_BYTES: u64 = 1 << 30;
+const ON_DISK_BYTES: u64 = 5 << 30;
+/// The part of its file system that it takes at most, unless somebody states a size.
+const PART_OF_MEMORY: u64 = 4;
+const PART_OF_DISK: u64 = 10;
+
+/// Where the cache lies and how much it may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The directory, absolute.
+    pub directory: PathBuf,
+    /// Bytes of all trees.
+    pub size_bytes: u64,
+    /// Whether it lies in memory: then nothing of it outlives the boot.
+    pub in_memory: bool,
+}
+
+/// Chooses the place: `stated`, else below the runtime directory where that is in memory, else
+/// below /dev/shm, else `on_disk`.
+///
+/// # Errors
+/// [`CacheError::Call`] where the file system cannot be looked at.
+pub fn choose(
+    stated: Option<&Path>,
+    runtime_directory: Option<&Path>,
+    on_disk: &Path,
+    size_bytes: Option<u64>,
+) -> Result<Place, CacheError> {
+    if let Some(stated) = stated {
+        return at(stated.to_owned(), size_bytes);
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let of_shm = Path::new("/dev/shm").join(format!("runner-{uid}"));
+    let below = runtime_directory.map(|directory| directory.join("bundles"));
+    for directory in below.into_iter().chain([of_shm]) {
+        if let Some((true, total_bytes)) = file_system(&directory)?
+            && MEMORY_BYTES_LEAST <= total_bytes
+        {
+            return at(directory, size_bytes);
+        }
+    }
+    at(on_disk.join("bundles"), size_bytes)
+}
+
+fn at(directory: PathBuf, size_bytes: Option<u64>) -> Result<Place, CacheError> {
+    let (in_memory, total_bytes) = file_system(&directory)?.unwrap_or((false, u64::MAX));
+    let usual = match in_memory {
+        true => IN_MEMORY_BYTES.min(total_bytes / PART_OF_MEMORY),
+        false => ON_DISK_BYTES.min(total_bytes / PART_OF_DISK),
+    };
+    Ok(Place {
+        directory,
+        size_bytes: size_bytes.unwrap_or(usual),
+        in_memory,
+    })
+}
+
+/// Whether what is at `path`, or would be, lies in memory, and the size of its file system.
+///
+/// # Errors
+/// [`CacheError::Call`].
+pub fn file_system(path: &Path) -> Result<Option<(bool, u64)>, CacheError> {
+    for above in path.ancestors() {
+        match rustix::fs::statfs(above) {
+            Ok(found) => {
+                const TMPFS_MAGIC: FsWord = 0x0102_1994;
+                let blocks = found.f_blocks;
+                let block_bytes = u64::try_from(found.f_bsize).unwrap_or(4096);
+                let is_memory = found.f_type == TMPFS_MAGIC;
+                return Ok(Some((is_memory, blocks.saturating_mul(block_bytes))));
+            }
+            Err(Errno::NOENT) => (),
+            Err(errno) => return Err(failed("statfs", above)(errno)),
+        }
+    }
+    Ok(None)
+}

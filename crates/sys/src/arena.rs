@@ -1,0 +1,258 @@
+//! Memory that a process shares with the child that it cloned: plans are written into it after the clone.
+//!
+//! The manifest of a bundle is known only after the bundle was unpacked, and it is unpacked into
+//! the memory of a child that already runs. So what that child is to do is written here, in a
+//! mapping that both have at the same address: references into it hold on both sides.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A shared anonymous mapping that is filled from its start and never moves.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    size_bytes: usize,
+    used_bytes: Cell<usize>,
+    /// How far behind the other process's clock the monotonic clock of this process is.
+    behind_ns: Cell<u64>,
+}
+
+/// One of the values that are published, at its own place at the start of the mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Slot {
+    /// What is to be done first.
+    Base = 0,
+    /// What is to be done at last.
+    Launch = 1,
+    /// What is to be tried in between.
+    Overlay = 2,
+}
+
+/// Most bytes of a published value.
+const PUBLISHED_BYTES_MAX: usize = 1024;
+/// How many moments can be noted.
+pub(crate) const MOMENTS_MAX: usize = 256;
+/// Where the moments lie: behind the published values.
+const MOMENTS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
+/// Where the plan begins: behind the moments.
+const PLAN_AT: usize = MOMENTS_AT + MOMENTS_MAX * size_of::<u64>();
+
+impl Arena {
+    /// Maps `size_bytes` of address space; pages cost memory only once they are written.
+    ///
+    /// # Errors
+    /// The errno of mmap(2).
+    pub fn new(size_bytes: usize) -> Result<Self, Errno> {
+        // SAFETY: a null hint and no MAP_FIXED: the kernel picks an address that nothing uses.
+        let address = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                size_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(address.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Self {
+            base,
+            size_bytes,
+            used_bytes: Cell::new(PLAN_AT),
+            behind_ns: Cell::new(0),
+        })
+    }
+
+    /// Copies `items` into the arena.
+    ///
+    /// # Errors
+    /// ENOMEM when it is full.
+    pub fn slice<'arena, T: Copy>(&'arena self, items: &[T]) -> Result<&'arena [T], Errno> {
+        let align = align_of::<T>();
+        let start = self.used_bytes.get().next_multiple_of(align);
+        let end = start.checked_add(size_of_val(items)).ok_or(Errno::NOMEM)?;
+        if self.size_bytes < end {
+            return Err(Errno::NOMEM);
+        }
+        self.used_bytes.set(end);
+        // SAFETY: `start` is at most `size_bytes` (checked above), within the one mapping.
+        let target = unsafe { self.base.add(start) }.cast::<T>();
+        // SAFETY: the target is aligned, holds `items.len()` values, was never handed out before
+        // (the mark only grows), and cannot overlap memory that the caller owns.
+        unsafe { target.copy_from_nonoverlapping(NonNull::from(items).cast(), items.len()) };
+        // SAFETY: the values were just written and nobody writes them again while the arena lives.
+        Ok(unsafe { std::slice::from_raw_parts(target.as_ptr(), items.len()) })
+    }
+
+    /// Copies `bytes` and a terminating NUL.
+    ///
+    /// # Errors
+    /// EINVAL when `bytes` contains a NUL, ENOMEM when the arena is full.
+    pub fn c_string<'arena>(&'arena self, bytes: &[u8]) -> Result<&'arena CStr, Errno> {
+        // Piece by piece, so that no copy of a secret stays on the heap.
+        let at = self.used_bytes.get();
+        self.slice(bytes)?;
+        self.slice(&[0_u8])?;
+        // SAFETY: within the mapping, where `slice` has just put the first of the two pieces.
+        let start = unsafe { self.base.add(at) };
+        // SAFETY: bytes need no alignment, so the two pieces lie one behind the other from `start`
+        // on; they were just written and nobody writes them again while they are borrowed.
+        let all = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len() + 1) };
+        CStr::from_bytes_with_nul(all).map_err(|_nul| Errno::INVAL)
+    }
+
+    /// Overwrites all that was copied into the arena, in both processes: the body's environment has
+    /// secrets. Published values and moments stay.
+    ///
+    /// The other process must read none of it any more.
+    pub fn overwrite_plan(&mut self) {
+        for place in PLAN_AT..self.used_bytes.get() {
+            // SAFETY: within the mapping, as `slice` has checked.
+            let byte = unsafe { self.base.add(place) };
+            // SAFETY: the exclusive borrow says that this process has no reference into the
+            // mapping; volatile, so that it is written though nobody reads it again.
+            unsafe { byte.write_volatile(0) };
+        }
+    }
+
+    /// Puts `value` where [`Arena::published`] of the other process finds it.
+    ///
+    /// # Errors
+    /// E2BIG when it is larger than the place for it.
+    pub fn publish<'arena, T: Copy + 'arena>(
+        &'arena self,
+        slot: Slot,
+        value: T,
+    ) -> Result<(), Errno> {
+        if PUBLISHED_BYTES_MAX < size_of::<T>() || PUBLISHED_BYTES_MAX < align_of::<T>() {
+            return Err(Errno::TOOBIG);
+        }
+        // SAFETY: PUBLISHED_BYTES_MAX bytes are reserved for this value, aligned as the base,
+        // which is page aligned; volatile, because the reader is another process.
+        unsafe { self.place::<T>(slot).write_volatile(value) };
+        Ok(())
+    }
+
+    fn place<T>(&self, slot: Slot) -> *mut T {
+        let at = slot as usize * PUBLISHED_BYTES_MAX;
+        // SAFETY: within the mapping, whose start is reserved for the values.
+        unsafe { self.base.add(at) }.cast::<T>().as_ptr()
+    }
+
+    /// Notes the moment of `number` for the other process: nanoseconds of the monotonic clock.
+    /// A number from `MOMENTS_MAX` on is left out.
+    pub fn note(&self, number: usize, moment_ns: u64) {
+        if let Some(place) = self.moment(number) {
+            place.store(
+                moment_ns.wrapping_add(self.behind_ns.get()),
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// From now on the monotonic clock of this process, not of the other, is `behind_ns` behind.
+    pub fn set_clock_behind(&self, behind_ns: u64) {
+        self.behind_ns.set(behind_ns);
+    }
+
+    /// The moment that was noted last for `number`; `None` where there is none.
+    #[must_use]
+    pub fn noted(&self, number: usize) -> Option<u64> {
+        let moment_ns = self.moment(number)?.load(Ordering::Relaxed);
+        (moment_ns != 0).then_some(moment_ns)
+    }
+
+    fn moment(&self, number: usize) -> Option<&AtomicU64> {
+        if MOMENTS_MAX <= number {
+            return None;
+        }
+        // SAFETY: within the mapping: `number` was checked, and the place for so many is reserved.
+        let place = unsafe { self.base.add(MOMENTS_AT + number * size_of::<u64>()) };
+        // SAFETY: at a multiple of eight bytes from the mapping's page aligned start, reserved for
+        // moments, and only ever touched as an atomic.
+        Some(unsafe { place.cast::<AtomicU64>().as_ref() })
+    }
+
+    /// The value that the other process published.
+    ///
+    /// # Safety
+    /// The other process must have published a value of exactly this type, and a message over a
+    /// socket must have said so since.
+    pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self, slot: Slot) -> T {
+        // SAFETY: the caller says that a `T` was written there, and its references point into this
+        // mapping, which has the same address in both processes.
+        unsafe { self.place::<T>(slot).read_volatile() }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone and every reference into it borrows `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size_bytes) };
+        debug_assert!(unmapped.is_ok(), "munmap of a mapping of ours");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_read_back_with_its_references() {
+        let arena = Arena::new(1 << 16).expect("mapped");
+        let name = arena.c_string(b"name").expect("fits");
+        let numbers = arena.slice(&[1_u64, 2, 3]).expect("fits");
+        arena.publish(Slot::Base, (name, numbers)).expect("fits");
+        arena.publish(Slot::Launch, 7_u64).expect("fits");
+        arena.note(0, 5);
+        arena.note(MOMENTS_MAX - 1, 6);
+        arena.note(MOMENTS_MAX, 7);
+        // SAFETY: the very type that was published.
+        let (name, numbers): (&CStr, &[u64]) = unsafe { arena.published(Slot::Base) };
+        assert_eq!((name.to_bytes(), numbers), (&b"name"[..], &[1, 2, 3][..]));
+        // SAFETY: the very type that was published.
+        assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
+        let noted = [0, 1, MOMENTS_MAX - 1, MOMENTS_MAX].map(|number| arena.noted(number));
+        assert_eq!(noted, [Some(5), None, Some(6), None]);
+    }
+
+    /// F-12: of a plan, in which the body's environment is, no byte stays; what is beside it does.
+    #[test]
+    fn an_overwritten_plan_is_nothing_but_zeros() {
+        let mut arena = Arena::new(1 << 16).expect("mapped");
+        arena.publish(Slot::Launch, 7_u64).expect("fits");
+        arena.note(MOMENTS_MAX - 1, 6);
+        arena.c_string(b"TOKEN=canary").expect("fits");
+        arena.slice(&[u64::MAX; 3]).expect("fits");
+        arena.c_string(b"last").expect("fits");
+        let plan = PLAN_AT..arena.used_bytes.get();
+        let seen = |arena: &Arena| -> Vec<u8> {
+            let bytes = plan.clone().map(|place| {
+                // SAFETY: within the mapping: the plan ends where the last piece of it does.
+                let byte = unsafe { arena.base.add(place) };
+                // SAFETY: the kernel made the whole mapping zeros, so that padding is one as well.
+                unsafe { byte.read_volatile() }
+            });
+            bytes.collect()
+        };
+        let before = seen(&arena);
+        assert!(before.windows(12).any(|window| window == b"TOKEN=canary"));
+        assert!(before.ends_with(b"last\0"), "{before:?}");
+        arena.overwrite_plan();
+        assert_eq!(seen(&arena), vec![0; plan.len()]);
+        assert_eq!(arena.noted(MOMENTS_MAX - 1), Some(6));
+        // SAFETY: the very type that was published.
+        assert_eq!(unsafe { arena.published::<u64>(Slot::Launch) }, 7);
+    }
+
+    #[test]
+    fn a_full_arena_is_an_error_and_a_nul_is_refused() {
+        let arena = Arena::new(8192).expect("mapped");
+        assert_eq!(arena.slice(&[0_u8; 8192]), Err(Errno::NOMEM));
+        assert_eq!(arena.c_string(b"a\0b"), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,204 @@
+//! Datagrams with the address that they were sent to: who answers for every address must answer
+//! from the one that was asked.
+
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd as _};
+
+use rustix::io::Errno;
+
+/// Room for one `in6_pktinfo` or `in_pktinfo` with its header, aligned as `cmsghdr` wants it.
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+/// One datagram's ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The address that it was sent to.
+    pub to: IpAddr,
+}
+
+/// Receives one datagram; how many bytes it has, at most as many as `buffer` holds, and its ends.
+///
+/// The socket must have been told to say where datagrams were sent to: `set_packet_info_v4` and
+/// `_v6` of [`crate::socket`].
+///
+/// # Errors
+/// EAGAIN where there is none; EPROTO where the kernel did not say its ends.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Errno> {
+    let mut name = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let mut message = empty_message();
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = length_of::<libc::sockaddr_storage>();
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len();
+    // SAFETY: every pointer in `message` leads to a local that lives through the call and is as
+    // long as the length beside it says.
+    let received = unsafe {
+        libc::recvmsg(
+            socket.as_fd().as_raw_fd(),
+            &raw mut message,
+            libc::MSG_DONTWAIT,
+        )
+    };
+    let received = usize::try_from(received).map_err(|_negative| last_errno())?;
+    let used = message.msg_controllen.min(control.0.len());
+    let to = destination(&control.0[..used]).ok_or(Errno::PROTO)?;
+    // SAFETY: zeroes are a valid `sockaddr_storage`, and the kernel writes nothing else.
+    let name = unsafe { name.assume_init() };
+    let from = address(&name).ok_or(Errno::PROTO)?;
+    Ok((received, Ends { from, to }))
+}
+
+/// Sends one datagram from the address that was asked to who asked.
+///
+/// # Errors
+/// EAGAIN where the socket's buffer is full; the errno of sendmsg(2).
+pub fn answer(socket: impl AsFd, bytes: &[u8], ends: Ends) -> Result<(), Errno> {
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut message = empty_message();
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_controllen = write_source(&mut control.0, ends.to);
+    message.msg_control = control.0.as_mut_ptr().cast();
+    let to: rustix::net::SocketAddrAny = match ends.from {
+        SocketAddr::V4(v4) => v4.into(),
+        SocketAddr::V6(v6) => v6.into(),
+    };
+    message.msg_name = to.as_ptr().cast_mut().cast();
+    message.msg_namelen = to.addr_len();
+    // SAFETY: every pointer in `message` leads to a local or to `bytes`, which live through the
+    // call and are as long as the length beside them says; the kernel only reads them.
+    let sent = unsafe {
+        libc::sendmsg(
+            socket.as_fd().as_raw_fd(),
+            &raw const message,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    usize::try_from(sent)
+        .map(|_bytes| ())
+        .map_err(|_negative| last_errno())
+}
+
+fn empty_message() -> libc::msghdr {
+    // SAFETY: a `msghdr` of zeroes is valid: null pointers with lengths of 0.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+fn length_of<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
+}
+
+/// Bytes of `struct cmsghdr`: a length, a level, a type.
+const CONTROL_HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+
+/// The destination that the first control message tells.
+fn destination(control: &[u8]) -> Option<IpAddr> {
+    let length = usize::from_ne_bytes(*control.first_chunk()?);
+    let level = i32::from_ne_bytes(*control.get(8..)?.first_chunk()?);
+    let kind = i32::from_ne_bytes(*control.get(12..)?.first_chunk()?);
+    let data = control.get(CONTROL_HEADER_BYTES..length)?;
+    match (level, kind) {
+        // `in_pktinfo`: the device, the local address, the destination in the header.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let octets: [u8; 4] = *data.get(8..)?.first_chunk()?;
+            Some(IpAddr::V4(Ipv4Addr::from(octets)))
+        }
+        // `in6_pktinfo`: the destination, the device.
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let octets: [u8; 16] = *data.first_chunk()?;
+            Some(IpAddr::V6(Ipv6Addr::from(octets)))
+        }
+        _ => None,
+    }
+}
+
+/// Lays out the control message that names the source; its length.
+fn write_source(control: &mut [u8; 64], source: IpAddr) -> usize {
+    let (level, kind, bytes) = match source {
+        IpAddr::V4(address) => {
+            // `ipi_spec_dst` is the source; the device is left to the route.
+            control[CONTROL_HEADER_BYTES + 4..][..4].copy_from_slice(&address.octets());
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
+        }
+        IpAddr::V6(address) => {
+            control[CONTROL_HEADER_BYTES..][..16].copy_from_slice(&address.octets());
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, 20)
+        }
+    };
+    let length = CONTROL_HEADER_BYTES + bytes;
+    control[..8].copy_from_slice(&length.to_ne_bytes());
+    control[8..12].copy_from_slice(&level.to_ne_bytes());
+    control[12..16].copy_from_slice(&kind.to_ne_bytes());
+    length.next_multiple_of(8)
+}
+
+fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(name.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that these bytes are a `sockaddr_in`, which is shorter than
+            // the storage and aligned no more strictly.
+            let v4 = unsafe { std::ptr::from_ref(name).cast::<libc::sockaddr_in>().read() };
+            let octets = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(octets, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for `sockaddr_in6`.
+            let v6 = unsafe { std::ptr::from_ref(name).cast::<libc::sockaddr_in6>().read() };
+            let octets = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Some(SocketAddrV6::new(octets, port, 0, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{set_packet_info_v4, set_packet_info_v6};
+    use std::net::UdpSocket;
+
+    #[test]
+    fn who_asks_any_of_our_addresses_is_answered_from_that_one() {
+        for (ours, asked) in [("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
+            let service = UdpSocket::bind(ours).expect("bound");
+            match service.local_addr().expect("bound") {
+                SocketAddr::V4(_) => set_packet_info_v4(&service).expect("set"),
+                SocketAddr::V6(_) => set_packet_info_v6(&service).expect("set"),
+            }
+            let port = service.local_addr().expect("bound").port();
+            let asked: IpAddr = asked.parse().expect("an address");
+            let body = UdpSocket::bind(ours).expect("bound");
+            body.connect((asked, port)).expect("connected");
+            assert_eq!(receive(&service, &mut [0; 8]), Err(Errno::AGAIN));
+            body.send(b"question").expect("sent");
+            let mut buffer = [0; 4];
+            let (bytes, ends) = receive(&service, &mut buffer).expect("received");
+            assert_eq!((bytes, &buffer), (4, b"ques"));
+            assert_eq!(ends.to, asked);
+            answer(&service, b"answer", ends).expect("sent");
+            let mut told = [0; 8];
+            // A connected socket takes datagrams from that address only.
+            assert_eq!(body.recv(&mut told).expect("received"), 6);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Questions to the host that change nothing.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use spec::host::HostEntry;
+
+use super::mount;
+use super::namespace::{self, kind};
+use super::process::{self, Forked};
+
+/// Effective user id of this process, as its user namespace names it.
+#[must_use]
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Effective group id of this process.
+#[must_use]
+pub fn effective_gid() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+/// What is at `path`, without following a last link; `None`: nothing.
+///
+/// # Errors
+/// The errno of lstat(2) or readlink(2), but for those that mean "nothing there".
+pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(errno),
+        Ok(status) => match rustix::fs::FileType::from_raw_mode(status.st_mode) {
+            rustix::fs::FileType::Directory => Ok(Some(HostEntry::Directory)),
+            rustix::fs::FileType::Symlink => rustix::fs::readlink(path, Vec::new())
+                .map(|target| Some(HostEntry::Link(target.into_bytes()))),
+            _ => Ok(Some(HostEntry::File)),
+        },
+    }
+}
+
+/// Calls of the kernel without which no body is confined, but for [`Self::Openat2`]: where that is
+/// missing, paths are walked name by name, and only a run with an image is not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// fsopen(2), Linux 5.2: mounts made before they are attached.
+    Fsopen,
+    /// clone3(2), Linux 5.3.
+    Clone3,
+    /// openat2(2), Linux 5.6: paths that cannot leave their directory.
+    Openat2,
+    /// mount_setattr(2), Linux 5.12: attributes of whole mount trees.
+    MountSetattr,
+}
+
+/// Whether the kernel has the call, and nothing above us hides it. Every call is made with
+/// arguments that it refuses, so that nothing happens.
+#[must_use]
+pub fn has_call(call: Call) -> bool {
+    let nothing = std::ptr::null::<u8>();
+    let answer = match call {
+        // SAFETY: a null name is refused (EFAULT, or EPERM before that).
+        Call::Fsopen => unsafe { libc::syscall(libc::SYS_fsopen, nothing, 0) },
+        // SAFETY: size 0 is refused (EINVAL) before the pointer is read.
+        Call::Clone3 => unsafe { libc::syscall(libc::SYS_clone3, nothing, 0) },
+        // SAFETY: size 0 is refused (EINVAL) before the pointers are read.
+        Call::Openat2 => unsafe { libc::syscall(libc::SYS_openat2, -1, nothing, nothing, 0) },
+        // SAFETY: size 0 is refused (EINVAL) before the pointers are read.
+        Call::MountSetattr => unsafe {
+            libc::syscall(libc::SYS_mount_setattr, -1, nothing, 0, nothing, 0)
+        },
+    };
+    !matches!(process::check(answer), Err(Errno::NOSYS))
+}
+
+/// Whether the kernel can load a seccomp filter that ends processes (Linux 4.14).
+#[must_use]
+pub fn has_seccomp_filter() -> bool {
+    const GET_ACTION_AVAIL: u32 = 2;
+    let action = libc::SECCOMP_RET_KILL_PROCESS;
+    // SAFETY: the action lives across the call, which only reads it.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const action) };
+    process::check(answer).is_ok()
+}
+
+/// Whether the kernel has no_new_privs (Linux 3.5).
+#[must_use]
+pub fn has_no_new_privileges() -> bool {
+    // SAFETY: this option takes no argument and only says what is set.
+    let answer = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
+    process::check(answer.into()).is_ok()
+}
+
+/// Really lays an overlayfs over a directory, in a user and a mount namespace of a child that ends
+/// at once; with `writable`, and with what overlayfs notes of a file then, which a tmpfs takes since
+/// Linux 6.6.
+///
+/// Only from a process with one thread.
+///
+/// # Errors
+/// The errno of the call that failed.
+pub fn lay_overlay(writable: bool) -> Result<(), Errno> {
+    let (uid, gid) = (effective_uid(), effective_gid());
+    let maps = [uid, gid].map(|id| format!("1000 {id} 1"));
+    // SAFETY: the caller has one thread, and the child allocates nothing and exits.
+    match unsafe { process::fork_into(kind::USER | kind::MOUNT, None) }? {
+        Forked::Child => {
+            let errno = lay_overlay_here(&maps, writable)
+                .err()
+                .map_or(0, Errno::raw_os_error);
+            process::exit_now(errno)
+        }
+        Forked::Parent { pid, .. } => {
+            let ended = process::wait(pid, true)?.ok_or(Errno::CHILD)?;
+            match ended.raw_status {
+                0 => Ok(()),
+                status if status & 0x7f == 0 => Err(Errno::from_raw_os_error(status >> 8)),
+                _ => Err(Errno::IO),
+            }
+        }
+    }
+}
+
+fn lay_overlay_here([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<(), Errno> {
+    namespace::write_file(c"/proc/self/setgroups", b"deny")?;
+    namespace::write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
+    namespace::write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
+    mount::make_private()?;
+    let space = mount::new_tmpfs(c"65536", c"64")?;
+    // A directory that every system has; only this child sees what lies over it.
+    mount::attach(space.as_fd(), c"/proc")?;
+    rustix::process::chdir(c"/proc")?;
+    for directory in [c"lower", c"upper", c"work"] {
+        rustix::fs::mkdirat(rustix::fs::CWD, directory, Mode::from_raw_mode(0o755))?;
+    }
+    if !writable {
+        return mount::new_overlay(c"upper:lower", None).map(drop);
+    }
+    let note = c"user.overlay.runner";
+    rustix::fs::setxattr(c"upper", note, b"y", rustix::fs::XattrFlags::empty())?;
+    mount::new_overlay(c"lower", Some((c"upper", c"work"))).map(drop)
+}
+
+/// Really makes namespaces: a child in a user namespace of its own and in `kinds` (of
+/// [`super::namespace::kind`]), which ends at once.
+///
+/// Only from a process with one thread.
+///
+/// # Errors
+/// The errno of clone3(2) or wait4(2).
+pub fn make_namespaces(kinds: u64) -> Result<(), Errno> {
+    // SAFETY: the caller has one thread, and the child exits at once.
+    match unsafe { process::fork_into(kind::USER | kinds, None) }? {
+        Forked::Child => process::exit_now(0),
+        Forked::Parent { pid, .. } => process::wait(pid, true).map(|_ended| ()),
+    }
+}

@@ -1,0 +1,283 @@
+//! Secrets of one run: what the caller gave, what the provider knows, and the record of each.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::plan::grants::Origin;
+use crate::run::block_documents::inventory_of_workspace;
+use crate::run::chosen::Chosen;
+use crate::run::error::RunError;
+use crate::run::given::workspace_of;
+use crate::run::subject::{format_of, read_file};
+use secrets::mask::{Masks, VALUE_BYTES_MIN};
+use secrets::{Around, Expected, resolve, shown};
+use spec::host_policy::HostPolicy;
+use spec::inventory::{self, Consumer, Inventories, Inventory};
+use spec::manifest::SecretRequest;
+use spec::path::escape;
+use spec::report::{Report, SecretReport, WarningReport};
+use spec::request::Request;
+use spec::secret::{Secret, overwrite};
+use sys::privileges;
+
+/// What is known of a run's secrets before anybody is asked for a value.
+struct Asked<'run> {
+    request: &'run Request,
+    /// What the provider is to be asked for, and literals.
+    of_provider: Vec<SecretRequest>,
+    /// What the manifest calls a secret and the caller gave openly.
+    given_openly: Vec<(SecretRequest, &'run [u8])>,
+    inventories: Inventories,
+    who: Consumer,
+}
+
+/// Gives the body its secrets: the last thing before the launch, so that nothing is revealed for
+/// a run that is refused for something else.
+///
+/// `signals` is the descriptor of the signals that cancel a run.
+///
+/// # Errors
+/// [`RunError::Secret`]: not granted, or without a value here; then nothing is launched.
+pub(super) fn reveal(
+    request: &Request,
+    policy: &HostPolicy,
+    chosen: &mut Chosen,
+    signals: BorrowedFd<'_>,
+    masks: &mut Masks,
+    report: &mut Report,
+) -> Result<(), RunError> {
+    let asked = Asked::of(request, policy, chosen)?;
+    let warnings = asked.inventories.iter().flat_map(|known| &known.warnings);
+    report.warnings.extend(warnings.cloned());
+    if asked.needs_provider() || !request.secrets.is_empty() {
+        // From here on no core of this process is dumped, and nobody of its uid looks into it.
+        privileges::not_dumpable().map_err(RunError::host("become non-dumpable"))?;
+    }
+    let around = Around {
+        environment: &request.caller.environment,
+        signals: Some(signals),
+    };
+    let resolved = resolve(
+        &asked.of_provider,
+        &policy.secrets,
+        &asked.inventories,
+        &asked.who,
+        around,
+    )?;
+    let mut records = Records { masks, report };
+    for (secret, value) in &asked.given_openly {
+        let name = secret.variable.clone();
+        records.note(name, shown(&secret.reference), "caller", "-e", value);
+    }
+    for given in &request.secrets {
+        let name = escape(&given.variable);
+        let value = given.value.bytes();
+        records.note(name, given.reference.clone(), "caller", "--secret", value);
+        name_variable(chosen, &given.variable, &given.value);
+    }
+    let word = granted_by(request, chosen.origin);
+    for secret in resolved {
+        if let Some(reveal) = secret.reveal {
+            let word = match reveal.permission {
+                Some(permission) => format!("{word}, {permission}"),
+                None => word.to_owned(),
+            };
+            let name = secret.variable.clone();
+            let value = secret.value.bytes();
+            records.note(name, reveal.reference, reveal.provider, &word, value);
+        }
+        name_variable(chosen, secret.variable.as_bytes(), &secret.value);
+    }
+    Ok(())
+}
+
+/// Who would be asked for the secrets that the caller does not give: judged as [`reveal`] judges,
+/// and nobody is asked.
+///
+/// # Errors
+/// [`RunError::Secret`]: not granted, or nobody here to ask.
+pub(super) fn expect(
+    request: &Request,
+    policy: &HostPolicy,
+    chosen: &Chosen,
+) -> Result<Vec<Expected>, RunError> {
+    let asked = Asked::of(request, policy, chosen)?;
+    let Asked {
+        of_provider,
+        inventories,
+        who,
+        ..
+    } = &asked;
+    let expected = secrets::expect(of_provider, &policy.secrets, inventories, who)?;
+    Ok(expected)
+}
+
+impl Chosen {
+    /// The names of all secrets that the body would get, without values.
+    pub(super) fn name_secrets(&mut self, request: &Request) {
+        let given = request.secrets.iter().map(|given| given.variable.clone());
+        let mut names: Vec<Vec<u8>> = given.collect();
+        for secret in &self.manifest.secrets {
+            let name = secret.variable.as_bytes();
+            if self.environment.iter().all(|(known, _)| known != name) {
+                names.push(name.to_vec());
+            }
+        }
+        let nameless = names.into_iter().map(|name| (name, Vec::new()));
+        self.environment.extend(nameless);
+    }
+}
+
+/// Overwrites every value of the body's environment that is still held here.
+pub(super) fn forget(chosen: &mut Chosen, environment: &mut [Vec<u8>]) {
+    for (_, value) in &mut chosen.environment {
+        overwrite(value);
+    }
+    environment.iter_mut().for_each(overwrite);
+}
+
+impl<'run> Asked<'run> {
+    fn of(
+        request: &'run Request,
+        policy: &'run HostPolicy,
+        chosen: &Chosen,
+    ) -> Result<Self, RunError> {
+        let manifest = &chosen.manifest;
+        let mut asked = Self {
+            request,
+            of_provider: Vec::new(),
+            given_openly: Vec::new(),
+            inventories: Inventories::default(),
+            who: manifest.consumer(),
+        };
+        for secret in &manifest.secrets {
+            asked.sort(secret);
+        }
+        if !asked.needs_provider() {
+            return Ok(asked);
+        }
+        if policy.deny_grants.secrets {
+            return Err(RunError::Argument {
+                code: "grant_forbidden",
+                what: "the manifest's",
+                object: "secrets".to_owned(),
+                problem: "are denied by the host policy (deny_grants)".to_owned(),
+                hint: Some("ask whoever keeps the host's configuration".to_owned()),
+            });
+        }
+        asked.inventories = known_inventories(request, policy, chosen)?;
+        Ok(asked)
+    }
+
+    /// What the caller gives himself comes first.
+    fn sort(&mut self, secret: &SecretRequest) {
+        let wanted = secret.variable.as_bytes();
+        let given = self.request.secrets.iter();
+        if given.into_iter().any(|given| given.variable == wanted) {
+            return;
+        }
+        let mut open = self.request.environment.iter();
+        match open.rfind(|(name, _)| name == wanted) {
+            None => self.of_provider.push(secret.clone()),
+            Some((_, value)) if secret.reference.is_secret() => {
+                self.given_openly.push((secret.clone(), value));
+            }
+            Some(_) => (),
+        }
+    }
+
+    fn needs_provider(&self) -> bool {
+        let mut asked = self.of_provider.iter();
+        asked.any(|secret| secret.reference.is_secret())
+    }
+}
+
+/// Where each value is noted: what is masked, and the record without it.
+struct Records<'run> {
+    masks: &'run mut Masks,
+    report: &'run mut Report,
+}
+
+impl Records<'_> {
+    fn note(
+        &mut self,
+        variable: String,
+        reference: String,
+        provider: &str,
+        granted_by: &str,
+        value: &[u8],
+    ) {
+        if !self.masks.add(value) && !value.is_empty() {
+            let message = format!(
+                "the value of {variable} has fewer than {VALUE_BYTES_MIN} bytes: it is not masked \
+                 in what the body prints"
+            );
+            self.report
+                .warnings
+                .push(WarningReport::new("secret_not_masked", message));
+        }
+        self.report.secrets.push(SecretReport {
+            variable,
+            reference,
+            provider: provider.to_owned(),
+            granted_by: granted_by.to_owned(),
+        });
+    }
+}
+
+fn name_variable(chosen: &mut Chosen, variable: &[u8], value: &Secret) {
+    let entry = (variable.to_vec(), value.bytes().to_vec());
+    chosen.environment.push(entry);
+}
+
+/// Whose word lets the body have what its manifest asks for.
+fn granted_by(request: &Request, origin: Origin) -> &'static str {
+    match origin {
+        Origin::Caller => "--manifest",
+        Origin::Bundle if request.grants.secrets => "--grant secrets",
+        Origin::Bundle => "host policy",
+    }
+}
+
+/// The host's inventory decides where there is one, else that of the workspace, with what the
+/// caller's own manifest names; the bundle's own only where there is no other.
+fn known_inventories(
+    request: &Request,
+    policy: &HostPolicy,
+    chosen: &Chosen,
+) -> Result<Inventories, RunError> {
+    let of_manifest = chosen
+        .inventories
+        .iter()
+        .chain(&chosen.manifest.inventories);
+    let mut of_manifest: Vec<Inventory> = of_manifest.cloned().collect();
+    let of_workspace = workspace_of(request)
+        .as_deref()
+        .and_then(inventory_of_workspace);
+    let mut levels = Vec::new();
+    if let Some(path) = &policy.secrets.inventory {
+        // What is not there cannot withhold what the host's own inventory grants.
+        of_manifest.retain(|inventory| !inventory.entries.is_empty());
+        levels.push(vec![read_inventory(path)?]);
+    }
+    match chosen.origin {
+        Origin::Caller => {
+            of_manifest.extend(of_workspace);
+            levels.push(of_manifest);
+        }
+        Origin::Bundle => levels.extend([of_workspace.into_iter().collect(), of_manifest]),
+    }
+    levels.retain(|level| !level.is_empty());
+    let mut levels = levels.into_iter();
+    Ok(Inventories {
+        deciding: levels.next().unwrap_or_default(),
+        others: levels.flatten().collect(),
+    })
+}
+
+fn read_inventory(path: &Path) -> Result<Inventory, RunError> {
+    let shown = escape(path.as_os_str().as_bytes());
+    let text = read_file(path, &shown, "inventory_unreadable", "inventory")?;
+    Ok(inventory::parse(&text, format_of(path), &shown)?)
+}

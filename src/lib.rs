@@ -105,13 +105,12 @@
 //!   indexes only; what it leaves is read as what a stranger left.
 //! - The value of a secret is in the body's environment and in no error, `Debug`, log, lock file,
 //!   bundle or argument vector; a token is in a header to its own service.
-//! - There is no global state but the binary's allocator, which only adds ([`sys::heap`]), and no
-//!   program is found through /proc/self/exe.
+//! - There is no global state, and no program is found through /proc/self/exe.
 //!
 //! # Public surface
 //!
 //! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
-//! its verbs call, on an allocator of its own ([`sys::heap`]). A caller that is a program of its
+//! its verbs call. A caller that is a program of its
 //! own starts the `runner` binary and reads the report (`--json=fd:N`); the other modules are public
 //! for the tests, and for reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
 //! [`define_sandbox`]: pure

@@ -60,7 +60,6 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/seed.rs",
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",
-    "src/main.rs",
 ];
 
 const NON_TEST_LINES_MAX: usize = 500;

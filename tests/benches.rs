@@ -274,7 +274,7 @@ fn the_profile_explains_itself_and_says_what_it_lacks() {
         let refused = run(lacking);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("run scripts/build-release"), "{said}");
+        assert!(said.contains("run cargo build --profile dist"), "{said}");
     }
 }
 

@@ -31,7 +31,6 @@ use spec::utc::text_of_milliseconds;
 use sys::file::CallError;
 use sys::signal::own_dispositions;
 use sys::stack;
-use sys::stdio::open_missing;
 
 /// Does one run.
 pub type Execute<'call> = dyn Fn(&Request, &HostPolicy, &Arc<dyn Hearing>) -> Report + 'call;
@@ -65,19 +64,14 @@ impl std::fmt::Debug for Engine<'_> {
 /// exit. The first word is the program's own name.
 #[must_use]
 pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
-    let prepared = open_missing().and_then(|()| {
-        let failed = |errno| CallError::new("sigaction", "SIGCHLD and SIGPIPE", errno);
-        own_dispositions().map_err(failed)
-    });
-    // To standard error, if it is there: what is not open stays closed, and takes nothing.
     let failed = |error: &dyn std::error::Error| {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
         let problem = with_causes(error);
         printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
         FAILED
     };
-    if let Err(error) = prepared {
-        return failed(&error);
+    if let Err(errno) = own_dispositions() {
+        return failed(&CallError::new("sigaction", "SIGCHLD and SIGPIPE", errno));
     }
     if let Err(error) = stack::reserve() {
         return failed(&error);

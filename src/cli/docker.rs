@@ -34,7 +34,6 @@ pub(super) fn volume_of_error(words: &[OsString]) -> Option<String> {
     Some(escape(found.as_bytes()))
 }
 
-/// What was meant.
 pub(super) fn volume_hint(volume: &str) -> String {
     format!("-v prints more; to show a directory to the body: --mount {volume}")
 }

@@ -34,21 +34,16 @@ pub enum EnvironmentError {
     Value {
         /// The flag, or file and line.
         place: String,
-        /// The variable.
         name: String,
         /// The rule that it breaks.
         cause: &'static str,
     },
     /// `-e NAME`, and the caller has no such variable.
     #[error("--env {name}: the variable is not set here, so there is nothing to pass on")]
-    NotSet {
-        /// The variable.
-        name: String,
-    },
+    NotSet { name: String },
     /// A line that is no assignment.
     #[error("{file}:{line}: expected NAME=VALUE, a comment line or an empty line")]
     Line {
-        /// The file.
         file: String,
         /// Counted from 1.
         line: usize,
@@ -58,9 +53,7 @@ pub enum EnvironmentError {
     Unreadable {
         /// The flag that names it.
         flag: &'static str,
-        /// The file.
         file: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -69,7 +62,6 @@ pub enum EnvironmentError {
     TooLarge {
         /// The flag that names it.
         flag: &'static str,
-        /// The file.
         file: String,
     },
     /// `--secret` without a known kind of reference.
@@ -81,7 +73,6 @@ pub enum EnvironmentError {
     /// `--secret NAME=env:VAR`, and the caller has no such variable.
     #[error("--secret {name}: the variable `{variable}` is not set here")]
     SecretNotSet {
-        /// The secret.
         name: String,
         /// The variable that should hold it.
         variable: String,

@@ -21,7 +21,6 @@ pub(crate) const TIMED_OUT: u8 = 124;
 pub(crate) const FAILED: u8 = 125;
 /// Found, and not executable.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// Not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// The error code of a launch whose execve(2) ended with ENOENT or ENOTDIR.

@@ -21,7 +21,6 @@ const NAME_TRIES: u32 = 16;
 pub(super) enum FileError {
     /// The path ends with a symbolic link.
     Link,
-    /// A call failed.
     Call(Errno),
     /// Another file is found at the path than the one that was written.
     Elsewhere,

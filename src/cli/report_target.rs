@@ -50,7 +50,6 @@ pub(crate) enum TargetError {
     /// The descriptor is not there, or not for writing.
     #[error("--json=fd:{number}: the descriptor {cause}")]
     Descriptor {
-        /// Its number.
         number: i32,
         /// What is wrong with it.
         cause: &'static str,
@@ -58,33 +57,23 @@ pub(crate) enum TargetError {
     /// The file cannot be opened.
     #[error("--json={file} cannot be opened for writing: {errno}")]
     File {
-        /// The path, escaped.
         file: String,
-        /// Why.
         #[source]
         errno: Errno,
     },
     /// The path ends with a link, which somebody else may have laid.
     #[error("--json={file} is a symbolic link, which is not followed")]
-    Link {
-        /// The path, escaped.
-        file: String,
-    },
+    Link { file: String },
     /// The report was written, and a directory above it has been moved or replaced meanwhile.
     #[error(
         "the report is not at {name}: a directory above it was replaced during the run, and what lies \
          there now is not the report"
     )]
-    Elsewhere {
-        /// The path, escaped.
-        name: String,
-    },
+    Elsewhere { name: String },
     /// It was open and could not be written.
     #[error("the report could not be written to {name}: {errno}")]
     Write {
-        /// The target.
         name: String,
-        /// Why.
         #[source]
         errno: Errno,
     },

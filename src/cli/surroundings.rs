@@ -13,17 +13,14 @@ use spec::request::Caller;
 const RUNTIME_DIRECTORY_OF_ROOT: &str = "/run/runner";
 /// Where unpacked bundles of uid 0 are kept, where they do not lie in memory.
 const CACHE_DIRECTORY_OF_ROOT: &str = "/var/cache/runner";
-/// The host's configuration.
 const HOST_CONFIG: &str = "/etc/runner/config.yaml";
 
 /// What this process was started with.
 #[derive(Clone, Default)]
 pub struct Surroundings {
-    /// Every variable.
     pub variables: BTreeMap<OsString, OsString>,
     /// The working directory, absolute; `None` where it is gone.
     pub working_directory: Option<PathBuf>,
-    /// The effective uid.
     pub uid: u32,
 }
 

@@ -10,7 +10,6 @@ pub(crate) const BUNDLE_PROGRAMS: &str = "/bundle/node_modules/.bin";
 /// What the list is made of.
 #[derive(Debug, Clone, Default)]
 pub struct Parts<'run> {
-    /// The run's id.
     pub run_id: &'run str,
     /// Whether a bundle may bring programs.
     pub has_bundle: bool,

@@ -40,56 +40,31 @@ const HARMLESS_WITH_VALUE: [&str; 7] = [
 pub enum NodePermissionError {
     /// Another program than Node.
     #[error("runs Node only, and `run` starts {found}")]
-    OtherProgram {
-        /// What, escaped.
-        found: String,
-    },
+    OtherProgram { found: String },
     /// TypeScript that needs a loader which starts processes of its own.
     #[error(
         "cannot run TypeScript through `tsx`, which starts a child process and is refused one; \
          Node {found} does not run this file by itself"
     )]
-    Tsx {
-        /// Version of Node.
-        found: String,
-    },
+    Tsx { found: String },
     /// Node is not there.
     #[error("needs Node {WANTED}, and no `node` was found")]
     NoNode,
     /// Node is there, and is a script of a version manager.
     #[error("needs Node {WANTED}, and {path} is a script, which the flags would not reach")]
-    Script {
-        /// The program, escaped.
-        path: String,
-    },
+    Script { path: String },
     /// The version of Node is not known.
     #[error("needs Node {WANTED}, and {path} {problem}")]
-    NoVersion {
-        /// The program, escaped.
-        path: String,
-        /// Why.
-        problem: String,
-    },
+    NoVersion { path: String, problem: String },
     /// A version without a permission model.
     #[error("needs Node {WANTED}, and {path} is {found}")]
-    TooOld {
-        /// The program, escaped.
-        path: String,
-        /// Its version.
-        found: String,
-    },
+    TooOld { path: String, found: String },
     /// An option that could lift what the flags hold.
     #[error("does not pass the option {option} on to Node: it could lift the permissions")]
-    Option {
-        /// The option, escaped.
-        option: String,
-    },
+    Option { option: String },
     /// A place that cannot be written as a flag.
     #[error("cannot name the mount point {target} to Node, which reads `*` and `,` as signs")]
-    Target {
-        /// The place, escaped.
-        target: String,
-    },
+    Target { target: String },
 }
 
 /// The versions that have a permission model.

@@ -40,7 +40,6 @@ pub struct Chosen {
     pub provided: Provided,
     /// How it is started; `None` for `runner run`.
     pub form: Option<RunForm>,
-    /// The argument vector.
     pub argv: Vec<Vec<u8>>,
     /// Where it is started, inside.
     pub working_directory: Vec<u8>,
@@ -52,7 +51,6 @@ pub struct Chosen {
     pub program: Option<Vec<u8>>,
     /// What was made visible for a program.
     pub bound: Vec<String>,
-    /// Named variables.
     pub environment: Vec<EnvironmentEntry>,
     /// Whom the body may reach.
     pub egress: EgressPlan,

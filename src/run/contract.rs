@@ -60,9 +60,7 @@ pub struct Settled {
     pub input: Option<Vec<u8>>,
     /// The schema that the body's output document has to satisfy.
     pub outputs: Option<Value>,
-    /// Files to stage.
     pub input_files: Vec<InputFile>,
-    /// Files to sync.
     pub output_files: Vec<OutputFile>,
     /// Keys of those files without which a run has failed whose body exited with 0.
     pub required_outputs: Vec<String>,

@@ -37,7 +37,6 @@ pub enum RunError {
     /// The archive or the directory.
     #[error(transparent)]
     Unpack(#[from] UnpackError),
-    /// The manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// What the manifest refers to.
@@ -46,21 +45,16 @@ pub enum RunError {
     /// `--run`.
     #[error("--run: {0}")]
     RunValue(#[from] RunValueError),
-    /// The run form.
     #[error(transparent)]
     RunForm(#[from] RunFormError),
-    /// A limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The image.
     #[error("runner.image: {0}")]
     Image(#[from] ImageError),
     /// The image cannot be had.
     #[error("image {place}: {error}")]
     ImagePull {
-        /// Where it lies, escaped.
         place: String,
-        /// Why.
         #[source]
         error: Box<OciError>,
     },
@@ -70,24 +64,18 @@ pub enum RunError {
     /// The provider `node-permission`.
     #[error("sandbox.provider: `node-permission` {0}")]
     NodePermission(#[from] NodePermissionError),
-    /// A mount.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// Workspace, inputs, outputs.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// A secret.
     #[error(transparent)]
     Secret(Box<SecretError>),
-    /// A workspace source.
     #[error(transparent)]
     Source(Box<SourceError>),
     /// A token in a path.
     #[error("{place}: {error}")]
     Token {
-        /// Which entry.
         place: String,
-        /// What is wrong.
         #[source]
         error: TokenError,
     },
@@ -96,7 +84,6 @@ pub enum RunError {
     Contract {
         /// `inputs` or `outputs`.
         block: &'static str,
-        /// What is wrong.
         #[source]
         error: ContractError,
     },
@@ -114,13 +101,11 @@ pub enum RunError {
     Output {
         /// `missing-output`, `invalid-output` or `missing-artifact`.
         code: &'static str,
-        /// What was found and expected.
         message: String,
     },
     /// A required output file was made and could not be written to the workspace.
     #[error("{message}")]
     Undelivered {
-        /// Which ones, and why not.
         message: String,
         /// What to do about the first.
         hint: Option<String>,
@@ -137,11 +122,8 @@ pub enum RunError {
     /// Something valid that this version does not do.
     #[error("{what} is not supported by this version")]
     Unsupported {
-        /// Stable.
         code: &'static str,
-        /// What.
         what: String,
-        /// What to do instead.
         hint: &'static str,
     },
     /// There is no manifest and no `--run`.
@@ -149,27 +131,20 @@ pub enum RunError {
     NoManifest {
         /// What was looked for, and what lies there.
         message: String,
-        /// What to do.
         hint: String,
     },
     /// Something that the caller named is not usable.
     #[error("{what} {object} {problem}")]
     Argument {
-        /// Stable.
         code: &'static str,
         /// `manifest`, `mount source` …
         what: &'static str,
-        /// Escaped.
         object: String,
-        /// What is wrong with it.
         problem: String,
-        /// What to do.
         hint: Option<String>,
     },
-    /// The sandbox.
     #[error("{error}")]
     Sandbox {
-        /// Why.
         #[source]
         error: SandboxError,
         /// Settings of this host that may be why.
@@ -178,14 +153,10 @@ pub enum RunError {
     /// The body's program could not be started, and why is known.
     #[error("{error}{}", .why.as_ref().map_or_else(String::new, |why| format!(": {why}")))]
     Program {
-        /// The kernel's answer.
         error: SandboxError,
-        /// The rest of the sentence.
         why: Option<String>,
-        /// What to do.
         hint: String,
     },
-    /// The groups.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// The records of runs.
@@ -194,9 +165,7 @@ pub enum RunError {
     /// A call of the supervisor's own.
     #[error("cannot {act}: {errno}")]
     Host {
-        /// What was tried.
         act: String,
-        /// The kernel's answer.
         #[source]
         errno: rustix::io::Errno,
     },
@@ -211,16 +180,10 @@ pub enum RunError {
     Unkillable,
     /// The caller's signal came before the body was started.
     #[error("cancelled by signal {signal} before the body was started")]
-    Cancelled {
-        /// Its number.
-        signal: i32,
-    },
+    Cancelled { signal: i32 },
     /// The wall time was over before the body was started.
     #[error("the wall time was over before the body was started, after {act}")]
-    TimedOut {
-        /// What took the time.
-        act: &'static str,
-    },
+    TimedOut { act: &'static str },
 }
 
 /// Each place and what is wrong there, on one line.

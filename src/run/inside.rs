@@ -45,17 +45,14 @@ pub(super) struct Inside<'plan> {
 /// What lies at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Node {
-    /// Nothing.
     Missing,
     /// It lies behind a directory that is closed to us.
     Closed,
     /// Only a run would know.
     Unknown,
-    /// A directory.
     Directory,
     /// A link and what it says.
     Link(Vec<u8>),
-    /// A file.
     File {
         /// Whether the body may execute it.
         executable: bool,
@@ -69,7 +66,6 @@ pub(super) enum Node {
 /// A program that would be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
-    /// Inside.
     pub(super) path: Vec<u8>,
     /// On the host; `None` for one of the bundle.
     pub(super) host: Option<PathBuf>,
@@ -78,18 +74,15 @@ pub(super) struct Program {
 /// Why a program would not be executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Nothing lies there.
     Missing,
     /// The first line of a script names an interpreter that is not there.
     Interpreter {
-        /// The script.
         script: Program,
         /// As the line has it.
         interpreter: Vec<u8>,
     },
     /// It names one that is there and that is no program, or not one for the body.
     Barred {
-        /// The script.
         script: Program,
         /// As the line has it.
         interpreter: Vec<u8>,

@@ -10,7 +10,6 @@ use sandbox::supervise::without_cgroup::Sampler;
 /// Counters of the run's groups, and of its processes where a group does not count.
 #[derive(Debug)]
 pub(super) struct RunMeter<'run> {
-    /// The groups.
     pub group: &'run mut RunCgroup,
     /// What they counted, once nothing lives in them any more.
     pub counted: Option<Counted>,

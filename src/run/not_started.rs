@@ -43,7 +43,6 @@ pub(super) struct Attempt<'run> {
 struct Reason {
     /// Goes on from "program `x` …"; `None` where that says it all.
     why: Option<String>,
-    /// What to do.
     hint: String,
 }
 

@@ -49,7 +49,6 @@ impl Places {
         self.workspace.as_ref()
     }
 
-    /// Where outputs go.
     pub(super) fn of_outputs(&self) -> Option<&Place> {
         self.outputs.as_ref().or(self.workspace.as_ref())
     }

@@ -20,7 +20,6 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// What a program on a PATH is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shim {
-    /// No shim.
     No,
     /// It stands for this program.
     For(PathBuf),

@@ -54,7 +54,6 @@ pub(crate) fn document_names() -> Vec<&'static str> {
 
 /// A bundle that was read: what lies where in it, and how its files begin.
 pub trait BundleFiles {
-    /// What lies where.
     fn tree(&self) -> &Tree;
 
     /// The first `bytes_max` bytes of a file, fewer where it is shorter.
@@ -67,7 +66,6 @@ pub trait BundleFiles {
 /// A bundle that was unpacked.
 #[derive(Debug)]
 pub struct UnpackedFiles<'run> {
-    /// What lies where.
     pub tree: &'run Tree,
     /// The directory that it lies in.
     pub root: BorrowedFd<'run>,

@@ -38,7 +38,6 @@ const UNPACK: &str = "unpacking the bundle";
 /// A bundle whose files can be read.
 #[derive(Debug)]
 pub(super) struct Bundle {
-    /// What lies where.
     pub(super) unpacked: Unpacked,
     /// The directory that it lies in: the body's own, or the kept one.
     pub(super) root: OwnedFd,

@@ -22,7 +22,6 @@ const INPUT_BYTES: usize = 128 * 1024;
 /// How an archive is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
     Plain,
     /// RFC 1952.
     Gzip,

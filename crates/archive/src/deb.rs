@@ -63,22 +63,14 @@ pub enum DebError {
     },
     /// The archive ends in the middle.
     #[error("the package ends in the middle of {what}")]
-    Truncated {
-        /// Of what.
-        what: &'static str,
-    },
+    Truncated { what: &'static str },
     /// The control file does not say what it must.
     #[error("the control file of the package has no {field} that could be one")]
-    Control {
-        /// Which field.
-        field: &'static str,
-    },
+    Control { field: &'static str },
     /// `control.tar` or `data.tar` is refused, or its files could not be written.
     #[error("the {member} of the package cannot be unpacked")]
     Unpack {
-        /// Which.
         member: &'static str,
-        /// Why.
         #[source]
         source: Box<UnpackError>,
     },

@@ -28,7 +28,6 @@ pub(crate) struct EntryLimits {
     pub header_bytes: u64,
 }
 
-/// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Position among the headers of the archive, from 1.

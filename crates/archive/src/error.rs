@@ -25,7 +25,6 @@ pub enum UnpackError {
     Open {
         /// As the caller wrote it, escaped.
         path: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
@@ -34,7 +33,6 @@ pub enum UnpackError {
     NotAFile {
         /// As the caller wrote it, escaped.
         path: String,
-        /// What it is.
         found: &'static str,
     },
     /// The compressed stream is damaged, too large, or something else altogether.
@@ -43,7 +41,6 @@ pub enum UnpackError {
     /// The compressed data is damaged, needs too much memory, or is something else altogether.
     #[error("the {compression} data is malformed")]
     Malformed {
-        /// What it should be.
         compression: &'static str,
         /// What the decoder says.
         #[source]
@@ -51,48 +48,30 @@ pub enum UnpackError {
     },
     /// What was compressed is no tar.
     #[error("the gzip data holds {found}; expected a tar archive")]
-    NotTar {
-        /// What it looks like.
-        found: &'static str,
-    },
+    NotTar { found: &'static str },
     /// The stream ends without the two zero blocks that end a tar.
     #[error("the tar ends after {entries} entries without the two zero blocks that end it")]
-    EndMissing {
-        /// Entries before the end.
-        entries: u64,
-    },
+    EndMissing { entries: u64 },
     /// Something other than zeros follows the end of the tar, or too many zeros do.
     #[error("more data follows the end of the tar, after {entries} entries; expected only zeros")]
-    DataAfterEnd {
-        /// Entries before the end.
-        entries: u64,
-    },
+    DataAfterEnd { entries: u64 },
     /// One entry is refused.
     #[error("entry {index}, `{name}`: {refusal}")]
     Entry {
         /// Position among the headers of the archive, from 1; in a directory, of the visit.
         index: u64,
-        /// Its name, escaped and shortened.
         name: String,
-        /// Why.
         refusal: EntryRefusal,
     },
     /// A symbolic link is refused in view of the whole bundle.
     #[error("`{name}` {error}")]
-    Link {
-        /// Its path, escaped and shortened.
-        name: String,
-        /// Why.
-        error: LinkError,
-    },
+    Link { name: String, error: LinkError },
     /// More entries than allowed.
     #[error("entry {index}, `{name}`: more than {limit} entries, directories included")]
     TooManyEntries {
         /// Position of the first entry that is too many.
         index: u64,
-        /// Its name, escaped and shortened.
         name: String,
-        /// The limit.
         limit: u64,
     },
     /// More bytes than allowed.
@@ -100,9 +79,7 @@ pub enum UnpackError {
     TooManyBytes {
         /// Position of the first entry that is too large.
         index: u64,
-        /// Its name, escaped and shortened.
         name: String,
-        /// The limit.
         limit_bytes: u64,
     },
     /// Paths and link targets together are too long.
@@ -110,7 +87,6 @@ pub enum UnpackError {
     TooLongNames {
         /// Position of the first entry that is too much.
         index: u64,
-        /// Its name, escaped and shortened.
         name: String,
         /// The limit, which follows from the limit for entries.
         limit_bytes: u64,
@@ -126,7 +102,6 @@ pub enum UnpackError {
     /// A file of the source directory changed while it was read.
     #[error("`{name}` changed while it was read: {expected_bytes} bytes expected")]
     SourceChanged {
-        /// Its path, escaped and shortened.
         name: String,
         /// Its size when it was opened.
         expected_bytes: u64,
@@ -134,27 +109,21 @@ pub enum UnpackError {
     /// Something in the source directory could not be read.
     #[error("`{name}` could not be read")]
     Source {
-        /// Its path, escaped and shortened.
         name: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
     /// A directory of a layer could not be marked as hiding what lies below it.
     #[error("`{name}` could not be marked as opaque: user.overlay.opaque was not kept")]
     NotOpaque {
-        /// Its path, escaped and shortened.
         name: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
     /// An entry could not be written, or not be read back.
     #[error("`{name}` could not be unpacked")]
     Target {
-        /// Its path, escaped and shortened.
         name: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
@@ -172,26 +141,14 @@ pub enum EntryRefusal {
     /// The name is no path inside the bundle.
     #[error("its name {0}; expected a relative path of plain segments")]
     Path(PathError),
-    /// Too many segments.
     #[error("its name has {segments} segments; expected at most {limit}")]
-    TooDeep {
-        /// How many were found.
-        segments: usize,
-        /// How many are accepted.
-        limit: usize,
-    },
+    TooDeep { segments: usize, limit: usize },
     /// Something other than a directory is named like one.
     #[error("it is {kind} whose name ends in `/`")]
-    SlashAfterName {
-        /// What it is.
-        kind: &'static str,
-    },
+    SlashAfterName { kind: &'static str },
     /// The root is something other than a directory.
     #[error("it is {kind} named like the top directory itself")]
-    RootNotDirectory {
-        /// What it is.
-        kind: &'static str,
-    },
+    RootNotDirectory { kind: &'static str },
     /// The header is malformed.
     #[error(transparent)]
     Header(HeaderError),
@@ -201,75 +158,43 @@ pub enum EntryRefusal {
     /// A type that bundles do not hold.
     #[error("it is {what} (type `{type_flag}`); expected a file, a directory or a link")]
     Type {
-        /// The type flag, escaped.
         type_flag: String,
-        /// What that is.
         what: &'static str,
     },
     /// Something that the snapshot of a source does not hold.
     #[error("it is {what}; the snapshot of a source holds files and directories only")]
-    NotInSnapshot {
-        /// What it is.
-        what: &'static str,
-    },
+    NotInSnapshot { what: &'static str },
     /// Something in the source directory that bundles do not hold.
     #[error("it is {what}; expected a file, a directory or a link")]
-    SourceType {
-        /// What it is.
-        what: &'static str,
-    },
+    SourceType { what: &'static str },
     /// A directory or link with data.
     #[error("it is {kind} with {bytes} bytes of data; expected none")]
-    DataWithoutFile {
-        /// What it is.
-        kind: &'static str,
-        /// The stated size.
-        bytes: u64,
-    },
+    DataWithoutFile { kind: &'static str, bytes: u64 },
     /// Two sizes, so that two readers would see two different archives.
     #[error("its size is {header_bytes} in the header and {pax_bytes} in the pax header")]
-    TwoSizes {
-        /// What the header says.
-        header_bytes: u64,
-        /// What the pax header says.
-        pax_bytes: u64,
-    },
+    TwoSizes { header_bytes: u64, pax_bytes: u64 },
     /// An extended header that is too long.
     #[error("its {what} is {bytes} bytes long; expected at most {}", limit(.limit_bytes))]
     ExtensionTooLong {
-        /// Which kind.
         what: &'static str,
-        /// The stated size.
         bytes: u64,
-        /// The limit.
         limit_bytes: u64,
     },
     /// Two extended headers that may contradict each other.
     #[error("it has both a {first} and a {second}; expected one")]
     TwoExtensions {
-        /// The earlier one.
         first: &'static str,
-        /// The later one.
         second: &'static str,
     },
     /// An extended header at the end of the archive.
     #[error("no entry follows its {what}")]
-    ExtensionWithoutEntry {
-        /// Which kind.
-        what: &'static str,
-    },
+    ExtensionWithoutEntry { what: &'static str },
     /// A GNU long name with a NUL byte in it.
     #[error("its {what} contains a NUL byte")]
-    NulInLongName {
-        /// Which kind.
-        what: &'static str,
-    },
+    NulInLongName { what: &'static str },
     /// A global pax header that would change the entries after it.
     #[error("it is a global pax header with `{key}`, which would apply to every entry after it")]
-    GlobalOverride {
-        /// Which key.
-        key: &'static str,
-    },
+    GlobalOverride { key: &'static str },
     /// The archive ends inside the entry.
     #[error("the tar ends in the middle of it")]
     Truncated,
@@ -278,35 +203,20 @@ pub enum EntryRefusal {
     Link(LinkError),
     /// The target of a hard link is no path inside the bundle.
     #[error("it is a hard link to `{target}`, which {error}")]
-    HardLinkPath {
-        /// The target, escaped and shortened.
-        target: String,
-        /// Which rule the target breaks.
-        error: PathError,
-    },
+    HardLinkPath { target: String, error: PathError },
     /// The target of a hard link does not come earlier.
     #[error("it is a hard link to `{target}`, which is no earlier entry of the archive")]
-    HardLinkMissing {
-        /// The target, escaped and shortened.
-        target: String,
-    },
+    HardLinkMissing { target: String },
     /// The target of a hard link is no file.
     #[error("it is a hard link to `{target}`, which is {found}; expected a regular file")]
-    HardLinkNotFile {
-        /// The target, escaped and shortened.
-        target: String,
-        /// What the target is.
-        found: &'static str,
-    },
+    HardLinkNotFile { target: String, found: &'static str },
     /// A hard link to itself.
     #[error("it is a hard link to itself")]
     HardLinkItself,
     /// An earlier entry of the same name has another type.
     #[error("it is {here}, and an earlier entry of that name is {there}")]
     OtherType {
-        /// What the earlier one is.
         there: &'static str,
-        /// What this one is.
         here: &'static str,
     },
     /// A second top folder, where everything should lie in one.
@@ -323,16 +233,10 @@ pub enum EntryRefusal {
     Whiteout(WhiteoutError),
     /// A parent is a file.
     #[error("it lies beneath `{at}`, which is a file")]
-    FileInTheWay {
-        /// The file.
-        at: RelPath,
-    },
+    FileInTheWay { at: RelPath },
     /// A parent is a symbolic link.
     #[error("it lies beneath `{link}`, which is a symlink; nothing is written through one")]
-    ThroughLink {
-        /// The link.
-        link: RelPath,
-    },
+    ThroughLink { link: RelPath },
 }
 
 impl EntryRefusal {

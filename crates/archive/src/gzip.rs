@@ -105,10 +105,7 @@ pub enum GzipError {
     },
     /// More compressed bytes than allowed.
     #[error("the archive is larger than {}, the limit for compressed bytes", limit(.limit_bytes))]
-    TooLarge {
-        /// The limit.
-        limit_bytes: u64,
-    },
+    TooLarge { limit_bytes: u64 },
 }
 
 impl GzipError {

@@ -44,7 +44,6 @@ pub struct UnpackedLayer {
     pub disk_bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
-    /// Regular files.
     pub files: u64,
     /// What was left out.
     pub warnings: Vec<WarningReport>,

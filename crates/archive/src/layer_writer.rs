@@ -54,7 +54,6 @@ impl At<'_> {
     }
 }
 
-/// Grows a layer.
 pub(crate) struct LayerWriter<'a> {
     target: Target<'a>,
     below: Below<'a>,

@@ -16,10 +16,7 @@ pub enum LinkError {
     Empty,
     /// The target starts with `/`.
     #[error("is a symlink to the absolute path `{target}`; expected a relative one")]
-    Absolute {
-        /// The target, escaped.
-        target: String,
-    },
+    Absolute { target: String },
     /// The target contains a NUL byte.
     #[error("is a symlink whose target contains a NUL byte")]
     Nul,
@@ -28,27 +25,16 @@ pub enum LinkError {
     TooLong,
     /// The target lies outside the bundle.
     #[error("is a symlink to `{target}`, which leaves the bundle; expected a path inside it")]
-    Escapes {
-        /// The target, escaped.
-        target: String,
-    },
+    Escapes { target: String },
     /// The target is the link itself.
     #[error("is a symlink to itself")]
     Loop,
     /// The target is another link.
     #[error("is a symlink to another symlink, `{other}`; expected a file or a directory")]
-    Chained {
-        /// The other link.
-        other: RelPath,
-    },
+    Chained { other: RelPath },
     /// The target lies behind another link.
     #[error("is a symlink to `{target}`, which passes through another symlink, `{other}`")]
-    ThroughLink {
-        /// The target, escaped.
-        target: String,
-        /// The other link.
-        other: RelPath,
-    },
+    ThroughLink { target: String, other: RelPath },
 }
 
 impl LinkError {

@@ -25,22 +25,13 @@ pub enum PaxError {
     },
     /// A key that decides what is unpacked has no value.
     #[error("its pax header has an empty `{key}`")]
-    EmptyValue {
-        /// Which key.
-        key: &'static str,
-    },
+    EmptyValue { key: &'static str },
     /// A key that decides what is unpacked comes twice.
     #[error("its pax header has `{key}` twice")]
-    Twice {
-        /// Which key.
-        key: &'static str,
-    },
+    Twice { key: &'static str },
     /// A name contains a NUL byte.
     #[error("its pax header has a NUL byte in `{key}`")]
-    Nul {
-        /// Which key.
-        key: &'static str,
-    },
+    Nul { key: &'static str },
     /// `size` is not a number.
     #[error("its pax header has the size `{value}`; expected a decimal number")]
     Size {
@@ -49,10 +40,7 @@ pub enum PaxError {
     },
     /// A key of a sparse file.
     #[error("its pax header describes a sparse file (`{key}`), which is not supported")]
-    Sparse {
-        /// The key, escaped.
-        key: String,
-    },
+    Sparse { key: String },
 }
 
 impl PaxError {

@@ -34,7 +34,6 @@ pub struct Surveyed {
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
-    /// What lies where.
     pub tree: Tree,
     /// What would be left out, and what may surprise elsewhere.
     pub warnings: Vec<WarningReport>,

@@ -31,17 +31,13 @@ pub enum HeaderError {
     /// A number is malformed, negative or too large.
     #[error("the field `{field}` of its header is `{value}`; expected an octal number")]
     Number {
-        /// Which field.
         field: &'static str,
         /// What was found, escaped.
         value: String,
     },
     /// Something follows the NUL byte that ends a name.
     #[error("the field `{field}` of its header goes on after a NUL byte")]
-    NulInName {
-        /// Which field.
-        field: &'static str,
-    },
+    NulInName { field: &'static str },
 }
 
 impl HeaderError {
@@ -65,7 +61,6 @@ pub(crate) enum Format {
     V7,
     /// POSIX: with a prefix before the name.
     Ustar,
-    /// GNU's: no prefix.
     Gnu,
 }
 

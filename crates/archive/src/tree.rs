@@ -8,7 +8,6 @@ use spec::path::RelPath;
 /// One entry of a [`Tree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// A regular file.
     File {
         /// Whether its owner may execute it: mode 0755 instead of 0644.
         executable: bool,
@@ -17,7 +16,6 @@ pub enum Entry {
     },
     /// A directory, mode 0755.
     Directory,
-    /// A symbolic link.
     Symlink {
         /// What it holds, as written.
         target: Vec<u8>,

@@ -65,7 +65,6 @@ pub struct Unpacked {
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
-    /// What lies where.
     pub tree: Tree,
     /// What was left out, and what may surprise elsewhere.
     pub warnings: Vec<WarningReport>,

@@ -23,16 +23,9 @@ pub enum WhiteoutError {
     Above,
     /// It is no file.
     #[error("and {what}; expected an empty file")]
-    NotAFile {
-        /// What it is.
-        what: &'static str,
-    },
-    /// It has data.
+    NotAFile { what: &'static str },
     #[error("with {bytes} bytes of data; expected an empty file")]
-    Data {
-        /// How many.
-        bytes: u64,
-    },
+    Data { bytes: u64 },
 }
 
 impl WhiteoutError {
@@ -56,16 +49,11 @@ pub enum Meaning {
     Aufs,
     /// Of layers below, `name` of `directory` is no more; `None` is the root.
     Gone {
-        /// Where it was.
         directory: Option<RelPath>,
-        /// Its last component.
         name: Vec<u8>,
     },
     /// Of layers below, nothing in this directory is there; `None` is the root.
-    Opaque {
-        /// Which directory.
-        directory: Option<RelPath>,
-    },
+    Opaque { directory: Option<RelPath> },
 }
 
 /// What the entry at `path` means.

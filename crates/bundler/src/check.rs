@@ -120,7 +120,6 @@ fn runnable(
     }
 }
 
-/// Fetches nothing.
 struct Offline;
 
 impl GitHub for Offline {

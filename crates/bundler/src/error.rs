@@ -19,9 +19,7 @@ pub enum ComposeError {
     /// The workspace cannot be opened.
     #[error("the workspace `{workspace}` cannot be opened")]
     Workspace {
-        /// As it was given, escaped.
         workspace: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
@@ -35,16 +33,10 @@ pub enum ComposeError {
     },
     /// The manifest lies elsewhere.
     #[error("the manifest `{manifest}` lies outside the workspace `{workspace}`")]
-    ManifestOutside {
-        /// The manifest, escaped.
-        manifest: String,
-        /// The workspace, escaped.
-        workspace: String,
-    },
+    ManifestOutside { manifest: String, workspace: String },
     /// A manifest or a block that a manifest refers to cannot be read.
     #[error("`{file}` {problem}")]
     Unreadable {
-        /// Relative to the workspace, escaped.
         file: String,
         /// What is wrong with it: completes the sentence.
         problem: &'static str,
@@ -60,19 +52,14 @@ pub enum ComposeError {
     WorkspaceNotFound {
         /// The name that was asked for, escaped.
         name: String,
-        /// Where, escaped.
         workspace: String,
-        /// What there is, escaped.
         known: Vec<String>,
-        /// What was probably meant, escaped.
         near: Option<String>,
     },
     /// One source is refused or cannot be had.
     #[error("{at}: {}", with_causes(.problem.as_ref()))]
     Source {
-        /// Which.
         at: Box<SourceOrigin>,
-        /// Why.
         problem: Box<SourceProblem>,
     },
     /// A link is refused in view of the whole bundle.
@@ -82,7 +69,6 @@ pub enum ComposeError {
         at: Box<SourceOrigin>,
         /// Where it is in the bundle.
         path: RelPath,
-        /// Why.
         error: Box<LinkError>,
     },
     /// The bundle is too large.
@@ -90,26 +76,20 @@ pub enum ComposeError {
     BundleSize {
         /// The entry that crossed the limit.
         entry: String,
-        /// Which limit.
         what: SizeLimit,
     },
     /// The bundle or its lock file cannot be written.
     #[error("`{file}` cannot be written")]
     Output {
-        /// As it was given, escaped.
         file: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
     /// The bundle or its lock file must not be written there.
     #[error("`{file}` cannot be written: it is {found}; expected {expected}")]
     OutputRefused {
-        /// As it was given, escaped.
         file: String,
-        /// What it is.
         found: &'static str,
-        /// What would be accepted.
         expected: &'static str,
     },
 }
@@ -117,32 +97,21 @@ pub enum ComposeError {
 /// A limit of the host policy that a bundle crosses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SizeLimit {
-    /// Entries.
     #[error("more than {limit} files, directories and links (unpack.entries)")]
-    Entries {
-        /// The limit.
-        limit: u64,
-    },
+    Entries { limit: u64 },
     /// Bytes of all files.
     #[error("{bytes} bytes in all files up to it, expected at most {} (unpack.unpacked)", units::limit(.limit))]
     Unpacked {
         /// Bytes up to and with the entry.
         bytes: u64,
-        /// The limit.
         limit: u64,
     },
     /// Bytes of the compressed archive.
     #[error("the archive has more than {} (unpack.archive)", units::limit(.limit))]
-    Archive {
-        /// The limit.
-        limit: u64,
-    },
+    Archive { limit: u64 },
     /// Bytes of all names.
     #[error("more than {limit} bytes in all names, 160 for each of unpack.entries")]
-    Names {
-        /// The limit.
-        limit: u64,
-    },
+    Names { limit: u64 },
 }
 
 /// The classes of errors that AIP-26 tells apart, and where the bundle goes.

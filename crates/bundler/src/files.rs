@@ -62,7 +62,6 @@ pub trait OpenedSource {
 /// What lies at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// What it is.
     pub kind: FoundKind,
     /// Which file it is, and when it changed.
     pub stamp: Stamp,
@@ -71,16 +70,12 @@ pub struct Found {
 /// What something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoundKind {
-    /// A regular file.
     File {
         /// Whether its owner may execute it.
         executable: bool,
-        /// Its size.
         bytes: u64,
     },
-    /// A directory.
     Directory,
-    /// A symbolic link.
     Symlink,
     /// Something that no bundle holds, in words: `a fifo`.
     Special(&'static str),
@@ -102,7 +97,6 @@ impl FoundKind {
 /// Which file, and which version of it: two readings with equal stamps read the same bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which file.
     pub identity: FileIdentity,
     /// Seconds and nanoseconds of the last change of its data.
     pub modified: (i64, u64),

@@ -16,7 +16,6 @@ const LINKS_MAX: usize = 40;
 pub(crate) struct Followed {
     /// The path without links; `None`: the directory itself.
     pub path: Option<RelPath>,
-    /// What lies there.
     pub found: Found,
 }
 
@@ -26,7 +25,6 @@ pub(crate) enum NotFollowed {
     Missing,
     /// A link is to blame.
     Link(Box<SourceProblem>),
-    /// A call failed.
     Call(CallError),
 }
 

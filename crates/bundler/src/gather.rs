@@ -37,7 +37,6 @@ pub struct GatherOptions<'call> {
 /// What is known of a fetched source.
 #[derive(Debug)]
 pub struct FetchedSource {
-    /// Which source.
     pub source: SourceIndex,
     /// The commit, and what was asked for.
     pub resolved: ResolvedRef,
@@ -57,7 +56,6 @@ pub struct Gathered<'files> {
     pub given: Vec<Given>,
     /// Which commits the references of what was fetched were.
     pub commits: Vec<SourceCommit>,
-    /// What was fetched.
     pub fetched: Vec<FetchedSource>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,

@@ -23,7 +23,6 @@ const LISTED_FOR_EACH: u64 = 16;
 /// What one source gives, later replaced or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Files and links.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,

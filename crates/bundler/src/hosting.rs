@@ -50,7 +50,6 @@ pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
 pub struct Locked<'call> {
     /// Where the files come from.
     pub github: &'call dyn GitHub,
-    /// The lock file.
     pub lock: &'call Lock,
 }
 

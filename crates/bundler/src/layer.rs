@@ -11,7 +11,6 @@ use spec::path::RelPath;
 pub struct Layer {
     /// Where it is written.
     pub origin: SourceOrigin,
-    /// What it is.
     pub form: LayerForm,
 }
 
@@ -24,12 +23,7 @@ pub enum LayerForm {
         path: Option<RelPath>,
     },
     /// A file whose content is here.
-    Inline {
-        /// In the bundle.
-        path: RelPath,
-        /// Its bytes.
-        content: Arc<[u8]>,
-    },
+    Inline { path: RelPath, content: Arc<[u8]> },
     /// Files of the workspace.
     Local {
         /// The folder that `path` is relative to; `None`: the workspace.
@@ -39,7 +33,6 @@ pub enum LayerForm {
         path: Option<RelPath>,
         /// Whether only a directory will do.
         directory: bool,
-        /// Where they go.
         target: SourceTarget,
         /// Which files of a directory.
         glob: Option<String>,
@@ -52,7 +45,6 @@ pub enum LayerForm {
         reference: String,
         /// The folder of the repository; `None`: all of it.
         path: Option<RelPath>,
-        /// Where they go.
         target: SourceTarget,
     },
 }

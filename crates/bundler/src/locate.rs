@@ -30,7 +30,6 @@ const NAMES_MAX: usize = 20;
 pub struct Located {
     /// The workspace, absolute and free of links.
     pub workspace: PathBuf,
-    /// Its files.
     pub files: DirectoryFiles,
     /// The manifest, in the workspace.
     pub manifest: RelPath,

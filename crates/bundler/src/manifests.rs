@@ -38,9 +38,7 @@ pub type Registry = BTreeMap<String, PathBuf>;
 pub struct ManifestFile {
     /// Where it lies in the workspace.
     pub path: RelPath,
-    /// Its text.
     pub root: Node,
-    /// What it says.
     pub manifest: Manifest,
     /// The documents of its blocks.
     pub blocks: BlockDocuments,
@@ -279,7 +277,6 @@ fn add(
 #[derive(Debug, thiserror::Error)]
 #[error("`{file}` {problem}")]
 pub struct Unread {
-    /// Which, escaped.
     pub file: String,
     /// Why: completes the sentence.
     pub problem: &'static str,

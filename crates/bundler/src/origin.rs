@@ -45,7 +45,6 @@ impl SourceKind {
 pub struct SourceOrigin {
     /// The manifest, relative to the workspace, escaped.
     pub file: String,
-    /// Line and column.
     pub place: Option<Place>,
     /// JSON Pointer of the source; empty: the manifest as a whole.
     pub pointer: String,

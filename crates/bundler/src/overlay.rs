@@ -16,20 +16,15 @@ pub type RootIndex = usize;
 /// What lies at one path of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// A regular file.
     File {
         /// Mode 0755 instead of 0644.
         executable: bool,
-        /// Its size.
         bytes: u64,
         /// Where its bytes are.
         contents: Contents,
     },
-    /// A directory.
     Directory,
-    /// A symbolic link.
     Symlink {
-        /// What it holds.
         target: Vec<u8>,
     },
 }
@@ -49,13 +44,10 @@ impl Item {
 /// Where the bytes of a file are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
-    /// Here.
     Bytes(Arc<[u8]>),
     /// In a file that is read while the bundle is written.
     File {
-        /// In which directory.
         root: RootIndex,
-        /// Where in it.
         path: RelPath,
         /// Which version of it.
         stamp: Stamp,
@@ -65,7 +57,6 @@ pub enum Contents {
 /// An item and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// What it is.
     pub item: Item,
     /// The source that it comes from; of a directory, the first one that has it.
     pub source: SourceIndex,
@@ -78,11 +69,9 @@ pub struct Placed {
 pub struct PathConflict {
     /// What was to be placed.
     pub path: RelPath,
-    /// What it is.
     pub here: &'static str,
     /// What is in its way: at `path`, above it or below it.
     pub there_path: RelPath,
-    /// What that is.
     pub there: &'static str,
     /// Where that comes from.
     pub there_source: SourceIndex,

@@ -26,7 +26,6 @@ pub(crate) struct PathPattern(Vec<SegmentPattern>);
 enum SegmentPattern {
     /// `**`: any number of segments.
     Any,
-    /// One segment.
     One(Pattern),
 }
 

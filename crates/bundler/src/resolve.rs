@@ -42,7 +42,6 @@ pub struct ResolveRequest<'call> {
 pub struct Resolution {
     /// Where the manifest lies in the workspace.
     pub file: RelPath,
-    /// Its text.
     pub root: Node,
     /// What it says, with what it inherits: the content of `.runner/manifest.json`.
     pub manifest: serde_json::Value,

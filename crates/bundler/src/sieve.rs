@@ -10,7 +10,6 @@ const TOLD_MAX: usize = 100;
 /// Something that is left out although nobody asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Where.
     pub path: RelPath,
     /// What it is: `a symlink`, `credentials (dotenv)`.
     pub what: String,

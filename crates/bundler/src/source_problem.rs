@@ -13,7 +13,6 @@ pub(crate) const LINK_HINT: &str = "replace the link by a relative one to a file
 /// Why one source is refused or cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceProblem {
-    /// Nothing lies there.
     #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
     Missing {
         /// Where, in the workspace or the repository.
@@ -23,82 +22,47 @@ pub enum SourceProblem {
     },
     /// A pattern that no file matches.
     #[error("`{path}` matches no file")]
-    NoMatch {
-        /// The pattern.
-        path: RelPath,
-    },
+    NoMatch { path: RelPath },
     /// A directory was asked for.
     #[error("`{path}` is {found}; expected a directory")]
-    NotDirectory {
-        /// Where.
-        path: RelPath,
-        /// What it is.
-        found: &'static str,
-    },
+    NotDirectory { path: RelPath, found: &'static str },
     /// A `ref` to something that is no folder.
     #[error("`{path}` is {found}; expected the folder of a code-workspace")]
-    ReferenceNotFolder {
-        /// Where.
-        path: RelPath,
-        /// What it is.
-        found: &'static str,
-    },
+    ReferenceNotFolder { path: RelPath, found: &'static str },
     /// A `ref` to a link.
     #[error(
         "`{path}` is a symlink, which is not followed; expected the folder of a code-workspace"
     )]
-    ReferenceIsLink {
-        /// Where.
-        path: RelPath,
-    },
+    ReferenceIsLink { path: RelPath },
     /// A path that goes too far up.
     #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
     Outside {
-        /// As it is written.
         path: String,
         /// The folder that it is relative to, in the workspace.
         folder: String,
     },
     /// A folder without a manifest.
     #[error("`{path}` holds no manifest; expected one of {names}")]
-    NoManifest {
-        /// Where.
-        path: String,
-        /// What was looked for.
-        names: String,
-    },
+    NoManifest { path: String, names: String },
     /// A manifest of another kind.
     #[error("`{path}` is {found}; expected a code-workspace")]
     NotCodeWorkspace {
-        /// The manifest.
         path: RelPath,
         /// What it is: completes the sentence.
         found: &'static str,
     },
     /// Something that no bundle holds.
     #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
-    SpecialFile {
-        /// Where.
-        path: RelPath,
-        /// What it is.
-        found: &'static str,
-    },
+    SpecialFile { path: RelPath, found: &'static str },
     /// A pattern that cannot be read.
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
-    Pattern {
-        /// The pattern, escaped.
-        pattern: String,
-        /// Why.
-        reason: String,
-    },
+    Pattern { pattern: String, reason: String },
     /// A `.staxignore`, `.bundleignore` or `.gitignore` that cannot be followed.
     #[error("`{path}`{}: {reason}", line_words(*.line))]
     IgnoreFile {
-        /// Where.
         path: RelPath,
         /// The line, counted from 1, where one is to blame.
         line: Option<usize>,
-        /// Why, escaped.
         reason: String,
     },
     /// The list of credential files, which is part of this program.
@@ -106,82 +70,49 @@ pub enum SourceProblem {
     CredentialList(String),
     /// A link that is not kept.
     #[error("`{path}` {error}")]
-    Link {
-        /// Where.
-        path: RelPath,
-        /// Why.
-        error: LinkError,
-    },
+    Link { path: RelPath, error: LinkError },
     /// A link that is to be followed and leads nowhere.
     #[error("`{path}` is a symlink to `{target}`, {why}")]
     Follow {
-        /// Where.
         path: RelPath,
-        /// What it holds, escaped.
         target: String,
-        /// Where it leads.
         why: FollowProblem,
     },
     /// A path through a link.
     #[error("`{path}` passes through the symlink `{link}`")]
-    ThroughLink {
-        /// The path.
-        path: RelPath,
-        /// The link.
-        link: RelPath,
-    },
+    ThroughLink { path: RelPath, link: RelPath },
     /// A path that no bundle holds.
     #[error("`{path}` {reason}")]
-    Reserved {
-        /// In the bundle.
-        path: String,
-        /// Why: completes the sentence.
-        reason: &'static str,
-    },
+    Reserved { path: String, reason: &'static str },
     /// A path that becomes too long, or too deep.
     #[error("`{path}` {error}")]
     Path {
         /// As far as it goes, escaped.
         path: String,
-        /// Why.
         error: PathError,
     },
     /// A path with too many segments.
     #[error("`{path}` has {segments} segments, expected at most {limit}")]
     TooDeep {
-        /// In the bundle.
         path: RelPath,
-        /// How many.
         segments: usize,
-        /// Most that are accepted.
         limit: usize,
     },
     /// A file where another source has a directory.
     #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
     Conflict {
-        /// In the bundle.
         path: RelPath,
-        /// What it is here.
         here: &'static str,
-        /// What is in its way.
         there_path: RelPath,
-        /// What that is.
         there: &'static str,
-        /// Where that comes from.
         other: Box<SourceOrigin>,
     },
-    /// It changed meanwhile.
     #[error("`{path}` changed while it was read")]
-    Changed {
-        /// Where.
-        path: RelPath,
-    },
+    Changed { path: RelPath },
     /// It cannot be read.
     #[error("`{path}` cannot be read")]
     Unreadable {
-        /// Where, escaped.
         path: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
@@ -194,29 +125,20 @@ pub enum SourceProblem {
     /// Too many code-workspaces below each other.
     #[error("code-workspaces lie more than {limit} deep: {}", .chain.join(" → "))]
     Depth {
-        /// The folders.
         chain: Vec<String>,
         /// Most that may lie below each other.
         limit: usize,
     },
-    /// Too many sources.
     #[error("more than {limit} sources, those of all code-workspaces counted")]
-    TooManySources {
-        /// The limit.
-        limit: usize,
-    },
+    TooManySources { limit: usize },
     /// Too many files, those that others replace counted.
     #[error("more than {limit} files in all sources, those that others replace counted")]
-    TooManyFiles {
-        /// The limit.
-        limit: u64,
-    },
+    TooManyFiles { limit: u64 },
     /// One entry too many; becomes [`crate::error::ComposeError::BundleSize`].
     #[error("`{entry}` makes the bundle too large: {what}")]
     Size {
         /// The entry that crossed the limit.
         entry: RelPath,
-        /// Which limit.
         what: SizeLimit,
     },
     /// A reference that can be moved, where only commits are accepted.
@@ -226,10 +148,8 @@ pub enum SourceProblem {
         repository: String,
         /// As the manifest has it, escaped.
         reference: String,
-        /// What it looks like.
         shape: RefShape,
     },
-    /// The repository.
     #[error(transparent)]
     GitHub(GitHubError),
 }
@@ -240,10 +160,8 @@ pub enum FollowProblem {
     /// Out of the workspace.
     #[error("which leaves the workspace")]
     Escapes,
-    /// To nothing.
     #[error("which is not there")]
     Dangling,
-    /// In a circle.
     #[error("which leads back to where it came from")]
     Loop,
 }

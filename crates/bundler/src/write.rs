@@ -110,7 +110,6 @@ fn write_tar<Inner: Write>(
     }
 }
 
-/// Why writing stopped.
 enum Stop {
     Source(Box<ComposeError>),
     Write(Option<RelPath>, std::io::Error),

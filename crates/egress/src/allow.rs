@@ -18,7 +18,6 @@ pub enum Standing<'list> {
     Named,
     /// Only a `*.parent` allows it; the parent.
     Below(&'list HostName),
-    /// Nothing allows it.
     Absent,
 }
 

@@ -24,7 +24,6 @@ const NPM_REGISTRY: &[u8] = b"npm_config_registry";
 /// One entry that somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedHost {
-    /// What was asked.
     pub rule: EgressRule,
     /// Indexes into the manifest's list, of every entry that is this rule.
     pub entries: Vec<usize>,

@@ -39,7 +39,6 @@ pub struct ClientHello {
 /// Why the bytes are not what is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
-    /// Not TLS.
     #[error("this is not TLS")]
     NotTls,
     /// More than 16 KiB.

@@ -12,13 +12,10 @@ pub(crate) const DISTINCT_MAX: usize = 1_000;
 pub enum Protocol {
     /// A question for a name.
     Dns,
-    /// A connection.
     Tcp,
-    /// A datagram.
     Udp,
     /// An echo request, of either family.
     Icmp,
-    /// An association.
     Sctp,
     /// A datagram of another kind.
     UdpLite,
@@ -95,7 +92,6 @@ impl Reason {
 /// One kind of attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
-    /// What was tried.
     pub protocol: Protocol,
     /// To whom, escaped, where a name is known.
     pub host: Option<String>,
@@ -112,7 +108,6 @@ pub struct Attempt {
 pub struct Seen {
     /// When the first was seen, in milliseconds since the body was started.
     pub first_ms: u64,
-    /// How many.
     pub count: u64,
 }
 

@@ -15,7 +15,6 @@ const HEADER_BYTES: usize = 12;
 pub const TYPE_A: u16 = 1;
 /// Type PTR: the name of an address (RFC 1035, 3.5).
 pub(crate) const TYPE_PTR: u16 = 12;
-/// Class IN.
 const CLASS_IN: u16 = 1;
 /// Type OPT (RFC 6891).
 const TYPE_OPT: u16 = 41;
@@ -70,7 +69,6 @@ pub enum Malformed {
 /// What a name is answered with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// One address.
     Address(Ipv4Addr),
     /// The name of the address that was asked for.
     Name(HostName),

@@ -26,7 +26,6 @@ pub enum Progress {
 /// A host as a request names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// A name.
     Name(HostName),
     /// An address: four numbers, or IPv6 in brackets.
     Address(IpAddr),

@@ -28,9 +28,7 @@ pub struct Logged<'message> {
 /// What a packet was on its way to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
-    /// What it carries.
     pub protocol: Protocol,
-    /// To whom.
     pub destination: IpAddr,
     /// At which port, where the protocol has ports.
     pub port: Option<u16>,

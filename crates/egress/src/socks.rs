@@ -25,9 +25,7 @@ pub enum Part<Whole> {
 /// Whom a request wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A name.
     Name(HostName),
-    /// An address.
     Address(IpAddr),
     /// Bytes that are no host name: with a NUL, a space, a slash, or numbers that programs read
     /// differently.
@@ -43,7 +41,6 @@ pub enum SocksError {
     /// Only passwords are offered, or nothing.
     #[error("the client does not offer to go without authentication")]
     NoMethod,
-    /// Listening, or datagrams.
     #[error("only connecting is possible")]
     Command,
     /// None of IPv4, IPv6 and name.

@@ -22,7 +22,6 @@ const ANSWER_BYTES_MAX: usize = 2 << 20;
 pub struct Question<'run> {
     /// `inputs` or `outputs`.
     pub block: &'static str,
-    /// Its schema.
     pub schema: &'run Value,
     /// `None`: only whether it is a schema.
     pub document: Option<&'run Value>,
@@ -41,9 +40,7 @@ enum Verdict {
 pub enum Refused {
     /// Judging did not come to an end, or the schema is none.
     Schema {
-        /// Of which block.
         block: &'static str,
-        /// Why.
         error: ContractError,
     },
     /// What does not match.

@@ -14,40 +14,31 @@ pub enum SandboxError {
     /// clone3(2) refused.
     #[error("cannot make a user namespace: {errno}")]
     Clone {
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// A step of the supervisor failed.
     #[error("cannot {act} {object}: {errno}")]
     Supervisor {
-        /// What was tried.
         act: &'static str,
-        /// On what.
         object: String,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// An id map of the child's could not be written.
     #[error("cannot write the body's {map}: {errno}")]
     IdMap {
-        /// Its name and its line.
         map: String,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// A step of the child failed before the body was executed.
     #[error("cannot {act}{object}: {errno}")]
     Child {
-        /// Which.
         step: ChildStep,
-        /// The same for people.
         act: &'static str,
         /// With a leading space, or empty.
         object: String,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
@@ -57,7 +48,6 @@ pub enum SandboxError {
     Lost {
         /// What init was to do, for people.
         act: &'static str,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
@@ -72,16 +62,12 @@ pub enum SandboxError {
     ProgramNotExecutable {
         /// As it was asked for, escaped.
         program: String,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// The child ended without a word.
     #[error("the child ended while it was to {act}")]
-    ChildGone {
-        /// What was awaited.
-        act: &'static str,
-    },
+    ChildGone { act: &'static str },
 }
 
 impl SandboxError {

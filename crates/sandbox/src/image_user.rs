@@ -7,11 +7,8 @@ use spec::path::escape;
 /// Ids of the body inside, and where its home is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageUser {
-    /// Its uid.
     pub uid: u32,
-    /// Its gid.
     pub gid: u32,
-    /// What HOME says.
     pub home: Vec<u8>,
 }
 
@@ -23,7 +20,6 @@ pub enum ImageUserError {
     Unknown {
         /// `user` or `group`.
         kind: &'static str,
-        /// Escaped.
         name: String,
         /// Where it was looked for.
         file: &'static str,
@@ -33,7 +29,6 @@ pub enum ImageUserError {
     Number {
         /// `user` or `group`.
         kind: &'static str,
-        /// Escaped.
         number: String,
     },
 }

@@ -43,11 +43,9 @@ pub struct LaunchPlan<'a> {
     pub second_filter: Vec<Instruction>,
     /// Limits of setrlimit(2).
     pub limits: Vec<ResourceLimit>,
-    /// Inside.
     pub working_directory: Vec<u8>,
     /// Paths to try in order.
     pub programs: Vec<Vec<u8>>,
-    /// The argument vector.
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
     pub environment: Vec<Vec<u8>>,

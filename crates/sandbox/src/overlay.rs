@@ -85,7 +85,6 @@ pub struct Overlay<'tree> {
     pub lowers: Vec<Lower<'tree>>,
     /// What takes the changes.
     pub upper: Upper,
-    /// Where it appears.
     pub shown: Shown,
 }
 

@@ -47,9 +47,7 @@ pub struct BasePlan {
     pub mount_point: PathBuf,
     /// Size of the writable space while the supervisor fills it.
     pub space_bytes: u64,
-    /// Inodes of it.
     pub space_inodes: u64,
-    /// The base view.
     pub view: Vec<ViewStep>,
     /// Whether the body gets a pseudo-terminal.
     pub terminal: bool,
@@ -63,11 +61,8 @@ pub struct BasePlan {
 /// The body's ends of its standard streams.
 #[derive(Debug)]
 pub struct BodyStreams {
-    /// Its standard input.
     pub stdin: OwnedFd,
-    /// Its standard output.
     pub stdout: OwnedFd,
-    /// Its standard error.
     pub stderr: OwnedFd,
 }
 

@@ -39,7 +39,6 @@ pub const RESOLVE_UNIX_SINCE: u32 = 9;
 /// One rule: rights at a path inside and beneath it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Inside, absolute.
     pub path: Vec<u8>,
     /// Rights that are allowed there.
     pub allowed: u64,
@@ -52,7 +51,6 @@ pub struct Ruleset {
     pub handled: u64,
     /// Scopes: abstract sockets and signals.
     pub scoped: u64,
-    /// The rules.
     pub rules: Vec<Rule>,
 }
 

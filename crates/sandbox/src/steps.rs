@@ -111,11 +111,9 @@ pub(super) const NO_PLACE: i32 = -1;
 /// A failed step: which, which of several, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepError {
-    /// Which.
     pub(super) step: ChildStep,
     /// Place in its list, where it works through one, or [`NO_PLACE`].
     pub(super) index: i32,
-    /// The kernel's answer.
     pub(super) errno: Errno,
 }
 
@@ -138,7 +136,6 @@ pub(super) mod message {
     /// Init: the body has been executed, and ends with init, of which a step failed after that:
     /// number, index, errno.
     pub(crate) const LOST: u32 = 9;
-    /// Nobody sends it.
     pub(crate) const NOTHING: u32 = 0;
     /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
     /// body's ends of its three streams, then claims to keep.
@@ -247,7 +244,6 @@ pub(super) struct Streams {
     pub(super) stderr: RawFd,
 }
 
-/// The Landlock ruleset.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RulesetSteps<'a> {
     pub(super) handled: u64,
@@ -270,7 +266,6 @@ pub(super) struct RootSteps<'a> {
 pub struct ResourceLimit {
     /// `RLIMIT_…`.
     pub resource: u32,
-    /// The value.
     pub value: u64,
 }
 
@@ -289,7 +284,6 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) joins: usize,
     pub(super) ruleset: Option<RulesetSteps<'a>>,
     pub(super) filter: &'a [Instruction],
-    /// Empty: none.
     pub(super) second_filter: &'a [Instruction],
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,

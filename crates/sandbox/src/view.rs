@@ -108,30 +108,23 @@ pub const PLACES: &str = "runner/overlays";
 pub enum ViewStep {
     /// Makes a directory; one that exists is fine.
     Directory {
-        /// Inside.
         path: Vec<u8>,
-        /// Permission bits.
         mode: u32,
     },
     /// Makes a file; one that exists is replaced.
     File {
-        /// Inside.
         path: Vec<u8>,
         /// What stands in it.
         contents: Vec<u8>,
     },
     /// Makes a symbolic link.
     Symlink {
-        /// Inside.
         path: Vec<u8>,
-        /// What it says.
         target: Vec<u8>,
     },
     /// Shows a path of the host, with what is mounted beneath it.
     Bind {
-        /// On the host.
         source: Vec<u8>,
-        /// Inside; exists already.
         target: Vec<u8>,
         /// How it may be used.
         access: Access,
@@ -143,7 +136,6 @@ pub enum ViewStep {
         tree: usize,
         /// How it may be used; the tree's own mount says the same.
         access: Access,
-        /// Inside; exists already.
         target: Vec<u8>,
     },
     /// Shows an overlayfs that the child was asked for before the launch.
@@ -152,43 +144,34 @@ pub enum ViewStep {
         overlay: usize,
         /// How it may be used; the overlayfs itself says the same.
         access: Access,
-        /// Inside; exists already.
         target: Vec<u8>,
     },
     /// Shows a directory of the new root at another place too: what covers its own place later does
     /// not cover this.
     BindOwn {
-        /// Inside.
         source: Vec<u8>,
-        /// Inside; exists already.
         target: Vec<u8>,
         /// How it may be used.
         access: Access,
     },
     /// Gives a directory of the new root a mount of its own, so that it stays writable.
     OwnMount {
-        /// Inside.
         path: Vec<u8>,
     },
     /// Mounts a further tmpfs.
     Tmpfs {
-        /// Inside; exists already.
         target: Vec<u8>,
-        /// Its size.
         size_bytes: u64,
     },
     /// Mounts proc of the pid namespace.
     Proc,
-    /// Mounts a devpts.
     Devpts,
     /// Lays the new root's own /dev/null over a file of proc, if it is there.
     Mask {
-        /// Inside.
         path: Vec<u8>,
     },
     /// Lays an empty, read-only directory over a directory of proc, if it is there.
     MaskDirectory {
-        /// Inside.
         path: Vec<u8>,
     },
 }
@@ -350,7 +333,6 @@ pub struct AskedMount {
     pub target: Vec<u8>,
     /// Whether a directory appears there.
     pub is_directory: bool,
-    /// What appears there.
     pub shown: Shown,
 }
 
@@ -359,14 +341,12 @@ pub struct AskedMount {
 pub enum Shown {
     /// A path of the host.
     Host {
-        /// Absolute.
         source: Vec<u8>,
         /// How it may be used.
         access: Access,
     },
     /// A tree that the supervisor has cloned.
     Tree {
-        /// Its index.
         tree: usize,
         /// How it may be used.
         access: Access,
@@ -385,7 +365,6 @@ pub enum Shown {
         /// How it may be used.
         access: Access,
     },
-    /// An empty directory.
     Tmpfs {
         /// `None`: counted only against the disk limit of the run.
         size_bytes: Option<u64>,
@@ -461,7 +440,6 @@ pub enum ViewError {
     /// The place inside cannot be mounted on.
     #[error("mount target `{target}` {problem}")]
     Target {
-        /// As given, escaped.
         target: String,
         /// What is wrong with it.
         problem: String,
@@ -470,10 +448,7 @@ pub enum ViewError {
     },
     /// Two mounts at one place.
     #[error("two mounts at `{target}`")]
-    Duplicate {
-        /// Escaped.
-        target: String,
-    },
+    Duplicate { target: String },
 }
 
 impl ViewError {

@@ -16,11 +16,8 @@ pub enum SecretError {
     /// There is no usable value here.
     #[error("the secret {variable} ({slug}) has no value here: {provider} {cause}")]
     Unresolved {
-        /// The variable.
         variable: String,
-        /// The slug, escaped.
         slug: String,
-        /// Who was asked.
         provider: String,
         /// Why it is none.
         #[source]
@@ -28,10 +25,7 @@ pub enum SecretError {
     },
     /// The caller's signal came while a provider was waited for.
     #[error("cancelled by signal {signal} while a secret was waited for")]
-    Cancelled {
-        /// Its number.
-        signal: i32,
-    },
+    Cancelled { signal: i32 },
 }
 
 /// Why a provider has no usable value: completes "the provider …".
@@ -48,47 +42,25 @@ pub enum Unusable {
     Directory(Errno),
     /// There is no such file.
     #[error("has no file {file}")]
-    NoFile {
-        /// Its path, escaped.
-        file: String,
-    },
+    NoFile { file: String },
     /// The file cannot be read.
     #[error("has {file}, which cannot be read: {errno}")]
-    Unreadable {
-        /// Its path, escaped.
-        file: String,
-        /// Why.
-        errno: Errno,
-    },
+    Unreadable { file: String, errno: Errno },
     /// A link stands at it or on the way to it.
     #[error("has {file}, which is a link or lies behind one")]
-    Link {
-        /// Its path, escaped.
-        file: String,
-    },
+    Link { file: String },
     /// Something else than a regular file.
     #[error("has {file}, which is not a regular file")]
-    NotRegular {
-        /// Its path, escaped.
-        file: String,
-    },
+    NotRegular { file: String },
     /// Others may read or write it.
     #[error("has {file}, which others may read or change (mode {mode:04o})")]
-    Shared {
-        /// Its path, escaped.
-        file: String,
-        /// Its permission bits.
-        mode: u32,
-    },
+    Shared { file: String, mode: u32 },
     /// Too long for a variable.
     #[error("gives more than {}", limit(&VALUE_BYTES_MAX))]
     TooLong,
     /// There is no such variable.
     #[error("has no variable {variable}")]
-    NoVariable {
-        /// Its name.
-        variable: String,
-    },
+    NoVariable { variable: String },
     /// The program cannot be started.
     #[error("cannot be started: {0}")]
     NotStarted(std::io::Error),
@@ -100,11 +72,7 @@ pub enum Unusable {
     Ended(String),
     /// The program was too slow.
     #[error("gave no answer within {seconds} s and was killed")]
-    Late {
-        /// How long it had.
-        seconds: u64,
-    },
-    /// There is nothing.
+    Late { seconds: u64 },
     #[error("gives nothing")]
     Empty,
     /// It cannot be a variable.
@@ -112,19 +80,13 @@ pub enum Unusable {
     Nul,
     /// The value has no such field.
     #[error("gives a value that is no JSON object with the text field `{field}`")]
-    NoField {
-        /// The field, escaped.
-        field: String,
-    },
+    NoField { field: String },
     /// The caller wanted an end.
     #[error("was not waited for any longer")]
     Interrupted,
     /// The caller's signal came.
     #[error("was not waited for after signal {signal}")]
-    Cancelled {
-        /// Its number.
-        signal: i32,
-    },
+    Cancelled { signal: i32 },
 }
 
 impl SecretError {

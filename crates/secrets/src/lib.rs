@@ -44,9 +44,7 @@ impl std::fmt::Debug for Around<'_> {
 /// One variable and its value.
 #[derive(Debug)]
 pub struct ResolvedSecret {
-    /// Its name.
     pub variable: String,
-    /// Its value.
     pub value: Secret,
     /// How it was had; `None` for a literal, which is no secret.
     pub reveal: Option<Reveal>,
@@ -110,7 +108,6 @@ pub fn resolve(
 /// What would be asked for a request, and what lets it be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
-    /// The variable.
     pub variable: String,
     /// The word of the inventory that allows it, where there is an inventory.
     pub permission: Option<String>,

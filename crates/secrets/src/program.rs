@@ -57,7 +57,6 @@ impl std::fmt::Debug for Question<'_> {
 /// What a program said.
 #[derive(Debug)]
 pub struct Said {
-    /// How it ended.
     pub status: ExitStatus,
     /// What it wrote to standard output, at most [`VALUE_BYTES_MAX`] and a newline.
     pub output: Secret,
@@ -79,7 +78,6 @@ pub fn ask(question: &Question<'_>) -> Result<Said, Unusable> {
     Ok(Said { status, output })
 }
 
-/// A started program.
 struct Asked {
     child: Child,
     pid: i32,

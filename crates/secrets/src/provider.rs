@@ -29,7 +29,6 @@ impl<'run> Provider<'run> {
         }
     }
 
-    /// For messages.
     pub(super) fn shown(&self) -> String {
         match self.kind {
             SecretsProvider::Directory(path) => {

@@ -10,7 +10,6 @@ pub struct Instruction {
     pub jt: u8,
     /// Instructions to skip where it is not.
     pub jf: u8,
-    /// Operand.
     pub k: u32,
 }
 

@@ -5,13 +5,11 @@ use serde::Serialize;
 /// `cache ls`: where unpacked bundles are kept, and which.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CacheListing {
-    /// Escaped.
     pub directory: String,
     /// Whether it lies in memory.
     pub in_memory: bool,
     /// Most that the trees may take together.
     pub size_bytes: u64,
-    /// What they take.
     pub used_bytes: u64,
     /// The one that was used last first.
     pub trees: Vec<KeptTree>,
@@ -20,7 +18,6 @@ pub struct CacheListing {
 /// One unpacked bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeptTree {
-    /// The bundle's identity.
     pub content_digest: String,
     /// Bytes of all files.
     pub bytes: u64,
@@ -35,7 +32,6 @@ pub struct KeptTree {
 /// `cache gc`: what was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CacheRemoval {
-    /// Trees.
     pub trees: u64,
     /// What they took, about.
     pub bytes: u64,

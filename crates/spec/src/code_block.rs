@@ -15,7 +15,6 @@ use crate::path::RelPath;
 pub enum CodeSource {
     /// A file whose content stands in the manifest.
     Inline {
-        /// In the bundle.
         path: RelPath,
         /// The bytes of the file, UTF-8.
         content: String,
@@ -27,12 +26,10 @@ pub enum CodeSource {
         /// Whether the path is written with a `/` at the end, or names no file at all: only a
         /// directory will do.
         directory: bool,
-        /// Where they go.
         target: SourceTarget,
         /// Which files of a directory.
         glob: Option<String>,
     },
-    /// A repository.
     GitHub {
         /// `owner/name`.
         repository: String,
@@ -40,14 +37,10 @@ pub enum CodeSource {
         reference: String,
         /// The folder of the repository; `None`: all of it.
         path: Option<RelPath>,
-        /// Where it goes.
         target: SourceTarget,
     },
     /// The sources of another code-workspace.
-    Reference {
-        /// In the workspace.
-        path: SourcePath,
-    },
+    Reference { path: SourcePath },
 }
 
 /// A path as a source writes it: relative to the workspace, and in the lean `source` to the folder
@@ -96,7 +89,6 @@ impl fmt::Display for SourcePath {
 /// Where the paths of a source begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathBase {
-    /// At the workspace.
     Workspace,
     /// At the folder of the file that holds them, from where they may go up.
     Beside,
@@ -109,9 +101,7 @@ pub enum SourceTarget {
     Same,
     /// `as: .`: the path of the source is stripped.
     Top,
-    /// Another path.
     Path {
-        /// In the bundle.
         path: RelPath,
         /// Whether it is written with a `/` at the end.
         directory: bool,

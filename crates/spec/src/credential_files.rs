@@ -11,7 +11,6 @@ pub const LOOKED_AT_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialRule {
-    /// Its name.
     pub id: String,
     /// Patterns in the syntax of `.gitignore`; the last one that matches decides.
     pub paths: Vec<String>,

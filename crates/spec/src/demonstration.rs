@@ -16,9 +16,7 @@ pub enum Part {
 /// What came of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// As promised.
     AsPromised,
-    /// Not as promised.
     Broken,
     /// It could not be tried here.
     NotTried,
@@ -31,7 +29,6 @@ pub struct Row {
     pub part: Part,
     /// What came of it.
     pub held: Held,
-    /// What was tried.
     pub what: &'static str,
     /// What the body was told, escaped.
     pub answer: String,

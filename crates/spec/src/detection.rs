@@ -19,12 +19,10 @@ pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
 /// What a path of the bundle is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A file.
     File {
         /// Whether its owner may execute it.
         executable: bool,
     },
-    /// A directory.
     Directory,
     /// A symbolic link that stays inside the bundle.
     Link,
@@ -149,9 +147,7 @@ pub enum RunFormError {
     /// The file is not in the bundle, or is a directory.
     #[error("`run` names `{path}`, which {what}")]
     TargetMissing {
-        /// The path, escaped.
         path: String,
-        /// Completes the sentence.
         what: &'static str,
         /// Paths of the bundle that may be meant, escaped.
         near: Vec<String>,
@@ -159,7 +155,6 @@ pub enum RunFormError {
     /// Neither an extension that is known nor an executable file.
     #[error("`run` names `{path}`, which is not executable and has no extension that is known")]
     UnknownExtension {
-        /// The path, escaped.
         path: String,
         /// The extension that was meant.
         near: Option<&'static str>,
@@ -167,7 +162,6 @@ pub enum RunFormError {
     /// TypeScript without anything that runs it.
     #[error("`{path}` is TypeScript, and nothing here runs it: {}", lack.why())]
     NeedsTsx {
-        /// The path, escaped.
         path: String,
         /// What is missing for fetching what does.
         lack: TsxLack,

@@ -24,14 +24,12 @@ pub enum EgressHost {
     Name(HostName),
     /// Every name that ends in a dot and this name; not the name itself.
     Below(HostName),
-    /// This address.
     Address(IpAddr),
 }
 
 /// Why a text is no entry of an allowlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    /// Nothing.
     #[error("the entry is empty")]
     Empty,
     /// `http://host`, `host/path`, `user@host`.
@@ -64,7 +62,6 @@ pub enum EgressError {
     /// A character that host names do not have, or a label that is empty or too long.
     #[error("this is not a host name of letters, digits, `-` and `_`")]
     Name,
-    /// Letters beyond ASCII.
     #[error("the name is not ASCII; write its `xn--` form")]
     NotAscii,
 }

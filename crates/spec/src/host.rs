@@ -3,11 +3,9 @@
 /// What lies at a path of the host, without following a last link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostEntry {
-    /// A directory.
     Directory,
     /// A link and its target.
     Link(Vec<u8>),
-    /// Anything else.
     File,
 }
 

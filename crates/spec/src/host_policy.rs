@@ -65,7 +65,6 @@ pub struct HostPolicy {
 pub struct Maxima {
     /// Memory of the whole tree.
     pub memory_bytes: Maximum<u64>,
-    /// Wall time.
     pub wall_time: Maximum<Duration>,
     /// Processes and threads at once.
     pub processes: Maximum<u64>,
@@ -74,7 +73,6 @@ pub struct Maxima {
 /// One upper bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maximum<T> {
-    /// The bound itself.
     pub value: T,
     /// `FILE:LINE` of the configuration that states it; `None`: built in.
     pub stated_at: Option<String>,
@@ -83,7 +81,6 @@ pub struct Maximum<T> {
 /// A value of a configuration file and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtLine<T> {
-    /// The value.
     pub value: T,
     /// Counted from 1.
     pub line: u64,
@@ -92,9 +89,7 @@ pub struct AtLine<T> {
 /// A range of uids of the host, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UidRange {
-    /// The lowest.
     pub first: u32,
-    /// The highest.
     pub last: u32,
 }
 
@@ -103,7 +98,6 @@ pub struct UidRange {
 pub struct UnpackCaps {
     /// The archive as it is read.
     pub archive_bytes: u64,
-    /// All files together.
     pub unpacked_bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
@@ -192,7 +186,6 @@ pub struct ForbiddenGrant {
 /// An image template whose id an earlier one has already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageTwice {
-    /// The id.
     pub id: String,
     /// The file that states it first.
     pub first: String,

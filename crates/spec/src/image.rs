@@ -62,7 +62,6 @@ pub enum ImageError {
     /// The registry has no template of that name.
     #[error("found the image `{found}`, expected one of {}", available.join(", "))]
     Unknown {
-        /// The id, escaped.
         found: String,
         /// The id that was meant.
         near: Option<String>,
@@ -72,7 +71,6 @@ pub enum ImageError {
     /// No template holds the runtime.
     #[error("no image template has the language {}, expected one of {}", word(*language), available.join(", "))]
     NoneForLanguage {
-        /// The language.
         language: Language,
         /// Every id of the registry, in byte order.
         available: Vec<String>,
@@ -113,7 +111,6 @@ impl ImageError {
 /// The template that a `runner` block gets, and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Picked {
-    /// Its id.
     pub id: String,
     /// Where its root file system comes from, where it has one.
     pub source: Option<String>,

@@ -5,7 +5,6 @@ use serde::{Serialize, Serializer};
 
 /// Something that has a name which nothing else in its list has.
 pub trait Named {
-    /// Its key.
     fn name(&self) -> &str;
 }
 

@@ -35,7 +35,6 @@ pub struct PublishedPort {
 /// `--add-host HOST:IP`: the outside address of a name, before the host's hosts file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedHost {
-    /// The name.
     pub name: HostName,
     /// Where it is dialled, if that address may be dialled at all.
     pub address: IpAddr,

@@ -40,7 +40,6 @@ pub struct AptPolicy {
 /// An index of packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexPolicy {
-    /// Where it is.
     pub url: IndexUrl,
     /// Whom the run may reach.
     pub reach: Vec<EgressRule>,
@@ -51,7 +50,6 @@ pub struct IndexPolicy {
 pub struct PreparationLimits {
     /// Memory of the whole tree. What it writes counts too.
     pub memory_bytes: u64,
-    /// Wall time.
     pub wall_time: Duration,
     /// Bytes that it may write. They are memory too, so that less than `memory_bytes` can be written.
     pub disk_bytes: u64,
@@ -187,7 +185,6 @@ impl IndexUrl {
 pub struct AptSource {
     /// As it was written.
     pub line: String,
-    /// Where it leads.
     pub url: IndexUrl,
 }
 

@@ -3,7 +3,6 @@
 /// Who runs commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// This program.
     Local,
     /// This program, and Node with its permission flags inside.
     NodePermission,
@@ -29,7 +28,6 @@ pub enum ConfigValue {
 pub struct ProviderEntry {
     /// As `sandbox.provider` says it.
     pub name: &'static str,
-    /// Who it is.
     pub provider: Provider,
     /// The keys of its `config`; all of them may be left out.
     pub config: &'static [(&'static str, ConfigValue)],

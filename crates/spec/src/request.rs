@@ -69,14 +69,12 @@ pub enum ViewEntry {
     Bind {
         /// On the host; absolute (the command line makes it so).
         source: PathBuf,
-        /// Inside; absolute.
         target: PathBuf,
         /// Whether the body may write there.
         writable: bool,
     },
     /// A private, empty, writable directory.
     Tmpfs {
-        /// Inside; absolute.
         target: PathBuf,
         /// `None`: counted only against the disk limit of the run.
         size_bytes: Option<u64>,
@@ -89,7 +87,6 @@ pub type EnvironmentEntry = (Vec<u8>, Vec<u8>);
 /// `--secret NAME=REF`, resolved by the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenSecret {
-    /// The variable.
     pub variable: Vec<u8>,
     /// REF, escaped: `env:NAME` or `file:PATH`.
     pub reference: String,
@@ -134,7 +131,6 @@ pub enum LimitsMode {
     Stated,
     /// Weaker is refused too.
     Require,
-    /// Nothing is refused.
     BestEffort,
 }
 
@@ -197,9 +193,7 @@ pub struct OciOptions {
 /// Everything that the caller asked for one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// What to run.
     pub subject: Subject,
-    /// Manifest, inputs, workspace.
     pub bundle: BundleOptions,
     /// What is visible besides the system directories.
     pub view: Vec<ViewEntry>,
@@ -209,11 +203,8 @@ pub struct Request {
     pub environment: Vec<EnvironmentEntry>,
     /// `--secret`, in order; a later entry replaces an earlier one of the same name.
     pub secrets: Vec<GivenSecret>,
-    /// The network.
     pub network: NetworkOptions,
-    /// Limits.
     pub limits: LimitOptions,
-    /// Standard streams.
     pub streams: StreamOptions,
     /// `--stop-signal`, a signal number; SIGTERM where nothing was said.
     pub stop_signal: i32,
@@ -228,7 +219,6 @@ pub struct Request {
     pub sockets: Vec<PathBuf>,
     /// `--grant`.
     pub grants: Grants,
-    /// Artifacts from registries.
     pub oci: OciOptions,
     /// The caller's facts that the run needs and only the command line may read.
     pub caller: Caller,

@@ -27,7 +27,6 @@ pub enum Run {
 pub enum TextForm {
     /// A path in the bundle.
     Path,
-    /// A shell command.
     Shell,
 }
 
@@ -36,45 +35,23 @@ pub enum TextForm {
 pub enum RunError {
     /// `run: ""`, `run: []`, an empty program name.
     #[error("`run` {what}")]
-    Empty {
-        /// What is empty.
-        what: &'static str,
-    },
-    /// A NUL character.
+    Empty { what: &'static str },
     #[error("`run` contains a NUL character")]
     Nul,
     /// One argument is longer than `ARGUMENT_BYTES_MAX`.
     #[error("an argument of `run` has {bytes} bytes, the kernel takes at most {}", limit(.bytes_max))]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        bytes_max: usize,
-    },
+    TooLong { bytes: usize, bytes_max: usize },
     /// A path that leaves the bundle.
     #[error("the path `{path}` in `run` {reason}")]
-    Path {
-        /// The path, escaped.
-        path: String,
-        /// Why.
-        reason: PathError,
-    },
+    Path { path: String, reason: PathError },
     /// A file name in quotes.
     #[error("`{text}` is a path in quotes")]
-    QuotedPath {
-        /// The text, escaped.
-        text: String,
-        /// The path.
-        path: String,
-    },
+    QuotedPath { text: String, path: String },
     /// Not a string, an array or an object with one key of three.
     #[error(
         "found {found}, expected text, a list of texts, or a map with one of file, exec, shell"
     )]
-    Shape {
-        /// What it is.
-        found: String,
-    },
+    Shape { found: String },
     /// The value of `--run` starts like JSON and is none.
     #[error("the value of `--run` starts like JSON: {reason}")]
     Json {

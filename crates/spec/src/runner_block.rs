@@ -23,18 +23,14 @@ pub enum Engine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
-    /// Node.
     Node,
-    /// Python.
     Python,
-    /// Several.
     Multi,
 }
 
 /// What the body wants to find.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Primary language.
     pub language: Option<Language>,
     /// Packages of the operating system, by Debian's names.
     pub native: Vec<String>,

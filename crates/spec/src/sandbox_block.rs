@@ -42,14 +42,12 @@ pub struct LocalConfig {
     /// Working directory below the workspace, or below the bundle where the workspace is not
     /// mounted; `None`: that place itself.
     pub cwd: Option<RelPath>,
-    /// Shell of commands.
     pub shell: Option<Shell>,
 }
 
 /// A `sandbox` block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxBlock {
-    /// Who runs commands.
     pub provider: Provider,
     /// The `config` of `provider: local`, empty for others.
     pub local: LocalConfig,

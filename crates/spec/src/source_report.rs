@@ -54,11 +54,8 @@ pub enum SourceFound {
 /// A layer as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceLayer {
-    /// Of its bytes.
     pub digest: Digest,
-    /// How many.
     pub bytes: u64,
-    /// What they are.
     pub media_type: String,
 }
 
@@ -71,7 +68,6 @@ pub struct SourceInspected {
     pub digest: Digest,
     /// Whether it was there already, or was asked for.
     pub found: SourceFound,
-    /// What it is.
     pub artifact_type: String,
     /// What it says of itself; null where it says nothing.
     pub config: Option<SourceConfig>,
@@ -86,11 +82,9 @@ pub struct SourceInspected {
 /// `source list`: where artifacts are kept, and which sources.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceListing {
-    /// Escaped.
     pub directory: String,
     /// Most that all may take together, images too.
     pub size_bytes: u64,
-    /// What they take.
     pub used_bytes: u64,
     /// The one that was used last first.
     pub sources: Vec<SourceKept>,
@@ -101,7 +95,6 @@ pub struct SourceListing {
 pub struct SourceKept {
     /// What it was pulled or built as.
     pub name: String,
-    /// The manifest.
     pub digest: Digest,
     /// The snapshot as it is sent.
     pub layer_bytes: u64,
@@ -116,7 +109,6 @@ pub struct SourceKept {
 pub struct SourceRemoval {
     /// Manifests, configs, layers as they are sent, and downloads that were not finished.
     pub blobs: u64,
-    /// Unpacked trees.
     pub trees: u64,
     /// What all took, about.
     pub bytes: u64,

@@ -20,7 +20,6 @@ pub struct EgressPolicy {
 /// A block of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpRange {
-    /// Its first address.
     pub address: IpAddr,
     /// How many leading bits all its addresses share.
     pub prefix_bits: u8,
@@ -178,7 +177,6 @@ pub struct CachePolicy {
     pub directory: Option<PathBuf>,
     /// Above this, what was not used for longest goes.
     pub size_bytes: u64,
-    /// Of bundles.
     pub bundles: BundleCachePolicy,
 }
 

@@ -42,7 +42,6 @@ pub enum TokenError {
     /// A word between `<` and `>` that is no token.
     #[error("found the token `{found}`, expected <runId>, <workflowId>, <toolId> or <isoDate>")]
     Unknown {
-        /// The word, escaped.
         found: String,
         /// The token that was meant.
         near: Option<&'static str>,
@@ -52,20 +51,10 @@ pub enum TokenError {
     Unclosed,
     /// The value of a token is not one path segment.
     #[error("`{token}` is `{value}`, which is not one path segment")]
-    Value {
-        /// The token.
-        token: &'static str,
-        /// Its value, escaped.
-        value: String,
-    },
+    Value { token: &'static str, value: String },
     /// The path with the tokens replaced is refused.
     #[error("the path `{path}` {reason}")]
-    Path {
-        /// The path, escaped.
-        path: String,
-        /// Why.
-        reason: PathError,
-    },
+    Path { path: String, reason: PathError },
 }
 
 impl TokenError {
@@ -110,7 +99,6 @@ enum Part {
 /// What the tokens stand for in one run; frozen when the run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenValues<'run> {
-    /// The run's id.
     pub run_id: &'run str,
     /// The manifest's id, else its name.
     pub manifest_id: &'run str,

@@ -11,7 +11,6 @@ pub enum NpmRegistry {
     Unnamed,
     /// The egress of this run does not allow this `HOST:PORT`.
     Refused(String),
-    /// It is allowed.
     Allowed,
 }
 

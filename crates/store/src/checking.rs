@@ -20,11 +20,9 @@ use sys::file::open_beneath;
 /// A tree as `cache ls` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The content digest.
     pub content: String,
     /// Bytes of all files.
     pub bytes: u64,
-    /// What it takes.
     pub disk_bytes: u64,
     /// Files, directories and links.
     pub entries: u64,

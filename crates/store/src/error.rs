@@ -17,25 +17,18 @@ pub enum CacheError {
     /// Somebody else could put his own trees there.
     #[error("the cache is not safe: {path} is {found}; expected {expected}")]
     Unsafe {
-        /// What of it, escaped.
         path: String,
-        /// What it is.
         found: String,
-        /// What it must be.
         expected: &'static str,
     },
     /// Somebody keeps a lock.
     #[error(
         "the cache cannot be used: {path} is locked by another process, or by a body that it was lent to"
     )]
-    Locked {
-        /// What of it, escaped.
-        path: String,
-    },
+    Locked { path: String },
     /// An entry is not what its name says.
     #[error("the entry {entry} of the cache is damaged: {problem}")]
     Damaged {
-        /// Its name.
         entry: String,
         /// What is wrong with it, escaped.
         problem: String,

@@ -180,7 +180,6 @@ pub(super) fn path_of(file: &impl AsRawFdName) -> Result<PathBuf, CacheError> {
 
 /// A descriptor of any kind.
 pub(super) trait AsRawFdName {
-    /// Its number.
     fn number(&self) -> i32;
 }
 

@@ -24,9 +24,7 @@ pub struct OnShelf {
     pub path: PathBuf,
     /// Bytes of all files.
     pub bytes: u64,
-    /// What it takes.
     pub disk_bytes: u64,
-    /// With the lock.
     entry: OwnedFd,
 }
 

@@ -19,7 +19,6 @@ const PART_OF_DISK: u64 = 10;
 /// Where the cache lies and how much it may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The directory, absolute.
     pub directory: PathBuf,
     /// Bytes of all trees.
     pub size_bytes: u64,

@@ -18,7 +18,6 @@ const IDENTITIES_MAX: usize = 4096;
 pub struct Collected {
     /// Trees that were not in use.
     pub trees: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -27,9 +26,7 @@ pub struct Collected {
 pub struct Shelved {
     /// When it was used last.
     pub used: SystemTime,
-    /// What it takes.
     pub disk_bytes: u64,
-    /// Its key.
     pub key: String,
 }
 

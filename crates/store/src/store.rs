@@ -42,9 +42,7 @@ pub struct Record {
 /// A tree in use: nobody removes it while this lives.
 #[derive(Debug)]
 pub struct HeldTree {
-    /// What was unpacked.
     pub unpacked: Unpacked,
-    /// Where it lies.
     pub in_use: InUse,
 }
 
@@ -52,7 +50,6 @@ pub struct HeldTree {
 /// size.
 #[derive(Debug)]
 pub struct KeptTree {
-    /// Where it lies.
     pub in_use: InUse,
     /// The digest of its canonical tar.
     pub content_digest: Digest,

@@ -20,9 +20,7 @@ pub fn is_ours_or_roots(uid: u32) -> bool {
 /// An uid and a gid of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostIds {
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
 }
 

@@ -14,7 +14,6 @@ struct Control([u8; 64]);
 /// One datagram's ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Who sent it.
     pub from: SocketAddr,
     /// The address that it was sent to.
     pub to: IpAddr,

@@ -15,7 +15,6 @@ pub struct CallError {
     pub call: &'static str,
     /// What it was aimed at, escaped.
     pub object: String,
-    /// The kernel's answer.
     #[source]
     pub errno: Errno,
 }

@@ -2,13 +2,13 @@
 #![allow(unsafe_code, reason = "the one room where raw system calls are made")]
 
 pub mod affinity;
+pub mod allocator;
 pub mod arena;
 pub mod cgroup;
 pub mod credentials;
 pub mod datagram;
 pub mod dropped;
 pub mod file;
-pub mod heap;
 pub mod landlock;
 pub mod link;
 pub mod lock;
@@ -31,6 +31,5 @@ pub mod seccomp;
 pub mod signal;
 pub mod socket;
 pub mod stack;
-pub mod start;
 pub mod stdio;
 pub mod terminal;

@@ -18,7 +18,6 @@ pub const DESCRIPTORS_MAX: usize = 253;
 /// One message: four numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Message {
-    /// What it is.
     pub kind: u32,
     /// Its numbers, by kind.
     pub values: [i32; 3],

@@ -30,7 +30,6 @@ const NESTED: u16 = 0x8000;
 pub enum Attribute {
     /// Its bytes as they stand.
     Bytes(u16, Vec<u8>),
-    /// Attributes inside.
     Nested(u16, Vec<Self>),
 }
 

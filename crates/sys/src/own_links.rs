@@ -13,12 +13,7 @@ const LINKS_MAX: u32 = 40;
 #[derive(Debug)]
 pub enum Unopened {
     /// A link on the way is neither root's nor of the effective uid.
-    Link {
-        /// Its name.
-        link: Vec<u8>,
-        /// Its owner.
-        uid: u32,
-    },
+    Link { link: Vec<u8>, uid: u32 },
     /// The errno of openat(2), fstat(2) or readlinkat(2).
     Call(Errno),
 }

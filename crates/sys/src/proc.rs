@@ -12,7 +12,6 @@ use rustix::io::Errno;
 pub struct Stat {
     /// CPU time of the process and of all descendants that were waited for, clock ticks.
     pub cpu_ticks: u64,
-    /// Its threads.
     pub threads: u64,
 }
 

@@ -15,7 +15,6 @@ pub enum Forked {
         /// Readable once the child has ended.
         pidfd: OwnedFd,
     },
-    /// The new process.
     Child,
 }
 
@@ -136,9 +135,7 @@ pub fn exit_now(code: i32) -> ! {
 /// What wait4(2) tells about a child that ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
-    /// Which child.
     pub pid: i32,
-    /// The wait status.
     pub raw_status: i32,
     /// CPU time in user mode of it and of the children that it waited for, microseconds.
     pub user_time_us: u64,

@@ -25,7 +25,6 @@ const FOREIGN_MAX: usize = 16;
 /// What kind of route leads to an address (`RTN_…` of linux/rtnetlink.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteKind {
-    /// To another host.
     Unicast,
     /// The address is one of this host's own, in this network namespace.
     Local,

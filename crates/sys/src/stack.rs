@@ -22,10 +22,7 @@ pub enum StackError {
     #[error(
         "the limit on the stack is {limit_bytes} bytes, less than {LIMIT_BYTES_MIN}; raise it (ulimit -s, LimitSTACK=)"
     )]
-    Limit {
-        /// The soft limit.
-        limit_bytes: u64,
-    },
+    Limit { limit_bytes: u64 },
     /// The limit on the address space.
     #[error(
         "the limit on address space leaves no {STACK_BYTES} bytes for the stack; raise it (ulimit -v, LimitAS=)"

@@ -84,7 +84,6 @@ use spec::host_policy::{ForbiddenGrant, HostPolicy, ImageTwice, Statement, check
 use spec::path::escape;
 use spec::report::ErrorReport;
 
-/// Largest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most YAML nodes in one file, aliases counted as often as they are used.
 const NODES_MAX: usize = 10_000;
@@ -95,22 +94,16 @@ pub enum ConfigError {
     /// It is there, or was asked for, and cannot be read.
     #[error("the configuration file {file} cannot be read")]
     Unreadable {
-        /// The path, escaped.
         file: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// Larger than 1 MiB.
     #[error("the configuration file {file} is larger than 1 MiB")]
-    TooLarge {
-        /// The path, escaped.
-        file: String,
-    },
+    TooLarge { file: String },
     /// It does not say what a configuration file may say.
     #[error("{file}:{line}:{column}: {message}")]
     Invalid {
-        /// The path, escaped.
         file: String,
         /// Counted from 1.
         line: u64,
@@ -124,7 +117,6 @@ pub enum ConfigError {
     /// An image template that is there already.
     #[error("{again}: the image `{id}` stands in {first} already; neither may replace the other")]
     ImageTwice {
-        /// Its id.
         id: String,
         /// The file that states it first, escaped.
         first: String,

@@ -90,7 +90,6 @@ impl TryFrom<String> for Source {
 }
 
 impl WrittenPreparation {
-    /// What it states.
     pub(super) fn statement(self) -> PreparationStatement {
         let list = |rules: Vec<Rule>| rules.into_iter().map(|rule| rule.0).collect();
         let ranges = |ranges: Vec<Range>| ranges.into_iter().map(|range| range.0).collect();

@@ -12,7 +12,6 @@ use spec::plan_report::{
 use spec::report::{EnforcementState, RunForm};
 use spec::units::{amount, bytes};
 
-/// Where values begin.
 const LABEL_COLUMNS: usize = 14;
 
 /// The plan as text. With `-v` also what is the same for every run.

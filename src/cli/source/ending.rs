@@ -34,7 +34,6 @@ impl Drop for Held {
     }
 }
 
-/// Whether one waits.
 pub(super) fn has_come() -> bool {
     is_pending(SignalSet::of(&ENDING)).unwrap_or(true)
 }

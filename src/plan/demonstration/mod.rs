@@ -32,13 +32,10 @@ pub enum Scene {
     Tour,
     /// Too many processes, too many files.
     ProcessesAndDisk,
-    /// Too much memory.
     Memory,
     /// Too much CPU time.
     CpuTime,
-    /// Too long.
     WallTime,
-    /// Too much output.
     Output,
     /// A list of one host.
     Network,

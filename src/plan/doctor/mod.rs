@@ -64,7 +64,6 @@ pub struct Facts {
 /// The cache of bundles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheFacts {
-    /// Escaped.
     pub directory: String,
     /// Whether it lies in memory.
     pub in_memory: bool,
@@ -77,21 +76,14 @@ pub struct CacheFacts {
 /// A kind of namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamespaceKind {
-    /// Ids and capabilities.
     User,
-    /// Mounts.
     Mount,
-    /// Process ids.
     Pid,
-    /// Network.
     Network,
     /// System V IPC and message queues.
     Ipc,
-    /// Host name.
     Uts,
-    /// cgroup root.
     Cgroup,
-    /// Clocks.
     Time,
 }
 

@@ -24,14 +24,12 @@ pub struct UserNamespaceSettings {
     pub apparmor_label: Option<String>,
     /// Whether SELinux enforces its policy.
     pub selinux_enforces: Option<bool>,
-    /// This program, escaped.
     pub program: String,
 }
 
 /// A setting that forbids user namespaces, or what can be done in them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forbidding {
-    /// Which, for people.
     pub why: String,
     /// The command that allows them.
     pub mend: String,

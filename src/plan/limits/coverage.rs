@@ -21,11 +21,8 @@ pub(crate) fn axis_of(limit: &str) -> Option<&'static str> {
 pub struct Coverage {
     /// `memory`, `processes`, `cpu_share`, `cpu_time`.
     pub axis: &'static str,
-    /// How strongly.
     pub state: EnforcementState,
-    /// Through what.
     pub enforced_by: &'static str,
-    /// Why not fully.
     pub reason: Option<String>,
 }
 

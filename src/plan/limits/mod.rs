@@ -82,9 +82,7 @@ pub enum LimitError {
     TooSmall {
         /// Name of the limit, unit last.
         name: &'static str,
-        /// As stated.
         value: u64,
-        /// What it takes.
         least: u64,
     },
     /// The caller states more than the host's configuration allows.
@@ -94,19 +92,13 @@ pub enum LimitError {
         name: &'static str,
         /// The flag, or the key of the caller's manifest, and its value as people write it.
         asked: String,
-        /// What is allowed.
         maximum: String,
         /// `FILE:LINE` of the configuration.
         place: String,
     },
     /// This host cannot hold it, or only weakly.
     #[error("this host cannot hold the limit {axis}: {reason}")]
-    Unenforceable {
-        /// Which.
-        axis: String,
-        /// Why.
-        reason: String,
-    },
+    Unenforceable { axis: String, reason: String },
 }
 
 impl LimitError {

@@ -42,9 +42,7 @@ pub(crate) const NODE_MODULES: &str = "/node_modules";
 pub enum Kind {
     /// Packages of the operating system.
     Native,
-    /// npm packages.
     Npm,
-    /// Python packages.
     Pip,
 }
 
@@ -139,14 +137,12 @@ pub struct Ground {
 pub struct GivenFile {
     /// Inside; absolute, below `/scratch`.
     pub path: String,
-    /// Its content.
     pub bytes: Vec<u8>,
 }
 
 /// One preparation run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What it installs.
     pub kind: Kind,
     /// The needs that it is for; empty where it is for the bundle's own lists only.
     pub needs: Vec<String>,
@@ -156,11 +152,9 @@ pub struct Step {
     pub reach: Vec<EgressRule>,
     /// Where some of those are, by the caller's word.
     pub added_hosts: Vec<AddedHost>,
-    /// What is run.
     pub argv: Vec<Vec<u8>>,
     /// What it is given.
     pub files: Vec<GivenFile>,
-    /// Its variables.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     /// What its layer is kept under.
     pub key: Digest,

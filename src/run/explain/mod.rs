@@ -88,7 +88,6 @@ struct Read {
 enum Files {
     /// There is no bundle.
     Command,
-    /// It was read.
     Surveyed(Box<Surveyed>),
     /// There is a manifest alone; of its program it is taken for granted that it is there.
     Nowhere {

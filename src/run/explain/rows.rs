@@ -94,7 +94,6 @@ impl<'plan> Rows<'plan> {
         });
     }
 
-    /// Everything else.
     pub(super) fn tell(&self, plan: &mut PlanReport, settling: &Settling, places: &Places) {
         let chosen = &settling.chosen;
         plan.grants = self.grants();

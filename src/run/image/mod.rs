@@ -41,14 +41,12 @@ const NAMES_IN_ROOT_MAX: usize = 256;
 pub struct Wanted {
     /// The template that names it; `None`: `--image` did.
     pub id: Option<String>,
-    /// Where it lies.
     pub place: Place,
 }
 
 /// The image of a run.
 #[derive(Debug)]
 pub struct ChosenImage {
-    /// Which.
     pub wanted: Wanted,
     /// `None` in a plan, where it is not here yet.
     pub opened: Option<OpenedImage>,

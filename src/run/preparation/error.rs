@@ -13,7 +13,6 @@ use store::CacheError;
 /// Why what a body needs could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum PreparationProblem {
-    /// Nothing was tried.
     #[error(transparent)]
     Plan(#[from] PreparationError),
     /// A run did not succeed.
@@ -24,7 +23,6 @@ pub enum PreparationProblem {
     Layer {
         /// `npm` or `pip`.
         kind: &'static str,
-        /// Why.
         #[source]
         source: Box<UnpackError>,
     },
@@ -35,17 +33,12 @@ pub enum PreparationProblem {
     Elsewhere {
         /// `npm` or `pip`.
         kind: &'static str,
-        /// The path, escaped.
         found: String,
-        /// What it may hold.
         expected: &'static str,
     },
-    /// A package's archive.
     #[error("the package archive {file} of `runner.needs.native`")]
     Deb {
-        /// Its name, escaped.
         file: String,
-        /// Why.
         #[source]
         source: DebError,
     },

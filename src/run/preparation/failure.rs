@@ -26,11 +26,9 @@ pub struct Failed {
     pub kind: &'static str,
     /// As the manifest says it, escaped.
     pub needs: Vec<String>,
-    /// What happened.
     pub problem: String,
     /// The end of what the package client wrote, escaped.
     pub tail: Vec<String>,
-    /// What to do.
     pub hint: Option<String>,
     /// What the report says of it.
     pub row: Box<PreparationReport>,

@@ -39,7 +39,6 @@ pub(in crate::run) struct Root<'run> {
 pub(super) struct Note {
     /// Bytes of all files.
     pub(super) bytes: u64,
-    /// What they take.
     pub(super) disk_bytes: u64,
     /// Native packages with their versions.
     pub(super) packages: Vec<String>,

@@ -8,11 +8,8 @@ use spec::oci::reference::ReferenceError;
 #[derive(Debug, thiserror::Error)]
 #[error("workspace source {id} ({reference}): {problem}")]
 pub struct SourceError {
-    /// As the manifest calls it.
     pub id: String,
-    /// As the manifest names it.
     pub reference: String,
-    /// What is wrong.
     #[source]
     pub problem: SourceProblem,
 }
@@ -35,7 +32,6 @@ pub enum SourceProblem {
     /// `subpath`.
     #[error("`{subpath}` is {found} of its snapshot, expected a directory")]
     Subpath {
-        /// As the manifest states it.
         subpath: String,
         /// `a file`, or `nothing`.
         found: &'static str,
@@ -44,10 +40,7 @@ pub enum SourceProblem {
     },
     /// More than a run can be given.
     #[error("a run has at most {most} sources that it gets a view of its own of")]
-    TooMany {
-        /// How many.
-        most: usize,
-    },
+    TooMany { most: usize },
     /// The writable space has no room for a copy, or cannot take one.
     #[error("it cannot be copied into the writable space")]
     Copy(#[source] UnpackError),

@@ -52,7 +52,6 @@ const NEAR_MAX: usize = 3;
 pub(super) struct Sources {
     /// Kept trees that are mounted as they are.
     pub(super) entries: Vec<ViewEntry>,
-    /// All others.
     pub(super) mounts: Vec<AskedMount>,
     /// Nobody removes a tree that may still be read.
     pub(super) in_use: Vec<InUse>,

@@ -17,7 +17,6 @@ pub(super) struct Pointed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Commit,
-    /// An annotated tag.
     Tag,
     /// A tree or a blob, which nobody can pack as a commit.
     Other(String),
@@ -26,7 +25,6 @@ pub(super) enum ObjectKind {
 /// What the service says about one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Named {
-    /// It is there.
     There(Pointed),
     /// It is not; others begin with it.
     Others(Vec<String>),

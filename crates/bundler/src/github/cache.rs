@@ -76,7 +76,6 @@ pub(super) struct Held {
 /// An entry that is being made. Dropped before it is published, it is removed.
 #[derive(Debug)]
 pub(super) struct Building {
-    /// The directory, locked.
     pub(super) directory: OwnedFd,
     path: PathBuf,
     published: bool,

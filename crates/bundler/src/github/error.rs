@@ -15,7 +15,6 @@ pub enum GitHubError {
         repository: String,
         /// As the manifest has it, escaped.
         reference: String,
-        /// What it looks like.
         shape: RefShape,
     },
     /// The service knows no such repository, or does not show it to this caller.
@@ -23,9 +22,7 @@ pub enum GitHubError {
     RepositoryNotFound {
         /// `owner/name`.
         repository: String,
-        /// Its base URL.
         service: String,
-        /// Whether a token was sent.
         with_token: bool,
     },
     /// The repository has no tag and no branch of that name.
@@ -35,7 +32,6 @@ pub enum GitHubError {
         repository: String,
         /// As the manifest has it, escaped.
         reference: String,
-        /// What it looks like.
         shape: RefShape,
         /// A name that is there and looks alike, escaped.
         near: Option<String>,
@@ -45,7 +41,6 @@ pub enum GitHubError {
     CommitNotFound {
         /// `owner/name`.
         repository: String,
-        /// The commit.
         sha: String,
     },
     /// A tag of something that is no commit.
@@ -55,7 +50,6 @@ pub enum GitHubError {
         repository: String,
         /// As the manifest has it, escaped.
         reference: String,
-        /// What it is, escaped.
         found: String,
     },
     /// The lock file has no commit for the reference.
@@ -71,7 +65,6 @@ pub enum GitHubError {
     FolderNotFound {
         /// `owner/name`.
         repository: String,
-        /// The commit.
         sha: String,
         /// The folder that was asked for.
         path: RelPath,
@@ -81,7 +74,6 @@ pub enum GitHubError {
     /// The service does not accept the token, or wants one.
     #[error("{request}: the service refuses {}", credentials(.token.as_deref()))]
     Unauthorized {
-        /// Method and URL.
         request: String,
         /// Where the token was found; `None`: there is none.
         token: Option<String>,
@@ -89,23 +81,17 @@ pub enum GitHubError {
     /// Allowed to be asked only so often, or not at all.
     #[error("{request}: the service answered {status}{}", ends(.until.as_deref()))]
     RateLimited {
-        /// Method and URL.
         request: String,
         /// 403 or 429.
         status: u16,
-        /// When it accepts requests again.
         until: Option<String>,
-        /// Whether a token was sent.
         with_token: bool,
     },
     /// The service could not be reached, or did not answer as it should.
     #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
     Unavailable {
-        /// Method and URL.
         request: String,
-        /// How often it was tried.
         tries: u32,
-        /// The last one's outcome.
         cause: String,
     },
     /// The archive breaks a rule of bundles.
@@ -113,9 +99,7 @@ pub enum GitHubError {
     ArchiveRefused {
         /// `owner/name`.
         repository: String,
-        /// The commit.
         sha: String,
-        /// Which rule.
         cause: String,
         /// What the reader of archives says, where it was that.
         #[source]
@@ -126,7 +110,6 @@ pub enum GitHubError {
     Cache {
         /// The directory or the file, escaped.
         object: String,
-        /// What is wrong with it.
         problem: &'static str,
         /// The kernel's answer, where there is one.
         #[source]
@@ -137,7 +120,6 @@ pub enum GitHubError {
     Setting {
         /// Which key of the host's configuration.
         setting: &'static str,
-        /// What is wrong with it.
         problem: String,
     },
 }

@@ -59,14 +59,12 @@ pub enum Progress<'now> {
     Resolving {
         /// `owner/name`.
         repository: &'now str,
-        /// Branch or tag.
         reference: &'now str,
     },
     /// It asks for the files of a commit.
     Fetching {
         /// `owner/name`.
         repository: &'now str,
-        /// The commit.
         sha: &'now str,
     },
     /// Bytes of an archive have come.
@@ -77,12 +75,7 @@ pub enum Progress<'now> {
         stated: Option<u64>,
     },
     /// It tries again after a pause.
-    Waiting {
-        /// Why.
-        cause: &'now str,
-        /// For how long.
-        pause: Duration,
-    },
+    Waiting { cause: &'now str, pause: Duration },
     /// What was asked for is there, or failed.
     Done,
 }

@@ -12,11 +12,8 @@ use spec::utc::text_of_seconds;
 /// The documents of an artifact, and what they are called by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactDocuments {
-    /// The config.
     pub config: Vec<u8>,
-    /// Its digest.
     pub config_digest: Digest,
-    /// The manifest.
     pub manifest: Vec<u8>,
     /// Its digest: what the artifact is called by.
     pub digest: Digest,

@@ -14,9 +14,7 @@ pub enum BuildError {
     /// The directory cannot be opened.
     #[error("`{directory}` cannot be opened")]
     Directory {
-        /// As it was given, escaped.
         directory: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
@@ -28,7 +26,6 @@ pub enum BuildError {
     Name {
         /// `name` or `version`.
         what: &'static str,
-        /// As it was found.
         found: String,
         /// Whether it is the directory's own name.
         is_default: bool,
@@ -36,41 +33,25 @@ pub enum BuildError {
     /// Nothing says which version it is.
     #[error("`{directory}` is {found}, which gives no version")]
     VersionMissing {
-        /// As it was given, escaped.
         directory: String,
-        /// What it is.
         found: &'static str,
     },
     /// A text that no config may hold.
     #[error("the {what} has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLong {
-        /// Which.
         what: &'static str,
-        /// So many it has.
         bytes: usize,
-        /// The limit.
         bytes_max: usize,
     },
     /// A path of `--sparse` or `--include` that is not there.
     #[error("{flag} names `{path}`, which is not there")]
-    NotThere {
-        /// The flag.
-        flag: &'static str,
-        /// The path.
-        path: RelPath,
-    },
+    NotThere { flag: &'static str, path: RelPath },
     /// A path of `--sparse` of which nothing is in the snapshot.
     #[error("--sparse names `{path}`, of which no file is in the snapshot")]
-    SparseEmpty {
-        /// The path.
-        path: RelPath,
-    },
+    SparseEmpty { path: RelPath },
     /// Submodules are asked for where there can be none.
     #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
-    NoSubmodules {
-        /// As it was given, escaped.
-        directory: String,
-    },
+    NoSubmodules { directory: String },
     /// Under `--strict`: something would be left out although nobody asked for it.
     #[error("{} cannot be in a snapshot: {}", entries(.0.count), told(.0, usize::MAX))]
     Strict(AllLeftOut),
@@ -79,13 +60,11 @@ pub enum BuildError {
     Size {
         /// The entry that crossed the limit.
         entry: String,
-        /// Which limit.
         what: SizeLimit,
     },
     /// A file of the directory.
     #[error(transparent)]
     Compose(ComposeError),
-    /// What git says.
     #[error(transparent)]
     Git(#[from] GitError),
     /// The list of credential files that this program brings is none.

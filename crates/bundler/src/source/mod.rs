@@ -56,7 +56,6 @@ pub struct BuildRequest<'call> {
     pub name: Option<&'call str>,
     /// Which version of it this is; `None`: what the commit says.
     pub version: Option<&'call str>,
-    /// For people.
     pub description: Option<&'call str>,
     /// Only these, and what is below them; empty: everything.
     pub sparse: Vec<RelPath>,
@@ -92,7 +91,6 @@ pub struct BuildHost<'call> {
 pub struct SourceDirectory {
     /// As it was given, escaped.
     shown: String,
-    /// Absolute, without links.
     path: PathBuf,
     files: DirectoryFiles,
 }

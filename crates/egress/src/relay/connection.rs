@@ -30,9 +30,7 @@ const DNS_PORT: u16 = 53;
 pub(super) enum Stepped {
     /// Wait for an event or the deadline.
     Waits,
-    /// Step again soon.
     Again,
-    /// It is over.
     Over,
 }
 
@@ -53,7 +51,6 @@ pub(super) enum Way {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Questions for names.
     Questions {
         received: Vec<u8>,
     },
@@ -78,19 +75,16 @@ pub(super) enum Stage {
         id: i32,
         is_v6: bool,
     },
-    /// It connects.
     Entering {
         socket: OwnedFd,
         is_v6: bool,
     },
-    /// Bytes flow.
     Flow(Box<Flow>),
     /// The last word was said; what still comes is thrown away.
     Farewell,
     Over,
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) near: OwnedFd,

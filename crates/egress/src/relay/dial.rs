@@ -56,7 +56,6 @@ enum State {
 /// What came of it so far.
 #[derive(Debug)]
 pub(super) enum Reached {
-    /// Nothing yet.
     Waits,
     /// A connection, watched already.
     Connected(OwnedFd),
@@ -64,7 +63,6 @@ pub(super) enum Reached {
     Denied(Reason),
     /// No address may be dialled; this is the first.
     Private(IpAddr),
-    /// Nobody answers.
     Nobody(UnreachableCause),
 }
 

@@ -55,7 +55,6 @@ impl Buffers {
         }
     }
 
-    /// A new turn.
     pub(super) fn begin_turn(&mut self) {
         self.moved = 0;
     }
@@ -239,7 +238,6 @@ impl Direction {
     }
 }
 
-/// Both directions.
 #[derive(Debug)]
 pub(super) struct Flow {
     far: OwnedFd,

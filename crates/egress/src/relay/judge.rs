@@ -69,7 +69,6 @@ pub(super) enum Judged {
     More,
     /// They name the host that is wanted, or the port is one where nothing does.
     Same,
-    /// They do not.
     Denied(Reason),
 }
 

@@ -54,7 +54,6 @@ pub(super) enum Found {
     Waits,
     /// The addresses, IPv4 first; none where there is no such name.
     Addresses(Vec<IpAddr>),
-    /// No server answers.
     Nobody,
 }
 

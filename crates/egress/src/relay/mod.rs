@@ -441,7 +441,6 @@ impl Relay {
         Ok(())
     }
 
-    /// A new connection.
     fn admit(&mut self, token: Token, near: OwnedFd, now: Instant) {
         let own_end = rustix::net::getsockname(&near).and_then(SocketAddr::try_from);
         let Ok(own_end) = own_end else {

@@ -14,7 +14,6 @@ use spec::egress_report::UnreachableCause;
 pub(super) enum Speech {
     /// SOCKS5.
     Socks,
-    /// HTTP CONNECT.
     Tunnel,
     /// An HTTP request with an absolute target.
     Request,
@@ -36,11 +35,9 @@ pub(super) struct Wish {
 /// What the bytes so far say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Too little.
     More,
     /// A greeting of so many bytes, to be answered with [`SOCKS_METHOD`].
     Greeting(usize),
-    /// A wish.
     Wish(Wish),
     /// Nothing that is answered with more than this.
     Refused(Vec<u8>),

@@ -18,7 +18,6 @@ use crate::relay::terms::{Ask, Settings};
 use crate::resolver::hosts;
 use spec::host_name::HostName;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) epoll: OwnedFd,

@@ -31,13 +31,11 @@ pub(super) enum Token {
     Listener(u32),
     /// A listener of the compatibility proxy.
     Proxy(u32),
-    /// A published port.
     Published(u32),
     /// A socket for questions.
     Questions(u32),
     /// What no listener gets.
     Log,
-    /// A connection's socket.
     Connection(Key, Side),
 }
 
@@ -115,7 +113,6 @@ struct Slot {
     connection: Option<Box<Connection>>,
 }
 
-/// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,

@@ -32,11 +32,9 @@ pub struct Sockets {
 /// A port of the caller's that leads to a port of the body's.
 #[derive(Debug)]
 pub struct Published {
-    /// Listens already, non-blocking.
     pub listener: OwnedFd,
     /// The port that it listens on.
     pub host_port: u16,
-    /// The port inside.
     pub body_port: u16,
 }
 
@@ -48,7 +46,6 @@ pub struct Ask {
     pub id: i32,
     /// ::1 and not 127.0.0.1.
     pub is_v6: bool,
-    /// The port inside.
     pub port: u16,
 }
 
@@ -77,11 +74,9 @@ pub struct Settings {
 pub struct Unreachable {
     /// The name, or the address where that was allowed.
     pub host: String,
-    /// The port.
     pub port: u16,
     /// Why, as far as the last address tells.
     pub cause: UnreachableCause,
-    /// How often.
     pub count: u64,
 }
 
@@ -101,7 +96,6 @@ pub struct Traffic {
 /// What came of a run's connections.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was denied.
     pub denials: Denials,
     /// Whom nobody answered for, at most `UNREACHABLE_MAX`.
     pub unreachable: Vec<Unreachable>,

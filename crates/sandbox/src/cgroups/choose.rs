@@ -110,7 +110,6 @@ pub fn should_reexec(parent_named: Option<&str>, host: &HostCgroups) -> Option<S
 /// Whose systemd manager makes the scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeOwner {
-    /// The system's.
     System,
     /// The user's own: `--user`.
     User,

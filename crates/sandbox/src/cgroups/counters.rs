@@ -17,9 +17,7 @@ pub struct CpuTime {
 /// Everything that is told of a run that has ended. What cannot be read is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// CPU time.
     pub cpu_time: Option<CpuTime>,
-    /// Highest memory, bytes.
     pub memory_peak_bytes: Option<u64>,
     /// Files in memory at the end, bytes; only after a kill for want of memory.
     pub memory_file_bytes: Option<u64>,

@@ -9,7 +9,6 @@ use super::{Backend, Controller};
 pub struct AxisCoverage {
     /// `memory`, `processes`, `cpu_share`, `cpu_time`.
     pub axis: &'static str,
-    /// How strongly.
     pub state: EnforcementState,
     /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
     pub enforced_by: &'static str,

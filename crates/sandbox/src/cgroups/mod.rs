@@ -51,10 +51,7 @@ pub enum Backend {
     /// A group in each version 1 hierarchy, and where possible one in the version 2 tree.
     V1(Hybrid),
     /// No group: resource limits and a watcher that polls.
-    None {
-        /// Why.
-        reason: String,
-    },
+    None { reason: String },
 }
 
 /// Version 2.
@@ -90,7 +87,6 @@ pub struct Hybrid {
 /// The group of one version 1 hierarchy beneath which runs are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct V1Parent {
-    /// Its directory.
     pub path: String,
     /// The controllers of this hierarchy that we use.
     pub controllers: Vec<Controller>,
@@ -179,38 +175,29 @@ pub enum CgroupError {
         parent: String,
         /// Where we should have gone.
         leaf: String,
-        /// Why not.
         #[source]
         source: CallError,
     },
     /// The group cannot be made.
     #[error("cannot make the run's cgroup {group}; its parent must exist and be ours to write")]
     Make {
-        /// Its directory.
         group: String,
-        /// Why not.
         #[source]
         source: CallError,
     },
     /// A limit was not taken.
     #[error("cannot set the limit {file} of {group} to {value}")]
     Limit {
-        /// Its directory.
         group: String,
-        /// The interface file.
         file: &'static str,
-        /// What was written.
         value: String,
-        /// Why not.
         #[source]
         source: CallError,
     },
     /// The way in cannot be opened for the child.
     #[error("cannot open the way into the run's cgroup {group}")]
     WayIn {
-        /// Its directory.
         group: String,
-        /// Why not.
         #[source]
         source: CallError,
     },
@@ -220,16 +207,13 @@ pub enum CgroupError {
     /// What is in the group cannot be killed.
     #[error("cannot kill what is in the run's cgroup {group}")]
     Kill {
-        /// Its directory.
         group: String,
-        /// Why not.
         #[source]
         source: CallError,
     },
     /// Something still lives in the group.
     #[error("{processes} processes still live in the run's cgroup {group} after {waited_ms} ms")]
     StillPopulated {
-        /// Its directory.
         group: String,
         /// How many, those in groups below not counted.
         processes: usize,
@@ -248,7 +232,6 @@ pub enum CgroupError {
     /// A recorded path does not have the form of a group of ours.
     #[error("{path} is not the path of a cgroup of run {run_id}; it is left alone")]
     NotOurs {
-        /// As recorded, escaped.
         path: String,
         /// The run that recorded it.
         run_id: String,

@@ -6,13 +6,11 @@ use spec::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS,
 /// What the kernel shows a filter: `struct seccomp_data` of `<linux/seccomp.h>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeccompData {
-    /// System call number.
     pub number: u32,
     /// `AUDIT_ARCH_…` value.
     pub arch: u32,
     /// Address of the calling instruction.
     pub instruction_pointer: u64,
-    /// The arguments.
     pub arguments: Arguments,
 }
 

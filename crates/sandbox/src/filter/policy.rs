@@ -28,7 +28,6 @@ pub(super) const X32_NUMBER_MIN: u32 = 0x4000_0000;
 /// A policy bound to the numbers of one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyscallPolicy {
-    /// Whose numbers.
     pub arch: Arch,
     /// The rules; the first three are `UNLISTED`, [`UNKNOWN`] and `X32`.
     pub rules: Cow<'static, [Rule]>,
@@ -41,7 +40,6 @@ pub struct SyscallPolicy {
 /// A known system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Its number.
     pub number: u16,
     /// Place of its rule in [`SyscallPolicy::rules`].
     pub rule: u8,
@@ -58,7 +56,6 @@ impl Call {
 pub struct Rule {
     /// Stable name; denials carry it.
     pub id: Cow<'static, str>,
-    /// Why.
     pub reason: Cow<'static, str>,
     /// Whether a refusal is reported; `None` where the rule refuses nothing.
     pub report: Option<Reporting>,
@@ -72,7 +69,6 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// All must hold.
     pub when: Cow<'static, [Condition]>,
     /// What is decided then.
     pub then: Decision,
@@ -101,22 +97,17 @@ pub enum Decision {
     /// The kernel does the call.
     #[serde(rename = "allow")]
     Allow,
-    /// "Operation not permitted".
     #[serde(rename = "EPERM")]
     NotPermitted,
-    /// "Invalid argument".
     #[serde(rename = "EINVAL")]
     InvalidArgument,
-    /// "No locks available".
     #[serde(rename = "ENOLCK")]
     NoLocks,
     /// "Function not implemented": whoever tests for the call takes another way.
     #[serde(rename = "ENOSYS")]
     NotImplemented,
-    /// "Protocol not supported".
     #[serde(rename = "EPROTONOSUPPORT")]
     ProtocolNotSupported,
-    /// "Operation not supported".
     #[serde(rename = "EOPNOTSUPP")]
     OperationNotSupported,
     /// "Address family not supported by protocol".
@@ -172,7 +163,6 @@ pub enum Reporting {
 pub struct Ruling<'p> {
     /// The rule that decided.
     pub rule: &'p Rule,
-    /// What it decided.
     pub decision: Decision,
 }
 

@@ -25,7 +25,6 @@ pub enum PolicyError {
     NumberLine {
         /// Counted from 1.
         line: usize,
-        /// The line, escaped.
         found: String,
     },
     /// A name that the number table does not have.
@@ -33,60 +32,41 @@ pub enum PolicyError {
         "rule `{rule}` names the system call `{call}`, which no number table has: correct the \
          name or add its number"
     )]
-    UnknownCall {
-        /// Which rule, escaped.
-        rule: String,
-        /// The name, escaped.
-        call: String,
-    },
+    UnknownCall { rule: String, call: String },
     /// A call that two rules decide about.
     #[error("rules `{first}` and `{second}` both name `{call}`: keep it in one of them")]
     TwoRules {
-        /// The call.
         call: String,
-        /// Which rule, escaped.
         first: String,
         /// Which other rule, escaped.
         second: String,
     },
     /// Two rules of one name.
     #[error("two rules have the id `{id}`, but denials are told apart by it: rename one")]
-    TwoIds {
-        /// The id, escaped.
-        id: String,
-    },
+    TwoIds { id: String },
     /// A rule that refuses something and does not say whether that is reported, or the reverse.
     #[error(
         "rule `{rule}`: `report` (yes or probe) must stand where something is refused, and only \
          there"
     )]
-    Report {
-        /// Which rule, escaped.
-        rule: String,
-    },
+    Report { rule: String },
     /// A case that can never match, or always does.
     #[error(
         "rule `{rule}`, case {case}: expected at least one condition, arguments from 0 to 5, and \
          in `one_of` at least one value, each within `mask`"
     )]
     Case {
-        /// Which rule, escaped.
         rule: String,
         /// Counted from 1.
         case: usize,
     },
     /// A rule of a tightening that allows.
     #[error("rule `{rule}` allows its calls, but a tightening can only refuse: give an errno")]
-    Loosens {
-        /// Which rule, escaped.
-        rule: String,
-    },
+    Loosens { rule: String },
     /// A rule of a tightening about a call of which nothing is allowed.
     #[error("rule `{rule}` refuses `{call}`, which rule `{below}` refuses already: take it out")]
     RefusedAlready {
-        /// Which rule, escaped.
         rule: String,
-        /// The call.
         call: String,
         /// Which rule refuses it below the tightening.
         below: String,
@@ -96,16 +76,10 @@ pub enum PolicyError {
         "rule `{rule}` has conditions: its calls must stand in one rule of the policy below, which \
          decides about the rest"
     )]
-    SeveralBelow {
-        /// Which rule, escaped.
-        rule: String,
-    },
+    SeveralBelow { rule: String },
     /// More rules than a table can number.
     #[error("the policy has {found} rules, expected at most 253: join some")]
-    TooMany {
-        /// How many.
-        found: usize,
-    },
+    TooMany { found: usize },
 }
 
 #[derive(Deserialize)]

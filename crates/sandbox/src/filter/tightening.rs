@@ -23,7 +23,6 @@ struct TighteningText {
 struct RefusalText {
     id: String,
     calls: Vec<String>,
-    /// Empty: whole calls.
     #[serde(default)]
     when: Vec<Condition>,
     action: Decision,

@@ -168,7 +168,6 @@ pub struct Finished {
     pub seen_bytes: u64,
     /// Bytes of those that were thrown away.
     pub dropped_bytes: u64,
-    /// What was captured.
     pub captured: Option<Vec<u8>>,
     /// All that passed through, where a copy was asked for and nothing is missing in it.
     pub copy: Option<Vec<u8>>,

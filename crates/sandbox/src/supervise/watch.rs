@@ -24,7 +24,6 @@ const MEMORY_PERIOD: Duration = Duration::from_millis(50);
 /// The limits that the watch holds.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchLimits {
-    /// Wall time.
     pub wall_time: Option<Duration>,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
@@ -62,11 +61,8 @@ pub trait Meter {
 /// The streams on their way.
 #[derive(Debug)]
 pub struct Streams {
-    /// The body's input.
     pub stdin: Option<InputPump>,
-    /// Its output.
     pub stdout: OutputPump,
-    /// Its errors.
     pub stderr: OutputPump,
 }
 

@@ -14,9 +14,7 @@ const PIECE_BYTES: usize = 8 << 10;
 /// The head of an answer, and its body not read yet.
 #[derive(Debug)]
 pub struct Answer {
-    /// Of the answer.
     pub status: StatusCode,
-    /// Of the answer.
     pub headers: HeaderMap,
     body: Body,
 }
@@ -26,7 +24,6 @@ pub struct Answer {
 pub enum BodyProblem {
     /// It has more bytes than it may.
     TooLarge,
-    /// It broke off.
     Broken(Mishap),
 }
 

@@ -30,7 +30,6 @@ pub struct Client {
 /// What an error of the HTTP library means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mishap {
-    /// It may pass.
     Passing(String),
     /// It would be the same again.
     Unusable(String),

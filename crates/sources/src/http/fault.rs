@@ -15,7 +15,6 @@ pub enum Fault<E> {
     Unusable(String),
     /// Another try may help.
     Passing {
-        /// What happened.
         cause: String,
         /// For how long the service asks to be left alone.
         wait: Option<Duration>,
@@ -29,7 +28,6 @@ pub enum Fault<E> {
 pub struct RateLimit {
     /// 429, or what stands for it.
     pub status: u16,
-    /// When it accepts requests again.
     pub until: Option<String>,
 }
 

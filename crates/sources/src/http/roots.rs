@@ -20,7 +20,6 @@ const FILES_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[error("the certificates in `{file}` cannot be used: {problem}")]
 pub struct RootsError {
-    /// The file, escaped.
     pub file: String,
     /// What is wrong with it.
     pub problem: String,

@@ -27,19 +27,16 @@ use crate::http::watch::{Cancelled, LOOK_EVERY, Watch};
 /// Most addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// Opens connections.
 #[derive(Debug)]
 pub(super) struct Dialler {
     pub(super) watch: Watch,
 }
 
-/// Looks up addresses.
 #[derive(Debug)]
 pub(super) struct Lookup {
     pub(super) watch: Watch,
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: TcpStream,

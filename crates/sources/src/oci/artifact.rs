@@ -28,7 +28,6 @@ const PLATFORMS_MAX: usize = 16;
 pub struct ArtifactError {
     /// Where it comes from, and which.
     pub place: String,
-    /// Why.
     pub problem: ArtifactProblem,
 }
 
@@ -54,39 +53,23 @@ pub enum ArtifactProblem {
     Platform {
         /// What the index has.
         found: String,
-        /// This machine.
         expected: String,
     },
     /// Another kind of artifact.
     #[error("found an artifact of type {found}, expected {SOURCE}")]
-    Type {
-        /// Its type.
-        found: String,
-    },
+    Type { found: String },
     /// A config of another type.
     #[error("found a config of type {found}, expected {SOURCE_CONFIG}, or {EMPTY} with `{{}}`")]
-    ConfigType {
-        /// Its type.
-        found: String,
-    },
+    ConfigType { found: String },
     /// More layers than one, or none.
     #[error("found {found} layers, expected one")]
-    Layers {
-        /// How many.
-        found: usize,
-    },
+    Layers { found: usize },
     /// A layer of another type.
     #[error("found a layer of type {found}, expected {SOURCE_SNAPSHOT}")]
-    LayerType {
-        /// Its type.
-        found: String,
-    },
+    LayerType { found: String },
     /// A digest that is no SHA-256.
     #[error("found the digest `{found}`, expected sha256: and 64 hexadecimal digits")]
-    Algorithm {
-        /// The digest.
-        found: String,
-    },
+    Algorithm { found: String },
     /// Something is larger than this host takes.
     #[error("{what} has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
     TooLarge {
@@ -274,7 +257,6 @@ pub fn wanted(descriptor: &Descriptor) -> Result<Wanted, ArtifactProblem> {
 pub struct SourceParts {
     /// The config; `None`: there is none, and its place is taken by the empty descriptor.
     pub config: Option<Wanted>,
-    /// The snapshot.
     pub layer: Wanted,
 }
 

@@ -30,20 +30,14 @@ pub enum OciError {
     /// A layer is refused, or could not be written.
     #[error("{place}: layer {digest} cannot be unpacked")]
     Unpack {
-        /// Where it comes from, escaped.
         place: String,
-        /// Which.
         digest: Digest,
-        /// Why.
         #[source]
         source: Box<UnpackError>,
     },
     /// The caller wanted an end.
     #[error("cancelled while {during}")]
-    Cancelled {
-        /// What was being done.
-        during: &'static str,
-    },
+    Cancelled { during: &'static str },
 }
 
 impl From<RegistryError> for OciError {

@@ -9,7 +9,6 @@ use spec::digest::Digest;
 /// It is asked for each piece of a body and several times a second while something is waited for,
 /// also from inside of a connection: hence `Send` and `Sync`, and an `Arc` where a registry is made.
 pub trait Listener: Send + Sync {
-    /// Something has happened.
     fn progress(&self, now: &Progress<'_>);
 
     /// Whether the caller wants an end. Once it said so, it says so always.
@@ -38,7 +37,6 @@ pub enum Progress<'now> {
     },
     /// Bytes of a blob have come.
     Receiving {
-        /// Which.
         digest: &'now Digest,
         /// So many so far.
         bytes: u64,
@@ -47,7 +45,6 @@ pub enum Progress<'now> {
     },
     /// A blob was unpacked up to here.
     Unpacking {
-        /// Which.
         digest: &'now Digest,
         /// So many of its bytes were read.
         bytes: u64,
@@ -56,7 +53,6 @@ pub enum Progress<'now> {
     },
     /// Bytes of a blob were sent.
     Sending {
-        /// Which.
         digest: &'now Digest,
         /// So many so far.
         bytes: u64,
@@ -64,12 +60,7 @@ pub enum Progress<'now> {
         of_bytes: u64,
     },
     /// The same is tried again after a pause.
-    Waiting {
-        /// Why.
-        cause: &'now str,
-        /// For how long.
-        pause: Duration,
-    },
+    Waiting { cause: &'now str, pause: Duration },
     /// What was asked for is there, or failed.
     Done,
 }

@@ -18,7 +18,6 @@ use spec::request::Caller;
 /// Who asks, and what the host says.
 #[derive(Clone)]
 pub struct Terms<'call> {
-    /// Who asks.
     pub caller: &'call Caller,
     /// What the host says.
     pub policy: &'call HostPolicy,

@@ -36,7 +36,6 @@ pub trait Origin {
 /// A manifest or an index, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedManifest {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// What they are, without parameters, in lower case: as the origin says, or the document's own
     /// `mediaType` where it says nothing.

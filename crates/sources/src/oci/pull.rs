@@ -52,7 +52,6 @@ pub struct Artifact {
     pub digest: Digest,
     /// What the reference stands for: an index where one was followed, else as `digest`.
     pub asked: Digest,
-    /// What it says.
     pub manifest: ImageManifest,
     /// Whether nothing was asked for.
     pub from_store: bool,
@@ -63,11 +62,9 @@ pub struct Artifact {
 /// A source that is unpacked.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The manifest.
     pub digest: Digest,
     /// What it says of itself; `None`: nothing (the empty descriptor).
     pub config: Option<SourceConfig>,
-    /// The layer.
     pub layer: Wanted,
     /// The tree, in use while this lives; [`InUse::tree`] lists it.
     pub tree: InUse,
@@ -238,7 +235,6 @@ pub struct Source {
     pub artifact: Artifact,
     /// What it says of itself; `None`: nothing (the empty descriptor).
     pub config: Option<SourceConfig>,
-    /// The snapshot.
     pub layer: Wanted,
 }
 
@@ -339,7 +335,6 @@ struct Unpacking<'call> {
     place: &'call str,
 }
 
-/// What it found.
 struct Kept {
     tree: KeptTree,
     cached: bool,

@@ -21,7 +21,6 @@ use spec::oci::source_config::is_version;
 /// A source artifact of which every part is in the store, and in use.
 #[derive(Debug)]
 pub struct HeldArtifact {
-    /// Of the manifest.
     pub digest: Digest,
     manifest: Vec<u8>,
     /// Config and layer; no config where the empty descriptor stands in its place.

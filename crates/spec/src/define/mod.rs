@@ -38,11 +38,9 @@ pub enum DefineError {
     Schema {
         /// `inputs` or `outputs`.
         block: &'static str,
-        /// What is wrong.
         #[source]
         error: ContractError,
     },
-    /// The image.
     #[error("define_runner at /image")]
     Image(#[from] ImageError),
 }

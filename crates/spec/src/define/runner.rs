@@ -47,7 +47,6 @@ pub struct RunnerHandle {
     pub image: Option<String>,
     /// What the body wants to find.
     pub needs: LanguageNeeds,
-    /// What holds.
     pub limits: RunnerLimits,
     /// Packages of `needs.native` that the image does not bake in: what a cold start would have to
     /// install. Empty for every engine but `sandbox`.
@@ -63,9 +62,7 @@ pub struct LanguageNeeds {
     pub language: Language,
     /// Packages of the operating system.
     pub native: Vec<String>,
-    /// npm packages.
     pub npm: Vec<String>,
-    /// Python packages.
     pub pip: Vec<String>,
 }
 

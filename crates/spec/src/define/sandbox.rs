@@ -20,7 +20,6 @@ pub struct SandboxHandle {
     pub schema: Option<String>,
     /// `@owner/name`, in a file of its own.
     pub id: Option<String>,
-    /// Of the file.
     pub version: Option<String>,
     /// A name of [`crate::provider::REGISTRY`].
     pub provider: String,
@@ -28,11 +27,9 @@ pub struct SandboxHandle {
     pub config: ProviderConfig,
     /// What holds for each command.
     pub limits: SandboxLimits,
-    /// Variables.
     pub env: SandboxEnvironment,
     /// Who can be reached.
     pub network: SandboxNetwork,
-    /// Parents before children.
     pub mounts: Vec<MountHandle>,
     /// Whose the processes are, as it was declared.
     pub identity: Option<Value>,
@@ -42,7 +39,6 @@ pub struct SandboxHandle {
     pub lifecycle: SandboxLifecycle,
     /// Whether no command may run.
     pub read_only: bool,
-    /// Free.
     pub metadata: Map<String, Value>,
     /// What a person should know.
     pub warnings: Vec<WarningReport>,
@@ -65,32 +61,26 @@ pub enum ProviderConfig {
     NodePermission {},
     /// `mastra-e2b`.
     E2b {
-        /// Template id.
         template: Option<String>,
         /// Name of the secret.
         api_key_ref: Option<String>,
-        /// Where.
         region: Option<String>,
     },
     /// `mastra-modal`.
     Modal {
-        /// Application.
         app_name: Option<String>,
-        /// Function.
         function_name: Option<String>,
         /// Name of the secret.
         api_token_ref: Option<String>,
     },
     /// `mastra-daytona`.
     Daytona {
-        /// Workspace.
         workspace_id: Option<String>,
         /// Name of the secret.
         api_key_ref: Option<String>,
     },
     /// `mastra-blaxel`.
     Blaxel {
-        /// Workspace.
         workspace: Option<String>,
         /// Name of the secret.
         api_key_ref: Option<String>,
@@ -123,14 +113,12 @@ pub struct SandboxAuth {
     /// The inventory that has them.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
-    /// Which.
     pub state: AuthState,
 }
 
 /// Which variables are secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AuthState {
-    /// Their names.
     pub env: Vec<String>,
 }
 
@@ -146,7 +134,6 @@ pub struct SandboxNetwork {
 pub struct MountHandle {
     /// `workspace`, or the storage that was declared.
     pub source: Value,
-    /// Absolute path inside.
     pub at: String,
     /// `read-write` or `read-only`.
     pub mode: &'static str,

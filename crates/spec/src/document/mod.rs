@@ -34,7 +34,6 @@ pub(crate) const EXPANDED_BYTES_MAX: usize = 4 << 20;
 pub enum Format {
     /// YAML 1.2.
     Yaml,
-    /// Strict JSON.
     Json,
     /// YAML between two `---` lines at the head of a Markdown file.
     FrontMatter,
@@ -45,7 +44,6 @@ pub enum Format {
 pub struct Node {
     /// Where it starts. For a YAML alias: where the alias stands.
     pub place: Place,
-    /// What it is.
     pub value: Value,
 }
 
@@ -58,9 +56,7 @@ pub enum Value {
     Bool(bool),
     /// A number as it is written, by the grammar of JSON: finite, decimal, no leading zero.
     Number(String),
-    /// Text.
     Text(String),
-    /// A list.
     List(Vec<Node>),
     /// A map in the order of the text; no name stands twice.
     Map(Vec<(Key, Node)>),
@@ -69,9 +65,7 @@ pub enum Value {
 /// The name of an entry of a map and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// The name.
     pub name: String,
-    /// Where it starts.
     pub place: Place,
 }
 

@@ -16,7 +16,6 @@ impl std::fmt::Display for Place {
 }
 
 impl Place {
-    /// The first character.
     pub(crate) const START: Self = Self { line: 1, column: 1 };
 
     /// The place behind `text`.

@@ -13,7 +13,6 @@ const EXCERPT_CHARACTERS_MAX: usize = 60;
 pub struct DocumentError {
     /// Where, if one place is to blame.
     pub place: Option<Place>,
-    /// Why.
     pub problem: DocumentProblem,
 }
 
@@ -28,12 +27,7 @@ impl DocumentError {
 pub enum DocumentProblem {
     /// Longer than [`super::TEXT_BYTES_MAX`].
     #[error("found {bytes} bytes, expected at most {}", limit(.bytes_max))]
-    TooLarge {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        bytes_max: usize,
-    },
+    TooLarge { bytes: usize, bytes_max: usize },
     /// A byte order mark of UTF-16 or UTF-32.
     #[error("found UTF-16 or UTF-32, expected UTF-8")]
     OtherEncoding,
@@ -43,23 +37,14 @@ pub enum DocumentProblem {
         /// The first byte that is not part of a character.
         byte: u8,
     },
-    /// A NUL character.
     #[error("found a NUL character")]
     NulCharacter,
     /// The parser cannot read it.
     #[error("{reason}")]
-    Syntax {
-        /// What the parser says.
-        reason: String,
-    },
+    Syntax { reason: String },
     /// The parser cannot read it, and what the author did is known.
     #[error("{reason}")]
-    Mistake {
-        /// What is wrong.
-        reason: String,
-        /// How to write it.
-        hint: String,
-    },
+    Mistake { reason: String, hint: String },
     /// Nothing is in it.
     #[error("found nothing but white space or comments, expected a map")]
     Empty,
@@ -68,14 +53,10 @@ pub enum DocumentProblem {
     SecondDocument,
     /// Nested deeper than [`super::DEPTH_MAX`].
     #[error("lists and maps are nested deeper than {depth_max}")]
-    TooDeep {
-        /// The limit.
-        depth_max: usize,
-    },
+    TooDeep { depth_max: usize },
     /// More than `super::VALUES_MAX` values or `super::EXPANDED_BYTES_MAX` bytes of text.
     #[error("holds more than {values_max} values or {}, aliases replaced", limit(.bytes_max))]
     TooMuch {
-        /// The limit of values.
         values_max: usize,
         /// The limit of bytes of text.
         bytes_max: usize,
@@ -85,45 +66,24 @@ pub enum DocumentProblem {
     AliasCycle,
     /// One name twice in a map.
     #[error("the key `{name}` stands twice in this map, first at {first}")]
-    DuplicateKey {
-        /// The name, escaped.
-        name: String,
-        /// Where it stands first.
-        first: Place,
-    },
-    /// A YAML tag.
+    DuplicateKey { name: String, first: Place },
     #[error("found the tag `{tag}`, expected a value without a tag")]
-    Tag {
-        /// The tag, escaped.
-        tag: String,
-    },
+    Tag { tag: String },
     /// `<<`.
     #[error("found the merge key `<<`, which YAML 1.2 does not have")]
     MergeKey,
     /// A key that is a number, a list or something else.
     #[error("found {found} as a key, expected text")]
-    KeyNotText {
-        /// What it is.
-        found: String,
-    },
+    KeyNotText { found: String },
     /// A number that readers of YAML disagree about.
     #[error("found `{found}`, which is not the same number to every reader of YAML")]
-    AmbiguousNumber {
-        /// The number as written.
-        found: String,
-    },
+    AmbiguousNumber { found: String },
     /// Not a number, or infinite.
     #[error("found `{found}`, expected a finite number")]
-    NotFinite {
-        /// As written.
-        found: String,
-    },
+    NotFinite { found: String },
     /// A number that 64 bits cannot hold.
     #[error("the number `{found}` does not fit into 64 bits")]
-    NumberOutOfRange {
-        /// As written.
-        found: String,
-    },
+    NumberOutOfRange { found: String },
     /// A Markdown file without front matter.
     #[error("the first line is not `---`")]
     NoFrontMatter,

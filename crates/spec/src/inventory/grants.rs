@@ -36,15 +36,12 @@ pub struct Granted<'run> {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the secret {variable} ({slug}): {inventory} {why} {consumer} have it")]
 pub struct NotGranted {
-    /// The variable.
     pub variable: String,
-    /// The slug, escaped.
     pub slug: String,
     /// The inventory, and where in it where there is an entry.
     pub inventory: String,
     /// `does not let`, or `has no such entry that would let`.
     pub why: &'static str,
-    /// Who asked.
     pub consumer: String,
     /// What to add to the inventory.
     pub line: String,

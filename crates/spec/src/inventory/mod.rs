@@ -35,9 +35,7 @@ pub struct Inventory {
 pub struct InventoryEntry {
     /// What the secret is called by: see [`is_slug`].
     pub slug: String,
-    /// For people.
     pub name: String,
-    /// For people.
     pub description: String,
     /// What its value looks like.
     pub kind: SecretKind,
@@ -65,14 +63,12 @@ pub struct InventoryEntry {
 /// What the value of a secret looks like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SecretKind {
-    /// One string.
     #[default]
     Opaque,
     /// A JSON object with `accessToken`, `refreshToken` and `expiresAt`.
     OAuth,
     /// A JSON object with `public` and `private`.
     KeyPair,
-    /// Any JSON document.
     Json,
 }
 
@@ -92,7 +88,6 @@ pub struct Access {
 pub enum Holder {
     /// A role of people.
     Role(String),
-    /// One person.
     UserId(String),
     /// A capability, `cap://…`.
     Capability(String),
@@ -109,16 +104,13 @@ pub struct Audit {
     pub retention: Option<String>,
     /// Whether it is about persons.
     pub pii: bool,
-    /// Labels.
     pub classification: Vec<String>,
 }
 
 /// How a secret reaches who uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exposure {
-    /// As a variable.
     Environment {
-        /// Its name.
         name: String,
         /// The field of a structured value; an opaque value has none to choose from. The published
         /// schema asks for it in both.
@@ -130,16 +122,13 @@ pub enum Exposure {
         path: String,
         /// The field of a structured value.
         field: Option<String>,
-        /// Permission bits.
         mode: u32,
     },
     /// As a placeholder that a proxy replaces. A hint that is not followed.
     EgressSubstitute {
-        /// The placeholder.
         placeholder: String,
         /// Whether it is replaced without asking.
         allowed_by_default: bool,
-        /// For people.
         intended_providers: Vec<String>,
     },
 }

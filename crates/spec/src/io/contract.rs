@@ -45,19 +45,15 @@ pub enum ContractError {
     TooLarge {
         /// Its size as JSON.
         bytes: usize,
-        /// The limit.
         bytes_max: usize,
     },
-    /// Another draft.
     #[error("the schema is written for `{found}`, expected JSON Schema 2020-12")]
     Draft {
         /// The value of `$schema`, escaped.
         found: String,
     },
-    /// Not a schema.
     #[error("at {pointer}: {reason}")]
     Invalid {
-        /// Where.
         pointer: String,
         /// What the validator says.
         reason: String,
@@ -110,33 +106,16 @@ pub struct Mismatch {
 pub enum ReadDocumentError {
     /// More bytes than [`DOCUMENT_BYTES_MAX`].
     #[error("the document has {bytes} bytes, expected at most {}", limit(.bytes_max))]
-    TooLarge {
-        /// Its size.
-        bytes: usize,
-        /// The limit.
-        bytes_max: usize,
-    },
+    TooLarge { bytes: usize, bytes_max: usize },
     /// Deeper than `DOCUMENT_DEPTH_MAX`.
     #[error("the document is nested deeper than {depth_max}")]
-    TooDeep {
-        /// The limit.
-        depth_max: usize,
-    },
+    TooDeep { depth_max: usize },
     /// It would take more memory than it may.
     #[error("the document would take more than {} of memory", limit(.memory_max))]
-    TooMuch {
-        /// The limit.
-        memory_max: usize,
-    },
+    TooMuch { memory_max: usize },
     /// A whole number that would come out as another one.
     #[error("the whole number {found} at byte {at} needs more than 64 bits: write it as text")]
-    WideInteger {
-        /// Its first digits.
-        found: String,
-        /// Where it begins.
-        at: usize,
-    },
-    /// Not JSON.
+    WideInteger { found: String, at: usize },
     #[error("not JSON: {reason}")]
     Syntax {
         /// What the parser says, with line and column.

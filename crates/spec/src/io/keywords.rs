@@ -105,7 +105,6 @@ const MAPS: [&str; 5] = [
 /// A word that means nothing.
 #[derive(Debug)]
 pub struct Meaningless<'schema> {
-    /// The word.
     pub key: &'schema Key,
     /// The keyword that was meant; at the top, how the field is declared.
     pub advice: Option<String>,

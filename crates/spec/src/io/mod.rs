@@ -38,7 +38,6 @@ pub struct IoBlocks {
 pub struct FileEntry {
     /// One path segment: inside, the file lies at `/scratch/<key>`.
     pub key: RelPath,
-    /// In the workspace.
     pub path: TokenPath,
     /// Whether the run fails without it. Input files always are required.
     pub required: bool,

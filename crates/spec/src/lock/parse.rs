@@ -15,38 +15,27 @@ pub struct LockError {
     pub place: Option<Place>,
     /// JSON Pointer (RFC 6901) of the value, where it belongs to one.
     pub pointer: Option<String>,
-    /// Why.
     pub problem: LockProblem,
 }
 
 /// Why a lock file is refused. Texts of the file in here are already escaped and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockProblem {
-    /// No JSON document.
     #[error(transparent)]
     Document(#[from] DocumentProblem),
     /// A key that lock files do not have.
     #[error("found the key `{found}`, expected {expected}")]
     UnknownKey {
-        /// The key.
         found: String,
         /// Those that may stand there.
         expected: String,
     },
     /// A key that is missing.
     #[error("the key `{key}` is missing")]
-    Missing {
-        /// Which.
-        key: &'static str,
-    },
+    Missing { key: &'static str },
     /// A value of another kind.
     #[error("found {found}, expected {expected}")]
-    Wrong {
-        /// What is there.
-        found: String,
-        /// What should be.
-        expected: String,
-    },
+    Wrong { found: String, expected: String },
 }
 
 impl LockError {

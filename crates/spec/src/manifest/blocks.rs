@@ -124,14 +124,12 @@ pub fn is_slug(text: &str) -> bool {
 pub struct BlockDocument {
     /// Its name in errors.
     pub file: String,
-    /// Its content.
     pub root: Node,
 }
 
 /// What became of one reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Looked {
-    /// It was read.
     Found(BlockDocument),
     /// There is no such document: completes "which …".
     Missing(String),

@@ -117,7 +117,6 @@ pub struct Manifest {
     pub sandbox: Option<SandboxBlock>,
     /// What flows in and out.
     pub io: IoBlocks,
-    /// Source artifacts.
     pub workspace_sources: Vec<WorkspaceSource>,
     /// Which commits its files are of, as `runner bundle` wrote it.
     pub commits: Vec<SourceCommit>,

@@ -14,7 +14,6 @@ pub struct ManifestError {
     pub place: Option<Place>,
     /// JSON Pointer (RFC 6901) of the value, where it belongs to one.
     pub pointer: Option<String>,
-    /// Why.
     pub problem: Box<Problem>,
 }
 
@@ -66,9 +65,7 @@ pub enum Problem {
     /// A key that nothing reads.
     #[error("found the key `{key}`, expected {}", keys(known))]
     UnknownKey {
-        /// The key.
         key: String,
-        /// What is read here.
         known: Vec<&'static str>,
         /// Advice that is better than "did you mean", or the word that was meant.
         near: Option<String>,
@@ -76,67 +73,42 @@ pub enum Problem {
     /// A value of another type.
     #[error("found {found}, expected {expected}")]
     WrongType {
-        /// What it is.
         found: String,
-        /// What would be accepted.
         expected: String,
-        /// What to do.
         hint: Option<String>,
     },
     /// A whole number that is too small or too large.
     #[error("found {found}, expected a whole number from {minimum} to {maximum}")]
     OutOfRange {
-        /// The number as written.
         found: String,
-        /// Smallest that is accepted.
         minimum: u64,
-        /// Largest that is accepted.
         maximum: u64,
     },
     /// A word that is none of those that are known here.
     #[error("found `{found}`, expected one of {}", expected.join(", "))]
     UnknownValue {
-        /// The word.
         found: String,
-        /// The words that are known.
         expected: Vec<&'static str>,
-        /// The word that was meant.
         near: Option<&'static str>,
     },
     /// A key that must be there.
     #[error("the key `{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: &'static str,
-    },
+    MissingKey { key: &'static str },
     /// Two keys that exclude each other.
     #[error("found both `{one}` and `{other}`, expected one of them")]
     Conflict {
-        /// One key.
         one: &'static str,
-        /// The other.
         other: &'static str,
     },
     /// A path that could leave its folder, or that is not a path.
     #[error("the path `{found}` {reason}")]
-    PathRefused {
-        /// The path.
-        found: String,
-        /// Why: completes the sentence.
-        reason: String,
-    },
+    PathRefused { found: String, reason: String },
     /// A key of `inputsFiles` or `outputsFiles` that is not one path segment.
     #[error("the key `{found}` {reason}; it becomes the name of a file, `/scratch/{found}`")]
-    FileKeyRefused {
-        /// The key.
-        found: String,
-        /// Why: completes the sentence.
-        reason: String,
-    },
+    FileKeyRefused { found: String, reason: String },
     /// Two entries that claim the same thing.
     #[error("`{found}` is claimed twice, first by {first}")]
     Duplicate {
-        /// What.
         found: String,
         /// Who claimed it first: a JSON Pointer.
         first: String,
@@ -146,18 +118,11 @@ pub enum Problem {
     Token(crate::tokens::TokenError),
     /// `<toolId>` or `<workflowId>` without an id that can be part of a path.
     #[error("the path uses `{token}`, but the id `{id}` is not one path segment")]
-    TokenId {
-        /// The token.
-        token: &'static str,
-        /// The id.
-        id: String,
-    },
+    TokenId { token: &'static str, id: String },
     /// An entry of `egress` that is no host.
     #[error("found `{found}`: {reason}")]
     Egress {
-        /// The entry.
         found: String,
-        /// Why not.
         reason: crate::egress::EgressError,
     },
     /// A `run` that cannot be started.
@@ -171,17 +136,13 @@ pub enum Problem {
     RefUnresolvable {
         /// `runner`, `sandbox`, `secrets`, `env.auth`.
         block: &'static str,
-        /// The reference.
         reference: String,
         /// What was looked for and why that failed: completes "which …".
         tried: Option<String>,
     },
     /// A credential that stands in the manifest itself. Its value is never repeated.
     #[error("found a credential in plain text: {why}")]
-    PlaintextCredential {
-        /// How it was recognised.
-        why: &'static str,
-    },
+    PlaintextCredential { why: &'static str },
     /// A `sandbox` block of the command-line family (AIP-29).
     #[error("found `{key}`, which belongs to the sandbox block of a CLI manifest (AIP-29)")]
     CliSandbox {
@@ -190,27 +151,19 @@ pub enum Problem {
     },
     /// A provider that is not part of this program.
     #[error("the provider `{provider}` is not available: {why}")]
-    ProviderUnavailable {
-        /// Its name.
-        provider: String,
-        /// Why not.
-        why: &'static str,
-    },
+    ProviderUnavailable { provider: String, why: &'static str },
     /// `read_only: true`.
     #[error("the sandbox is read-only, so no command may run in it")]
     SandboxReadOnly,
     /// Where a mount must not be.
     #[error("the mount point `{found}` {reason}")]
     MountTarget {
-        /// The path.
         found: String,
-        /// Why: completes the sentence.
         reason: crate::mount_target::MountTargetError,
     },
     /// A mount of a storage block, or of another workspace.
     #[error("a storage at `{at}` is not mounted here: only the workspace is")]
     StorageUnsupported {
-        /// Where it was to appear.
         at: String,
         /// Whether the body was to write there.
         writable: bool,
@@ -223,21 +176,13 @@ pub enum Problem {
     },
     /// IO blocks where there is no call.
     #[error("a code-workspace has no `{key}`: it belongs to the tool that uses the workspace")]
-    IoInCodeWorkspace {
-        /// The key.
-        key: &'static str,
-    },
+    IoInCodeWorkspace { key: &'static str },
     /// `_workflowFsRoot` declared as something else than text.
     #[error("`_workflowFsRoot` is declared with another type than string; the host sets it")]
     FsRootType,
     /// A JSON Schema that is too large.
     #[error("the schema has {bytes} bytes, expected at most {}", limit(.bytes_max))]
-    SchemaTooLarge {
-        /// Its size as JSON.
-        bytes: usize,
-        /// The limit.
-        bytes_max: usize,
-    },
+    SchemaTooLarge { bytes: usize, bytes_max: usize },
     /// The language that a code-workspace or the manifest itself needs is not that of `run`.
     #[error("`needs.language` is {language}{}, but `run` starts `{program}`", as_said_by(decided_by.as_deref()))]
     NeedsContradictRun {
@@ -245,25 +190,19 @@ pub enum Problem {
         language: &'static str,
         /// The file that says so, escaped, where it is not the one that has `run`.
         decided_by: Option<String>,
-        /// The file that is started.
         program: String,
     },
     /// What `exec` would refuse.
     #[error("{message}")]
     NotRunnable {
-        /// Stable name of the problem.
         code: &'static str,
         /// What was found and what was expected.
         message: String,
-        /// What to do.
         hint: Option<String>,
     },
     /// What is left when enough errors have been told.
     #[error("{more} more errors are not listed")]
-    More {
-        /// How many.
-        more: usize,
-    },
+    More { more: usize },
 }
 
 impl Problem {

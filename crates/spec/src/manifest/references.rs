@@ -60,7 +60,6 @@ pub struct GitHubReference<'document> {
     pub repository: &'document str,
     /// Commit, tag or branch.
     pub reference: &'document str,
-    /// Where that stands.
     pub node: &'document Node,
     /// JSON Pointer of the source.
     pub pointer: String,

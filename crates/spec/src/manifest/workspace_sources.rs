@@ -13,7 +13,6 @@ use crate::path::RelPath;
 pub struct WorkspaceSource {
     /// Name, unique in the manifest.
     pub id: String,
-    /// OCI reference.
     pub reference: String,
     /// Where it appears inside.
     pub target: MountTarget,

@@ -46,7 +46,6 @@ pub struct UserWords {
 /// Why a config cannot be honoured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageConfigError {
-    /// No such document.
     #[error("the config of the image cannot be read: {reason}")]
     Unreadable {
         /// What the parser says.
@@ -55,11 +54,9 @@ pub enum ImageConfigError {
     /// A value that no run can honour.
     #[error("the config of the image has the {key} `{found}`, expected {expected}")]
     Value {
-        /// Its key.
         key: &'static str,
         /// As it is written, escaped.
         found: String,
-        /// What would do.
         expected: &'static str,
     },
 }

@@ -61,7 +61,6 @@ impl fmt::Display for Which {
 /// write it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// In a registry.
     Registry(Reference),
     /// In a directory in the OCI layout.
     Layout {
@@ -78,7 +77,6 @@ pub enum Place {
 pub struct ReferenceError {
     /// The whole text, escaped and shortened.
     pub found: String,
-    /// What is expected.
     pub expected: &'static str,
     /// Which rule it breaks.
     pub reason: ReferenceProblem,
@@ -87,7 +85,6 @@ pub struct ReferenceError {
 /// Which rule a reference breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceProblem {
-    /// There is nothing.
     #[error("it is empty")]
     Empty,
     /// It starts with a repository.
@@ -99,7 +96,6 @@ pub enum ReferenceProblem {
     /// There is only a host.
     #[error("it names no repository")]
     NoRepository,
-    /// A capital letter.
     #[error("the repository has a capital letter; registries know lower case only")]
     Capital,
     /// Another character, an empty component, a separator at an end.
@@ -125,7 +121,6 @@ pub enum ReferenceProblem {
     /// `oci:` and nothing.
     #[error("it names no directory")]
     NoDirectory,
-    /// A NUL byte.
     #[error("it contains a NUL byte")]
     Nul,
     /// A name of a layout that is none.

@@ -19,7 +19,6 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 /// Longest configuration of a repository.
 pub(super) const CONFIG_BYTES_MAX: usize = 1 << 20;
 
-/// A checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Checkout {
     /// The top of the working tree.
@@ -39,7 +38,6 @@ pub(super) enum Search {
     Nothing,
     /// One that is not believed, and why.
     NotBelieved(String),
-    /// A checkout.
     Found(Checkout),
 }
 

@@ -45,18 +45,13 @@ const FORMATS: [(&str, &[&str]); 2] = [
 pub enum GitError {
     /// There is no such program.
     #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
-    Missing {
-        /// The directory, escaped.
-        directory: String,
-    },
+    Missing { directory: String },
     /// The directory that stands for `.git` cannot be made.
     #[error("a temporary directory for git cannot be made")]
     StandIn {
-        /// The kernel's answer.
         #[source]
         source: std::io::Error,
     },
-    /// It failed.
     #[error("git {asked} failed: {complaint}")]
     Failed {
         /// What it was asked.
@@ -92,7 +87,6 @@ impl GitError {
 /// What is asked, and by whom.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'call> {
-    /// Absolute, without links.
     pub(super) directory: &'call Path,
     /// Where programs are looked for.
     pub(super) path: &'call [u8],
@@ -118,7 +112,6 @@ pub(super) struct GitFacts {
     pub(super) changed: Vec<Vec<u8>>,
 }
 
-/// What was found.
 #[derive(Debug)]
 pub(super) enum Found {
     /// The directory is in no checkout; why not, where something looks like one.

@@ -21,9 +21,7 @@ const OPAQUE: &str = "user.overlay.opaque";
 /// What lies at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory.
     Directory,
-    /// A regular file.
     File {
         /// Whether anybody may execute it.
         executable: bool,
@@ -33,23 +31,16 @@ pub enum Kind {
 /// Why the layers could not be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
-    /// A call failed.
     #[error("the image cannot be looked at")]
     Call(#[source] CallError),
     /// A file is larger than it may be.
     #[error("`{path}` of the image is larger than {}", limit(.bytes_max))]
-    TooLarge {
-        /// Its path, escaped.
-        path: String,
-        /// The limit.
-        bytes_max: u64,
-    },
+    TooLarge { path: String, bytes_max: u64 },
 }
 
 /// Several layers, as overlayfs shows them.
 #[derive(Debug, Clone)]
 pub struct Merged<'layers> {
-    /// Uppermost first.
     roots: Vec<BorrowedFd<'layers>>,
 }
 

@@ -26,7 +26,6 @@ pub const LAYERS_MAX: usize = 40;
 /// An image that is unpacked.
 #[derive(Debug)]
 pub struct Image {
-    /// Of its manifest.
     pub digest: Digest,
     /// What its config says.
     pub config: ImageConfig,

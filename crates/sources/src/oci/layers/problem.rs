@@ -11,7 +11,6 @@ use spec::units::limit;
 pub struct ImageError {
     /// Where it comes from, and which.
     pub place: String,
-    /// Why.
     pub problem: ImageProblem,
 }
 
@@ -20,51 +19,27 @@ pub struct ImageError {
 pub enum ImageProblem {
     /// A config of another type: it is no image.
     #[error("found a config of type {found}, expected {IMAGE_CONFIG}")]
-    ConfigType {
-        /// Its type.
-        found: String,
-    },
+    ConfigType { found: String },
     /// The config is larger than it may be.
     #[error("its config has {bytes} bytes, expected at most {}", limit(.limit_bytes))]
-    ConfigTooLarge {
-        /// How many.
-        bytes: u64,
-        /// How many are read.
-        limit_bytes: u64,
-    },
+    ConfigTooLarge { bytes: u64, limit_bytes: u64 },
     /// The config cannot be honoured.
     #[error(transparent)]
     Config(ImageConfigError),
     /// It is for another system or processor.
     #[error("it is for {found}, expected {expected}")]
-    Platform {
-        /// What its config says.
-        found: String,
-        /// What this machine is.
-        expected: String,
-    },
+    Platform { found: String, expected: String },
     /// As many digests as layers are needed.
     #[error("it has {layers} layers, and its config names {diff_ids}; expected as many")]
-    Layers {
-        /// Of the manifest.
-        layers: usize,
-        /// Of the config.
-        diff_ids: usize,
-    },
+    Layers { layers: usize, diff_ids: usize },
     /// More layers than overlayfs takes.
     #[error("it has {found} layers, expected at most {limit}")]
-    TooManyLayers {
-        /// How many.
-        found: usize,
-        /// How many are taken.
-        limit: usize,
-    },
+    TooManyLayers { found: usize, limit: usize },
     /// A layer of another type.
     #[error("layer {index} is of type {found}, expected {LAYER_GZIP}, {LAYER_ZSTD} or {LAYER_TAR}")]
     LayerType {
         /// Which, from 1.
         index: usize,
-        /// Its type.
         found: String,
     },
     /// A layer that lies elsewhere.
@@ -72,7 +47,6 @@ pub enum ImageProblem {
     ForeignLayer {
         /// Which, from 1.
         index: usize,
-        /// Where.
         url: String,
     },
     /// A layer whose digest is none, or that is too large.
@@ -80,7 +54,6 @@ pub enum ImageProblem {
     Layer {
         /// Which, from 1.
         index: usize,
-        /// What is wrong.
         problem: String,
     },
     /// A layer unpacks to other bytes than the config says.
@@ -88,17 +61,12 @@ pub enum ImageProblem {
     DiffId {
         /// Which, from 1.
         index: usize,
-        /// What was found.
         found: Digest,
-        /// What the config says.
         expected: Digest,
     },
     /// An unpacked layer is not what it was.
     #[error("what is beside an unpacked layer in the store is damaged: {entry}")]
-    Damaged {
-        /// The layer, escaped.
-        entry: String,
-    },
+    Damaged { entry: String },
 }
 
 impl ImageProblem {

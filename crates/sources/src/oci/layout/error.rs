@@ -9,22 +9,18 @@ pub enum LayoutError {
     /// A call on the directory or one of its files failed.
     #[error("the layout `{directory}`: `{file}` cannot be {act}")]
     Call {
-        /// As it was given, escaped.
         directory: String,
         /// Which file in it; `.` for itself.
         file: String,
         /// `read`, `written`.
         act: &'static str,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },
     /// A file of it is not what it must be.
     #[error("the layout `{directory}`: `{file}` {problem}")]
     File {
-        /// As it was given, escaped.
         directory: String,
-        /// Which file in it.
         file: String,
         /// Completes the sentence: what was found and what is expected.
         problem: String,
@@ -32,31 +28,23 @@ pub enum LayoutError {
     /// It has no manifest of that name, or more than one where none was named.
     #[error("the layout `{directory}` has {found}; {known}")]
     Which {
-        /// As it was given, escaped.
         directory: String,
         /// `no manifest NAME`, `3 manifests, expected one`.
         found: String,
-        /// What there is, escaped.
         known: String,
     },
     /// A file has other bytes than its name says.
     #[error("the layout `{directory}`: `{file}` has the digest {found}, expected {expected}")]
     WrongDigest {
-        /// As it was given, escaped.
         directory: String,
-        /// Which file in it.
         file: String,
-        /// What it is.
         found: Digest,
-        /// What its name says.
         expected: Digest,
     },
     /// What stands where a layout is to be written is none.
     #[error("the layout `{directory}` cannot be written: {found}")]
     Occupied {
-        /// As it was given, escaped.
         directory: String,
-        /// What is there.
         found: &'static str,
     },
 }

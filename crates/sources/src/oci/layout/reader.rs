@@ -35,7 +35,6 @@ pub struct Layout {
 pub struct LayoutEntry {
     /// Its name (`org.opencontainers.image.ref.name`), where it has one.
     pub name: Option<String>,
-    /// Of its bytes.
     pub digest: Digest,
     /// What it is said to be.
     pub media_type: String,

@@ -63,7 +63,6 @@ pub struct NewEntry<'entry> {
     pub digest: &'entry Digest,
     /// So many it has.
     pub bytes: u64,
-    /// What it is.
     pub media_type: &'entry str,
     /// What kind of artifact, where it is one.
     pub artifact_type: Option<&'entry str>,

@@ -67,7 +67,6 @@ impl Login {
     }
 }
 
-/// Nothing of it.
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

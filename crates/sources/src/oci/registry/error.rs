@@ -27,7 +27,6 @@ pub enum RegistryError {
     /// It wants to know who asks, or does not accept who says so.
     #[error("{request}: the registry refuses {}{}", asked_with(.credentials.as_deref()), said(.detail))]
     Unauthorized {
-        /// Method and URL.
         request: String,
         /// Where the credentials were found; `None`: there are none.
         credentials: Option<String>,
@@ -37,7 +36,6 @@ pub enum RegistryError {
     /// Whoever asks may not.
     #[error("{request}: the registry forbids it to {}{}", asked_with(.credentials.as_deref()), said(.detail))]
     Denied {
-        /// Method and URL.
         request: String,
         /// Where the credentials were found; `None`: there are none.
         credentials: Option<String>,
@@ -47,37 +45,28 @@ pub enum RegistryError {
     /// It was asked too often.
     #[error("{request}: the registry answered {status}{}", ends(.until.as_deref()))]
     RateLimited {
-        /// Method and URL.
         request: String,
         /// Of the answer: 429.
         status: u16,
-        /// When it accepts requests again.
         until: Option<String>,
     },
     /// It could not be reached, or did not answer as it should, for all tries.
     #[error("{request}: no usable answer after {}: {cause}", times(*.tries))]
     Unavailable {
-        /// Method and URL.
         request: String,
-        /// How often it was tried.
         tries: u32,
-        /// The last one's outcome.
         cause: String,
     },
     /// A body ended before its end, or stood still for too long.
     #[error("{request}: the body broke off after {bytes} bytes: {cause}")]
     BrokenOff {
-        /// Method and URL.
         request: String,
-        /// So many had come.
         bytes: u64,
-        /// Why.
         cause: String,
     },
     /// An answer that cannot be used, and would be the same again.
     #[error("{request}: the answer cannot be used: {cause}")]
     Unusable {
-        /// Method and URL.
         request: String,
         /// What was found and what was expected.
         cause: String,
@@ -85,11 +74,9 @@ pub enum RegistryError {
     /// Other bytes than those that were asked for.
     #[error("{request}: found {what} with the digest {found}, expected {expected}")]
     WrongDigest {
-        /// Method and URL.
         request: String,
         /// `a manifest`.
         what: &'static str,
-        /// What it is.
         found: String,
         /// What was asked for, or what the registry itself said.
         expected: Digest,
@@ -97,19 +84,15 @@ pub enum RegistryError {
     /// A document that is larger than any may be.
     #[error("{request}: the {what} has more than {}", limit(.bytes_max))]
     TooLarge {
-        /// Method and URL.
         request: String,
         /// `manifest`, `answer`.
         what: &'static str,
-        /// How large it may be.
         bytes_max: u64,
     },
     /// The registry did not take what was sent.
     #[error("{request}: the registry answered {status}{}", said(.detail))]
     Refused {
-        /// Method and URL.
         request: String,
-        /// Of the answer.
         status: u16,
         /// What it says itself, if anything.
         detail: Option<String>,
@@ -138,9 +121,7 @@ pub enum RegistryError {
     /// What is to be sent cannot be read.
     #[error("{what} cannot be read")]
     Source {
-        /// Which blob.
         what: String,
-        /// The kernel's answer.
         #[source]
         source: CallError,
     },

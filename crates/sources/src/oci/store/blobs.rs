@@ -18,7 +18,6 @@ const LOOKS_MAX: u32 = 8;
 pub struct Blob {
     /// SHA-256 of the bytes.
     pub digest: Digest,
-    /// How many.
     pub bytes: u64,
     /// At its start, for reading; it has the lock.
     pub file: File,

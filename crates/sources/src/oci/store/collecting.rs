@@ -19,9 +19,7 @@ use sys::lock::try_claim_file;
 pub struct Gone {
     /// Blobs, and downloads that nobody went on with.
     pub blobs: u64,
-    /// Unpacked trees.
     pub trees: u64,
-    /// What all took.
     pub bytes: u64,
 }
 
@@ -30,7 +28,6 @@ pub struct Gone {
 pub struct Listed {
     /// What it was pulled or built as.
     pub name: String,
-    /// The manifest.
     pub digest: Digest,
     /// When it was used last.
     pub used: SystemTime,

@@ -14,13 +14,9 @@ pub enum StoreError {
     /// There are fewer bytes than the descriptor says, also when it was tried again.
     #[error("{place}: blob {digest} ends after {found_bytes} of {bytes} bytes")]
     Truncated {
-        /// Where it comes from, escaped.
         place: String,
-        /// Which.
         digest: Digest,
-        /// What came.
         found_bytes: u64,
-        /// What its descriptor says.
         bytes: u64,
         /// What ended it, where it was more than an end.
         #[source]
@@ -29,37 +25,25 @@ pub enum StoreError {
     /// The descriptor says another size than the blob has.
     #[error("{place}: blob {digest} has {found}, its descriptor says {bytes} bytes")]
     Size {
-        /// Where it comes from, escaped.
         place: String,
-        /// Which.
         digest: Digest,
         /// `more`, or so many.
         found: String,
-        /// What its descriptor says.
         bytes: u64,
     },
     /// The bytes are not those that were asked for.
     #[error("{place}: expected blob {digest}, found bytes with {found}")]
     Digest {
-        /// Where it comes from, escaped.
         place: String,
-        /// Which was asked for.
         digest: Digest,
-        /// What came.
         found: Digest,
     },
     /// A blob of the store that was there is gone, or another process removes it all the time.
     #[error("blob {digest} is not in the store")]
-    Gone {
-        /// Which.
-        digest: Digest,
-    },
+    Gone { digest: Digest },
     /// Nothing was pulled or built under this name, or it is gone.
     #[error("nothing in the store is called {name}")]
-    Unnamed {
-        /// The name, escaped.
-        name: String,
-    },
+    Unnamed { name: String },
 }
 
 impl StoreError {

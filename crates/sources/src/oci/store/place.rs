@@ -15,7 +15,6 @@ const PART_OF_DISK: u64 = 4;
 /// Where the store lies and how much it may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorePlace {
-    /// The directory, absolute.
     pub directory: PathBuf,
     /// Bytes of all that is in it.
     pub size_bytes: u64,

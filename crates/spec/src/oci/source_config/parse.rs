@@ -14,30 +14,20 @@ pub struct SourceConfigError {
     pub place: Option<Place>,
     /// JSON Pointer (RFC 6901) of the value, where it belongs to one.
     pub pointer: Option<String>,
-    /// Why.
     pub problem: SourceConfigProblem,
 }
 
 /// Why a config is refused. Texts of it in here are already escaped and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceConfigProblem {
-    /// No JSON document.
     #[error(transparent)]
     Document(#[from] DocumentProblem),
     /// A key that is missing.
     #[error("the key `{key}` is missing")]
-    Missing {
-        /// Which.
-        key: &'static str,
-    },
+    Missing { key: &'static str },
     /// A value of another kind.
     #[error("found {found}, expected {expected}")]
-    Wrong {
-        /// What is there.
-        found: String,
-        /// What should be.
-        expected: String,
-    },
+    Wrong { found: String, expected: String },
 }
 
 impl SourceConfigError {

@@ -54,7 +54,6 @@ pub struct Registry {
 /// Something that a dead run left and that only the caller knows how to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// The run.
     pub run_id: String,
     /// An [`Entry::Temporary`]; cgroups are removed here.
     pub entry: Entry,
@@ -63,7 +62,6 @@ pub struct Leftover {
 /// What became of the record of one dead run.
 #[derive(Debug)]
 pub struct Collected {
-    /// The run.
     pub run_id: String,
     /// What it had recorded and is not there any more.
     pub removed: Vec<Entry>,
@@ -79,10 +77,7 @@ pub type CleanFailure = Box<dyn std::error::Error + Send + Sync>;
 pub enum RegistryError {
     /// The path is not absolute, so that two runs could mean different directories.
     #[error("the runtime directory {path} is not absolute")]
-    Relative {
-        /// As given, escaped.
-        path: String,
-    },
+    Relative { path: String },
     /// A system call failed on something in the runtime directory.
     #[error("cannot {act} in the runtime directory {path}")]
     Call {
@@ -90,7 +85,6 @@ pub enum RegistryError {
         act: &'static str,
         /// The runtime directory, escaped.
         path: String,
-        /// Why not.
         #[source]
         source: CallError,
     },
@@ -102,29 +96,21 @@ pub enum RegistryError {
     Unsafe {
         /// Which part of it, escaped.
         path: String,
-        /// What it is.
         found: String,
         /// What it must be.
         expected: String,
     },
     /// The run id cannot be a file name of ours.
     #[error("`{found}` is no run id: 1 to 64 of a-z, 0-9 and `-` are expected")]
-    RunId {
-        /// As given, escaped.
-        found: String,
-    },
+    RunId { found: String },
     /// Another run has this id.
     #[error("run {run_id} is already recorded")]
-    Exists {
-        /// The id.
-        run_id: String,
-    },
+    Exists { run_id: String },
     /// A complete line of a record is not one that was ever written.
     #[error(
         "line {line} of the record of run {run_id} cannot be understood; remove runs/{run_id} by hand"
     )]
     Malformed {
-        /// The run.
         run_id: String,
         /// Counted from 1.
         line: usize,
@@ -135,7 +121,6 @@ pub enum RegistryError {
     /// An entry cannot be written as a line.
     #[error("an entry of the record of run {run_id} cannot be written")]
     Encode {
-        /// The run.
         run_id: String,
         /// What the encoder says.
         #[source]
@@ -144,41 +129,26 @@ pub enum RegistryError {
     /// A cgroup of a dead run is still there.
     #[error("a cgroup of the dead run {run_id} cannot be removed")]
     Cgroup {
-        /// The run.
         run_id: String,
-        /// Why not.
         #[source]
         source: Box<cgroups::CgroupError>,
     },
     /// A temporary file of a dead run is still there.
     #[error("the temporary {name} in {directory} of the dead run {run_id} cannot be removed")]
     Temporary {
-        /// The run.
         run_id: String,
         /// Where it lies, escaped.
         directory: String,
-        /// Its name, escaped.
         name: String,
-        /// Why not.
         #[source]
         source: CleanFailure,
     },
     /// The range is empty, or leaves the numbers that a uid can have.
     #[error("the uid range {base} + {count} is not usable: it must be within 1 to 4294967293")]
-    UidRange {
-        /// First uid.
-        base: u32,
-        /// How many.
-        count: u32,
-    },
+    UidRange { base: u32, count: u32 },
     /// Every uid of the range is in use.
     #[error("all {count} uids from {base} on are in use by live runs; widen the range")]
-    UidsExhausted {
-        /// First uid.
-        base: u32,
-        /// How many.
-        count: u32,
-    },
+    UidsExhausted { base: u32, count: u32 },
 }
 
 impl Registry {

@@ -50,7 +50,6 @@ pub struct LeftOut {
     pub name: String,
     /// How many directories below the top it lies.
     pub depth: usize,
-    /// Why.
     pub reason: String,
 }
 

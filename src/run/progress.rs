@@ -15,7 +15,6 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 ///
 /// It is told from inside of a connection too: hence `Send` and `Sync`.
 pub trait Hearing: Debug + Send + Sync {
-    /// Something has happened.
     fn hear(&self, phase: &Phase<'_>);
 }
 
@@ -33,7 +32,6 @@ pub enum Phase<'now> {
     Preparing {
         /// `npm packages left-pad`.
         what: &'now str,
-        /// Since its begin.
         elapsed: Duration,
     },
     /// A free port of the host was chosen.
@@ -43,11 +41,9 @@ pub enum Phase<'now> {
     },
     /// It is over, well or not.
     Over {
-        /// As before.
         what: &'now str,
         /// `pulled`, `in the store`, `installed`; else `failed`.
         how: &'static str,
-        /// Since its begin.
         elapsed: Duration,
     },
 }

@@ -42,7 +42,6 @@ pub struct LeftOver {
     pub name: String,
     /// The system call that failed.
     pub call: &'static str,
-    /// The kernel's answer.
     pub errno: Errno,
 }
 

@@ -33,7 +33,6 @@ pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 pub struct Held {
     /// What the host can do.
     pub host: HostSupport,
-    /// The groups.
     pub group: RunCgroup,
     /// The record; last to go.
     pub record: RunRecord,

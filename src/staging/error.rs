@@ -12,7 +12,6 @@ pub enum ScratchError {
     /// A declared input cannot be staged; the run must not start.
     #[error("input `{key}`: `{path}` in the workspace {cause}")]
     Input {
-        /// Its key.
         key: String,
         /// Its path, relative to the workspace.
         path: String,
@@ -34,11 +33,9 @@ pub enum ScratchError {
     /// A declared output cannot be written to its destination.
     #[error("output `{key}`: destination `{path}` in {place} {cause}")]
     Destination {
-        /// Its key.
         key: String,
         /// The workspace, or the directory for outputs, as the caller named it.
         place: String,
-        /// Its destination, relative to that.
         path: String,
         /// What stands in the way.
         #[source]
@@ -49,37 +46,25 @@ pub enum ScratchError {
     DestinationRefused {
         /// The destination, relative to the workspace.
         path: String,
-        /// Which rule refuses it.
         reason: Refusal,
     },
     /// Two outputs would overwrite each other.
     #[error("outputs `{first}` and `{second}` both write to `{path}` or below it")]
     OutputsOverlap {
-        /// Key of the one.
         first: String,
-        /// Key of the other.
         second: String,
         /// The path that both need, relative to the workspace.
         path: String,
     },
     /// A key is no file name.
     #[error("key `{key}` {reason}; a key is one file name")]
-    KeyRefused {
-        /// The key, escaped.
-        key: String,
-        /// Which rule it breaks.
-        reason: &'static str,
-    },
+    KeyRefused { key: String, reason: &'static str },
     /// Two files were declared under one key.
     #[error("key `{key}` is declared twice")]
-    KeyTwice {
-        /// The key.
-        key: String,
-    },
+    KeyTwice { key: String },
     /// More files than are accepted.
     #[error("{found} files are declared, {limit} are accepted")]
     TooManyFiles {
-        /// How many.
         found: usize,
         /// [`crate::scratch::FileLimits::files`].
         limit: usize,
@@ -89,69 +74,50 @@ pub enum ScratchError {
         "the directory `{path}` cannot be used: the link `{link}` on the way belongs to uid {uid}"
     )]
     WorkspaceLink {
-        /// The path, escaped.
         path: String,
         /// The name of the link, escaped.
         link: String,
-        /// Its owner.
         uid: u32,
     },
     /// The workspace cannot be opened or locked.
     #[error("workspace {path}: {call}: {errno}")]
     WorkspaceUnusable {
-        /// As the caller named it.
         path: String,
-        /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// The file in which workspaces are locked cannot be opened.
     #[error("workspaces cannot be locked while outputs are written to them: {error}")]
     LocksUnusable {
-        /// Why.
         #[source]
         error: std::io::Error,
     },
     /// Another run kept the lock of the workspace for too long.
     #[error("{path} is locked by another run that writes its outputs; waited {waited_ms} ms")]
-    WorkspaceBusy {
-        /// As the caller named it.
-        path: String,
-        /// How long we waited, milliseconds.
-        waited_ms: u128,
-    },
+    WorkspaceBusy { path: String, waited_ms: u128 },
     /// The staged copy of an input cannot be written.
     #[error("input `{key}`: {call} in the scratch directory: {errno}")]
     ScratchUnwritable {
-        /// The key.
         key: String,
-        /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// The kernel did not let us touch files as the body's user.
     #[error("file ids of the body (setfsuid, setfsgid): {errno}")]
     FileIds {
-        /// EPERM, most likely.
         #[source]
         errno: Errno,
     },
     /// A run id that cannot be part of a file name of ours.
     #[error("run id `{found}` is not 1 to 64 lower-case letters and digits")]
-    RunIdRefused {
-        /// The id, escaped.
-        found: String,
-    },
+    RunIdRefused { found: String },
     /// A recorded name is not one that [`crate::scratch::sync`] makes.
     #[error("`{path}` is no temporary file of ours: {reason}")]
     TemporaryNotOurs {
         /// The path, relative to the workspace.
         path: String,
-        /// What gave it away.
         reason: &'static str,
     },
     /// A temporary file of an earlier run cannot be removed.
@@ -159,20 +125,15 @@ pub enum ScratchError {
     TemporaryStuck {
         /// The path, relative to the workspace.
         path: String,
-        /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
     /// A directory tree cannot be kept or removed any further.
     #[error("{call} `{object}`: {errno}")]
     Tree {
-        /// The system call that failed.
         call: &'static str,
-        /// What it was aimed at.
         object: String,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
     },
@@ -205,7 +166,6 @@ pub enum Unfit {
     /// It is larger than one file may be.
     #[error("has {bytes} bytes, {} are accepted for one file", limit(.limit_bytes))]
     TooLarge {
-        /// Its logical size.
         bytes: u64,
         /// [`crate::scratch::FileLimits::file_bytes`].
         limit_bytes: u64,
@@ -213,7 +173,6 @@ pub enum Unfit {
     /// All files together are larger than they may be.
     #[error("has {bytes} bytes, and {left_bytes} of {} for all files are left", limit(.limit_bytes))]
     TotalTooLarge {
-        /// Its logical size.
         bytes: u64,
         /// What the files before it have left.
         left_bytes: u64,
@@ -249,9 +208,7 @@ pub enum Unwritable {
     /// A system call failed; the old file is as it was.
     #[error("cannot be written: {call}: {errno}{}", Left(.left_behind.as_ref()))]
     Call {
-        /// The system call that failed.
         call: &'static str,
-        /// The kernel's answer.
         #[source]
         errno: Errno,
         /// Why the temporary file could not be removed, where it could not.

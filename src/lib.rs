@@ -18,7 +18,7 @@
 //! Each stage is a type that can only be had from the stage before. Secrets are asked for between
 //! stage and launch, last of all.
 //!
-//! The child may be older than the run ([`sandbox::seed`]): the program starts one before it reads
+//! The child may be older than the run ([`sandbox::prefork`]): the program starts one before it reads
 //! its command line. It makes its namespaces and then gets, one after the other, what was published to it in
 //! the memory that both share ([`sys::arena`]): the base plan, an overlayfs where the bundle
 //! comes from the cache, the launch plan. A child that no run takes is killed and has left
@@ -52,7 +52,7 @@
 //!
 //! - [`plan`] decides what exactly will be done. Host facts are arguments, so the same arguments give
 //!   the same plan.
-//! - [`scratch`] moves declared files between the workspace and the scratch root, never through a
+//! - [`staging`] moves declared files between the workspace and the scratch root, never through a
 //!   link that the body could have laid.
 //! - [`run`] puts the stages in order: a run ([`run::execute`]), what it would be
 //!   ([`run::explain()`]), the facts of a host ([`run::doctor`]), the demonstration
@@ -119,7 +119,7 @@
 pub mod cli;
 pub mod plan;
 pub mod run;
-pub mod scratch;
+pub mod staging;
 
 pub use bundler::define_code::{DefineCode, define_code};
 pub use spec::define::{define_io, define_runner, define_sandbox};

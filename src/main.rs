@@ -21,10 +21,10 @@ fn main() -> ExitCode {
     let code = dispatch::main(
         &words,
         &Engine {
-            sow: &|| early.set(runner::run::early::sow()),
-            enter_scope: &|caller| runner::cli::delegate::enter_scope(caller, &words),
-            execute: &|request, policy, hearing| {
-                runner::run::execute_in(early.take(), request, policy, hearing)
+            prefork: &|| early.set(runner::run::early::prefork()),
+            enter_scope: &|caller| runner::cli::systemd_scope::enter_scope(caller, &words),
+            execute: &|request, policy, listener| {
+                runner::run::execute_in(early.take(), request, policy, listener)
             },
             explain: &runner::run::explain,
             doctor: &runner::cli::doctor::doctor,

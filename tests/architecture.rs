@@ -27,8 +27,8 @@ const CRATES: &[(&str, &[&str])] = &[
 /// Each module of the program and the modules below it that it may name.
 const MODULES: &[(&str, &[&str])] = &[
     ("plan", &[]),
-    ("scratch", &[]),
-    ("run", &["plan", "scratch"]),
+    ("staging", &[]),
+    ("run", &["plan", "staging"]),
     ("cli", &["plan", "run"]),
 ];
 
@@ -57,7 +57,7 @@ const EFFECTS: &[&str] = &[
 const UNSAFE_FILES: &[&str] = &[
     "crates/sandbox/src/init.rs",
     "crates/sandbox/src/overlay.rs",
-    "crates/sandbox/src/seed.rs",
+    "crates/sandbox/src/prefork.rs",
     "crates/sandbox/src/steps.rs",
     "crates/sys/src/lib.rs",
 ];

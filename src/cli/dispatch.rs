@@ -10,7 +10,7 @@ use clap::Parser as _;
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
 use crate::cli::config;
 use crate::cli::exit_code::{FAILED, exit_code};
-use crate::cli::plain;
+use crate::cli::fast_args;
 use crate::cli::plan;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
@@ -20,7 +20,7 @@ use crate::cli::schema;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
 use crate::cli::usage;
-use crate::run::hearing::Hearing;
+use crate::run::progress::ProgressListener;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::outcome::Outcome;
 use spec::plan_report::PlanReport;
@@ -33,13 +33,14 @@ use sys::signal::own_dispositions;
 use sys::stack;
 
 /// Does one run.
-pub type Execute<'call> = dyn Fn(&Request, &HostPolicy, &Arc<dyn Hearing>) -> Report + 'call;
+pub type Execute<'call> =
+    dyn Fn(&Request, &HostPolicy, &Arc<dyn ProgressListener>) -> Report + 'call;
 
 /// What the verbs call. The program passes the rooms below, a test what it likes.
 #[derive(Clone, Copy)]
 pub struct Engine<'call> {
     /// Before the command line of a run is read: what can be made beside that.
-    pub sow: &'call dyn Fn(),
+    pub prefork: &'call dyn Fn(),
     /// Before a run: starts this process again where only that gives a run its limits.
     pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
     /// One run: `exec` and `run`. Somebody is told what happens before the body starts.
@@ -76,15 +77,15 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
     if let Err(error) = stack::reserve() {
         return failed(&error);
     }
-    if plain::asks_for_version(words) {
+    if fast_args::asks_for_version(words) {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
-        return document(&printer, plain::VERSION);
+        return document(&printer, fast_args::VERSION);
     }
     if words
         .get(1)
         .is_some_and(|word| word == "run" || word == "exec")
     {
-        (engine.sow)();
+        (engine.prefork)();
     }
     dispatch(words, &Surroundings::read(), engine)
 }
@@ -100,7 +101,7 @@ pub fn dispatch(words: &[OsString], surroundings: &Surroundings, engine: &Engine
         asked.push("--help".into());
         return dispatch(&asked, surroundings, engine);
     }
-    let read = match plain::read(words, surroundings) {
+    let read = match fast_args::read(words, surroundings) {
         Some(plain) => plain,
         None => match CommandLine::try_parse_from(words) {
             Ok(line) => line.verb,
@@ -237,9 +238,9 @@ fn one_run(
         Ok((policy, forbidden)) => match request(capture, &policy) {
             Err(error) => refused(error.report()),
             Ok(request) => {
-                let hearing: Arc<dyn Hearing> = Arc::new(RunStatus::new(printer));
+                let listener: Arc<dyn ProgressListener> = Arc::new(RunStatus::new(printer));
                 let unscoped = (engine.enter_scope)(&request.caller);
-                let mut report = (engine.execute)(&request, &policy, &hearing);
+                let mut report = (engine.execute)(&request, &policy, &listener);
                 report.warnings.extend(unscoped);
                 report.warnings.extend(forbidden.iter().map(warning));
                 report
@@ -341,7 +342,7 @@ mod tests {
     fn with_report(words: &[&str], report: &Report) -> (u8, Vec<Request>) {
         let seen = RefCell::new(Vec::new());
         let engine = Engine {
-            sow: &|| (),
+            prefork: &|| (),
             enter_scope: &|_caller| None,
             execute: &|request, _policy, _hearing| {
                 seen.borrow_mut().push(request.clone());

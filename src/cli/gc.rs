@@ -3,7 +3,7 @@
 use crate::cli::dispatch::document;
 use crate::cli::exit_code::FAILED;
 use crate::cli::print::{Printer, Tone};
-use crate::run::hold::{LEFTOVER_STAYS, collect, open_registry};
+use crate::run::resources::{LEFTOVER_STAYS, collect, open_registry};
 use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 

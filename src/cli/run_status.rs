@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cli::print::{Printer, Tone};
 use crate::cli::progress::DRAWN_EVERY;
 use crate::cli::source::text_of;
-use crate::run::hearing::{Hearing, Phase};
+use crate::run::progress::{Phase, ProgressListener};
 use sources::oci::listener::Progress;
 
 /// Draws [`Phase`]. What is done at once is not drawn.
@@ -29,8 +29,8 @@ impl RunStatus {
     }
 }
 
-impl Hearing for RunStatus {
-    fn hear(&self, phase: &Phase<'_>) {
+impl ProgressListener for RunStatus {
+    fn update(&self, phase: &Phase<'_>) {
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = text_of_phase(phase) {
             if drawn.is_none_or(|drawn| DRAWN_EVERY <= drawn.elapsed()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::run::error::RunError;
-use crate::run::hearing::Act;
+use crate::run::progress::Act;
 use sources::oci::error::OciError;
 use sources::oci::listener::{Listener, Progress, Silent};
 use sources::oci::opening::Terms;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::run::error::{RunError, mismatches};
 use crate::run::interruptible::Interruptible;
-use crate::scratch::{InputFile, OutputFile};
+use crate::staging::{InputFile, OutputFile};
 use reader::{Question, Refused, judge};
 use sandbox::view::SCRATCH;
 use spec::io::contract::{DOCUMENT_MEMORY_MAX, read_document};
@@ -387,7 +387,7 @@ pub fn check_files(required: &[String], synced: &[SyncedReport]) -> Result<(), R
     for file in synced.iter().filter(|file| required.contains(&file.key)) {
         match (file.state, &file.error) {
             (SyncState::Missing, _) => {
-                missing.push(format!("/scratch/{}", escape(file.key.as_bytes())));
+                missing.push(format!("/staging/{}", escape(file.key.as_bytes())));
             }
             (SyncState::Failed, Some(error)) => undelivered.push(error),
             _ => (),
@@ -438,9 +438,9 @@ pub fn open_directory(space: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, RunE
 
 /// Refused before the body runs, so that nothing is computed in vain.
 pub(super) fn check_destinations(outputs: &[OutputFile]) -> Result<(), RunError> {
-    crate::scratch::check_outputs(outputs)?;
+    crate::staging::check_outputs(outputs)?;
     for output in outputs.iter().filter(|output| !output.granted) {
-        crate::scratch::check_destination(&output.path)?;
+        crate::staging::check_destination(&output.path)?;
     }
     Ok(())
 }

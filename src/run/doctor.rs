@@ -12,7 +12,7 @@ use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
 use crate::run::user_namespaces::settings;
-use crate::run::{execute, hold, host, kept, program};
+use crate::run::{execute, host, kept, program, resources};
 use egress::resolver::servers::named_servers;
 use sandbox::cgroups;
 use spec::host_policy::{HostPolicy, UidRange};
@@ -42,7 +42,7 @@ const NOTHING: &[u8] = b"/bin/true";
 /// # Errors
 /// [`RunError`] where not even a look at the host is possible.
 pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
-    let runtime_directory = hold::open_registry(caller)
+    let runtime_directory = resources::open_registry(caller)
         .map(|registry| {
             let mount_point = registry.mount_point();
             let directory = mount_point.parent().unwrap_or(mount_point);

@@ -7,13 +7,13 @@ use crate::plan::node_permission::NodePermissionError;
 use crate::run::preparation::PreparationProblem;
 use crate::run::sources::error::SourceError;
 use crate::run::user_namespaces::settings;
-use crate::scratch::ScratchError;
+use crate::staging::ScratchError;
 use archive::UnpackError;
 use bundler::ComposeError;
 use sandbox::cgroups::CgroupError;
 use sandbox::error::SandboxError;
 use sandbox::image_user::ImageUserError;
-use sandbox::registry::RegistryError;
+use sandbox::records::RecordsError;
 use sandbox::view::ViewError;
 use secrets::SecretError;
 use sources::oci::error::OciError;
@@ -161,7 +161,7 @@ pub enum RunError {
     Cgroup(#[from] CgroupError),
     /// The records of runs.
     #[error(transparent)]
-    Registry(Box<RegistryError>),
+    Registry(Box<RecordsError>),
     /// A call of the supervisor's own.
     #[error("cannot {act}: {errno}")]
     Host {
@@ -216,8 +216,8 @@ impl From<SandboxError> for RunError {
     }
 }
 
-impl From<RegistryError> for RunError {
-    fn from(error: RegistryError) -> Self {
+impl From<RecordsError> for RunError {
+    fn from(error: RecordsError) -> Self {
         Self::Registry(Box::new(error))
     }
 }

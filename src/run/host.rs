@@ -8,7 +8,7 @@ use crate::run::error::RunError;
 use crate::run::node::NodeVersions;
 use crate::run::program;
 use sandbox::prepare::Identity;
-use sandbox::registry::{Registry, UidClaim};
+use sandbox::records::{RunRecords, UidClaim};
 use sandbox::view::BASE_CANDIDATES;
 use spec::detection::{Interpreters, NodeVersion};
 use spec::host::{HostEntry, HostSupport};
@@ -76,10 +76,10 @@ pub struct Claimed {
 /// Decides who the body is: root's runs get an uid of their own each.
 ///
 /// # Errors
-/// [`RunError::Registry`] where no uid is free.
+/// [`RunError::RunRecords`] where no uid is free.
 pub(crate) fn claim_identity(
     host: &HostSupport,
-    registry: &Registry,
+    registry: &RunRecords,
     range: UidRange,
     seed: u64,
 ) -> Result<Claimed, RunError> {

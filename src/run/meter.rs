@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::run::hearing::Ticker;
+use crate::run::progress::Ticker;
 use sandbox::cgroups::{Counted, RunCgroup};
 use sandbox::supervise::watch::Meter;
 use sandbox::supervise::without_cgroup::Sampler;

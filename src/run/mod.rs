@@ -1,10 +1,9 @@
 //! One run, from request to report: start reading here, at [`execute`].
 //!
-//! Each stage has one type, which can only be had from the stage before: [`Held`] is what the run
+//! Each stage has one type, which can only be had from the stage before: [`Resources`] is what the run
 //! has on the host, `Prepared` a child that waits in its namespaces and has handed over its
 //! writable space, `Launched` a running body, `Observed` what became of it.
 
-mod aftermath;
 pub mod artifacts;
 mod block_documents;
 mod callers_program;
@@ -17,11 +16,9 @@ pub mod doctor;
 pub mod early;
 pub mod error;
 pub mod explain;
-mod given;
-pub mod hearing;
-pub mod hold;
 pub mod host;
 pub mod image;
+mod inputs;
 mod inside;
 mod interruptible;
 pub mod kept;
@@ -32,12 +29,15 @@ mod network;
 pub(crate) mod network_report;
 pub mod node;
 mod not_started;
+mod outputs;
 mod places;
 mod planning;
 pub mod preparation;
 pub mod program;
+pub mod progress;
 mod provider;
 mod reporting;
+pub mod resources;
 pub mod scope;
 mod secret_values;
 mod shebang;
@@ -65,24 +65,24 @@ use crate::run::contract::{Patience, Settled};
 use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
 pub use crate::run::explain::explain;
-use crate::run::given::{Given, open_what_was_given};
-use crate::run::hearing::Hearing;
-use crate::run::hold::Held;
 use crate::run::image::{Access, ChosenImage};
+use crate::run::inputs::{Given, open_what_was_given};
 use crate::run::network::Outward;
 use crate::run::not_started::Attempt;
 use crate::run::places::Places;
 use crate::run::preparation::Preparing;
+use crate::run::progress::ProgressListener;
 use crate::run::reporting::Stopwatch;
+use crate::run::resources::Resources;
 use crate::run::sources::Sources;
 use crate::run::subject::BundleFiles;
 use crate::run::telling::{run_id_at, started, told};
 use crate::run::unpacking::Bundle;
-use crate::scratch::{self, FileLimits};
+use crate::staging::{self, FileLimits};
 use sandbox::cgroups::{CgroupLimits, Counted};
 use sandbox::launch::{ImageRoot, Launched, launch};
+use sandbox::prefork::Prefork;
 use sandbox::prepare::{Prepared, begin};
-use sandbox::seed::Seed;
 use sandbox::supervise::streams::{Pipes, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
 use secrets::mask::Masks;
@@ -96,20 +96,20 @@ use sys::rlimit;
 
 /// Does one run. Whatever happens, there is a report.
 ///
-/// The calling process must have one thread only: see [`Seed::sow`].
+/// The calling process must have one thread only: see [`Prefork::prefork`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
-    execute_in(None, request, policy, &telling::unheard())
+    execute_in(None, request, policy, &telling::no_listener())
 }
 
-/// The same in a child that was sown before; without one it is sown when its groups are known.
-/// `hearing` is told what happens before the body starts.
+/// The same in a child that was forked before; without one it is forked when its groups are known.
+/// `listener` is told what happens before the body starts.
 #[must_use]
 pub fn execute_in(
-    sown: Option<Seed>,
+    prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,
-    hearing: &Arc<dyn Hearing>,
+    listener: &Arc<dyn ProgressListener>,
 ) -> Report {
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
@@ -119,8 +119,8 @@ pub fn execute_in(
     let run_id = run_id_at(started, *seed.as_ref().unwrap_or(&[0; 10]));
     let report = Report::new(run_id, Outcome::Refused);
     told(request, policy, started, report, |run, report| {
-        let run = Run { hearing, ..*run };
-        run.tell(sown, seed?, report)
+        let run = Run { listener, ..*run };
+        run.tell(prefork, seed?, report)
     })
 }
 
@@ -134,7 +134,7 @@ struct Run<'run> {
     /// Where it prepares another run.
     preparing: Option<Preparing<'run>>,
     /// Who is told what happens before the body starts.
-    hearing: &'run Arc<dyn Hearing>,
+    listener: &'run Arc<dyn ProgressListener>,
 }
 
 /// A child that waits in its namespaces.
@@ -171,7 +171,7 @@ struct Ready {
 impl Run<'_> {
     fn tell(
         &self,
-        sown: Option<Seed>,
+        prefork: Option<Prefork>,
         seed: [u8; 10],
         report: &mut Report,
     ) -> Result<(), RunError> {
@@ -183,9 +183,9 @@ impl Run<'_> {
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
         let (request, policy) = (self.request, self.policy);
-        let mut held = Held::take(request, policy, seed, sown.is_some(), report)?;
-        let done = self.tell_held(&mut held, sown, given, signals, report, &mut clock);
-        held.release(report);
+        let mut resources = Resources::take(request, policy, seed, prefork.is_some(), report)?;
+        let done = self.tell_held(&mut resources, prefork, given, signals, report, &mut clock);
+        resources.release(report);
         clock.lap(report, "clean");
         done
     }
@@ -198,29 +198,29 @@ impl Run<'_> {
 
     fn prepare(
         &self,
-        held: &mut Held,
-        sown: Option<Seed>,
+        resources: &mut Resources,
+        prefork: Option<Prefork>,
         given: &mut Given,
         signals: BorrowedFd<'_>,
         report: &mut Report,
     ) -> Result<Waiting, RunError> {
         let (theirs, ours) = make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
-        let seed = match (sown, held.group.clone_into()) {
-            (Some(seed), None) => seed,
+        let prefork = match (prefork, resources.group.clone_into()) {
+            (Some(prefork), None) => prefork,
             // Into a group of version 2 a child can only be cloned.
-            (_, group) => Seed::sow(group)?,
+            (_, group) => Prefork::start(group)?,
         };
-        let preparing = begin(seed, &held.base, theirs, &held.claims())?;
+        let preparing = begin(prefork, &resources.base, theirs, &resources.claims())?;
         // A command is known already: it is settled while the child makes its namespaces.
         let early = match &given.archive {
             None => {
                 let manifest = given.manifest.take();
-                Some(self.settle(held, (None, manifest), signals, report)?)
+                Some(self.settle(resources, (None, manifest), signals, report)?)
             }
             Some(_) => None,
         };
         Ok(Waiting {
-            prepared: preparing.finish(&held.base)?,
+            prepared: preparing.finish(&resources.base)?,
             ours,
             early,
         })
@@ -228,8 +228,8 @@ impl Run<'_> {
 
     fn tell_held(
         &self,
-        held: &mut Held,
-        sown: Option<Seed>,
+        resources: &mut Resources,
+        prefork: Option<Prefork>,
         mut given: Given,
         signals: OwnedFd,
         report: &mut Report,
@@ -239,7 +239,7 @@ impl Run<'_> {
             mut prepared,
             ours,
             early,
-        } = self.prepare(held, sown, &mut given, signals.as_fd(), report)?;
+        } = self.prepare(resources, prefork, &mut given, signals.as_fd(), report)?;
         let Given {
             manifest,
             archive,
@@ -252,26 +252,26 @@ impl Run<'_> {
             time: countdown.left(),
             signals: Some(signals.as_fd()),
         };
-        let mut bundle = self.unpack(archive, &mut prepared, held, patience(), report)?;
+        let mut bundle = self.unpack(archive, &mut prepared, resources, patience(), report)?;
         countdown.check("unpacking the bundle")?;
         clock.lap(report, "unpack");
         let mut settlement = match early {
             Some(settlement) => settlement,
             None => {
                 let given = (bundle.as_ref(), manifest);
-                countdown.stopped(|| self.settle(held, given, signals.as_fd(), report))?
+                countdown.stopped(|| self.settle(resources, given, signals.as_fd(), report))?
             }
         };
         countdown.hold_to(settlement.limits.wall_time);
         // Nobody removes the kept tree while the body may still read it.
         let _in_use = match &mut bundle {
-            Some(bundle) => self.finish_bundle(bundle, &mut prepared, held, report)?,
+            Some(bundle) => self.finish_bundle(bundle, &mut prepared, resources, report)?,
             None => None,
         };
-        let (chosen, child) = (&settlement.chosen, (&mut prepared, &*held));
+        let (chosen, child) = (&settlement.chosen, (&mut prepared, &*resources));
         let sources = countdown
-            .stopped(|| self.have_sources(chosen, child, signals.as_fd(), report, clock))?;
-        settlement.root = self.lay_image(held, &mut prepared, (chosen, &sources), report)?;
+            .stopped(|| self.materialize_sources(chosen, child, signals.as_fd(), report, clock))?;
+        settlement.root = self.mount_image(resources, &mut prepared, (chosen, &sources), report)?;
         countdown.check("unpacking the bundle")?;
         let settled = contract::settle(
             &settlement.chosen.manifest.io,
@@ -281,7 +281,7 @@ impl Run<'_> {
             patience(),
         )?;
         countdown.check("judging the inputs")?;
-        let settled = self.stage_all(held, &prepared, settled, &places, report, clock)?;
+        let settled = self.stage_all(resources, &prepared, settled, &places, report, clock)?;
         countdown.check("staging the inputs")?;
         // What this and the launch take is not the bundle's doing.
         settlement.limits.wall_time = countdown.left();
@@ -294,10 +294,10 @@ impl Run<'_> {
             &mut self.masks.borrow_mut(),
             report,
         )?;
-        network::tell_ports(&published, &self.request.network, &**self.hearing)?;
+        network::tell_ports(&published, &self.request.network, &**self.listener)?;
         settlement.outward.published = published;
         let (mut launched, mut ready) = self.launch(
-            held,
+            resources,
             prepared,
             (settlement, &sources),
             settled,
@@ -314,9 +314,9 @@ impl Run<'_> {
             None => None,
         };
         let (observed, captured) =
-            self.watch(held, &mut launched, ours, signals, &mut ready, report)?;
+            self.watch(resources, &mut launched, ours, signals, &mut ready, report)?;
         clock.lap(report, "body");
-        reporting::conclude(report, &observed, held, &ready, &launched);
+        reporting::conclude(report, &observed, resources, &ready, &launched);
         if observed.unkillable {
             // Something may still write: nothing of it is read.
             return Ok(());
@@ -327,8 +327,8 @@ impl Run<'_> {
             signals: Some(heard.as_fd()),
         });
         let wrote = (captured.as_deref(), patience.unwrap_or_default());
-        self.take_output(held, &launched, &ready.settled, wrote, report);
-        self.sync(held, &launched, &places, &ready.settled, report);
+        self.take_output(resources, &launched, &ready.settled, wrote, report);
+        self.sync(resources, &launched, &places, &ready.settled, report);
         self.keep(&launched, report)?;
         if let Some(preparing) = self.preparing {
             preparing.take(&launched, report)?;
@@ -337,15 +337,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn assume(&self, held: &Held) -> Result<AssumedFileIds, RunError> {
-        AssumedFileIds::assume(held.body_ids())
+    fn assume(&self, resources: &Resources) -> Result<AssumedFileIds, RunError> {
+        AssumedFileIds::assume(resources.body_ids())
             .map_err(RunError::host("touch files with the body's ids"))
     }
 
     /// Chooses what runs, settles its limits and makes the groups hold them.
     fn settle(
         &self,
-        held: &mut Held,
+        resources: &mut Resources,
         given: (Option<&Bundle>, Option<subject::Subject>),
         signals: BorrowedFd<'_>,
         report: &mut Report,
@@ -356,13 +356,13 @@ impl Run<'_> {
         let limits = planning::settle_limits(
             self.request,
             self.policy,
-            &held.host,
-            &held.coverage(),
+            &resources.host,
+            &resources.coverage(),
             &chosen,
             report,
             &mut Err,
         )?;
-        let joins = held.group.apply(&CgroupLimits {
+        let joins = resources.group.apply(&CgroupLimits {
             memory_bytes: Some(limits.memory_bytes),
             processes: Some(limits.processes),
             cpu_millis: limits.cpu_millis,
@@ -387,7 +387,7 @@ impl Run<'_> {
 
     fn stage_all(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: &Prepared,
         settled: Settled,
         places: &Places,
@@ -396,14 +396,14 @@ impl Run<'_> {
     ) -> Result<Settled, RunError> {
         contract::check_destinations(&settled.output_files)?;
         clock.lap(report, "plan");
-        self.stage(held, prepared, &settled, places, report)?;
+        self.stage(resources, prepared, &settled, places, report)?;
         clock.lap(report, "stage");
         Ok(settled)
     }
 
     fn launch(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: Prepared,
         (settlement, sources): (Settlement, &Sources),
         settled: Settled,
@@ -421,7 +421,7 @@ impl Run<'_> {
         let named = (root, report.run_id.as_str());
         let shown = (&chosen, sources);
         let (mut plan, trees) =
-            planning::launch_plan(self.request, held, shown, &limits, filled, named)?;
+            planning::launch_plan(self.request, resources, shown, &limits, filled, named)?;
         plan.network = outward.plan.take();
         plan.null_stdin = settled.input.is_none() && !self.request.streams.interactive;
         let launched = launch(prepared, &plan, &trees, &joins);
@@ -434,7 +434,7 @@ impl Run<'_> {
                 chosen: &chosen,
                 programs: &plan.programs,
             };
-            not_started::of_launch(error, &held.host, sources, files, &attempt)
+            not_started::of_launch(error, &resources.host, sources, files, &attempt)
         })?;
         let ready = Ready {
             limits,
@@ -452,8 +452,8 @@ impl Run<'_> {
         (bundle, manifest): (Option<&Bundle>, Option<subject::Subject>),
         signals: BorrowedFd<'_>,
     ) -> Result<Chosen, RunError> {
-        let hearing = self.hearing;
-        let access = Access::Fetch { signals, hearing };
+        let listener = self.listener;
+        let access = Access::Fetch { signals, listener };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
                 let mut chosen =
@@ -477,32 +477,32 @@ impl Run<'_> {
 
     fn stage(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: &Prepared,
         settled: &Settled,
         places: &Places,
         report: &mut Report,
     ) -> Result<(), RunError> {
         if let Some(preparing) = self.preparing {
-            let _assumed = self.assume(held)?;
+            let _assumed = self.assume(resources)?;
             preparing.furnish(prepared.space())?;
         }
         if let Some(text) = &settled.input {
-            let _assumed = self.assume(held)?;
+            let _assumed = self.assume(resources)?;
             contract::write_input(prepared.space(), text)?;
         }
         let Some(workspace) = places.to_stage_from(settled)? else {
             return Ok(());
         };
-        let scratch = {
-            let _assumed = self.assume(held)?;
+        let staging = {
+            let _assumed = self.assume(resources)?;
             contract::open_directory(prepared.space(), "scratch")?
         };
-        report.inputs = scratch::stage(
+        report.inputs = staging::stage(
             workspace,
             &settled.input_files,
-            scratch.as_fd(),
-            held.body_ids(),
+            staging.as_fd(),
+            resources.body_ids(),
             &FileLimits::default(),
         )?;
         Ok(())

@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::run::error::RunError;
-use crate::run::hearing::{Hearing, Phase};
 use crate::run::network_report;
+use crate::run::progress::{Phase, ProgressListener};
 use egress::advice::Circumstances;
 use egress::allow::Allowlist;
 use egress::allowlist::EgressPlan;
@@ -75,7 +75,7 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
     })
 }
 
-/// Tells the ports before the body starts: those that were chosen to `hearing`, all of them to the
+/// Tells the ports before the body starts: those that were chosen to `listener`, all of them to the
 /// file of `--publish-file`.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ fn listen(port: PublishedPort) -> Result<Published, RunError> {
 pub(super) fn tell_ports(
     published: &[Published],
     options: &NetworkOptions,
-    hearing: &dyn Hearing,
+    listener: &dyn ProgressListener,
 ) -> Result<(), RunError> {
     let mut text = String::new();
     for (asked, had) in options.publish.iter().zip(published) {
@@ -92,7 +92,7 @@ pub(super) fn tell_ports(
             body_port: had.body_port,
         };
         if asked.host_port == 0 {
-            hearing.hear(&Phase::Published { ports });
+            listener.update(&Phase::Published { ports });
         }
         text.push_str(&format!("{ports}\n"));
     }

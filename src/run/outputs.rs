@@ -8,10 +8,10 @@ use rustix::fs::{Mode, OFlags};
 use crate::run::Run;
 use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
-use crate::run::hold::{Held, RunJournal};
 use crate::run::places::Places;
 use crate::run::reporting;
-use crate::scratch::{self, FileLimits, OutputFile};
+use crate::run::resources::{Resources, RunJournal};
+use crate::staging::{self, FileLimits, OutputFile};
 use sandbox::launch::Launched;
 use spec::outcome::Outcome;
 use spec::path::escape;
@@ -25,7 +25,7 @@ impl Run<'_> {
     /// The structured output, judged only after exit 0: it is the return of a success.
     pub(super) fn take_output(
         &self,
-        held: &Held,
+        resources: &Resources,
         launched: &Launched,
         settled: &Settled,
         (stdout, patience): (Option<&[u8]>, contract::Patience<'_>),
@@ -33,7 +33,7 @@ impl Run<'_> {
     ) {
         let exited_well =
             report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let read = self.assume(held).and_then(|_assumed| {
+        let read = self.assume(resources).and_then(|_assumed| {
             let kept_bytes = stdout.map_or(0, <[u8]>::len)
                 + report.stdout.kept_bytes()
                 + report.stderr.kept_bytes();
@@ -63,7 +63,7 @@ impl Run<'_> {
 
     pub(super) fn sync(
         &self,
-        held: &mut Held,
+        resources: &mut Resources,
         launched: &Launched,
         places: &Places,
         settled: &Settled,
@@ -79,11 +79,11 @@ impl Run<'_> {
             report.outputs = settled.output_files.iter().map(skipped).collect();
             return;
         }
-        let body_ids = held.body_ids();
-        let scratch = self
-            .assume(held)
+        let body_ids = resources.body_ids();
+        let staging = self
+            .assume(resources)
             .and_then(|_assumed| contract::open_directory(launched.space.as_fd(), "scratch"));
-        match scratch {
+        match staging {
             Err(error) => {
                 let failed = |output| SyncedReport {
                     state: SyncState::Failed,
@@ -92,12 +92,12 @@ impl Run<'_> {
                 };
                 report.outputs = settled.output_files.iter().map(failed).collect();
             }
-            Ok(scratch) => {
-                let mut journal = RunJournal::new(&mut held.record, path.clone());
-                report.outputs = scratch::sync(
+            Ok(staging) => {
+                let mut journal = RunJournal::new(&mut resources.record, path.clone());
+                report.outputs = staging::sync(
                     workspace,
                     &settled.output_files,
-                    scratch.as_fd(),
+                    staging.as_fd(),
                     body_ids,
                     &report.run_id,
                     &FileLimits::default(),
@@ -156,7 +156,7 @@ impl Run<'_> {
                 Mode::empty(),
             )
             .map_err(RunError::host(format!("open {name} for --keep")))?;
-            match scratch::keep(directory.as_fd(), &into.join(name), u64::MAX) {
+            match staging::keep(directory.as_fd(), &into.join(name), u64::MAX) {
                 Ok(kept) => left_out += kept.left_out,
                 // What the body left decides nothing about how the run ended.
                 Err(error) => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::run::chosen::OnRefusal;
 use crate::run::contract::Settled;
 use crate::run::error::RunError;
-use crate::scratch::{ScratchError, Workspace};
+use crate::staging::{ScratchError, Workspace};
 use spec::request::Request;
 
 /// A directory, by its name and open.

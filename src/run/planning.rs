@@ -8,7 +8,7 @@ use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::limits::{self, Coverage, Limits, RunFacts};
 use crate::run::chosen::{Chosen, OnRefusal};
 use crate::run::error::RunError;
-use crate::run::hold::Held;
+use crate::run::resources::Resources;
 use crate::run::sources::Sources;
 use crate::run::{unix_sockets, view};
 use sandbox::filter::{Arch, Variant, built_in_program};
@@ -43,7 +43,7 @@ const LANDLOCK: &str = "landlock";
 /// [`RunError::View`], [`RunError::Argument`] for a mount that cannot be made.
 pub(super) fn launch_plan(
     request: &Request,
-    held: &Held,
+    resources: &Resources,
     (chosen, sources): (&Chosen, &Sources),
     limits: &Limits,
     (used_bytes, used_inodes): (u64, u64),
@@ -54,27 +54,30 @@ pub(super) fn launch_plan(
     let is_read_only = |entry: &ViewEntry| !matches!(entry, ViewEntry::Bind { writable: true, .. });
     debug_assert!(sources.entries.iter().all(is_read_only), "kept trees");
     entries.extend(sources.entries.iter().cloned());
-    let (mut mounts, trees) = view::open(&entries, held.body_ids())?;
+    let (mut mounts, trees) = view::open(&entries, resources.body_ids())?;
     mounts.extend(sources.mounts.iter().cloned());
     let asked = view_plan::asked(&mounts)?;
     let image = chosen.opened_image();
     let parts = parts(request, chosen, limits.memory_bytes, run_id);
     let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
-    let sockets = unix_sockets::of(request, &chosen.view, held.host.landlock_abi);
+    let sockets = unix_sockets::of(request, &chosen.view, resources.host.landlock_abi);
     let plan = LaunchPlan {
         network: None,
-        ruleset: sockets.ruleset(ruleset_of(held, &asked, chosen, root.as_ref()), request),
+        ruleset: sockets.ruleset(
+            ruleset_of(resources, &asked, chosen, root.as_ref()),
+            request,
+        ),
         root,
         inside: image
             .filter(|image| !image.user.is_plain())
             .map(|image| (image.user.uid, image.user.gid)),
-        base_view: held.base.view.clone(),
+        base_view: resources.base.view.clone(),
         view: asked,
         resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
         filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
         second_filter: sockets.filter(),
-        limits: resource_limits(held, limits, file_bytes),
+        limits: resource_limits(resources, limits, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
         argv: chosen.argv.clone(),
@@ -94,12 +97,12 @@ pub(super) fn lay_out(host: &HostSupport, is_image: bool, asked: Vec<ViewStep>) 
 }
 
 fn ruleset_of(
-    held: &Held,
+    resources: &Resources,
     asked: &[ViewStep],
     chosen: &Chosen,
     root: Option<&ImageRoot>,
 ) -> Option<Ruleset> {
-    let (abi, base) = (held.host.landlock_abi, &held.base.view);
+    let (abi, base) = (resources.host.landlock_abi, &resources.base.view);
     match (chosen.opened_image(), root) {
         (Some(image), Some(root)) => {
             ruleset::of_image(abi, (base, asked), &image.top, root.writable)
@@ -197,7 +200,11 @@ pub(super) fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn resource_limits(held: &Held, limits: &Limits, file_bytes: Option<u64>) -> Vec<ResourceLimit> {
+fn resource_limits(
+    resources: &Resources,
+    limits: &Limits,
+    file_bytes: Option<u64>,
+) -> Vec<ResourceLimit> {
     let limit = |resource, value| ResourceLimit { resource, value };
     let mut list = vec![
         // One byte and not none: with none a `|handler` as core_pattern is still started.
@@ -214,7 +221,7 @@ fn resource_limits(held: &Held, limits: &Limits, file_bytes: Option<u64>) -> Vec
             bytes.saturating_add(PAGE_BYTES_MAX),
         ));
     }
-    for axis in held.coverage() {
+    for axis in resources.coverage() {
         match (axis.axis, axis.enforced_by) {
             // Counted per user namespace since Linux 5.14: in ours, for this run alone. Init is
             // one of them.

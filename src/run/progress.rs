@@ -14,8 +14,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Hears what a run does before its body starts. Never once the body may write.
 ///
 /// It is told from inside of a connection too: hence `Send` and `Sync`.
-pub trait Hearing: Debug + Send + Sync {
-    fn hear(&self, phase: &Phase<'_>);
+pub trait ProgressListener: Debug + Send + Sync {
+    fn update(&self, phase: &Phase<'_>);
 }
 
 /// What happens to one image, source or kind of package.
@@ -50,16 +50,16 @@ pub enum Phase<'now> {
 
 /// Hears nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unheard;
+pub struct NoListener;
 
-impl Hearing for Unheard {
-    fn hear(&self, _phase: &Phase<'_>) {}
+impl ProgressListener for NoListener {
+    fn update(&self, _phase: &Phase<'_>) {}
 }
 
 /// One thing that is done before the body starts. Its end is told whatever becomes of it.
 #[derive(Debug)]
 pub(super) struct Act {
-    hearing: Arc<dyn Hearing>,
+    listener: Arc<dyn ProgressListener>,
     what: String,
     begun: Instant,
     how: OnceLock<&'static str>,
@@ -67,9 +67,9 @@ pub(super) struct Act {
 
 impl Act {
     /// Nothing is told yet: what is in the store takes no time.
-    pub(super) fn begin(hearing: &Arc<dyn Hearing>, what: String) -> Self {
+    pub(super) fn begin(listener: &Arc<dyn ProgressListener>, what: String) -> Self {
         Self {
-            hearing: Arc::clone(hearing),
+            listener: Arc::clone(listener),
             what,
             begun: Instant::now(),
             how: OnceLock::new(),
@@ -78,7 +78,7 @@ impl Act {
 
     /// Bytes have come, or somebody is waited for.
     pub(super) fn transfer(&self, progress: &Progress<'_>) {
-        self.hearing.hear(&Phase::Transfer {
+        self.listener.update(&Phase::Transfer {
             what: &self.what,
             progress: *progress,
         });
@@ -90,7 +90,7 @@ impl Act {
     }
 
     fn goes_on(&self) {
-        self.hearing.hear(&Phase::Preparing {
+        self.listener.update(&Phase::Preparing {
             what: &self.what,
             elapsed: self.begun.elapsed(),
         });
@@ -99,7 +99,7 @@ impl Act {
 
 impl Drop for Act {
     fn drop(&mut self) {
-        self.hearing.hear(&Phase::Over {
+        self.listener.update(&Phase::Over {
             what: &self.what,
             how: self.how.get().copied().unwrap_or("failed"),
             elapsed: self.begun.elapsed(),
@@ -146,8 +146,8 @@ mod tests {
     #[derive(Debug, Default)]
     struct Kept(Mutex<Vec<String>>);
 
-    impl Hearing for Kept {
-        fn hear(&self, phase: &Phase<'_>) {
+    impl ProgressListener for Kept {
+        fn update(&self, phase: &Phase<'_>) {
             let text = match phase {
                 Phase::Transfer { what, .. } => format!("{what} moves"),
                 Phase::Preparing { what, .. } => format!("{what} goes on"),
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn the_end_of_an_act_is_told_whatever_becomes_of_it() {
         let kept = Arc::new(Kept::default());
-        let hearing: Arc<dyn Hearing> = Arc::<Kept>::clone(&kept);
-        let act = Act::begin(&hearing, "a".to_owned());
+        let listener: Arc<dyn ProgressListener> = Arc::<Kept>::clone(&kept);
+        let act = Act::begin(&listener, "a".to_owned());
         act.transfer(&Progress::Done);
         drop(act);
-        let act = Act::begin(&hearing, "b".to_owned());
+        let act = Act::begin(&listener, "b".to_owned());
         let mut ticker = Ticker::start(&act);
         let next = ticker.next();
         ticker.turn(next - Duration::from_millis(1));

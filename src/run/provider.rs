@@ -8,7 +8,7 @@ use crate::plan::node_permission::{self, NodePermissionError};
 use crate::plan::run_place;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::given::workspace_of;
+use crate::run::inputs::workspace_of;
 use crate::run::node::NodeVersions;
 use crate::run::program;
 use crate::run::subject::BundleFiles;

@@ -7,9 +7,9 @@ use crate::plan::limits::Limits;
 use crate::run::Ready;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::hold::Held;
 use crate::run::image::ChosenImage;
 use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
+use crate::run::resources::Resources;
 use crate::run::unseen::ARGUMENT_NOT_VISIBLE;
 use sandbox::cgroups::Counted;
 use sandbox::launch::Launched;
@@ -87,11 +87,11 @@ pub(super) fn exit_of(raw_status: i32) -> Exit {
 pub(super) fn conclude(
     report: &mut Report,
     observed: &Observed,
-    held: &Held,
+    resources: &Resources,
     ready: &Ready,
     launched: &Launched,
 ) {
-    let counted = ready.counted.unwrap_or_else(|| held.group.count());
+    let counted = ready.counted.unwrap_or_else(|| resources.group.count());
     let limits = &ready.limits;
     report.usage = usage(observed, &counted, ready.filled_bytes, launched);
     report.exit = observed.raw_status.map(exit_of);

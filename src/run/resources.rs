@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
 use crate::run::host;
-use crate::scratch::{Journal, TemporaryName, remove_temporary};
+use crate::staging::{Journal, TemporaryName, remove_temporary};
 use sandbox::cgroups::{self, AxisCoverage, Backend, HostCgroups, RunCgroup};
 use sandbox::prepare::BasePlan;
-use sandbox::registry::{
-    Entry, Leftover, Registry, RegistryError, RunRecord, UidClaim, default_directory,
+use sandbox::records::{
+    Entry, Leftover, RecordsError, RunRecord, RunRecords, UidClaim, default_directory,
 };
 use sandbox::view;
 use spec::host::HostSupport;
@@ -30,7 +30,7 @@ pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
 /// What one run holds.
 #[derive(Debug)]
-pub struct Held {
+pub struct Resources {
     /// What the host can do.
     pub host: HostSupport,
     pub group: RunCgroup,
@@ -41,14 +41,14 @@ pub struct Held {
     claim: Option<UidClaim>,
 }
 
-impl Held {
+impl Resources {
     /// Removes what dead runs left, then takes what this run needs.
     ///
     /// `has_child`: the child lives already, and joins no group that it would have to be cloned
     /// into, unless the run would lose something by that.
     ///
     /// # Errors
-    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
+    /// [`RunError::RunRecords`], [`RunError::Cgroup`], [`RunError::Host`].
     pub fn take(
         request: &Request,
         policy: &HostPolicy,
@@ -224,16 +224,16 @@ pub fn runtime_directory(caller: &Caller) -> PathBuf {
 /// The registry of this caller's runs.
 ///
 /// # Errors
-/// [`RunError::Registry`].
-pub(crate) fn open_registry(caller: &Caller) -> Result<Registry, RunError> {
-    Ok(Registry::open(&runtime_directory(caller))?)
+/// [`RunError::RunRecords`].
+pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
+    Ok(RunRecords::open(&runtime_directory(caller))?)
 }
 
 /// Removes what killed supervisors left. Never touches a live run.
 ///
 /// # Errors
-/// [`RunError::Registry`] where the records cannot be listed.
-pub fn collect(registry: &Registry) -> Result<Vec<WarningReport>, RunError> {
+/// [`RunError::RunRecords`] where the records cannot be listed.
+pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let collected = registry.collect_leftovers(&mut |leftover: &Leftover| {
         let Entry::Temporary { directory, name } = &leftover.entry else {
             return Ok(());
@@ -295,13 +295,13 @@ impl<'run> RunJournal<'run> {
 
 impl Journal for RunJournal<'_> {
     fn locks(&mut self) -> Result<OwnedFd, io::Error> {
-        let failed = |error: RegistryError| io::Error::other(with_causes(&error));
+        let failed = |error: RecordsError| io::Error::other(with_causes(&error));
         self.record.open_locks().map_err(failed)
     }
 
     fn record(&mut self, temporary: &TemporaryName) -> Result<(), io::Error> {
         let entry = self.entry(temporary);
-        let failed = |error: RegistryError| io::Error::other(with_causes(&error));
+        let failed = |error: RecordsError| io::Error::other(with_causes(&error));
         self.record.record(&entry).map_err(failed)
     }
 

@@ -8,7 +8,7 @@ use crate::plan::grants::Origin;
 use crate::run::block_documents::inventory_of_workspace;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::given::workspace_of;
+use crate::run::inputs::workspace_of;
 use crate::run::subject::{format_of, read_file};
 use secrets::mask::{Masks, VALUE_BYTES_MIN};
 use secrets::{Around, Expected, resolve, shown};

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::run::Run;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
-use crate::run::hearing::{Hearing, Unheard};
+use crate::run::progress::{NoListener, ProgressListener};
 use secrets::mask::Masks;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
@@ -32,8 +32,8 @@ fn unix_ms(since_1970: Duration) -> u64 {
 }
 
 /// Nobody who would be told of a run.
-pub(super) fn unheard() -> Arc<dyn Hearing> {
-    Arc::new(Unheard)
+pub(super) fn no_listener() -> Arc<dyn ProgressListener> {
+    Arc::new(NoListener)
 }
 
 /// The report, after `tell` has told all that it knows.
@@ -46,14 +46,14 @@ pub(super) fn told(
 ) -> Report {
     report.started_at = text_of_milliseconds(unix_ms(started));
     let masks = RefCell::new(Masks::default());
-    let hearing = unheard();
+    let listener = no_listener();
     let run = Run {
         request,
         policy,
         start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
         masks: &masks,
         preparing: None,
-        hearing: &hearing,
+        listener: &listener,
     };
     match tell(&run, &mut report) {
         Ok(()) => (),

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::run::Run;
 use crate::run::contract::{self, Patience};
 use crate::run::error::RunError;
-use crate::run::hold::Held;
 use crate::run::interruptible::Interruptible;
+use crate::run::resources::Resources;
 use crate::run::subject::UnpackedFiles;
 use crate::run::view::Owners;
 use archive::{OpenedArchive, UnpackError, UnpackLimits, Unpacked};
@@ -96,7 +96,7 @@ impl Run<'_> {
         &self,
         archive: Option<OpenedArchive>,
         prepared: &mut Prepared,
-        held: &Held,
+        resources: &Resources,
         patience: Patience<'_>,
         report: &mut Report,
     ) -> Result<Option<Bundle>, RunError> {
@@ -106,7 +106,7 @@ impl Run<'_> {
             Some(OpenedArchive::File(mut file)) => {
                 match self.ask_cache(&mut file, patience, &limits, report)? {
                     Answer::Tree(tree, found, reason) => {
-                        let (bundle, view) = self.have(*tree, prepared, held)?;
+                        let (bundle, view) = self.have(*tree, prepared, resources)?;
                         let cache = BundleCacheReport {
                             found,
                             reason,
@@ -115,7 +115,8 @@ impl Run<'_> {
                         (bundle, cache)
                     }
                     Answer::Nothing(reason) => {
-                        let bundle = self.unpack_own(file, prepared, held, patience, &limits)?;
+                        let bundle =
+                            self.unpack_own(file, prepared, resources, patience, &limits)?;
                         (bundle, own(reason))
                     }
                 }
@@ -123,8 +124,8 @@ impl Run<'_> {
             // The source is read with the caller's rights, and only the target written with the
             // body's.
             Some(OpenedArchive::Directory(source)) => {
-                let root = self.own_directory(prepared, held)?;
-                let ids = held.body_ids();
+                let root = self.own_directory(prepared, resources)?;
+                let ids = resources.body_ids();
                 let unpacked =
                     archive::unpack_directory_as(source.as_fd(), root.as_fd(), &limits, ids)?;
                 (Bundle::own(unpacked, root), own("directory"))
@@ -150,14 +151,19 @@ impl Run<'_> {
         &self,
         bundle: &mut Bundle,
         prepared: &mut Prepared,
-        held: &Held,
+        resources: &Resources,
         report: &mut Report,
     ) -> Result<Option<InUse>, RunError> {
         let Some((in_use, asked)) = bundle.kept.take() else {
             return Ok(None);
         };
-        if asked && prepared.overlaid(&held.base)?.iter().any(Result::is_err) {
-            self.copy(&bundle.unpacked, &in_use, prepared, held)?;
+        if asked
+            && prepared
+                .overlaid(&resources.base)?
+                .iter()
+                .any(Result::is_err)
+        {
+            self.copy(&bundle.unpacked, &in_use, prepared, resources)?;
             if let Some(told) = &mut report.bundle {
                 told.cache.view = BundleView::Copy;
             }
@@ -165,8 +171,12 @@ impl Run<'_> {
         Ok(Some(in_use))
     }
 
-    fn own_directory(&self, prepared: &Prepared, held: &Held) -> Result<OwnedFd, RunError> {
-        let _assumed = self.assume(held)?;
+    fn own_directory(
+        &self,
+        prepared: &Prepared,
+        resources: &Resources,
+    ) -> Result<OwnedFd, RunError> {
+        let _assumed = self.assume(resources)?;
         contract::open_directory(prepared.space(), BUNDLE.trim_start_matches('/'))
     }
 
@@ -174,12 +184,12 @@ impl Run<'_> {
         &self,
         file: File,
         prepared: &Prepared,
-        held: &Held,
+        resources: &Resources,
         patience: Patience<'_>,
         limits: &UnpackLimits,
     ) -> Result<Bundle, RunError> {
-        let root = self.own_directory(prepared, held)?;
-        let _assumed = self.assume(held)?;
+        let root = self.own_directory(prepared, resources)?;
+        let _assumed = self.assume(resources)?;
         let mut source = patience.reader(file);
         let ahead_from_bytes = source.ahead_from_bytes();
         let unpacked = archive::unpack_ahead(&mut source, root.as_fd(), limits, ahead_from_bytes);
@@ -255,7 +265,7 @@ impl Run<'_> {
         &self,
         tree: HeldTree,
         prepared: &mut Prepared,
-        held: &Held,
+        resources: &Resources,
     ) -> Result<(Bundle, BundleView), RunError> {
         let HeldTree { unpacked, in_use } = tree;
         let root = rustix::io::fcntl_dupfd_cloexec(&in_use.root, 0)
@@ -265,9 +275,9 @@ impl Run<'_> {
             true => None,
             // Where the body would not be the owner of its files, it gets a copy.
             false => {
-                let mut owners = held.body_ids().map(Owners::of);
+                let mut owners = resources.body_ids().map(Owners::of);
                 let tree = (in_use.path.as_path(), in_use.root.as_fd());
-                lower(tree, &held.base, owners.as_mut()).ok()
+                lower(tree, &resources.base, owners.as_mut()).ok()
             }
         };
         let asked = lower.is_some();
@@ -277,7 +287,7 @@ impl Run<'_> {
                 BundleView::Overlayfs
             }
             None => {
-                self.copy(&unpacked, &in_use, prepared, held)?;
+                self.copy(&unpacked, &in_use, prepared, resources)?;
                 BundleView::Copy
             }
         };
@@ -295,11 +305,11 @@ impl Run<'_> {
         unpacked: &Unpacked,
         in_use: &InUse,
         prepared: &Prepared,
-        held: &Held,
+        resources: &Resources,
     ) -> Result<(), RunError> {
-        let into = self.own_directory(prepared, held)?;
+        let into = self.own_directory(prepared, resources)?;
         let from = in_use.root.as_fd();
-        store::copy_into(&unpacked.tree, from, into.as_fd(), held.body_ids())?;
+        store::copy_into(&unpacked.tree, from, into.as_fd(), resources.body_ids())?;
         Ok(())
     }
 }
@@ -489,8 +499,8 @@ fn show_as_body(
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_nul| Errno::INVAL)?;
     let tree = mount::clone_tree(&path)?;
     // What was locked and looked at, and nothing that took its name since.
-    let (cloned, held) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(root)?);
-    if (cloned.st_dev, cloned.st_ino) != (held.st_dev, held.st_ino) {
+    let (cloned, resources) = (rustix::fs::fstat(&tree)?, rustix::fs::fstat(root)?);
+    if (cloned.st_dev, cloned.st_ino) != (resources.st_dev, resources.st_ino) {
         return Err(Errno::STALE);
     }
     mount::map_owners(tree.as_fd(), owners.map(owner)?.as_fd())?;

@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::run::error::RunError;
-use crate::run::hold::runtime_directory;
+use crate::run::resources::runtime_directory;
 use crate::run::unpacking;
 use sandbox::view::{self as view_plan, Access, AskedMount, NO_DEVICES, Shown, ViewError};
 use sources::oci::store::StorePlace;
@@ -191,8 +191,8 @@ fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), RunError> {
             ),
         }
     })?;
-    let held = format!("/proc/self/fd/{}", opened.as_raw_fd());
-    let real = std::fs::read_link(held).map_err(missing)?;
+    let resources = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    let real = std::fs::read_link(resources).map_err(missing)?;
     let found = real.symlink_metadata().map_err(missing)?;
     if (asked.dev(), asked.ino()) == (found.dev(), found.ino()) {
         return Ok((real, found));

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use crate::run::error::RunError;
-use crate::run::hold::Held;
 use crate::run::meter::RunMeter;
+use crate::run::resources::Resources;
 use crate::run::{Ready, Run, contract, host, reporting};
 use sandbox::launch::Launched;
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
@@ -16,7 +16,7 @@ use sys::terminal;
 impl Run<'_> {
     pub(super) fn watch(
         &self,
-        held: &mut Held,
+        resources: &mut Resources,
         launched: &mut Launched,
         pipes: Pipes,
         signals: OwnedFd,
@@ -35,7 +35,7 @@ impl Run<'_> {
         let proc = launched.proc.take();
         let memory_bytes = proc.is_some().then_some(ready.limits.memory_bytes);
         let mut meter = RunMeter {
-            group: &mut held.group,
+            group: &mut resources.group,
             counted: None,
             ticker: self.preparing.map(|preparing| preparing.ticker()),
             sampler: proc

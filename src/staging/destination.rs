@@ -1,8 +1,8 @@
 //! Which keys and which destinations may be declared at all: decided on the names alone.
 
-use crate::scratch::error::{Refusal, ScratchError};
-use crate::scratch::sync::OutputFile;
-use crate::scratch::temporary;
+use crate::staging::error::{Refusal, ScratchError};
+use crate::staging::sync::OutputFile;
+use crate::staging::temporary;
 use spec::path::{PathError, RelPath, escape};
 
 /// Most outputs that one run may declare.

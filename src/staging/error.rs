@@ -66,7 +66,7 @@ pub enum ScratchError {
     #[error("{found} files are declared, {limit} are accepted")]
     TooManyFiles {
         found: usize,
-        /// [`crate::scratch::FileLimits::files`].
+        /// [`crate::staging::FileLimits::files`].
         limit: usize,
     },
     /// A link on the way to it is neither the caller's nor root's.
@@ -113,7 +113,7 @@ pub enum ScratchError {
     /// A run id that cannot be part of a file name of ours.
     #[error("run id `{found}` is not 1 to 64 lower-case letters and digits")]
     RunIdRefused { found: String },
-    /// A recorded name is not one that [`crate::scratch::sync`] makes.
+    /// A recorded name is not one that [`crate::staging::sync`] makes.
     #[error("`{path}` is no temporary file of ours: {reason}")]
     TemporaryNotOurs {
         /// The path, relative to the workspace.
@@ -167,7 +167,7 @@ pub enum Unfit {
     #[error("has {bytes} bytes, {} are accepted for one file", limit(.limit_bytes))]
     TooLarge {
         bytes: u64,
-        /// [`crate::scratch::FileLimits::file_bytes`].
+        /// [`crate::staging::FileLimits::file_bytes`].
         limit_bytes: u64,
     },
     /// All files together are larger than they may be.
@@ -176,7 +176,7 @@ pub enum Unfit {
         bytes: u64,
         /// What the files before it have left.
         left_bytes: u64,
-        /// [`crate::scratch::FileLimits::total_bytes`].
+        /// [`crate::staging::FileLimits::total_bytes`].
         limit_bytes: u64,
     },
     /// It grew, shrank or was replaced while it was copied.

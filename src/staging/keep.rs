@@ -13,10 +13,10 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::scratch::copy::write_all;
-use crate::scratch::directory;
-use crate::scratch::error::{ScratchError, Unfit};
-use crate::scratch::source::{HardLinks, open_regular};
+use crate::staging::copy::write_all;
+use crate::staging::directory;
+use crate::staging::error::{ScratchError, Unfit};
+use crate::staging::source::{HardLinks, open_regular};
 use spec::path::escape;
 use spec::units;
 

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, SeekFrom};
 use rustix::io::Errno;
 
-use crate::scratch::directory::{self, Entry};
-use crate::scratch::error::ScratchError;
+use crate::staging::directory::{self, Entry};
+use crate::staging::error::ScratchError;
 use spec::path::escape;
 
 /// Levels that are open at once.

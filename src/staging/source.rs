@@ -5,9 +5,9 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::scratch::FileLimits;
-use crate::scratch::copy::{Buffer, CopyError, copy_hashed};
-use crate::scratch::error::Unfit;
+use crate::staging::FileLimits;
+use crate::staging::copy::{Buffer, CopyError, copy_hashed};
+use crate::staging::error::Unfit;
 use spec::digest::Digest;
 use sys::file::open_beneath;
 

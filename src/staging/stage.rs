@@ -4,17 +4,17 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::scratch::FileLimits;
-use crate::scratch::copy::Buffer;
-use crate::scratch::destination::check_keys;
-use crate::scratch::error::{ScratchError, Unfit};
-use crate::scratch::source::{Allowance, Failed, HardLinks, Opened, open_regular};
-use crate::scratch::workspace::Workspace;
+use crate::staging::FileLimits;
+use crate::staging::copy::Buffer;
+use crate::staging::destination::check_keys;
+use crate::staging::error::{ScratchError, Unfit};
+use crate::staging::source::{Allowance, Failed, HardLinks, Opened, open_regular};
+use crate::staging::workspace::Workspace;
 use spec::path::{RelPath, escape};
 use spec::report::StagedReport;
 use sys::credentials::{AssumedFileIds, HostIds};
 
-/// A declared input: `path` of the workspace becomes `<scratch>/<key>`.
+/// A declared input: `path` of the workspace becomes `<staging>/<key>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputFile {
     /// Its name in the scratch directory.
@@ -23,10 +23,10 @@ pub struct InputFile {
     pub path: RelPath,
 }
 
-/// Copies all `inputs` into `scratch`; the run must not start where this fails.
+/// Copies all `inputs` into `staging`; the run must not start where this fails.
 ///
 /// Always copies, never links or mounts: the body may change its own and never the original.
-/// The workspace is read with the caller's ids, `scratch` is written with those of `body`.
+/// The workspace is read with the caller's ids, `staging` is written with those of `body`.
 /// Modes are 0644, or 0755 where the owner may execute. An input with other hard links is
 /// accepted: nothing tells which of its names is the right one. After an error the files that
 /// were staged before stay, in a scratch directory that is discarded as a whole.
@@ -36,7 +36,7 @@ pub struct InputFile {
 pub fn stage(
     workspace: &Workspace,
     inputs: &[InputFile],
-    scratch: BorrowedFd<'_>,
+    staging: BorrowedFd<'_>,
     body: Option<HostIds>,
     limits: &FileLimits,
 ) -> Result<Vec<StagedReport>, ScratchError> {
@@ -45,7 +45,7 @@ pub fn stage(
     let mut buffer = Buffer::new();
     inputs
         .iter()
-        .map(|input| stage_one(workspace, input, scratch, body, &mut allowance, &mut buffer))
+        .map(|input| stage_one(workspace, input, staging, body, &mut allowance, &mut buffer))
         .collect()
 }
 
@@ -103,7 +103,7 @@ fn open_input(
 fn stage_one(
     workspace: &Workspace,
     input: &InputFile,
-    scratch: BorrowedFd<'_>,
+    staging: BorrowedFd<'_>,
     body: Option<HostIds>,
     allowance: &mut Allowance,
     buffer: &mut Buffer,
@@ -122,7 +122,7 @@ fn stage_one(
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::openat(
-            scratch,
+            staging,
             input.key.as_bytes(),
             flags,
             Mode::RUSR | Mode::WUSR,

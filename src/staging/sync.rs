@@ -5,14 +5,14 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Uid};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::scratch::FileLimits;
-use crate::scratch::copy::Buffer;
-use crate::scratch::destination::check_outputs;
-use crate::scratch::directory;
-use crate::scratch::error::{ScratchError, Unfit, Unwritable};
-use crate::scratch::source::{Allowance, Failed, HardLinks, Opened, open_regular};
-use crate::scratch::temporary::{Journal, SyncStep, TemporaryName, check_run_id};
-use crate::scratch::workspace::Workspace;
+use crate::staging::FileLimits;
+use crate::staging::copy::Buffer;
+use crate::staging::destination::check_outputs;
+use crate::staging::directory;
+use crate::staging::error::{ScratchError, Unfit, Unwritable};
+use crate::staging::source::{Allowance, Failed, HardLinks, Opened, open_regular};
+use crate::staging::temporary::{Journal, SyncStep, TemporaryName, check_run_id};
+use crate::staging::workspace::Workspace;
 use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::report::{ErrorReport, SyncState, SyncedReport};
@@ -22,7 +22,7 @@ use sys::file::open_beneath;
 /// How many temporary names are tried for one output before it fails.
 const NAME_TRIES: u32 = 16;
 
-/// A declared output: `<scratch>/<key>` becomes `path` of the workspace.
+/// A declared output: `<staging>/<key>` becomes `path` of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputFile {
     /// Its name in the scratch directory.
@@ -46,7 +46,7 @@ pub struct OutputFile {
 pub fn sync(
     workspace: &Workspace,
     outputs: &[OutputFile],
-    scratch: BorrowedFd<'_>,
+    staging: BorrowedFd<'_>,
     body: Option<HostIds>,
     run_id: &str,
     limits: &FileLimits,
@@ -70,7 +70,7 @@ pub fn sync(
     };
     let mut run = Run {
         workspace,
-        scratch,
+        staging,
         body,
         run_id,
         limits,
@@ -88,7 +88,7 @@ pub fn sync(
 
 struct Run<'call> {
     workspace: &'call Workspace,
-    scratch: BorrowedFd<'call>,
+    staging: BorrowedFd<'call>,
     body: Option<HostIds>,
     run_id: &'call str,
     limits: &'call FileLimits,
@@ -148,7 +148,7 @@ impl Run<'_> {
         let source = {
             let _as_body = AssumedFileIds::assume(self.body)
                 .map_err(|errno| ScratchError::FileIds { errno })?;
-            open_regular(self.scratch, output.key.as_bytes(), HardLinks::Refused).map_err(unfit)?
+            open_regular(self.staging, output.key.as_bytes(), HardLinks::Refused).map_err(unfit)?
         };
         self.allowance.check(source.bytes).map_err(unfit)?;
         let digest = self

@@ -6,8 +6,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::scratch::error::{ScratchError, Unwritable};
-use crate::scratch::workspace::Workspace;
+use crate::staging::error::{ScratchError, Unwritable};
+use crate::staging::workspace::Workspace;
 use spec::path::{RelPath, escape};
 use sys::file::open_beneath;
 

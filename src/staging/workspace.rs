@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::scratch::error::ScratchError;
+use crate::staging::error::ScratchError;
 use spec::path::escape;
 use sys::credentials::HostIds;
 use sys::lock::try_claim_byte;

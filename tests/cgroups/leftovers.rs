@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
 use sandbox::cgroups::{CgroupLimits, choose, observe};
-use sandbox::registry::{CleanFailure, Entry, Leftover, Registry};
+use sandbox::records::{CleanFailure, Entry, Leftover, RunRecords};
 
 use crate::host::{Parent, argument, helper, is_helper, start, until, v1};
 use crate::records::records;
@@ -73,7 +73,7 @@ fn supervise() {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).expect("read");
     };
-    let registry = Registry::open(&place.join("runner")).expect("opened");
+    let registry = RunRecords::open(&place.join("runner")).expect("opened");
     step("opened");
     let mut record = registry.begin(&run_id).expect("begun");
     step("begun");
@@ -158,7 +158,7 @@ fn a_supervisor_killed_between_any_two_steps_leaves_nothing() {
         for _ in 0..steps {
             supervisor.step();
         }
-        let registry = Registry::open(&place.path().join("runner")).expect("opened");
+        let registry = RunRecords::open(&place.path().join("runner")).expect("opened");
         let early = registry
             .collect_leftovers(&mut |_| panic!("a live run was collected"))
             .expect("listed");
@@ -189,7 +189,7 @@ fn of_two_supervisors_only_the_dead_one_is_cleared_away() {
     }
     let [dies, mut lives] = pair;
     dies.kill();
-    let registry = Registry::open(&place.path().join("runner")).expect("opened");
+    let registry = RunRecords::open(&place.path().join("runner")).expect("opened");
     let collected = registry
         .collect_leftovers(&mut |leftover| {
             assert_eq!(leftover.run_id, "dies");

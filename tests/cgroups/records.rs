@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sandbox::registry::{Collected, Entry, Registry, RegistryError};
+use sandbox::records::{Collected, Entry, RecordsError, RunRecords};
 
 use crate::host::{ORDINARY_UID, needs_root, shell};
 
@@ -16,7 +16,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
 }
 
-fn collect(registry: &Registry) -> Vec<Collected> {
+fn collect(registry: &RunRecords) -> Vec<Collected> {
     registry.collect_leftovers(&mut |_| Ok(())).expect("listed")
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn records(directory: &Path) -> usize {
 fn the_files_of_finished_runs_are_used_again_and_say_nothing_of_them() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     for round in 0..3 {
         let mut live: Vec<_> = (0..6)
             .map(|number| {
@@ -79,7 +79,7 @@ fn the_directory_is_made_once_with_what_a_run_needs_in_it() {
         false => 0o700,
     };
     for _ in 0..2 {
-        let registry = Registry::open(&directory).expect("opened");
+        let registry = RunRecords::open(&directory).expect("opened");
         assert_eq!(mode(&directory), search);
         assert_eq!(registry.mount_point(), directory.join("mount"));
         assert_eq!(mode(registry.mount_point()), search);
@@ -96,13 +96,13 @@ fn a_start_that_was_killed_before_it_set_the_mode_does_not_stop_the_next() {
     let directory = place.path().join("runner");
     std::fs::create_dir(&directory).expect("made");
     set_mode(&directory, 0o700);
-    Registry::open(&directory).expect("opened");
+    RunRecords::open(&directory).expect("opened");
     assert_eq!(mode(&directory), 0o711);
     // The same of a directory that is in use is somebody's will.
     set_mode(&directory, 0o700);
     assert!(matches!(
-        Registry::open(&directory),
-        Err(RegistryError::Unsafe { .. })
+        RunRecords::open(&directory),
+        Err(RecordsError::Unsafe { .. })
     ));
     assert_eq!(mode(&directory), 0o700);
 }
@@ -132,8 +132,8 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_left_as_it_is() {
         needs_root("only root can make a directory of somebody else's");
     }
     for path in refused {
-        match Registry::open(&path) {
-            Err(error @ RegistryError::Unsafe { .. }) => {
+        match RunRecords::open(&path) {
+            Err(error @ RecordsError::Unsafe { .. }) => {
                 let said = error.to_string();
                 assert!(said.contains("expected"), "{said}");
             }
@@ -143,8 +143,8 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_left_as_it_is() {
     assert_eq!(std::fs::read_dir(&real).expect("listed").count(), 0);
     assert!(!below_open.exists());
     assert!(matches!(
-        Registry::open(Path::new("run/runner")),
-        Err(RegistryError::Relative { .. })
+        RunRecords::open(Path::new("run/runner")),
+        Err(RecordsError::Relative { .. })
     ));
 }
 
@@ -152,22 +152,22 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_left_as_it_is() {
 fn a_part_of_the_directory_that_became_a_link_is_refused() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    Registry::open(&directory).expect("opened");
+    RunRecords::open(&directory).expect("opened");
     std::fs::remove_dir(directory.join("runs")).expect("removed");
     symlink("/tmp", directory.join("runs")).expect("linked");
     assert!(matches!(
-        Registry::open(&directory),
-        Err(RegistryError::Unsafe { .. })
+        RunRecords::open(&directory),
+        Err(RecordsError::Unsafe { .. })
     ));
 }
 
 #[test]
 fn a_run_id_that_is_a_path_is_refused() {
     let place = tempfile::tempdir().expect("a directory");
-    let registry = Registry::open(&place.path().join("runner")).expect("opened");
+    let registry = RunRecords::open(&place.path().join("runner")).expect("opened");
     for id in ["", ".", "..", "a/b", "../x", "A", "a\n", &"a".repeat(65)] {
         assert!(
-            matches!(registry.begin(id), Err(RegistryError::RunId { .. })),
+            matches!(registry.begin(id), Err(RecordsError::RunId { .. })),
             "{id}"
         );
     }
@@ -177,16 +177,16 @@ fn a_run_id_that_is_a_path_is_refused() {
 fn a_live_run_is_left_alone_and_a_finished_one_leaves_nothing() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     let mut record = registry.begin("live").expect("begun");
     record
         .record(&temporary(place.path(), "x"))
         .expect("recorded");
-    let other = Registry::open(&directory).expect("opened by another");
+    let other = RunRecords::open(&directory).expect("opened by another");
     assert!(collect(&other).is_empty());
     assert!(matches!(
         other.begin("live"),
-        Err(RegistryError::Exists { .. })
+        Err(RecordsError::Exists { .. })
     ));
     record.finish().expect("finished");
     assert_eq!(records(&directory), 0);
@@ -197,7 +197,7 @@ fn a_live_run_is_left_alone_and_a_finished_one_leaves_nothing() {
 fn a_run_lives_as_long_as_its_init_although_the_supervisor_is_dead() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     let mut record = registry.begin("orphan").expect("begun");
     let entry = temporary(place.path(), "x");
     record.record(&entry).expect("recorded");
@@ -224,7 +224,7 @@ fn a_run_lives_as_long_as_its_init_although_the_supervisor_is_dead() {
 #[test]
 fn leftovers_are_removed_last_made_first_and_forgotten_ones_are_not() {
     let place = tempfile::tempdir().expect("a directory");
-    let registry = Registry::open(&place.path().join("runner")).expect("opened");
+    let registry = RunRecords::open(&place.path().join("runner")).expect("opened");
     let mut record = registry.begin("dead").expect("begun");
     let entries = ["a", "b", "c"].map(|name| temporary(place.path(), name));
     record.record_all(&entries).expect("recorded");
@@ -247,7 +247,7 @@ fn leftovers_are_removed_last_made_first_and_forgotten_ones_are_not() {
 fn what_cannot_be_removed_stays_recorded_and_is_tried_again() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     for id in ["one", "two"] {
         let mut record = registry.begin(id).expect("begun");
         record
@@ -273,7 +273,7 @@ fn what_cannot_be_removed_stays_recorded_and_is_tried_again() {
 fn a_torn_record_is_collected_and_a_forged_one_is_reported_and_kept() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     let write = |id: &str, text: &str| {
         std::fs::write(directory.join("runs").join(id), text).expect("written");
     };
@@ -306,7 +306,7 @@ fn a_torn_record_is_collected_and_a_forged_one_is_reported_and_kept() {
 fn a_link_among_the_records_is_not_followed() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     let elsewhere = place.path().join("elsewhere");
     std::fs::write(
         &elsewhere,
@@ -325,7 +325,7 @@ fn a_link_among_the_records_is_not_followed() {
 fn a_file_that_the_last_run_s_init_still_claims_is_not_used_again() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    let registry = Registry::open(&directory).expect("opened");
+    let registry = RunRecords::open(&directory).expect("opened");
     let record = registry.begin("first").expect("begun");
     let of_init = record.fd().try_clone_to_owned().expect("inherited");
     record.finish().expect("finished");
@@ -348,11 +348,11 @@ impl Drop for Stop<'_> {
 fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("runner");
-    Registry::open(&directory).expect("opened");
+    RunRecords::open(&directory).expect("opened");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let collector = scope.spawn(|| {
-            let registry = Registry::open(&directory).expect("opened");
+            let registry = RunRecords::open(&directory).expect("opened");
             while !done.load(Ordering::Relaxed) {
                 let taken = registry
                     .collect_leftovers(&mut |_| panic!("a live run was collected"))
@@ -362,7 +362,7 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
         });
         // Also when this panics: the scope waits for the collector.
         let stop = Stop(&done);
-        let registry = Registry::open(&directory).expect("opened");
+        let registry = RunRecords::open(&directory).expect("opened");
         for number in 0..600 {
             let id = format!("run-{number}");
             let mut record = registry.begin(&id).expect("begun");
@@ -388,7 +388,7 @@ fn a_run_that_begins_while_others_collect_is_never_taken_for_dead() {
 #[test]
 fn no_two_runs_have_the_same_uid_and_nobody_is_nobody() {
     let place = tempfile::tempdir().expect("a directory");
-    let registry = Registry::open(&place.path().join("runner")).expect("opened");
+    let registry = RunRecords::open(&place.path().join("runner")).expect("opened");
     let mut claims = Vec::new();
     for seed in 0..9 {
         claims.push(registry.claim_uid(65_530, 10, seed).expect("claimed"));
@@ -398,7 +398,7 @@ fn no_two_runs_have_the_same_uid_and_nobody_is_nobody() {
     let expected: Vec<u32> = (65_530..65_540).filter(|uid| *uid != 65_534).collect();
     assert_eq!(uids, expected);
     let full = registry.claim_uid(65_530, 10, 7);
-    assert!(matches!(full, Err(RegistryError::UidsExhausted { .. })));
+    assert!(matches!(full, Err(RecordsError::UidsExhausted { .. })));
     // A range that overlaps sees the claims of the other.
     assert_eq!(
         registry.claim_uid(65_535, 6, 3).expect("claimed").uid(),
@@ -412,7 +412,7 @@ fn no_two_runs_have_the_same_uid_and_nobody_is_nobody() {
     for (base, count) in [(0, 10), (1_000, 0), (u32::MAX - 9, 10), (u32::MAX, 1)] {
         let refused = registry.claim_uid(base, count, 0);
         assert!(
-            matches!(refused, Err(RegistryError::UidRange { .. })),
+            matches!(refused, Err(RecordsError::UidRange { .. })),
             "{base} {count}"
         );
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner::scratch::{
+use runner::staging::{
     FileLimits, Journal, SyncStep, TemporaryName, Workspace, keep, remove_temporary, remove_tree,
     stage, sync,
 };

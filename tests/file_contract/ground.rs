@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use runner::scratch::{
+use runner::staging::{
     FileLimits, InputFile, Journal, OutputFile, ScratchError, SyncStep, TemporaryName, Workspace,
     remove_tree, stage, sync,
 };

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use runner::scratch::{FileLimits, Workspace, check_key, check_outputs, stage};
+use runner::staging::{FileLimits, Workspace, check_key, check_outputs, stage};
 use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::StagedReport;

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runner::scratch::{
+use runner::staging::{
     FileLimits, Journal, OUTPUTS_MAX, OutputFile, TemporaryName, check_destination, check_outputs,
     remove_temporary, stage, sync,
 };

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use runner::scratch::{keep, remove_tree};
+use runner::staging::{keep, remove_tree};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 
 use crate::accidents::{child, child_ground, child_in_namespaces};

@@ -11,8 +11,8 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
+use crate::binds;
 use crate::init;
-use crate::lent;
 use crate::network;
 use crate::overlay;
 use crate::steps::{
@@ -453,24 +453,24 @@ fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
 
 fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
     match *step {
-        Step::Directory { path, mode } => lent::make_directory(path, mode),
-        Step::File { path, contents: [] } => lent::make_file(path),
+        Step::Directory { path, mode } => binds::make_directory(path, mode),
+        Step::File { path, contents: [] } => binds::make_file(path),
         Step::Bind {
             source,
             target,
             attributes,
-        } => lent::bind(source, target, attributes, true),
+        } => binds::bind(source, target, attributes, true),
         Step::BindOwn {
             source,
             target,
             attributes,
-        } => lent::bind(source, target, attributes, false),
-        Step::Attach { tree, target } => lent::attach(one_of(shown.trees, tree)?, target),
+        } => binds::bind(source, target, attributes, false),
+        Step::Attach { tree, target } => binds::attach(one_of(shown.trees, tree)?, target),
         Step::AttachOverlay { overlay, target } => {
-            lent::attach(one_of(shown.overlays, overlay)?, target)
+            binds::attach(one_of(shown.overlays, overlay)?, target)
         }
-        Step::OwnMount { path } => lent::own_mount(path),
-        Step::Tmpfs { target, options } => lent::tmpfs(target, options),
+        Step::OwnMount { path } => binds::own_mount(path),
+        Step::Tmpfs { target, options } => binds::tmpfs(target, options),
         // Nobody asks for these.
         Step::File { .. }
         | Step::Symlink { .. }

@@ -1,5 +1,6 @@
 //! The sandbox before the body runs: prepare, launch, the child's checklist, init.
 
+mod binds;
 pub mod cgroups;
 mod child;
 pub mod error;
@@ -8,13 +9,12 @@ pub mod image_root;
 pub mod image_user;
 mod init;
 pub mod launch;
-mod lent;
 pub mod network;
 pub mod overlay;
+pub mod prefork;
 pub mod prepare;
-pub mod registry;
+pub mod records;
 pub mod ruleset;
-pub mod seed;
 pub mod steps;
 pub mod supervise;
 pub mod view;

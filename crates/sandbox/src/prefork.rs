@@ -1,8 +1,8 @@
-//! Seed: a child that is cloned before anything is known of the run, and makes its namespaces
+//! Prefork: a child that is cloned before anything is known of the run, and makes its namespaces
 //! meanwhile.
 //!
 //! The network namespace alone costs more than everything that the supervisor does before it knows
-//! what to run. Nothing of the run is in a seed: no id of the host, no group, no path, no stream.
+//! what to run. Nothing of the run is in it: no id of the host, no group, no path, no stream.
 //! Dropped, it is killed and reaped, and the host never saw more of it than a process.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -98,7 +98,7 @@ impl Drop for Child {
 
 /// A child that makes its namespaces and then waits to be told who the body is.
 #[derive(Debug)]
-pub struct Seed {
+pub struct Prefork {
     pub(super) child: Child,
     pub(super) link: OwnedFd,
     pub(super) arena: Arena,
@@ -106,7 +106,7 @@ pub struct Seed {
     pub(super) cloned_ns: u64,
 }
 
-impl Seed {
+impl Prefork {
     /// Clones the child.
     ///
     /// `into_cgroup` is an open directory of a version 2 group. The calling process must have one
@@ -114,7 +114,7 @@ impl Seed {
     ///
     /// # Errors
     /// [`SandboxError`]; then nothing of the child is left.
-    pub fn sow(into_cgroup: Option<BorrowedFd<'_>>) -> Result<Self, SandboxError> {
+    pub fn start(into_cgroup: Option<BorrowedFd<'_>>) -> Result<Self, SandboxError> {
         let supervisor = |act, object: &str| {
             let object = object.to_owned();
             move |errno| SandboxError::Supervisor { act, object, errno }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use crate::error::SandboxError;
-use crate::seed::{Child, Seed};
+use crate::prefork::{Child, Prefork};
 use crate::steps::{self, BaseSteps, ChildStep, ClockSteps, OwnMaps, message};
 use crate::view::{INSIDE_ID, ViewStep};
 use spec::path::escape;
@@ -106,7 +106,7 @@ impl Prepared {
 /// # Errors
 /// [`SandboxError`]; then nothing of the child is left.
 pub fn begin(
-    seed: Seed,
+    prefork: Prefork,
     plan: &BasePlan,
     streams: BodyStreams,
     claims: &[BorrowedFd<'_>],
@@ -115,12 +115,12 @@ pub fn begin(
         let object = object.to_owned();
         move |errno| SandboxError::Supervisor { act, object, errno }
     };
-    let Seed {
+    let Prefork {
         child,
         link,
         arena,
         cloned_ns,
-    } = seed;
+    } = prefork;
     let maps = Maps::of(plan.identity);
     lay_out(&arena, plan, &maps, claims.len())
         .and_then(|steps| arena.publish(Slot::Base, steps))

@@ -269,7 +269,7 @@ pub struct Caller {
     pub home: Option<PathBuf>,
     /// Where `--keep` leaves its copy; absolute.
     pub temporary_directory: PathBuf,
-    /// Where records of runs lie: see `sandbox::registry`.
+    /// Where records of runs lie: see `sandbox::records`.
     pub runtime_directory: Option<PathBuf>,
     /// Where what is worth keeping lies, where it does not lie in memory; absolute.
     pub cache_directory: PathBuf,

@@ -2,7 +2,7 @@
 
 use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
-use crate::run::{hold, host};
+use crate::run::{host, resources};
 use sandbox::cgroups::{self, Backend};
 use spec::host::HostSupport;
 use spec::request::Request;
@@ -30,12 +30,12 @@ impl HostFacts {
                 missing: Vec::new(),
                 in_delegated_scope: true,
             }),
-            None => hold::choose_backend(named, &facts)?,
+            None => resources::choose_backend(named, &facts)?,
         };
         Ok(Self {
             host: host::look()?,
             backend: backend.name(),
-            coverage: hold::of_axes(backend.coverage()),
+            coverage: resources::of_axes(backend.coverage()),
         })
     }
 }

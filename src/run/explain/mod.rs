@@ -28,8 +28,8 @@ use crate::run::contract::{self, Settled};
 use crate::run::error::RunError;
 use crate::run::explain::facts::HostFacts;
 use crate::run::explain::rows::Rows;
-use crate::run::given::{Given, open_what_was_given};
 use crate::run::image::Access;
+use crate::run::inputs::{Given, open_what_was_given};
 use crate::run::inside::{self, Inside, Program};
 use crate::run::not_started::{self, Attempt};
 use crate::run::places::Places;
@@ -39,7 +39,7 @@ use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
 use crate::run::{reporting, view};
-use crate::scratch::{self, FileLimits, InputFile, Workspace};
+use crate::staging::{self, FileLimits, InputFile, Workspace};
 use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use sandbox::error::SandboxError;
 use sandbox::steps::ChildStep;
@@ -410,7 +410,7 @@ fn or_refused<T>(
 }
 
 fn look_at_inputs(workspace: &Workspace, inputs: &[InputFile]) -> Result<Vec<u64>, RunError> {
-    Ok(scratch::check_inputs(
+    Ok(staging::check_inputs(
         workspace,
         inputs,
         &FileLimits::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::error::RunError;
-use crate::run::hearing::{Act, Hearing};
+use crate::run::progress::{Act, ProgressListener};
 use sources::oci::error::OciError;
 use sources::oci::layers::{self, Image};
 use sources::oci::layout::Layout;
@@ -26,7 +26,7 @@ pub enum Access<'run> {
         /// The descriptor of the signals that cancel a run.
         signals: BorrowedFd<'run>,
         /// Who is told of it.
-        hearing: &'run Arc<dyn Hearing>,
+        listener: &'run Arc<dyn ProgressListener>,
     },
     /// What is missing stays missing, and nothing is made.
     Look,
@@ -42,10 +42,10 @@ pub(super) fn have(
     request: &Request,
     policy: &HostPolicy,
 ) -> Result<Option<Image>, RunError> {
-    let Access::Fetch { signals, hearing } = access else {
+    let Access::Fetch { signals, listener } = access else {
         return look(place, request, policy).map_err(failed(place));
     };
-    let act = Act::begin(hearing, format!("image {place}"));
+    let act = Act::begin(listener, format!("image {place}"));
     let until = Arc::new(UntilSignal::new(signals, act)?);
     let had = fetch(place, &until, request, policy);
     match until.cancelled_by() {

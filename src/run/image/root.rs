@@ -10,9 +10,9 @@ use crate::run::Run;
 use crate::run::chosen::Chosen;
 use crate::run::contract;
 use crate::run::error::RunError;
-use crate::run::hold::Held;
 use crate::run::image::OpenedImage;
 use crate::run::planning::distinct;
+use crate::run::resources::Resources;
 use crate::run::sources::Sources;
 use crate::run::unpacking::lower;
 use crate::run::view::{self, Owners};
@@ -33,9 +33,9 @@ impl Run<'_> {
     ///
     /// # Errors
     /// [`RunError::Argument`] where this host cannot, [`RunError::Host`], [`RunError::Sandbox`].
-    pub(in crate::run) fn lay_image(
+    pub(in crate::run) fn mount_image(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: &mut Prepared,
         (chosen, sources): (&Chosen, &Sources),
         report: &mut Report,
@@ -49,11 +49,11 @@ impl Run<'_> {
             .ok_or_else(|| RunError::host("open the image")(Errno::NOENT))?;
         check_layers(opened.image.layers.len())?;
         let asked = asked_steps(chosen, sources)?;
-        self.fill(held, prepared, &asked, opened)?;
+        self.fill(resources, prepared, &asked, opened)?;
         let read_only = self.policy.oci.root_read_only;
-        let writable = !read_only && self.lay_writable(held, prepared, opened, report)?;
+        let writable = !read_only && self.lay_writable(resources, prepared, opened, report)?;
         if !writable {
-            self.lay_layers(held, prepared, opened, Upper::ReadOnly)?
+            self.lay_layers(resources, prepared, opened, Upper::ReadOnly)?
                 .map_err(needs_overlayfs)?;
         }
         if let (Some(told), false) = (&mut report.image, writable) {
@@ -69,12 +69,12 @@ impl Run<'_> {
     /// `false`: this kernel lays no writable one in memory, but may lay a read-only one.
     fn lay_writable(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: &mut Prepared,
         opened: &OpenedImage,
         report: &mut Report,
     ) -> Result<bool, RunError> {
-        let errno = match self.lay_layers(held, prepared, opened, Upper::Writable)? {
+        let errno = match self.lay_layers(resources, prepared, opened, Upper::Writable)? {
             Ok(()) => return Ok(true),
             // Of the question whether it takes attributes; all else would fail read-only too.
             Err(errno @ Errno::OPNOTSUPP) => errno,
@@ -100,17 +100,17 @@ impl Run<'_> {
 
     fn lay_layers(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: &mut Prepared,
         opened: &OpenedImage,
         upper: Upper,
     ) -> Result<Result<(), Errno>, RunError> {
-        let mut owners = held.body_ids().map(Owners::of);
+        let mut owners = resources.body_ids().map(Owners::of);
         let layers = opened.image.layers.iter().rev();
         let lowers = layers
             .map(|layer| {
                 let tree = (layer.path.as_path(), layer.root.as_fd());
-                lower(tree, &held.base, owners.as_mut()).map_err(not_mappable)
+                lower(tree, &resources.base, owners.as_mut()).map_err(not_mappable)
             })
             .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
         prepared.ask_overlays(&[Overlay {
@@ -119,14 +119,14 @@ impl Run<'_> {
             upper,
             shown: Shown::AtLaunch(IMAGE),
         }])?;
-        let answers = prepared.overlaid(&held.base)?;
+        let answers = prepared.overlaid(&resources.base)?;
         Ok(answers.into_iter().collect())
     }
 
     /// Before the layers are joined: what overlayfs was made of must not change.
     fn fill(
         &self,
-        held: &Held,
+        resources: &Resources,
         prepared: &Prepared,
         asked: &[ViewStep],
         opened: &OpenedImage,
@@ -136,7 +136,7 @@ impl Run<'_> {
             group: &opened.group,
         };
         let list = filled(asked, &opened.user, names);
-        let _assumed = self.assume(held)?;
+        let _assumed = self.assume(resources)?;
         contract::make_directories(prepared.space(), &format!("{PLACE}/upper"))
             .and_then(|upper| list.iter().try_for_each(|one| make(upper.as_fd(), one)))
             .map_err(RunError::host("fill the root of the image"))

@@ -20,13 +20,13 @@ use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES,
 use crate::run::artifacts::UntilSignal;
 use crate::run::chosen::OnRefusal;
 use crate::run::error::RunError;
-use crate::run::hearing::{Act, Hearing};
 use crate::run::image::{Access, ChosenImage, how};
 pub use crate::run::preparation::error::PreparationProblem;
 use crate::run::preparation::harvest::{Harvest, Note, Root};
 use crate::run::preparation::lists::lists;
 pub(super) use crate::run::preparation::nested::Preparing;
 use crate::run::preparation::nested::{Nested, run_step};
+use crate::run::progress::{Act, ProgressListener};
 use crate::run::subject::BundleFiles;
 use sources::oci::layers::HeldLayer;
 use sources::oci::listener::Listener as _;
@@ -112,9 +112,9 @@ pub(super) fn provide(
         .retain(|need| !all.contains(&need.kind));
     match access {
         Access::Look => provided.rows.extend(steps.iter().map(planned_row)),
-        Access::Fetch { signals, hearing } => {
+        Access::Fetch { signals, listener } => {
             let preparer = Preparer { request, policy };
-            let told = (signals, hearing);
+            let told = (signals, listener);
             if let Err(error) = preparer.prepare(&steps, image, told, &mut provided.rows) {
                 return refuse(error).map(|()| provided);
             }
@@ -221,7 +221,7 @@ impl Preparer<'_> {
         self,
         steps: &[Step],
         image: &mut ChosenImage,
-        (signals, hearing): (BorrowedFd<'_>, &Arc<dyn Hearing>),
+        (signals, listener): (BorrowedFd<'_>, &Arc<dyn ProgressListener>),
         rows: &mut Vec<PreparationReport>,
     ) -> Result<(), RunError> {
         if steps.is_empty() {
@@ -233,7 +233,7 @@ impl Preparer<'_> {
         let mut layers = Vec::new();
         for step in steps {
             let mut row = planned_row(step);
-            let until = UntilSignal::new(signals, Act::begin(hearing, named(step)))?;
+            let until = UntilSignal::new(signals, Act::begin(listener, named(step)))?;
             let native = steps.first().filter(|first| {
                 // The lowest is what the others are installed on.
                 first.kind == Kind::Native && step.kind != Kind::Native

@@ -21,10 +21,10 @@ use crate::run::Run;
 use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::hearing::Act;
-use crate::run::hold::Held;
 use crate::run::image::how;
+use crate::run::progress::Act;
 use crate::run::reporting::Stopwatch;
+use crate::run::resources::Resources;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use crate::run::{planning, view};
 use archive::Entry;
@@ -72,10 +72,10 @@ struct Had<'manifest> {
 impl Run<'_> {
     /// Has every source that the manifest names, and what shows it to the body. The child was asked
     /// for its overlayfs and has answered.
-    pub(super) fn have_sources(
+    pub(super) fn materialize_sources(
         &self,
         chosen: &Chosen,
-        (prepared, held): (&mut Prepared, &Held),
+        (prepared, resources): (&mut Prepared, &Resources),
         signals: BorrowedFd<'_>,
         report: &mut Report,
         clock: &mut Stopwatch,
@@ -91,7 +91,7 @@ impl Run<'_> {
         let all: Vec<AskedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;
         let all_had = self.pull_all(wanted, &references, signals, report)?;
-        let (sources, views) = self.show(all_had, &others, prepared, held)?;
+        let (sources, views) = self.show(all_had, &others, prepared, resources)?;
         for (row, view) in report
             .workspace_sources
             .iter_mut()
@@ -114,7 +114,7 @@ impl Run<'_> {
         let mut all_had = Vec::with_capacity(wanted.len());
         for (source, reference) in wanted.iter().zip(references) {
             let act = Act::begin(
-                self.hearing,
+                self.listener,
                 format!("source {}", escape(source.id.as_bytes())),
             );
             let until = Arc::new(UntilSignal::new(signals, act)?);

@@ -9,7 +9,7 @@ use crate::plan::sources::{Place, places_in};
 use crate::run::Run;
 use crate::run::contract::make_directories;
 use crate::run::error::RunError;
-use crate::run::hold::Held;
+use crate::run::resources::Resources;
 use crate::run::sources::error::SourceProblem;
 use crate::run::sources::{Had, Sources, of_source};
 use crate::run::unpacking::lower;
@@ -52,7 +52,7 @@ impl Run<'_> {
         all_had: Vec<Had<'_>>,
         others: &[AskedMount],
         prepared: &mut Prepared,
-        held: &Held,
+        resources: &Resources,
     ) -> Result<(Sources, Vec<SourceView>), RunError> {
         let mut sources = Sources::default();
         let mut views = vec![SourceView::ReadOnly; all_had.len()];
@@ -69,7 +69,7 @@ impl Run<'_> {
                 });
             }
         }
-        let laid = self.lay_sources(&owns, prepared, held)?;
+        let laid = self.lay_sources(&owns, prepared, resources)?;
         for (number, (own, laid)) in owns.iter().zip(laid).enumerate() {
             let access = own.access();
             let (view, shown) = match laid {
@@ -78,7 +78,7 @@ impl Run<'_> {
                     (SourceView::Overlayfs, Shown::Overlay { overlay, access })
                 }
                 false => {
-                    let source = self.copy_source(own, number, prepared, held)?;
+                    let source = self.copy_source(own, number, prepared, resources)?;
                     (SourceView::Copy, Shown::Own { source, access })
                 }
             };
@@ -99,7 +99,7 @@ impl Run<'_> {
         &self,
         owns: &[Own<'_, '_>],
         prepared: &mut Prepared,
-        held: &Held,
+        resources: &Resources,
     ) -> Result<Vec<bool>, RunError> {
         let mut laid = vec![false; owns.len()];
         if self.policy.oci.copy {
@@ -111,18 +111,18 @@ impl Run<'_> {
         }
         let mut overlays = Vec::with_capacity(owns.len());
         let mut asked = Vec::with_capacity(owns.len());
-        let mut owners = held.body_ids().map(Owners::of);
+        let mut owners = resources.body_ids().map(Owners::of);
         for (number, own) in owns.iter().enumerate() {
             let tree = (own.had.path.as_path(), own.had.root.as_fd());
             // Where the body would not be the owner of its files, it gets a copy.
-            let Ok(lower) = lower(tree, &held.base, owners.as_mut()) else {
+            let Ok(lower) = lower(tree, &resources.base, owners.as_mut()) else {
                 continue;
             };
             let place = place_of(number);
             let upper = match own.had.source.writable {
                 true => Upper::Writable,
                 false => {
-                    let _assumed = self.assume(held)?;
+                    let _assumed = self.assume(resources)?;
                     let upper = format!("{place}/upper");
                     make_places(prepared.space(), &upper, &own.places)
                         .map_err(RunError::host("make the places of mounts in a source"))?;
@@ -142,7 +142,7 @@ impl Run<'_> {
         }
         prepared.ask_overlays(&overlays)?;
         drop(overlays);
-        let answers = prepared.overlaid(&held.base)?;
+        let answers = prepared.overlaid(&resources.base)?;
         for (number, answer) in asked.into_iter().zip(answers) {
             laid[number] = answer.is_ok();
         }
@@ -155,7 +155,7 @@ impl Run<'_> {
         own: &Own<'_, '_>,
         number: usize,
         prepared: &Prepared,
-        held: &Held,
+        resources: &Resources,
     ) -> Result<Vec<u8>, RunError> {
         let source = own.had.source;
         let failed = |problem: SourceProblem| RunError::from(of_source(source)(problem));
@@ -163,13 +163,18 @@ impl Run<'_> {
         let copy = format!("{}/{COPY}", place_of(number));
         let space = prepared.space();
         let into = {
-            let _assumed = self.assume(held)?;
+            let _assumed = self.assume(resources)?;
             make_directories(space, &copy)
                 .map_err(RunError::host("make a directory for a copy of a source"))?
         };
-        store::copy_into(&tree, own.had.root.as_fd(), into.as_fd(), held.body_ids())
-            .map_err(|error: UnpackError| failed(SourceProblem::Copy(error)))?;
-        let _assumed = self.assume(held)?;
+        store::copy_into(
+            &tree,
+            own.had.root.as_fd(),
+            into.as_fd(),
+            resources.body_ids(),
+        )
+        .map_err(|error: UnpackError| failed(SourceProblem::Copy(error)))?;
+        let _assumed = self.assume(resources)?;
         make_places(space, &copy, &own.places)
             .map_err(RunError::host("make the places of mounts in a source"))?;
         Ok(format!("/{copy}").into_bytes())

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use spec::path::escape;
 use sys::credentials::is_ours_or_roots;
 
-use super::{RegistryError, failed};
+use super::{RecordsError, failed};
 
 /// Where the runtime directory lies unless the caller names one.
 ///
@@ -32,9 +32,9 @@ pub(super) fn search_mode() -> u32 {
 }
 
 /// Opens the runtime directory, making it where it is missing.
-pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RegistryError> {
+pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RecordsError> {
     if !path.is_absolute() {
-        return Err(RegistryError::Relative {
+        return Err(RecordsError::Relative {
             path: escape(path.as_os_str().as_encoded_bytes()),
         });
     }
@@ -48,12 +48,12 @@ pub(super) fn open_part(
     directory: BorrowedFd<'_>,
     name: &str,
     mode: u32,
-) -> Result<OwnedFd, RegistryError> {
+) -> Result<OwnedFd, RecordsError> {
     open_or_make(&path.join(name), directory, Path::new(name), mode)
 }
 
 /// Whoever may rename the runtime directory away could put his own in its place.
-fn check_parent(path: &Path) -> Result<(), RegistryError> {
+fn check_parent(path: &Path) -> Result<(), RecordsError> {
     let parent = path.parent().unwrap_or(path);
     let stat = rustix::fs::stat(parent).map_err(|errno| {
         failed(
@@ -82,7 +82,7 @@ fn open_or_make(
     base: BorrowedFd<'_>,
     name: &Path,
     mode: u32,
-) -> Result<OwnedFd, RegistryError> {
+) -> Result<OwnedFd, RecordsError> {
     let fault = |act, call| move |errno| failed(path, act, &name.to_string_lossy(), call, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || rustix::fs::openat(base, name, flags, Mode::empty());
@@ -100,14 +100,14 @@ fn open_or_make(
     let directory = match opened {
         Ok(directory) => directory,
         Err(Errno::LOOP | Errno::NOTDIR) => {
-            return Err(RegistryError::Unsafe {
+            return Err(RecordsError::Unsafe {
                 path: escape(path.as_os_str().as_encoded_bytes()),
                 found: "a link or a file".to_owned(),
                 expected: "a directory".to_owned(),
             });
         }
         Err(Errno::ACCESS) => {
-            return Err(RegistryError::Unsafe {
+            return Err(RecordsError::Unsafe {
                 path: escape(path.as_os_str().as_encoded_bytes()),
                 found: "a directory that is closed to us".to_owned(),
                 expected: format!("one of uid {}", rustix::process::geteuid().as_raw()),
@@ -144,12 +144,12 @@ fn is_empty(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-fn not_safe(path: &Path, stat: &Stat, expected: String) -> RegistryError {
+fn not_safe(path: &Path, stat: &Stat, expected: String) -> RecordsError {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => "a directory",
         _ => "no directory",
     };
-    RegistryError::Unsafe {
+    RecordsError::Unsafe {
         path: escape(path.as_os_str().as_encoded_bytes()),
         found: format!(
             "{kind} of uid {} with mode {:04o}",

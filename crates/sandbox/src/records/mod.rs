@@ -44,7 +44,7 @@ const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// The runtime directory, opened and checked.
 #[derive(Debug)]
-pub struct Registry {
+pub struct RunRecords {
     path: PathBuf,
     directory: OwnedFd,
     runs: OwnedFd,
@@ -66,7 +66,7 @@ pub struct Collected {
     /// What it had recorded and is not there any more.
     pub removed: Vec<Entry>,
     /// What could not be removed; the record then stays for the next start.
-    pub failures: Vec<RegistryError>,
+    pub failures: Vec<RecordsError>,
 }
 
 /// What the caller's way of removing a temporary file may fail with.
@@ -74,7 +74,7 @@ pub type CleanFailure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What went wrong with the runtime directory.
 #[derive(Debug, thiserror::Error)]
-pub enum RegistryError {
+pub enum RecordsError {
     /// The path is not absolute, so that two runs could mean different directories.
     #[error("the runtime directory {path} is not absolute")]
     Relative { path: String },
@@ -151,13 +151,13 @@ pub enum RegistryError {
     UidsExhausted { base: u32, count: u32 },
 }
 
-impl Registry {
+impl RunRecords {
     /// Opens the runtime directory, making what is missing.
     ///
     /// # Errors
-    /// [`RegistryError::Unsafe`] where it belongs to somebody else, is a link or no directory, or
-    /// may be written by others; [`RegistryError::Relative`]; [`RegistryError::Call`].
-    pub fn open(path: &Path) -> Result<Self, RegistryError> {
+    /// [`RecordsError::Unsafe`] where it belongs to somebody else, is a link or no directory, or
+    /// may be written by others; [`RecordsError::Relative`]; [`RecordsError::Call`].
+    pub fn open(path: &Path) -> Result<Self, RecordsError> {
         let directory = directory::open_checked(path)?;
         let runs = directory::open_part(path, directory.as_fd(), "runs", 0o700)?;
         // Only its existence and its owner matter; nothing is ever made in it.
@@ -184,10 +184,10 @@ impl Registry {
     /// Starts the record of a run and claims it for as long as its descriptor is open anywhere.
     ///
     /// # Errors
-    /// [`RegistryError::RunId`], [`RegistryError::Exists`], [`RegistryError::Call`].
-    pub fn begin(&self, run_id: &str) -> Result<RunRecord, RegistryError> {
+    /// [`RecordsError::RunId`], [`RecordsError::Exists`], [`RecordsError::Call`].
+    pub fn begin(&self, run_id: &str) -> Result<RunRecord, RecordsError> {
         if !is_run_id(run_id.as_bytes()) {
-            return Err(RegistryError::RunId {
+            return Err(RecordsError::RunId {
                 found: escape(run_id.as_bytes()),
             });
         }
@@ -210,7 +210,7 @@ impl Registry {
                 match rustix::fs::openat(&self.runs, run_id, flags, Mode::from_raw_mode(0o600)) {
                     Ok(file) => file,
                     Err(Errno::EXIST) => {
-                        return Err(RegistryError::Exists {
+                        return Err(RecordsError::Exists {
                             run_id: run_id.to_owned(),
                         });
                     }
@@ -234,12 +234,12 @@ impl Registry {
     /// One readdir where there is nothing to do.
     ///
     /// # Errors
-    /// [`RegistryError::Call`] where the records cannot be listed. What goes wrong with one run
+    /// [`RecordsError::Call`] where the records cannot be listed. What goes wrong with one run
     /// stands in its [`Collected`] and keeps nobody else's from being removed.
     pub fn collect_leftovers(
         &self,
         clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
-    ) -> Result<Vec<Collected>, RegistryError> {
+    ) -> Result<Vec<Collected>, RecordsError> {
         let list = |errno| self.failed("list records", "runs", "getdents", errno);
         let mut collected = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.runs).map_err(list)? {
@@ -270,8 +270,8 @@ impl Registry {
     /// The claim lasts until the last copy of its descriptor is closed, init's included.
     ///
     /// # Errors
-    /// [`RegistryError::UidRange`], [`RegistryError::UidsExhausted`], [`RegistryError::Call`].
-    pub fn claim_uid(&self, base: u32, count: u32, seed: u64) -> Result<UidClaim, RegistryError> {
+    /// [`RecordsError::UidRange`], [`RecordsError::UidsExhausted`], [`RecordsError::Call`].
+    pub fn claim_uid(&self, base: u32, count: u32, seed: u64) -> Result<UidClaim, RecordsError> {
         uids::claim(&self.path, self.directory.as_fd(), base, count, seed)
     }
 
@@ -279,7 +279,7 @@ impl Registry {
         &self,
         run_id: &str,
         clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
-    ) -> Result<Option<Collected>, RegistryError> {
+    ) -> Result<Option<Collected>, RecordsError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let record = match rustix::fs::openat(&self.runs, run_id, flags, Mode::empty()) {
             Ok(record) => record,
@@ -312,7 +312,7 @@ impl Registry {
         for (path, answer) in groups.iter().zip(answers) {
             match answer {
                 Ok(()) => collected.removed.push(Entry::Cgroup((*path).to_owned())),
-                Err(source) => collected.failures.push(RegistryError::Cgroup {
+                Err(source) => collected.failures.push(RecordsError::Cgroup {
                     run_id: run_id.to_owned(),
                     source: Box::new(source),
                 }),
@@ -339,7 +339,7 @@ impl Registry {
     }
 
     /// Claims an emptied record of a finished run and gives it this run's name; `None`: there is none.
-    fn claim_spare(&self, run_id: &str) -> Result<Option<OwnedFd>, RegistryError> {
+    fn claim_spare(&self, run_id: &str) -> Result<Option<OwnedFd>, RecordsError> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for spare in record::SPARES {
             let file = match rustix::fs::openat(&self.runs, spare, flags, Mode::empty()) {
@@ -361,7 +361,7 @@ impl Registry {
             // Claimed before it has the name, so that no collector ever finds it unclaimed.
             return match record::rename(&self.runs, spare, run_id) {
                 Ok(()) => Ok(Some(file)),
-                Err(Errno::EXIST) => Err(RegistryError::Exists {
+                Err(Errno::EXIST) => Err(RecordsError::Exists {
                     run_id: run_id.to_owned(),
                 }),
                 // A file system that cannot rename without replacing.
@@ -373,7 +373,7 @@ impl Registry {
     }
 
     /// Whether the name still stands for the file that was opened.
-    fn is_still(&self, run_id: &str, opened: BorrowedFd<'_>) -> Result<bool, RegistryError> {
+    fn is_still(&self, run_id: &str, opened: BorrowedFd<'_>) -> Result<bool, RecordsError> {
         let failed = |errno| self.failed("look at a record", run_id, "fstatat", errno);
         let held = rustix::fs::fstat(opened).map_err(failed)?;
         match rustix::fs::statat(&self.runs, run_id, AtFlags::SYMLINK_NOFOLLOW) {
@@ -389,7 +389,7 @@ impl Registry {
         object: &str,
         call: &'static str,
         errno: Errno,
-    ) -> RegistryError {
+    ) -> RecordsError {
         failed(&self.path, act, object, call, errno)
     }
 }
@@ -400,8 +400,8 @@ fn failed(
     object: &str,
     call: &'static str,
     errno: Errno,
-) -> RegistryError {
-    RegistryError::Call {
+) -> RecordsError {
+    RecordsError::Call {
         act,
         path: escape(path.as_os_str().as_encoded_bytes()),
         source: CallError::new(call, escape(object.as_bytes()), errno),
@@ -417,7 +417,7 @@ fn remove_temporary(
     run_id: &str,
     entry: &Entry,
     clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
-) -> Option<Result<(), RegistryError>> {
+) -> Option<Result<(), RecordsError>> {
     let Entry::Temporary { directory, name } = entry else {
         return None;
     };
@@ -425,7 +425,7 @@ fn remove_temporary(
         run_id: run_id.to_owned(),
         entry: entry.clone(),
     };
-    Some(clean(&leftover).map_err(|source| RegistryError::Temporary {
+    Some(clean(&leftover).map_err(|source| RecordsError::Temporary {
         run_id: run_id.to_owned(),
         directory: escape(directory.as_os_str().as_encoded_bytes()),
         name: escape(name.as_encoded_bytes()),

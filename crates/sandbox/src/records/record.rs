@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::{RegistryError, failed, io};
+use super::{RecordsError, failed, io};
 
 /// Names of emptied records: no run has such an id.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
@@ -72,8 +72,8 @@ impl RunRecord {
     /// Writes down what is about to be made. Only when this has returned it may be made.
     ///
     /// # Errors
-    /// [`RegistryError::Call`], [`RegistryError::Encode`]; then nothing was written down.
-    pub fn record(&mut self, entry: &Entry) -> Result<(), RegistryError> {
+    /// [`RecordsError::Call`], [`RecordsError::Encode`]; then nothing was written down.
+    pub fn record(&mut self, entry: &Entry) -> Result<(), RecordsError> {
         self.append(std::slice::from_ref(entry), |entry| Line::from(entry))
     }
 
@@ -81,7 +81,7 @@ impl RunRecord {
     ///
     /// # Errors
     /// As [`RunRecord::record`].
-    pub fn record_all(&mut self, entries: &[Entry]) -> Result<(), RegistryError> {
+    pub fn record_all(&mut self, entries: &[Entry]) -> Result<(), RecordsError> {
         self.append(entries, |entry| Line::from(entry))
     }
 
@@ -89,7 +89,7 @@ impl RunRecord {
     ///
     /// # Errors
     /// As [`RunRecord::record`].
-    pub fn forget(&mut self, entry: &Entry) -> Result<(), RegistryError> {
+    pub fn forget(&mut self, entry: &Entry) -> Result<(), RecordsError> {
         self.append(std::slice::from_ref(entry), |entry| {
             Line::Forget(Box::new(Line::from(entry)))
         })
@@ -105,8 +105,8 @@ impl RunRecord {
     /// do not exclude each other.
     ///
     /// # Errors
-    /// [`RegistryError::Call`].
-    pub fn open_locks(&self) -> Result<OwnedFd, RegistryError> {
+    /// [`RecordsError::Call`].
+    pub fn open_locks(&self) -> Result<OwnedFd, RecordsError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::openat(CWD, self.path.join(LOCKS), flags, mode)
@@ -117,8 +117,8 @@ impl RunRecord {
     /// removed where there are enough of those.
     ///
     /// # Errors
-    /// [`RegistryError::Call`]; the record then stays, and a later start looks through it.
-    pub fn finish(self) -> Result<(), RegistryError> {
+    /// [`RecordsError::Call`]; the record then stays, and a later start looks through it.
+    pub fn finish(self) -> Result<(), RecordsError> {
         let fault = |act, call| {
             let (path, run_id) = (&self.path, &self.run_id);
             move |errno| failed(path, act, run_id, call, errno)
@@ -136,11 +136,11 @@ impl RunRecord {
             .map_err(fault("remove a record", "unlinkat"))
     }
 
-    fn append(&mut self, entries: &[Entry], line: fn(&Entry) -> Line) -> Result<(), RegistryError> {
+    fn append(&mut self, entries: &[Entry], line: fn(&Entry) -> Line) -> Result<(), RecordsError> {
         let mut text = Vec::new();
         for entry in entries {
             serde_json::to_writer(&mut text, &line(entry)).map_err(|source| {
-                RegistryError::Encode {
+                RecordsError::Encode {
                     run_id: self.run_id.clone(),
                     source,
                 }
@@ -167,7 +167,7 @@ impl RunRecord {
 /// What a record still names, in the order of making, and what is wrong with it if anything is.
 ///
 /// A last line without its end was torn by a crash: what it names was not made yet.
-pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<RegistryError>) {
+pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<RecordsError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut failure = None;
     let complete = text
@@ -183,7 +183,7 @@ pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<Regist
             }
             Ok(line) => entries.extend(line.entry()),
             Err(source) => {
-                failure.get_or_insert(RegistryError::Malformed {
+                failure.get_or_insert(RecordsError::Malformed {
                     run_id: run_id.to_owned(),
                     line: index + 1,
                     source,
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(read, [temporary(b"x")]);
         assert!(matches!(
             failure,
-            Some(RegistryError::Malformed { line: 1, .. })
+            Some(RecordsError::Malformed { line: 1, .. })
         ));
     }
 }

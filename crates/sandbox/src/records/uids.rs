@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use sys::credentials::OVERFLOW_UID;
 use sys::lock;
 
-use super::{RegistryError, failed};
+use super::{RecordsError, failed};
 
 /// A uid that no other live run has.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ pub(super) fn claim(
     base: u32,
     count: u32,
     seed: u64,
-) -> Result<UidClaim, RegistryError> {
+) -> Result<UidClaim, RecordsError> {
     // 4294967295 is `-1`, "no change", to the calls that set ids.
     let usable = base.checked_add(count).is_some_and(|end| end < u32::MAX);
     if base == 0 || count == 0 || !usable {
-        return Err(RegistryError::UidRange { base, count });
+        return Err(RecordsError::UidRange { base, count });
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // An open file description of its own: within one, claims do not exclude each other.
@@ -63,7 +63,7 @@ pub(super) fn claim(
             return Ok(UidClaim { uid, fd });
         }
     }
-    Err(RegistryError::UidsExhausted { base, count })
+    Err(RecordsError::UidsExhausted { base, count })
 }
 
 /// Spreads a seed over all 64 bits (the finalizer of SplitMix64): neighbours start far apart.

@@ -17,7 +17,7 @@ use crate::cli::surroundings::Surroundings;
 use spec::units::{parse_duration, parse_size_bytes};
 
 /// What `runner --version` and `runner version` print.
-pub const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
+pub(crate) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
 
 /// Variables that begin like those of flags and are none.
 const NO_FLAGS: [&str; 5] = [
@@ -36,7 +36,7 @@ pub(crate) fn asks_for_version(words: &[OsString]) -> bool {
 
 /// What `words` ask, the first of which is the program's own name; `None` where clap must say.
 #[must_use]
-pub fn read(words: &[OsString], surroundings: &Surroundings) -> Option<Verb> {
+pub(crate) fn read(words: &[OsString], surroundings: &Surroundings) -> Option<Verb> {
     let [_program, verb, rest @ ..] = words else {
         return None;
     };

@@ -18,7 +18,7 @@ mod docker;
 pub mod doctor;
 pub mod environment;
 pub(crate) mod exit_code;
-pub mod fast_args;
+pub(crate) mod fast_args;
 pub mod found;
 pub mod gc;
 mod help;

@@ -55,7 +55,7 @@ const REASONS_TOLD_MAX: usize = 4;
 
 /// What was settled before launch.
 #[derive(Debug, Default)]
-pub struct Settled {
+pub struct IoContract {
     /// The input document, as the body reads it.
     pub input: Option<Vec<u8>>,
     /// The schema that the body's output document has to satisfy.
@@ -77,7 +77,7 @@ pub fn settle(
     tokens: TokenValues<'_>,
     outputs_granted: bool,
     patience: Patience<'_>,
-) -> Result<Settled, RunError> {
+) -> Result<IoContract, RunError> {
     let mut input_files = Vec::new();
     for declared in declared_files(&io.input_files, "--in", &options.input_files)? {
         let path = resolve(&declared.path, tokens, &declared.source)?;
@@ -97,7 +97,7 @@ pub fn settle(
     }
     let has_files = !input_files.is_empty() || !output_files.is_empty();
     let input = settle_input(io, options, has_files, patience)?;
-    Ok(Settled {
+    Ok(IoContract {
         input,
         outputs: io.outputs.clone(),
         input_files,

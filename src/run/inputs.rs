@@ -13,7 +13,7 @@ use spec::host_policy::HostPolicy;
 use spec::request::{BundleArgument, Request, Subject};
 
 /// What the caller gave, opened and read before anything is made on the host.
-pub(super) struct Given {
+pub(super) struct Inputs {
     pub(super) manifest: Option<subject::Subject>,
     pub(super) archive: Option<OpenedArchive>,
     pub(super) places: Places,
@@ -24,11 +24,11 @@ pub(super) struct Given {
 ///
 /// # Errors
 /// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
-pub(super) fn open_what_was_given(
+pub(super) fn open_inputs(
     request: &Request,
     policy: &HostPolicy,
     refuse: &mut OnRefusal<'_>,
-) -> Result<Given, RunError> {
+) -> Result<Inputs, RunError> {
     chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
     let path = workspace_of(request);
     let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
@@ -41,7 +41,7 @@ pub(super) fn open_what_was_given(
             Some(OpenedArchive::File(File::from(stdin)))
         }
     };
-    Ok(Given {
+    Ok(Inputs {
         manifest,
         archive,
         places: Places::open(request, path, refuse)?,

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use rustix::fs::{Mode, OFlags};
 
 use crate::run::Run;
-use crate::run::contract::{self, Settled};
+use crate::run::contract::{self, IoContract};
 use crate::run::error::RunError;
 use crate::run::places::Places;
 use crate::run::reporting;
@@ -27,8 +27,9 @@ impl Run<'_> {
         &self,
         resources: &Resources,
         launched: &Launched,
-        settled: &Settled,
-        (stdout, patience): (Option<&[u8]>, contract::Patience<'_>),
+        contract: &IoContract,
+        stdout: Option<&[u8]>,
+        patience: contract::Patience<'_>,
         report: &mut Report,
     ) {
         let exited_well =
@@ -43,7 +44,7 @@ impl Run<'_> {
         let judged = read.and_then(|output| {
             report.output = output;
             if exited_well {
-                contract::check_output(settled.outputs.as_ref(), report.output.as_ref(), patience)
+                contract::check_output(contract.outputs.as_ref(), report.output.as_ref(), patience)
             } else {
                 Ok(())
             }
@@ -66,17 +67,17 @@ impl Run<'_> {
         resources: &mut Resources,
         launched: &Launched,
         places: &Places,
-        settled: &Settled,
+        contract: &IoContract,
         report: &mut Report,
     ) {
         let Some((path, workspace)) = places.of_outputs() else {
             return;
         };
-        if settled.output_files.is_empty() {
+        if contract.output_files.is_empty() {
             return;
         }
         if report.outcome == Outcome::Cancelled {
-            report.outputs = settled.output_files.iter().map(skipped).collect();
+            report.outputs = contract.output_files.iter().map(skipped).collect();
             return;
         }
         let body_ids = resources.body_ids();
@@ -90,13 +91,13 @@ impl Run<'_> {
                     error: Some(error.report()),
                     ..skipped(output)
                 };
-                report.outputs = settled.output_files.iter().map(failed).collect();
+                report.outputs = contract.output_files.iter().map(failed).collect();
             }
             Ok(staging) => {
                 let mut journal = RunJournal::new(&mut resources.record, path.clone());
                 report.outputs = staging::sync(
                     workspace,
-                    &settled.output_files,
+                    &contract.output_files,
                     staging.as_fd(),
                     body_ids,
                     &report.run_id,
@@ -107,7 +108,7 @@ impl Run<'_> {
         }
         let exited_well =
             report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let required = &settled.required_outputs;
+        let required = &contract.required_outputs;
         for output in &report.outputs {
             let (code, message) = match (output.state, &output.error) {
                 (SyncState::Missing, _) => (

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::run::chosen::OnRefusal;
-use crate::run::contract::Settled;
+use crate::run::contract::IoContract;
 use crate::run::error::RunError;
 use crate::staging::{ScratchError, Workspace};
 use spec::request::Request;
@@ -57,7 +57,10 @@ impl Places {
     ///
     /// # Errors
     /// [`RunError::Argument`] where files are declared and it is not known where they lie.
-    pub(super) fn to_stage_from(&self, settled: &Settled) -> Result<Option<&Workspace>, RunError> {
+    pub(super) fn to_stage_from(
+        &self,
+        settled: &IoContract,
+    ) -> Result<Option<&Workspace>, RunError> {
         let has_inputs = !settled.input_files.is_empty();
         let has_place_for_outputs = settled.output_files.is_empty() || self.of_outputs().is_some();
         match &self.workspace {

@@ -37,18 +37,43 @@ const PENDING_SIGNALS: u64 = 16_384;
 const TIME_NAMESPACE: &str = "time_namespace";
 const LANDLOCK: &str = "landlock";
 
+/// What the launch plan is made of.
+pub(super) struct LaunchInputs<'run> {
+    pub(super) request: &'run Request,
+    pub(super) resources: &'run Resources,
+    pub(super) chosen: &'run Chosen,
+    pub(super) sources: &'run Sources,
+    pub(super) limits: &'run Limits,
+    pub(super) space_in_use: SpaceInUse,
+    /// The image that becomes the root.
+    pub(super) root: Option<ImageRoot>,
+    pub(super) run_id: &'run str,
+}
+
+/// What the supervisor has put into the writable space.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SpaceInUse {
+    pub(super) bytes: u64,
+    pub(super) inodes: u64,
+}
+
 /// The plan, and the cloned trees that its view attaches.
 ///
 /// # Errors
 /// [`RunError::View`], [`RunError::Argument`] for a mount that cannot be made.
 pub(super) fn launch_plan(
-    request: &Request,
-    resources: &Resources,
-    (chosen, sources): (&Chosen, &Sources),
-    limits: &Limits,
-    (used_bytes, used_inodes): (u64, u64),
-    (root, run_id): (Option<ImageRoot>, &str),
+    inputs: LaunchInputs<'_>,
 ) -> Result<(LaunchPlan<'static>, Vec<OwnedFd>), RunError> {
+    let LaunchInputs {
+        request,
+        resources,
+        chosen,
+        sources,
+        limits,
+        space_in_use,
+        root,
+        run_id,
+    } = inputs;
     let mut entries = distinct(chosen);
     // Only of the caller's own mounts the writable ones were judged.
     let is_read_only = |entry: &ViewEntry| !matches!(entry, ViewEntry::Bind { writable: true, .. });
@@ -59,7 +84,7 @@ pub(super) fn launch_plan(
     let asked = view_plan::asked(&mounts)?;
     let image = chosen.opened_image();
     let parts = parts(request, chosen, limits.memory_bytes, run_id);
-    let space_bytes = used_bytes.saturating_add(limits.disk_bytes);
+    let space_bytes = space_in_use.bytes.saturating_add(limits.disk_bytes);
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let sockets = unix_sockets::of(request, &chosen.view, resources.host.landlock_abi);
     let plan = LaunchPlan {
@@ -74,7 +99,10 @@ pub(super) fn launch_plan(
             .map(|image| (image.user.uid, image.user.gid)),
         base_view: resources.base.view.clone(),
         view: asked,
-        resize: Some((space_bytes, used_inodes.saturating_add(limits.disk_inodes))),
+        resize: Some((
+            space_bytes,
+            space_in_use.inodes.saturating_add(limits.disk_inodes),
+        )),
         filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
         second_filter: sockets.filter(),
         limits: resource_limits(resources, limits, file_bytes),
@@ -245,18 +273,18 @@ fn resource_limits(
     list
 }
 
-/// Bytes and inodes that the supervisor has put into the writable space.
+/// Looks at what lies in the writable space.
 ///
 /// # Errors
 /// [`RunError::Host`] with the errno of fstatfs(2).
-pub(super) fn space_in_use(prepared: &Prepared) -> Result<(u64, u64), RunError> {
+pub(super) fn space_in_use(prepared: &Prepared) -> Result<SpaceInUse, RunError> {
     let found = rustix::fs::fstatvfs(prepared.space())
         .map_err(RunError::host("look at the writable space"))?;
     let blocks = found.f_blocks.saturating_sub(found.f_bfree);
-    Ok((
-        blocks.saturating_mul(found.f_frsize),
-        found.f_files.saturating_sub(found.f_ffree),
-    ))
+    Ok(SpaceInUse {
+        bytes: blocks.saturating_mul(found.f_frsize),
+        inodes: found.f_files.saturating_sub(found.f_ffree),
+    })
 }
 
 /// Settles the limits, and what of the confinement holds; the report is told both.

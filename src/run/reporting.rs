@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
-use crate::run::Ready;
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
+use crate::run::exec::Supervised;
 use crate::run::image::ChosenImage;
 use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
 use crate::run::resources::Resources;
@@ -88,12 +88,14 @@ pub(super) fn conclude(
     report: &mut Report,
     observed: &Observed,
     resources: &Resources,
-    ready: &Ready,
+    supervised: &Supervised,
     launched: &Launched,
 ) {
-    let counted = ready.counted.unwrap_or_else(|| resources.group.count());
-    let limits = &ready.limits;
-    report.usage = usage(observed, &counted, ready.filled_bytes, launched);
+    let counted = supervised
+        .counted
+        .unwrap_or_else(|| resources.group.count());
+    let limits = &supervised.limits;
+    report.usage = usage(observed, &counted, supervised.filled_bytes, launched);
     report.exit = observed.raw_status.map(exit_of);
     report.steps = launched.steps();
     for problem in &observed.problems {

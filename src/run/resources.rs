@@ -49,7 +49,7 @@ impl Resources {
     ///
     /// # Errors
     /// [`RunError::RunRecords`], [`RunError::Cgroup`], [`RunError::Host`].
-    pub fn take(
+    pub(crate) fn acquire(
         request: &Request,
         policy: &HostPolicy,
         seed: [u8; 10],

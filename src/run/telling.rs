@@ -4,58 +4,61 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::run::Run;
 use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::progress::{NoListener, ProgressListener};
 use secrets::mask::Masks;
-use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
 use spec::report::{Report, WarningReport};
-use spec::request::Request;
 use spec::ulid::ulid;
 use spec::utc::text_of_milliseconds;
 
-/// The time since 1970.
-pub(super) fn started() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+/// When a run began, and its id.
+pub(super) struct Beginning {
+    since_1970: Duration,
+    run_id: String,
 }
 
-/// The name of a run that was begun then; `seed` makes it its own.
-pub(super) fn run_id_at(started: Duration, seed: [u8; 10]) -> String {
-    ulid(unix_ms(started), seed)
+impl Beginning {
+    /// `seed` makes the id unique.
+    pub(super) fn now(seed: [u8; 10]) -> Self {
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            since_1970,
+            run_id: ulid(unix_ms(since_1970), seed),
+        }
+    }
+
+    /// Seconds since 1970.
+    pub(super) fn unix_s(&self) -> i64 {
+        i64::try_from(self.since_1970.as_secs()).unwrap_or_default()
+    }
+
+    /// The report of a run that has done nothing yet.
+    pub(super) fn report(&self) -> Report {
+        let mut report = Report::new(self.run_id.clone(), Outcome::Refused);
+        report.started_at = text_of_milliseconds(unix_ms(self.since_1970));
+        report
+    }
 }
 
 fn unix_ms(since_1970: Duration) -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or_default()
 }
 
-/// Nobody who would be told of a run.
+/// The listener of a run that nobody watches.
 pub(super) fn no_listener() -> Arc<dyn ProgressListener> {
     Arc::new(NoListener)
 }
 
-/// The report, after `tell` has told all that it knows.
-pub(super) fn told(
-    request: &Request,
-    policy: &HostPolicy,
-    started: Duration,
+/// Adds to the report how the run ended, and masks the values of secrets in it.
+pub(super) fn conclude(
     mut report: Report,
-    tell: impl FnOnce(&Run<'_>, &mut Report) -> Result<(), RunError>,
+    result: Result<(), RunError>,
+    masks: RefCell<Masks>,
 ) -> Report {
-    report.started_at = text_of_milliseconds(unix_ms(started));
-    let masks = RefCell::new(Masks::default());
-    let listener = no_listener();
-    let run = Run {
-        request,
-        policy,
-        start_unix_s: i64::try_from(started.as_secs()).unwrap_or_default(),
-        masks: &masks,
-        preparing: None,
-        listener: &listener,
-    };
-    match tell(&run, &mut report) {
+    match result {
         Ok(()) => (),
         Err(RunError::Cancelled { signal }) => {
             report.outcome = Outcome::Cancelled;

@@ -1,11 +1,12 @@
 //! While the body runs: its streams are connected, its limits watched.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::run::error::RunError;
+use crate::run::exec::Supervised;
 use crate::run::meter::RunMeter;
 use crate::run::resources::Resources;
-use crate::run::{Ready, Run, contract, host, reporting};
+use crate::run::{Run, contract, host, reporting};
 use sandbox::launch::Launched;
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
 use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
@@ -19,8 +20,8 @@ impl Run<'_> {
         resources: &mut Resources,
         launched: &mut Launched,
         pipes: Pipes,
-        signals: OwnedFd,
-        ready: &mut Ready,
+        signals: BorrowedFd<'_>,
+        supervised: &mut Supervised,
         report: &mut Report,
     ) -> Result<(Observed, Option<Vec<u8>>), RunError> {
         let failed = || RunError::host("watch the body");
@@ -31,9 +32,9 @@ impl Run<'_> {
             }
             _ => None,
         };
-        let mut streams = self.streams(launched, pipes, ready)?;
+        let mut streams = self.streams(launched, pipes, supervised)?;
         let proc = launched.proc.take();
-        let memory_bytes = proc.is_some().then_some(ready.limits.memory_bytes);
+        let memory_bytes = proc.is_some().then_some(supervised.limits.memory_bytes);
         let mut meter = RunMeter {
             group: &mut resources.group,
             counted: None,
@@ -43,9 +44,9 @@ impl Run<'_> {
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
         };
         let limits = WatchLimits {
-            wall_time: ready.limits.wall_time,
-            grace: ready.limits.grace,
-            cpu_time: ready.limits.cpu_time,
+            wall_time: supervised.limits.wall_time,
+            grace: supervised.limits.grace,
+            cpu_time: supervised.limits.cpu_time,
             memory_bytes,
             on_output_limit: self.request.limits.on_output_limit,
             stop_signal: self.request.stop_signal,
@@ -53,20 +54,22 @@ impl Run<'_> {
         };
         let sockets = launched.network.take();
         let capture = sockets.as_ref().map(|sockets| sockets.capture);
-        let mut relay = ready.outward.relay(sockets)?;
+        let mut relay = supervised.outward.relay(sockets)?;
         let observed = watch(
             launched,
             &mut streams,
-            signals.as_fd(),
+            signals,
             caller_terminal.as_ref(),
             limits,
             &mut meter,
             relay.as_mut(),
         )
         .map_err(failed())?;
-        ready.counted = meter.counted;
+        supervised.counted = meter.counted;
         if let Some(relay) = relay {
-            ready.outward.conclude(relay, capture, self.policy, report);
+            supervised
+                .outward
+                .conclude(relay, capture, self.policy, report);
         }
         let Streams { stdout, stderr, .. } = streams;
         let (stdout, captured) = reporting::stream(stdout);
@@ -97,10 +100,10 @@ impl Run<'_> {
         &self,
         launched: &Launched,
         pipes: Pipes,
-        ready: &Ready,
+        supervised: &Supervised,
     ) -> Result<Streams, RunError> {
         let failed = || RunError::host("connect the body's streams");
-        let limit = ready.limits.output_bytes;
+        let limit = supervised.limits.output_bytes;
         let capture = self.request.streams.capture;
         let sink = |descriptor| {
             if capture {
@@ -124,7 +127,7 @@ impl Run<'_> {
                 (Some(again()?), again()?)
             }
         };
-        let stdin = match (stdin, &ready.settled.input) {
+        let stdin = match (stdin, &supervised.contract.input) {
             (Some(sink), _) if self.request.streams.interactive => {
                 let is_terminal = launched.terminal.is_some();
                 let caller = rustix::stdio::stdin();
@@ -134,7 +137,7 @@ impl Run<'_> {
             _ => None,
         };
         let mut stdout = OutputPump::new(stdout, to_stdout, limit);
-        if ready.settled.outputs.is_some() && !capture {
+        if supervised.contract.outputs.is_some() && !capture {
             // What is passed through may be the structured output.
             stdout = stdout.with_copy(contract::DOCUMENT_BYTES_MAX);
         }

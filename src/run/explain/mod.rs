@@ -24,12 +24,12 @@ use rustix::io::Errno;
 use crate::plan::limits::Limits;
 use crate::run::chosen::{self, Chosen, OnRefusal};
 use crate::run::command;
-use crate::run::contract::{self, Settled};
+use crate::run::contract::{self, IoContract};
 use crate::run::error::RunError;
 use crate::run::explain::facts::HostFacts;
 use crate::run::explain::rows::Rows;
 use crate::run::image::Access;
-use crate::run::inputs::{Given, open_what_was_given};
+use crate::run::inputs::{Inputs, open_inputs};
 use crate::run::inside::{self, Inside, Program};
 use crate::run::not_started::{self, Attempt};
 use crate::run::places::Places;
@@ -111,7 +111,7 @@ impl Files {
 struct Settling {
     chosen: Chosen,
     limits: Option<Limits>,
-    settled: Option<Settled>,
+    settled: Option<IoContract>,
     input_bytes: Vec<u64>,
     secrets: Vec<Expected>,
     steps: Vec<ViewStep>,
@@ -144,12 +144,12 @@ impl Planner<'_> {
         if let Some(path) = manifest_alone(self.request) {
             return self.read_manifest_alone(path, refuse);
         }
-        let Given {
+        let Inputs {
             manifest,
             archive,
             places,
             ..
-        } = open_what_was_given(self.request, self.policy, refuse)?;
+        } = open_inputs(self.request, self.policy, refuse)?;
         let limits = unpack_limits(self.policy);
         let named = subject::document_names();
         let files = match archive {

@@ -37,7 +37,8 @@ impl Run<'_> {
         &self,
         resources: &Resources,
         prepared: &mut Prepared,
-        (chosen, sources): (&Chosen, &Sources),
+        chosen: &Chosen,
+        sources: &Sources,
         report: &mut Report,
     ) -> Result<Option<ImageRoot>, RunError> {
         let Some(image) = &chosen.image else {

@@ -11,9 +11,10 @@ use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::progress::{Act, Ticker};
-use crate::run::telling::{run_id_at, started, told};
+use crate::run::telling::{Beginning, conclude, no_listener};
 use crate::run::{Run, contract, host};
 use sandbox::launch::Launched;
+use secrets::mask::Masks;
 use sources::oci::layers::HeldLayer;
 use spec::host_policy::{HostPolicy, Maxima, Maximum};
 use spec::network::NetworkOptions;
@@ -76,7 +77,7 @@ impl<'run> Preparing<'run> {
     ///
     /// # Errors
     /// [`RunError::Host`].
-    pub(in crate::run) fn furnish(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
+    pub(in crate::run) fn populate(&self, space: BorrowedFd<'_>) -> Result<(), RunError> {
         for file in self.files {
             let path = file.path.trim_start_matches('/');
             let failed = |errno| RunError::host(format!("write {}", file.path))(errno);
@@ -118,32 +119,31 @@ pub(super) fn run_step(
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
     let seed = host::random_bytes()?;
-    let started = started();
+    let beginning = Beginning::now(seed);
     let request = request(step, &nested);
     let policy = policy(nested.policy);
-    let report = Report::new(run_id_at(started, seed), Outcome::Refused);
     let below = RefCell::new(nested.below);
-    let preparing = Preparing {
-        files: &step.files,
-        harvest,
-        below: &below,
-        act,
+    let masks = RefCell::new(Masks::default());
+    let run = Run {
+        request: &request,
+        policy: &policy,
+        start_unix_s: beginning.unix_s(),
+        masks: &masks,
+        preparing: Some(Preparing {
+            files: &step.files,
+            harvest,
+            below: &below,
+            act,
+        }),
+        listener: &no_listener(),
     };
-    let mut refused = None;
-    let report = told(&request, &policy, started, report, |run, report| {
-        let run = Run {
-            preparing: Some(preparing),
-            ..*run
-        };
-        match run.tell(None, seed, report) {
-            // What was left is judged by its own error, not by the words of one.
-            Err(error @ RunError::Preparation(_)) => {
-                refused = Some(error);
-                Ok(())
-            }
-            other => other,
-        }
-    });
+    let mut report = beginning.report();
+    let (result, refused) = match run.execute(None, seed, &mut report) {
+        // What was left is judged by its own error, not by the report's text of it.
+        Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),
+        other => (other, None),
+    };
+    let report = conclude(report, result, masks);
     row.hosts.clone_from(&report.egress.hosts);
     row.denials.clone_from(&report.denials);
     match refused {

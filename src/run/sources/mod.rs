@@ -23,7 +23,6 @@ use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::image::how;
 use crate::run::progress::Act;
-use crate::run::reporting::Stopwatch;
 use crate::run::resources::Resources;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use crate::run::{planning, view};
@@ -75,10 +74,10 @@ impl Run<'_> {
     pub(super) fn materialize_sources(
         &self,
         chosen: &Chosen,
-        (prepared, resources): (&mut Prepared, &Resources),
+        prepared: &mut Prepared,
+        resources: &Resources,
         signals: BorrowedFd<'_>,
         report: &mut Report,
-        clock: &mut Stopwatch,
     ) -> Result<Sources, RunError> {
         let wanted = &chosen.manifest.workspace_sources;
         if wanted.is_empty() {
@@ -100,7 +99,6 @@ impl Run<'_> {
         {
             row.view = Some(view);
         }
-        clock.lap(report, "sources");
         Ok(sources)
     }
 

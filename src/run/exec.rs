@@ -1,0 +1,507 @@
+//! The stages of one run in order. Each stage consumes what the stage before it returned.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use crate::plan::limits::Limits;
+use crate::run::contract::{IoContract, Patience};
+use crate::run::countdown::Countdown;
+use crate::run::error::RunError;
+use crate::run::image::ChosenImage;
+use crate::run::inputs::{Inputs, open_inputs};
+use crate::run::network::Outward;
+use crate::run::not_started::Attempt;
+use crate::run::places::Places;
+use crate::run::planned::PlannedRun;
+use crate::run::planning::LaunchInputs;
+use crate::run::reporting::Stopwatch;
+use crate::run::resources::Resources;
+use crate::run::sources::Sources;
+use crate::run::subject::{self, BundleFiles};
+use crate::run::unpacking::Bundle;
+use crate::run::{Run, contract, network, not_started, planning, reporting, secret_values};
+use crate::staging::{self, FileLimits};
+use archive::OpenedArchive;
+use egress::relay::Published;
+use sandbox::cgroups::Counted;
+use sandbox::launch::{ImageRoot, Launched, launch};
+use sandbox::prefork::Prefork;
+use sandbox::prepare::{Prepared, begin};
+use sandbox::supervise::streams::{Pipes, make_pipes};
+use sandbox::supervise::watch::listen_for_signals;
+use spec::report::Report;
+use spec::tokens::TokenValues;
+use store::InUse;
+use sys::credentials::AssumedFileIds;
+use sys::rlimit;
+
+/// One run, with what all its stages use.
+struct Execution<'run> {
+    run: &'run Run<'run>,
+    resources: &'run mut Resources,
+    signals: BorrowedFd<'run>,
+    clock: Stopwatch,
+    report: &'run mut Report,
+}
+
+/// A child that waits in its namespaces.
+struct Waiting {
+    prepared: Prepared,
+    /// The supervisor's ends of the body's pipes.
+    pipes: Pipes,
+    /// A command is planned while the child makes its namespaces.
+    planned: Option<PlannedRun>,
+}
+
+/// The bundle lies in the writable space, or in the cache.
+struct Unpacked {
+    waiting: Waiting,
+    bundle: Option<Bundle>,
+}
+
+/// It is known what runs.
+struct Planned {
+    prepared: Prepared,
+    pipes: Pipes,
+    bundle: Option<Bundle>,
+    run: PlannedRun,
+    /// Keeps the cached tree from being removed while the body may read it.
+    in_use: Option<InUse>,
+}
+
+/// The image and the workspace sources are there.
+struct Materialized {
+    planned: Planned,
+    sources: Sources,
+    root: Option<ImageRoot>,
+}
+
+/// The inputs are judged and staged.
+struct Staged {
+    materialized: Materialized,
+    contract: IoContract,
+}
+
+/// The body runs.
+struct Running {
+    launched: Launched,
+    pipes: Pipes,
+    supervised: Supervised,
+    in_use: Vec<InUse>,
+}
+
+/// What supervision and its report need beside the launched child.
+pub(super) struct Supervised {
+    pub(super) limits: Limits,
+    pub(super) contract: IoContract,
+    pub(super) filled_bytes: u64,
+    pub(super) outward: Outward,
+    /// What the groups counted, where that was read while init was dying.
+    pub(super) counted: Option<Counted>,
+    /// Keeps its layers from being removed while the body may read them.
+    _image: Option<ChosenImage>,
+}
+
+/// The body has ended.
+struct Ended {
+    launched: Launched,
+    supervised: Supervised,
+    /// Standard output, where it is the output document.
+    stdout: Option<Vec<u8>>,
+    /// Processes of it are left that could not be killed.
+    unkillable: bool,
+    _in_use: Vec<InUse>,
+}
+
+impl Run<'_> {
+    /// Does the run; what it finds out is added to `report`, also where it fails.
+    ///
+    /// # Errors
+    /// [`RunError`]: why the body was not started, or what failed after it.
+    pub(super) fn execute(
+        &self,
+        prefork: Option<Prefork>,
+        seed: [u8; 10],
+        report: &mut Report,
+    ) -> Result<(), RunError> {
+        let clock = Stopwatch::start();
+        let inputs = self.open_inputs()?;
+        // Before anything is made: a signal that ended us in between would leave it behind.
+        let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
+        // Each relayed connection takes two descriptors.
+        rlimit::raise(rlimit::resource::OPEN_FILES)
+            .map_err(RunError::host("raise the limit of open descriptors"))?;
+        let has_child = prefork.is_some();
+        let mut resources = Resources::acquire(self.request, self.policy, seed, has_child, report)?;
+        let mut execution = Execution {
+            run: self,
+            resources: &mut resources,
+            signals: signals.as_fd(),
+            clock,
+            report,
+        };
+        let result = execution.stages(prefork, inputs);
+        let Execution { mut clock, .. } = execution;
+        resources.release(report);
+        clock.lap(report, "clean");
+        result
+    }
+
+    fn open_inputs(&self) -> Result<Inputs, RunError> {
+        let mut inputs = open_inputs(self.request, self.policy, &mut Err)?;
+        inputs.published = network::publish(&self.request.network.publish)?;
+        Ok(inputs)
+    }
+
+    /// Lets this process touch files with the body's ids.
+    pub(super) fn assume(&self, resources: &Resources) -> Result<AssumedFileIds, RunError> {
+        AssumedFileIds::assume(resources.body_ids())
+            .map_err(RunError::host("touch files with the body's ids"))
+    }
+}
+
+impl<'run> Execution<'run> {
+    fn stages(&mut self, prefork: Option<Prefork>, mut inputs: Inputs) -> Result<(), RunError> {
+        let waiting = self.prepare(prefork, &mut inputs)?;
+        let countdown = Countdown::start(self.run.request.limits.wall_time);
+        let unpacked = self.unpack(waiting, inputs.archive, &countdown)?;
+        let planned = self.plan(unpacked, inputs.manifest, &countdown)?;
+        let materialized = self.materialize(planned, &countdown)?;
+        let staged = self.stage(materialized, &inputs.places, &countdown)?;
+        let running = self.launch(staged, inputs.published, &countdown)?;
+        let ended = self.supervise(running)?;
+        self.sync(ended, &inputs.places)
+    }
+
+    fn lap(&mut self, phase: &'static str) {
+        self.clock.lap(self.report, phase);
+    }
+
+    fn patience(&self, countdown: &Countdown) -> Patience<'run> {
+        Patience {
+            time: countdown.left(),
+            signals: Some(self.signals),
+        }
+    }
+
+    /// The child makes its namespaces and hands over its writable space.
+    fn prepare(
+        &mut self,
+        prefork: Option<Prefork>,
+        inputs: &mut Inputs,
+    ) -> Result<Waiting, RunError> {
+        let (body_ends, pipes) =
+            make_pipes(true).map_err(RunError::host("make the body's pipes"))?;
+        let prefork = match (prefork, self.resources.group.clone_into()) {
+            (Some(prefork), None) => prefork,
+            // Into a group of version 2 a child can only be cloned.
+            (_, group) => Prefork::start(group)?,
+        };
+        let base = &self.resources.base;
+        let preparing = begin(prefork, base, body_ends, &self.resources.claims())?;
+        let planned = match &inputs.archive {
+            None => Some(self.plan_run(None, inputs.manifest.take())?),
+            Some(_) => None,
+        };
+        let prepared = preparing.finish(&self.resources.base)?;
+        self.lap("prepare");
+        Ok(Waiting {
+            prepared,
+            pipes,
+            planned,
+        })
+    }
+
+    fn unpack(
+        &mut self,
+        mut waiting: Waiting,
+        archive: Option<OpenedArchive>,
+        countdown: &Countdown,
+    ) -> Result<Unpacked, RunError> {
+        let patience = self.patience(countdown);
+        let prepared = &mut waiting.prepared;
+        let bundle = self
+            .run
+            .unpack(archive, prepared, self.resources, patience, self.report)?;
+        countdown.check("unpacking the bundle")?;
+        self.lap("unpack");
+        Ok(Unpacked { waiting, bundle })
+    }
+
+    fn plan(
+        &mut self,
+        unpacked: Unpacked,
+        manifest: Option<subject::Subject>,
+        countdown: &Countdown,
+    ) -> Result<Planned, RunError> {
+        let Unpacked {
+            waiting,
+            mut bundle,
+        } = unpacked;
+        let Waiting {
+            mut prepared,
+            pipes,
+            planned,
+        } = waiting;
+        let run = match planned {
+            Some(planned) => planned,
+            // Blocks and packages may be fetched.
+            None => countdown.stopped(|| self.plan_run(bundle.as_ref(), manifest))?,
+        };
+        countdown.hold_to(run.limits.wall_time);
+        let in_use = match &mut bundle {
+            Some(bundle) => {
+                self.run
+                    .finish_bundle(bundle, &mut prepared, self.resources, self.report)?
+            }
+            None => None,
+        };
+        Ok(Planned {
+            prepared,
+            pipes,
+            bundle,
+            run,
+            in_use,
+        })
+    }
+
+    fn plan_run(
+        &mut self,
+        bundle: Option<&Bundle>,
+        manifest: Option<subject::Subject>,
+    ) -> Result<PlannedRun, RunError> {
+        let chosen = self.run.choose(bundle, manifest, self.signals)?;
+        PlannedRun::new(self.run, chosen, self.resources, self.report)
+    }
+
+    fn materialize(
+        &mut self,
+        mut planned: Planned,
+        countdown: &Countdown,
+    ) -> Result<Materialized, RunError> {
+        let (prepared, chosen) = (&mut planned.prepared, &planned.run.chosen);
+        let sources = countdown.stopped(|| {
+            self.run.materialize_sources(
+                chosen,
+                prepared,
+                self.resources,
+                self.signals,
+                self.report,
+            )
+        })?;
+        if !chosen.manifest.workspace_sources.is_empty() {
+            self.clock.lap(self.report, "sources");
+        }
+        let root = self
+            .run
+            .mount_image(self.resources, prepared, chosen, &sources, self.report)?;
+        countdown.check("unpacking the bundle")?;
+        Ok(Materialized {
+            planned,
+            sources,
+            root,
+        })
+    }
+
+    /// Judges the inputs by their schemas and puts them into the writable space.
+    fn stage(
+        &mut self,
+        materialized: Materialized,
+        places: &Places,
+        countdown: &Countdown,
+    ) -> Result<Staged, RunError> {
+        let chosen = &materialized.planned.run.chosen;
+        let contract = contract::settle(
+            &chosen.manifest.io,
+            &self.run.request.bundle,
+            TokenValues {
+                run_id: &self.report.run_id,
+                manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
+                start_unix_s: self.run.start_unix_s,
+            },
+            chosen.grants.outputs,
+            self.patience(countdown),
+        )?;
+        countdown.check("judging the inputs")?;
+        contract::check_destinations(&contract.output_files)?;
+        self.lap("plan");
+        self.fill_space(&materialized.planned.prepared, &contract, places)?;
+        self.lap("stage");
+        countdown.check("staging the inputs")?;
+        Ok(Staged {
+            materialized,
+            contract,
+        })
+    }
+
+    fn fill_space(
+        &mut self,
+        prepared: &Prepared,
+        contract: &IoContract,
+        places: &Places,
+    ) -> Result<(), RunError> {
+        if let Some(preparing) = self.run.preparing {
+            let _assumed = self.run.assume(self.resources)?;
+            preparing.populate(prepared.space())?;
+        }
+        if let Some(text) = &contract.input {
+            let _assumed = self.run.assume(self.resources)?;
+            contract::write_input(prepared.space(), text)?;
+        }
+        let Some(workspace) = places.to_stage_from(contract)? else {
+            return Ok(());
+        };
+        let directory = {
+            let _assumed = self.run.assume(self.resources)?;
+            contract::open_directory(prepared.space(), "scratch")?
+        };
+        self.report.inputs = staging::stage(
+            workspace,
+            &contract.input_files,
+            directory.as_fd(),
+            self.resources.body_ids(),
+            &FileLimits::default(),
+        )?;
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        staged: Staged,
+        published: Vec<Published>,
+        countdown: &Countdown,
+    ) -> Result<Running, RunError> {
+        let Staged {
+            materialized,
+            contract,
+        } = staged;
+        let Materialized {
+            planned,
+            sources,
+            root,
+        } = materialized;
+        let Planned {
+            prepared,
+            pipes,
+            bundle,
+            run,
+            in_use,
+        } = planned;
+        let PlannedRun {
+            mut chosen,
+            mut limits,
+            joins,
+            mut outward,
+        } = run;
+        let request = self.run.request;
+        // What the secrets and the launch take does not count.
+        limits.wall_time = countdown.left();
+        // Last of all, so that no secret is asked for by a run that is refused for something else.
+        secret_values::reveal(
+            request,
+            self.run.policy,
+            &mut chosen,
+            self.signals,
+            &mut self.run.masks.borrow_mut(),
+            self.report,
+        )?;
+        network::tell_ports(&published, &request.network, &**self.run.listener)?;
+        outward.published = published;
+        let space_in_use = planning::space_in_use(&prepared)?;
+        let (mut plan, trees) = planning::launch_plan(LaunchInputs {
+            request,
+            resources: self.resources,
+            chosen: &chosen,
+            sources: &sources,
+            limits: &limits,
+            space_in_use,
+            root,
+            run_id: &self.report.run_id,
+        })?;
+        plan.network = outward.plan.take();
+        plan.null_stdin = contract.input.is_none() && !request.streams.interactive;
+        let launched = launch(prepared, &plan, &trees, &joins);
+        secret_values::forget(&mut chosen, &mut plan.environment);
+        let launched = launched.map_err(|error| {
+            let files = bundle.as_ref().map(Bundle::files);
+            let files = files.as_ref().map(|files| files as &dyn BundleFiles);
+            let attempt = Attempt {
+                request,
+                chosen: &chosen,
+                programs: &plan.programs,
+            };
+            not_started::of_launch(error, &self.resources.host, &sources, files, &attempt)
+        })?;
+        self.lap("launch");
+        let mut all_in_use = sources.in_use;
+        all_in_use.extend(in_use);
+        Ok(Running {
+            launched,
+            pipes,
+            supervised: Supervised {
+                limits,
+                contract,
+                filled_bytes: space_in_use.bytes,
+                outward,
+                counted: None,
+                _image: chosen.image,
+            },
+            in_use: all_in_use,
+        })
+    }
+
+    fn supervise(&mut self, running: Running) -> Result<Ended, RunError> {
+        let Running {
+            mut launched,
+            pipes,
+            mut supervised,
+            in_use,
+        } = running;
+        let (observed, stdout) = self.run.watch(
+            self.resources,
+            &mut launched,
+            pipes,
+            self.signals,
+            &mut supervised,
+            self.report,
+        )?;
+        self.lap("body");
+        reporting::conclude(
+            self.report,
+            &observed,
+            self.resources,
+            &supervised,
+            &launched,
+        );
+        Ok(Ended {
+            launched,
+            supervised,
+            stdout,
+            unkillable: observed.unkillable,
+            _in_use: in_use,
+        })
+    }
+
+    /// Reads the output document and copies declared files to the workspace.
+    fn sync(&mut self, ended: Ended, places: &Places) -> Result<(), RunError> {
+        // Something may still write: nothing of it is read.
+        if ended.unkillable {
+            return Ok(());
+        }
+        let (launched, contract) = (&ended.launched, &ended.supervised.contract);
+        // A time of its own: the body may have used up what there was.
+        let patience = Patience {
+            time: self.run.request.limits.wall_time,
+            signals: Some(self.signals),
+        };
+        let stdout = ended.stdout.as_deref();
+        let (run, report) = (self.run, &mut *self.report);
+        run.take_output(self.resources, launched, contract, stdout, patience, report);
+        run.sync(self.resources, launched, places, contract, report);
+        run.keep(launched, report)?;
+        if let Some(preparing) = run.preparing {
+            preparing.take(launched, report)?;
+        }
+        self.lap("sync");
+        Ok(())
+    }
+}

@@ -29,7 +29,7 @@ use spec::request::{Caller, Request};
 use spec::ulid::ulid;
 use spec::utc::text_of_milliseconds;
 use sys::file::CallError;
-use sys::signal::own_dispositions;
+use sys::signal::{default_faults, own_dispositions};
 use sys::stack;
 
 /// Does one run.
@@ -71,8 +71,9 @@ pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
         printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
         FAILED
     };
-    if let Err(errno) = own_dispositions() {
-        return failed(&CallError::new("sigaction", "SIGCHLD and SIGPIPE", errno));
+    if let Err(errno) = own_dispositions().and_then(|()| default_faults()) {
+        let signals = "SIGCHLD, SIGPIPE, SIGSEGV and SIGBUS";
+        return failed(&CallError::new("sigaction", signals, errno));
     }
     if let Err(error) = stack::reserve() {
         return failed(&error);

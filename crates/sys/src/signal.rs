@@ -151,6 +151,21 @@ pub fn own_dispositions() -> Result<(), Errno> {
     Ok(())
 }
 
+/// SIGSEGV and SIGBUS end this process. The handlers of Rust's `main` return from the first one that
+/// another process sends.
+///
+/// # Errors
+/// The errno of sigaction(2).
+pub fn default_faults() -> Result<(), Errno> {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: no handler function is installed.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(last_errno());
+        }
+    }
+    Ok(())
+}
+
 /// Every signal as it is by default: what the caller ignores stays ignored across clone(2) and
 /// execve(2) otherwise, whatever `CLONE_CLEAR_SIGHAND` does. Allocates nothing.
 ///

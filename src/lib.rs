@@ -2,21 +2,21 @@
 //!
 //! # One run
 //!
-//! [`run::execute`] is the whole story, and the place to start reading. A [`spec::request::Request`]
-//! goes in, a [`spec::report::Report`] comes out, whatever happens in between:
+//! [`run::execute`] takes a [`spec::request::Request`] and returns a [`spec::report::Report`], whatever
+//! happens in between. `src/run/exec.rs` has its stages, and is the place to start reading:
 //!
 //! ```text
-//! open what was given ─▶ Held        record, cgroups, uid: what the run has on the host
-//!                     ─▶ Prepared    a child waits in its namespaces and has handed over its tmpfs
-//!   unpack, plan, stage              bundle, workspace sources, image and inputs are put there; the
-//!                                    launch plan is laid out
-//!                     ─▶ Launched    the child has completed its checklist and executed the body
-//!   watch             ─▶ Observed    how it ended, and what it used
-//!   sync, keep, release              outputs go back, everything that was held is given back
+//! open inputs  ─▶ Inputs        manifest, archive and workspace are opened, not read
+//! acquire      ─▶ Resources     run record, cgroups, uid; released at the end in reverse order
+//! prepare      ─▶ Waiting       a child waits in its namespaces and has handed over its tmpfs
+//! unpack       ─▶ Unpacked      the bundle lies in the tmpfs, or in the cache
+//! plan         ─▶ Planned       what runs under which limits
+//! materialize  ─▶ Materialized  the image and the workspace sources are mounted
+//! stage        ─▶ Staged        the inputs are judged and copied
+//! launch       ─▶ Running       secrets are revealed; the child has executed the body
+//! supervise    ─▶ Ended         the body has ended, and what it used is known
+//! sync                          the outputs are copied to the workspace
 //! ```
-//!
-//! Each stage is a type that can only be had from the stage before. Secrets are asked for between
-//! stage and launch, last of all.
 //!
 //! The child may be older than the run ([`sandbox::prefork`]): the program starts one before it reads
 //! its command line. It makes its namespaces and then gets, one after the other, what was published to it in

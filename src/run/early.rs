@@ -8,7 +8,7 @@ use sandbox::prefork::Prefork;
 /// `None` where it has to be cloned into its group, which is not known yet, and where it cannot be
 /// cloned at all: the run itself then finds out why. Dropped, it leaves nothing.
 ///
-/// The calling process must have one thread only: see [`Prefork::prefork`].
+/// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
 pub fn prefork() -> Option<Prefork> {
     if has_version_2_alone() {

@@ -70,7 +70,7 @@ use spec::request::Request;
 
 /// Does one run. Whatever happens, there is a report.
 ///
-/// The calling process must have one thread only: see [`Prefork::prefork`].
+/// The calling process must have one thread only: see [`Prefork::start`].
 #[must_use]
 pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
     execute_in(None, request, policy, &telling::no_listener())

@@ -48,7 +48,7 @@ impl Resources {
     /// into, unless the run would lose something by that.
     ///
     /// # Errors
-    /// [`RunError::RunRecords`], [`RunError::Cgroup`], [`RunError::Host`].
+    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
     pub(crate) fn acquire(
         request: &Request,
         policy: &HostPolicy,
@@ -224,7 +224,7 @@ pub fn runtime_directory(caller: &Caller) -> PathBuf {
 /// The registry of this caller's runs.
 ///
 /// # Errors
-/// [`RunError::RunRecords`].
+/// [`RunError::Registry`].
 pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
     Ok(RunRecords::open(&runtime_directory(caller))?)
 }
@@ -232,7 +232,7 @@ pub(crate) fn open_registry(caller: &Caller) -> Result<RunRecords, RunError> {
 /// Removes what killed supervisors left. Never touches a live run.
 ///
 /// # Errors
-/// [`RunError::RunRecords`] where the records cannot be listed.
+/// [`RunError::Registry`] where the records cannot be listed.
 pub fn collect(registry: &RunRecords) -> Result<Vec<WarningReport>, RunError> {
     let collected = registry.collect_leftovers(&mut |leftover: &Leftover| {
         let Entry::Temporary { directory, name } = &leftover.entry else {

@@ -37,6 +37,12 @@ const HARMLESS: &[(&[Role], &str, &str, &str)] = &[
         "resource=9",
         "whether something limits the stack's growth: it is taken for nothing",
     ),
+    (
+        SUPERVISOR,
+        "sigaltstack",
+        "-",
+        "the stack of handlers of Rust's main, which are not used",
+    ),
     (SUPERVISOR, "getcwd", "-", "no relative path was given"),
     (
         SUPERVISOR,

@@ -182,8 +182,8 @@ fn a_comment_states_the_rows_of_its_first_sentence() {
             "As A-03 does.",
             "error: A-03 does not stand at the beginning",
         ),
-        ("B-22 … B-20.", "error: B-22 … B-20 is no range"),
-        ("B-22 … C-30.", "error: B-22 … C-30 is no range"),
+        ("B-22 … B-20.", "error: B-22 … B-20 is not a range"),
+        ("B-22 … C-30.", "error: B-22 … C-30 is not a range"),
         (
             "A-01: that. And A-02.",
             "error: a row is named after the first sentence",
@@ -380,7 +380,7 @@ fn a_table_that_cannot_be_read_as_it_is_meant_is_an_error() {
             "| A-02 | X | any | R | – |\n",
             "line 5: A-02: `X` is no tier",
         ),
-        ("| A2 | U | any | R | – |\n", "line 5: `A2` is no id"),
+        ("| A2 | U | any | R | – |\n", "line 5: `A2` is not an id"),
         (
             "| B-02 | U | any | R | – |\n",
             "line 5: B-02 stands in another section",

@@ -287,7 +287,7 @@ fn a_file_that_is_no_program_at_all_is_told_as_what_it_is() {
     for (name, why) in [
         ("./empty", "is empty"),
         ("./zip", "neither a script nor a binary of Linux"),
-        ("./fifo", "is no regular file"),
+        ("./fifo", "is not a regular file"),
     ] {
         let done = run(&ground, &[name]);
         done.assert_error("failed", "program_not_executable");

@@ -76,7 +76,7 @@ pub enum Verb {
     /// Look at the unpacked bundles that are kept for the next run
     #[command(args_override_self = true)]
     Cache(Cache),
-    /// Make, send, fetch and look at artifacts of sources, which workspaceSources of a manifest name
+    /// Build, push, pull and inspect source artifacts, which workspaceSources of a manifest name
     #[command(args_override_self = true)]
     Source(Box<Source>),
 }

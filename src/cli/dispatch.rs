@@ -301,7 +301,7 @@ pub(super) fn warning(forbidden: &ForbiddenGrant) -> WarningReport {
     } = forbidden;
     WarningReport::new(
         "grant_forbidden",
-        format!("{origin} states {grant}, which {forbidden_by} denies: it does not count"),
+        format!("{origin} states {grant}, which {forbidden_by} denies: it is ignored"),
     )
 }
 

@@ -19,8 +19,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Why a variable of the body cannot be had. Values are never part of the text.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    /// The name is no name.
-    #[error("{place}: `{name}` is no name of a variable: {cause}")]
+    /// The name is not a name.
+    #[error("{place}: `{name}` is not a name of a variable: {cause}")]
     Name {
         /// The flag, or file and line.
         place: String,

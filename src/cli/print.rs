@@ -106,7 +106,7 @@ impl Printer {
     }
 
     /// Shows `text` on the last line of a terminal in the place of what was shown so before;
-    /// nothing where it is empty. Silent with `-q`, and where standard error is no terminal.
+    /// nothing where it is empty. Silent with `-q`, and where standard error is not a terminal.
     pub fn status(&self, text: &str) {
         if self.status {
             // A terminal that nobody told its size says 0.

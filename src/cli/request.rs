@@ -43,7 +43,7 @@ pub enum RequestError {
         expected: &'static str,
     },
     /// An unknown grant (only a variable gets here: clap checks the flag).
-    #[error("`{found}` is nothing that can be granted")]
+    #[error("unknown grant `{found}`")]
     UnknownGrant {
         /// The value, escaped.
         found: String,
@@ -698,7 +698,7 @@ mod tests {
                 .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
                 .to_vec();
         });
-        // How to speak and where to write is no part of the request.
+        // How to speak and where to write is not part of the request.
         assert_changes(&["-q", "-v", "--color=never", "--json=f"], |_| ());
     }
 

@@ -229,7 +229,7 @@ fn usage_error(text: &str, words: &[OsString], surroundings: &Surroundings) -> O
     let verb = words.get(1).and_then(|word| word.to_str());
     let verb = verb.filter(|verb| known.find_subcommand(verb).is_some());
     let command = verb.map_or_else(|| "runner".to_owned(), |verb| format!("runner {verb}"));
-    hints.push(format!("`{command} --help` says what there is"));
+    hints.push(format!("see `{command} --help`"));
     let problem = device.unwrap_or(problem);
     Some(Mistake { problem, hints })
 }
@@ -361,7 +361,7 @@ mod tests {
             let last = hints.next().expect("where to read more");
             let verb = if words[0] == "bundel" { "" } else { words[0] };
             let command = format!("runner {verb}");
-            let expected = format!("`{} --help` says what there is", command.trim_end());
+            let expected = format!("see `{} --help`", command.trim_end());
             assert_eq!(last, expected);
             assert_eq!(hints.next(), None, "{words:?}");
         }

@@ -97,7 +97,7 @@ pub fn environment(parts: &Parts<'_>) -> Vec<Vec<u8>> {
         list.retain(|(known, _)| *known != b"HOME");
         list.push((b"HOME", image.home.into()));
         for (name, value) in image.variables {
-            // What says where the run's own things lie is no image's to say; and PATH is in it.
+            // What says where the run's own things lie is not an image's to say; and PATH is in it.
             if name != b"PATH" && !name.starts_with(b"RUNNER_") {
                 list.retain(|(known, _)| *known != name.as_slice());
                 list.push((name, value.clone()));

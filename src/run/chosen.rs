@@ -146,7 +146,7 @@ fn check_egress_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), Ru
                 "({}) is denied by the host policy (deny_grants)",
                 first.source
             ),
-            hint: Some("ask whoever keeps the host's configuration".to_owned()),
+            hint: Some("ask the administrator of this host".to_owned()),
         }),
         _ => Ok(()),
     }
@@ -163,7 +163,7 @@ fn check_sources_grant(policy: &HostPolicy, manifest: &Manifest) -> Result<(), R
                 "({}) is denied by the host policy (deny_grants)",
                 first.source
             ),
-            hint: Some("ask whoever keeps the host's configuration".to_owned()),
+            hint: Some("ask the administrator of this host".to_owned()),
         }),
         _ => Ok(()),
     }
@@ -190,7 +190,7 @@ pub(super) fn settle_egress(
             refuse(RunError::Argument {
                 code: "strict_refuses",
                 what: "the egress list",
-                object: "is in vain in part:".to_owned(),
+                object: "has entries without effect:".to_owned(),
                 problem: warning.message.clone(),
                 hint: Some("take it out, or leave --strict off".to_owned()),
             })?;

@@ -90,7 +90,7 @@ pub enum RunError {
     /// The reserved input field.
     #[error("`inputs`: {0}")]
     FsRoot(#[from] FsRootError),
-    /// `--inputs` is no JSON document.
+    /// `--inputs` is not a JSON document.
     #[error("--inputs: {0}")]
     InputsUnreadable(#[from] ReadDocumentError),
     /// The given inputs do not satisfy the schema.

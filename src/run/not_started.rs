@@ -269,7 +269,7 @@ impl Attempt<'_> {
         let is_other = |host: &PathBuf| host.metadata().is_ok_and(|found| !found.is_file());
         if program.host.as_ref().is_some_and(is_other) {
             return Reason {
-                why: Some(format!("{file} is no regular file")),
+                why: Some(format!("{file} is not a regular file")),
                 hint: "name a program".to_owned(),
             };
         }
@@ -303,7 +303,7 @@ impl Attempt<'_> {
                 format!("build it for Linux on {}", std::env::consts::ARCH),
             ),
             _ => (
-                format!("{file} is no binary, and no first line of it names an interpreter"),
+                format!("{file} is not a binary, and no first line of it names an interpreter"),
                 self.mend(
                     program,
                     "if it is a shell script, say so in its first line",

@@ -163,7 +163,7 @@ impl<'run> Asked<'run> {
                 what: "the manifest's",
                 object: "secrets".to_owned(),
                 problem: "are denied by the host policy (deny_grants)".to_owned(),
-                hint: Some("ask whoever keeps the host's configuration".to_owned()),
+                hint: Some("ask the administrator of this host".to_owned()),
             });
         }
         asked.inventories = known_inventories(request, policy, chosen)?;

@@ -156,7 +156,7 @@ pub(crate) fn collect(terms: &Terms<'_>, all: bool) -> Result<SourceRemoval, Err
 /// Forgets the source that is called `name` in the store, and removes what no other name there needs.
 ///
 /// # Errors
-/// It is no name in the store, or the store cannot be used.
+/// It is not a name in the store, or the store cannot be used.
 pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, ErrorReport> {
     let removing = || {
         let store = terms.store()?;
@@ -190,7 +190,7 @@ pub(crate) fn remove(terms: &Terms<'_>, name: &str) -> Result<SourceRemoval, Err
     let gone = removing().map_err(|error: OciError| told(&error))?;
     let gone = gone.ok_or_else(|| ErrorReport {
         code: "source_not_stored".to_owned(),
-        message: format!("`{}` is no name of the store", escape(name.as_bytes())),
+        message: format!("`{}` is not a name of the store", escape(name.as_bytes())),
         hint: Some("`runner source list` shows what is in the store".to_owned()),
     })?;
     Ok(SourceRemoval {

@@ -56,7 +56,7 @@ pub enum ScratchError {
         /// The path that both need, relative to the workspace.
         path: String,
     },
-    /// A key is no file name.
+    /// A key is not a file name.
     #[error("key `{key}` {reason}; a key is one file name")]
     KeyRefused { key: String, reason: &'static str },
     /// Two files were declared under one key.
@@ -114,7 +114,7 @@ pub enum ScratchError {
     #[error("run id `{found}` is not 1 to 64 lower-case letters and digits")]
     RunIdRefused { found: String },
     /// A recorded name is not one that [`crate::staging::sync`] makes.
-    #[error("`{path}` is no temporary file of ours: {reason}")]
+    #[error("`{path}` is not a temporary file of ours: {reason}")]
     TemporaryNotOurs {
         /// The path, relative to the workspace.
         path: String,

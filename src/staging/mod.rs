@@ -5,7 +5,7 @@
 //! - [`check_outputs`] refuses, before anything is launched, destinations that are code later
 //!   (`.git/hooks`, shell start-up files) and outputs that would overwrite each other.
 //! - [`stage`] copies each declared input from the workspace to `<staging>/<key>`. One that is
-//!   missing, leads through a link, is no regular file or is too large stops the run.
+//!   missing, leads through a link, is not a regular file or is too large stops the run.
 //! - [`sync`] copies each declared output from `<staging>/<key>` to the workspace, each judged on
 //!   its own: one that cannot be written leaves the others alone; whether the run fails without it
 //!   is the caller's to judge.

@@ -183,7 +183,7 @@ pub fn remove_temporary(
         other => other.map_err(stuck("fstatat"))?,
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(not_ours("it is no regular file"));
+        return Err(not_ours("it is not a regular file"));
     }
     if stat.st_nlink != 1 {
         return Err(not_ours("it has more than one hard link"));

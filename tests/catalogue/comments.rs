@@ -101,7 +101,7 @@ fn first_sentence(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Whether what stands before the first id is a number in another list: `Cases 2 and 8, `.
+/// Whether the text before the first id is a number in another list: `Cases 2 and 8, `.
 fn is_another_list(before: &str) -> bool {
     let mut words = words(before);
     before.trim().is_empty()
@@ -129,7 +129,7 @@ pub(crate) fn rows_of(text: &str) -> Result<BTreeSet<Id>, String> {
             }
             Some((first, _)) if before.trim() == "…" => {
                 if first.section != id.section || id.number <= first.number {
-                    return Err(format!("{first} … {id} is no range"));
+                    return Err(format!("{first} … {id} is not a range"));
                 }
                 rows.extend((first.number..id.number).map(|number| Id { number, ..id }));
             }
@@ -140,7 +140,7 @@ pub(crate) fn rows_of(text: &str) -> Result<BTreeSet<Id>, String> {
     }
     let strange = words(sentence)
         .find(|word| looks_like_an_id(word) && parse_id(word).is_none())
-        // A word of prose such as `C11` is no id where no id is stated.
+        // A word of prose such as `C11` is not an id where no id is stated.
         .filter(|word| !rows.is_empty() || text.starts_with(word));
     if let Some(word) = strange {
         return Err(format!("`{word}` looks like a row and is none"));

@@ -56,7 +56,7 @@ fn row(line: &str, number: usize, section: Option<char>) -> Result<Row, String> 
     let Ok([first, rest @ ..]) = <[String; 5]>::try_from(cells) else {
         return Err("a row has five cells, and `\\|` for a bar in one".to_owned());
     };
-    let id = parse_id(&first).ok_or_else(|| format!("`{first}` is no id"))?;
+    let id = parse_id(&first).ok_or_else(|| format!("`{first}` is not an id"))?;
     if Some(id.section) != section {
         return Err(format!("{id} stands in another section"));
     }

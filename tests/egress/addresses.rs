@@ -22,7 +22,7 @@ fn assert_untouched(setting: &super::runs::Setting) {
 }
 
 on_both_captures! {
-    /// Case 9, H-02: the address behind an allowed name is no name.
+    /// Case 9, H-02: the address behind an allowed name is not a name.
     fn the_real_address_of_an_allowed_host_is_denied_as_a_literal(setting) {
         let name = "v4-93-184-216-60.zone.example";
         let seen = setting.run(&["v4-93-184-216-60.zone.example"], "

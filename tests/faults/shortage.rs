@@ -100,7 +100,7 @@ fn a_run_with_few_descriptors_is_as_ever_or_says_that_they_are_too_few() {
 
 /// Limits on `resource` from the least with which the program says its version.
 fn from_the_least(resource: &str, step_bytes: usize, count: usize) -> Vec<Vec<String>> {
-    // With less than itself it is no program that could say anything.
+    // With less than itself it is not a program that could say anything.
     let starts = |most: &usize| {
         let words = limited(resource, *most);
         let mut command = Command::new(&words[0]);

@@ -250,7 +250,7 @@ fn what_the_lock_file_does_not_say_is_refused_and_named_and_nothing_is_written()
     workspace.write(&github("main"), &json!(["api.example.org"]));
     let said = workspace.refused(&locked, "lock_drift");
     assert!(
-        said.contains("egress: the lock file has none, now it is `api.example.org`"),
+        said.contains("egress: the lock file has none, the manifest now has `api.example.org`"),
         "{said}"
     );
     let mut sources = github("main");
@@ -260,7 +260,7 @@ fn what_the_lock_file_does_not_say_is_refused_and_named_and_nothing_is_written()
     let said = workspace.refused(&locked, "lock_drift");
     assert!(
         said.contains(
-            "sources: the lock file has none, now it is `tool/manifest.json#/code/sources/1`"
+            "sources: the lock file has none, the manifest now has `tool/manifest.json#/code/sources/1`"
         ),
         "{said}"
     );
@@ -271,9 +271,9 @@ fn what_the_lock_file_does_not_say_is_refused_and_named_and_nothing_is_written()
     workspace.write(&sources, &json!(["api.example.org"]));
     let said = workspace.refused(&locked, "lock_drift");
     for part in [
-        "sources/0: reference: the lock file has `main`, now it is `v1`",
+        "sources/0: reference: the lock file has `main`, the manifest now has `v1`",
         "now it is `tool/manifest.json#/code/sources/1`",
-        "egress: the lock file has none, now it is `api.example.org`",
+        "egress: the lock file has none, the manifest now has `api.example.org`",
     ] {
         assert!(said.contains(part), "no {part}: {said}");
     }

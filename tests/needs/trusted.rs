@@ -101,7 +101,7 @@ fn a_list_that_the_bundle_does_not_have_is_refused_by_name() {
         ("-r more.txt\n", "more.txt, which the bundle does not have"),
         (
             "-c ../more.txt\n",
-            "../more.txt, which is no path inside of",
+            "../more.txt, which is not a path inside of",
         ),
         (
             "-r https://pip.test/x\n",

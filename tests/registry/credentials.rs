@@ -219,7 +219,10 @@ fn a_file_that_is_none_is_refused_without_what_is_in_it() {
         ..service.connection()
     };
     let error = asked(&service, connection).expect_err("refused");
-    assert!(error.to_string().contains("is no regular file"), "{error}");
+    assert!(
+        error.to_string().contains("is not a regular file"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn a_layout_that_was_changed_is_refused_by_the_file_that_is_wrong() {
                 symlink("elsewhere", layout.join("blobs")).expect("linked");
             })
         }),
-        ("is no regular file", {
+        ("is not a regular file", {
             let name = name.clone();
             Box::new(move |layout| {
                 std::fs::remove_file(layout.join(&name)).expect("removed");
@@ -215,7 +215,7 @@ fn a_layout_that_was_changed_is_refused_by_the_file_that_is_wrong() {
                 std::fs::write(layout.join("index.json"), &large).expect("written");
             })
         }),
-        ("is no image index", {
+        ("is not an image index", {
             Box::new(|layout| std::fs::write(layout.join("index.json"), "[]").expect("written"))
         }),
         ("expected 1.0.0", {

@@ -192,7 +192,7 @@ fn the_schema_says_of_every_conformance_vector_what_the_parser_says() {
     }
 }
 
-/// Reads a configuration file and the schema's judgement of it; `None` where it is no document.
+/// Reads a configuration file and the schema's judgement of it; `None` where it is not a document.
 fn configuration_errors(text: &str) -> Option<Vec<String>> {
     let root = if text
         .lines()

@@ -13,7 +13,7 @@ pub(crate) struct Vector {
     /// The data file, below `tests/`.
     pub(crate) file: String,
     pub(crate) name: String,
-    /// The manifest, unless its text is no document.
+    /// The manifest, unless its text is not a document.
     pub(crate) document: Option<Value>,
     /// The block alone, where the text is the one of a SANDBOX.md.
     pub(crate) sandbox: Option<Value>,

@@ -212,7 +212,7 @@ fn no_git_takes_a_checkout_as_a_directory() {
 fn without_the_program_git_a_checkout_is_refused() {
     let source = Source::checkout(&FILES);
     let mut command = source.command(&source.directory(), &["--name", "it"]);
-    // A directory that is not absolute is no place for programs.
+    // A directory that is not absolute is not a place for programs.
     command.env("PATH", "/nonexistent:work::.");
     source.file("git", "#!/bin/sh\necho no\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -46,7 +46,7 @@ pub enum UnpackError {
         #[source]
         source: std::io::Error,
     },
-    /// What was compressed is no tar.
+    /// What was compressed is not a tar.
     #[error("the gzip data holds {found}; expected a tar archive")]
     NotTar { found: &'static str },
     /// The stream ends without the two zero blocks that end a tar.
@@ -138,7 +138,7 @@ pub enum UnpackError {
 /// Why one entry is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryRefusal {
-    /// The name is no path inside the bundle.
+    /// The name is not a path inside the bundle.
     #[error("its name {0}; expected a relative path of plain segments")]
     Path(PathError),
     #[error("its name has {segments} segments; expected at most {limit}")]
@@ -201,11 +201,11 @@ pub enum EntryRefusal {
     /// A symbolic link that is not kept.
     #[error("it {0}")]
     Link(LinkError),
-    /// The target of a hard link is no path inside the bundle.
+    /// The target of a hard link is not a path inside the bundle.
     #[error("it is a hard link to `{target}`, which {error}")]
     HardLinkPath { target: String, error: PathError },
     /// The target of a hard link does not come earlier.
-    #[error("it is a hard link to `{target}`, which is no earlier entry of the archive")]
+    #[error("it is a hard link to `{target}`, which is not an earlier entry of the archive")]
     HardLinkMissing { target: String },
     /// The target of a hard link is no file.
     #[error("it is a hard link to `{target}`, which is {found}; expected a regular file")]

@@ -1,7 +1,7 @@
 //! One header block of a tar archive: v7, ustar, pax and GNU (POSIX.1-2024 pax, "ustar Interchange Format").
 //!
 //! Owner, group and device numbers are not read at all: nothing in them is used, so nothing in them
-//! can be malformed. The time decides nothing, and is none where it is no number.
+//! can be malformed. The time decides nothing, and is none where it is not a number.
 
 /// Size of a block, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;

@@ -263,7 +263,7 @@ impl Checker<'_> {
             let Some(node) = root.get(block) else {
                 continue;
             };
-            // What is no map is told where the manifest is read.
+            // What is not a map is told where the manifest is read.
             if !matches!(node.value, Value::Map(_)) {
                 continue;
             }
@@ -271,7 +271,7 @@ impl Checker<'_> {
                 let Meaningless { key, advice } = word;
                 let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
                 let message = format!(
-                    "{path}:{}: `{}` of `{block}` is no keyword of JSON Schema and checks \
+                    "{path}:{}: `{}` of `{block}` is not a keyword of JSON Schema and checks \
                      nothing{advice}",
                     key.place,
                     excerpt(&key.name)
@@ -300,7 +300,7 @@ impl Checker<'_> {
             };
             let error = CheckError {
                 code: code.to_owned(),
-                message: format!("`{block}` is no schema that is accepted: {problem}"),
+                message: format!("`{block}` is not a schema that is accepted: {problem}"),
                 file: Some(path.to_string()),
                 line: Some(node.place.line),
                 column: Some(node.place.column),

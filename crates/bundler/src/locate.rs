@@ -80,7 +80,7 @@ pub fn locate(
     let folder = match (is_directory, path.parent()) {
         (true, _) => path.as_path(),
         (false, Some(parent)) => parent,
-        (false, None) => return Err(missing("is no manifest".to_owned())),
+        (false, None) => return Err(missing("is not a manifest".to_owned())),
     };
     let around = match (given, working_directory) {
         (Some(given), _) => given,

@@ -94,7 +94,7 @@ pub(crate) struct ManifestText {
 /// Reads what [`read_manifest`] judges.
 ///
 /// # Errors
-/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] where the text is no document.
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] where the text is not a document.
 pub(crate) fn read_text_of(
     files: &dyn WorkspaceFiles,
     path: &RelPath,

@@ -87,7 +87,7 @@ pub fn resolve(
     })
 }
 
-/// The sources of `code`, which is no manifest's.
+/// The sources of `code`, which is not a manifest's.
 ///
 /// # Errors
 /// As [`resolve`].

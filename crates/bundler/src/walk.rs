@@ -315,7 +315,7 @@ impl Walk<'_> {
             .look(from)
             .map_err(|error| self.unreadable(from, error))?
             .ok_or_else(changed)?;
-        // What is being written to is no file of the source that could be missed.
+        // What is being written to is not a file of the source that could be missed.
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }

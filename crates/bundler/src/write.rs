@@ -45,7 +45,7 @@ pub struct WrittenBundle {
 /// # Errors
 /// [`ComposeError::BundleSize`] where the archive becomes too large, [`ComposeError::Output`] where
 /// `out` fails, [`ComposeError::Source`] where a file cannot be read or changed. What `out` got
-/// until then is no bundle.
+/// until then is not a bundle.
 pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBundle, ComposeError> {
     let archive = Measured::new(out, Some(gathered.archive_bytes_max));
     let gzip = flate2::GzBuilder::new()

@@ -29,7 +29,7 @@ pub fn object(attempt: &Attempt) -> String {
         (Some(host), _, _) => host.clone(),
         (None, Some(IpAddr::V6(address)), Some(_)) => format!("[{address}]"),
         (None, Some(address), _) => address.to_string(),
-        (None, None, _) => "what is no host name".to_owned(),
+        (None, None, _) => "what is not a host name".to_owned(),
     };
     let whom = match attempt.port {
         Some(port) => format!("{whom}:{port}"),
@@ -287,7 +287,7 @@ mod tests {
                 None,
                 "protocol 89 1.1.1.1",
             ),
-            (Protocol::Dns, None, None, None, "what is no host name"),
+            (Protocol::Dns, None, None, None, "what is not a host name"),
         ] {
             let found = object(&attempt(protocol, host, address, port, Reason::Limit));
             assert_eq!(found, written);

@@ -34,7 +34,7 @@ pub enum Unusable {
     /// The host has no provider.
     #[error("is configured")]
     NoProvider,
-    /// The text is no slug.
+    /// The text is not a slug.
     #[error("is not asked, because that is no slug")]
     NoSlug,
     /// A directory that cannot be opened.

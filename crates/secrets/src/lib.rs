@@ -46,7 +46,7 @@ impl std::fmt::Debug for Around<'_> {
 pub struct ResolvedSecret {
     pub variable: String,
     pub value: Secret,
-    /// How it was had; `None` for a literal, which is no secret.
+    /// How it was had; `None` for a literal, which is not a secret.
     pub reveal: Option<Reveal>,
 }
 

@@ -27,7 +27,7 @@ pub enum EgressHost {
     Address(IpAddr),
 }
 
-/// Why a text is no entry of an allowlist.
+/// Why a text is not an entry of an allowlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
     #[error("the entry is empty")]
@@ -42,7 +42,7 @@ pub enum EgressError {
     #[error("`*` would allow every host")]
     Everything,
     /// `*.com`, `a.*.b`, `*host`.
-    #[error("`*` stands only as the first label, before at least two others")]
+    #[error("`*` is allowed only as the first label, before at least two others")]
     Wildcard,
     /// A port that is no number from 1 to 65535, or has a leading zero.
     #[error("the port is not a number from 1 to 65535")]
@@ -54,7 +54,7 @@ pub enum EgressError {
     #[error("this is an IPv4 address written as IPv6")]
     MappedAddress,
     /// `fe80::1%eth0`, `[::1`.
-    #[error("this is not an IPv6 address; with a port it stands in brackets, without a zone")]
+    #[error("this is not an IPv6 address; with a port it is written in brackets, without a zone")]
     Ipv6,
     /// A dot at the end.
     #[error("the name ends in a dot")]

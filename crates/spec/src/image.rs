@@ -214,7 +214,7 @@ pub(crate) fn parse_templates(text: &str) -> Result<Vec<ImageTemplate>, ImageErr
     for (index, template) in templates.iter().enumerate() {
         if templates[..index].iter().any(|one| one.id == template.id) {
             return Err(ImageError::Registry {
-                reason: format!("the image `{}` stands twice", template.id),
+                reason: format!("duplicate image `{}`", template.id),
             });
         }
     }

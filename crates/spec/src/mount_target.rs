@@ -43,7 +43,7 @@ const RESERVED: [(&str, &str); 3] = [
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MountTarget(String);
 
-/// Why a path is no mount point: completes "the mount point …".
+/// Why a path is not a mount point: completes "the mount point …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountTargetError {
     /// It does not start with `/`.

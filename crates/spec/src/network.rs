@@ -61,7 +61,7 @@ pub enum Capture {
     AnyIp,
 }
 
-/// Why a text is no value of a flag about the network.
+/// Why a text is not a value of a flag about the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFlagError {
     /// No `:` between two ports.
@@ -75,11 +75,11 @@ pub enum NetworkFlagError {
         "expected HOST:IP, such as api.example.com:203.0.113.7 or api.example.com:[2001:db8::7]"
     )]
     NoAddedHost,
-    /// The part before the first `:` is no host name.
-    #[error("what stands before the first `:` is not a host name of letters, digits, `-` and `_`")]
+    /// The part before the first `:` is not a host name.
+    #[error("the text before the first `:` is not a host name of letters, digits, `-` and `_`")]
     Name,
-    /// The part behind it is no address.
-    #[error("what stands behind the first `:` is not an IP address")]
+    /// The part behind it is not an address.
+    #[error("the text after the first `:` is not an IP address")]
     Address,
 }
 

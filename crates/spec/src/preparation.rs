@@ -109,7 +109,7 @@ pub struct PreparationStatement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// No http:// and no https://, or no host that egress lists know.
-    #[error("is no https:// or http:// URL of a host")]
+    #[error("is not an https:// or http:// URL of a host")]
     Url,
     /// `https://user:word@host`.
     #[error("has a user in it, which every package's own scripts could read")]
@@ -118,7 +118,7 @@ pub enum IndexError {
     #[error("has a character that URLs do not have")]
     Character,
     /// Not `deb [OPTIONS] URL SUITE [COMPONENT…]`.
-    #[error("is no line such as `deb https://deb.example.org/debian trixie main`")]
+    #[error("is not a line such as `deb https://deb.example.org/debian trixie main`")]
     Line,
 }
 

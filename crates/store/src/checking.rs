@@ -88,7 +88,7 @@ pub fn verify(cache: &Cache) -> Result<(u64, Vec<Damaged>), CacheError> {
                 drop(entry);
                 problem
             }
-            Err(_no_directory) => Some("is no directory".to_owned()),
+            Err(_no_directory) => Some("is not a directory".to_owned()),
         };
         match problem {
             None => whole += 1,

@@ -20,7 +20,7 @@ const FOR_ALL: u32 = 0o0002;
 /// free of links.
 ///
 /// # Errors
-/// [`CacheError::Unsafe`] where it is no directory of this uid's with mode 0700, or somebody else
+/// [`CacheError::Unsafe`] where it is not a directory of this uid's with mode 0700, or somebody else
 /// may replace it or a directory above it; [`CacheError::Call`].
 pub(crate) fn open_private(directory: &Path) -> Result<(OwnedFd, PathBuf), CacheError> {
     let opened = match open(CWD, directory) {

@@ -17,7 +17,7 @@ pub mod rights {
     pub const WRITE_FILE: u64 = 1 << 1;
     /// Link or rename between directories (ABI 2).
     pub const REFER: u64 = 1 << 13;
-    /// The rights above that mean something for what is no directory.
+    /// The rights above that mean something for what is not a directory.
     pub(crate) const OF_FILES: u64 = EXECUTE | WRITE_FILE;
 }
 
@@ -71,7 +71,7 @@ pub fn new_ruleset(handled: u64, scoped: u64) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Allows `allowed` rights at `path` and beneath it; where it is no directory, those of them that
+/// Allows `allowed` rights at `path` and beneath it; where it is not a directory, those of them that
 /// files have: the kernel answers EINVAL to the others. No link is followed: what was mounted at
 /// `path` may lie in a directory that others write, where a link would move the rule elsewhere.
 ///

@@ -323,7 +323,7 @@ pub fn make_private() -> Result<(), Errno> {
 /// The working directory, which must be a mount, becomes `/`; the old root is detached.
 ///
 /// # Errors
-/// EINVAL where the working directory is no mount point.
+/// EINVAL where the working directory is not a mount point.
 pub fn pivot_into_working_directory() -> Result<(), Errno> {
     rustix::process::pivot_root(c".", c".")?;
     // The old root now lies over the new one; `.` still names it.

@@ -257,7 +257,7 @@ impl TryFrom<String> for Slug {
             return Ok(Self(text));
         }
         Err(format!(
-            "`{}` is no slug such as @owner/name; paths of files are looked up as they are",
+            "`{}` is not a slug such as @owner/name; paths of files are looked up as they are",
             escape(text.as_bytes())
         ))
     }

@@ -115,7 +115,7 @@ pub enum ConfigError {
         hint: Option<String>,
     },
     /// An image template that is there already.
-    #[error("{again}: the image `{id}` stands in {first} already; neither may replace the other")]
+    #[error("{again}: the image `{id}` is in {first} already; neither may replace the other")]
     ImageTwice {
         id: String,
         /// The file that states it first, escaped.
@@ -256,10 +256,7 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
         } => unknown("word", variant, expected),
         Yaml::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().unwrap_or("?");
-            (
-                format!("the key `{}` stands twice", escape(key.as_bytes())),
-                None,
-            )
+            (format!("duplicate key `{}`", escape(key.as_bytes())), None)
         }
         Yaml::Message { msg, .. } => (escape(msg.as_bytes()), None),
         Yaml::InvalidScalar { ty, .. } if matches!(*ty, "u64" | "u32") => {

@@ -40,7 +40,7 @@ pub use rm::SourceRm;
 pub use status::TransferStatus;
 pub(super) use status::text_of;
 
-/// Make, send, fetch and look at artifacts of sources, which `workspaceSources` of a manifest name.
+/// Build, push, pull and inspect source artifacts, which `workspaceSources` of a manifest name.
 #[derive(Debug, clap::Args)]
 pub struct Source {
     /// What to do.

@@ -13,7 +13,7 @@ pub enum RequirementsError {
     #[error("names the list {0}; expected a file of the bundle")]
     Url(String),
     /// A path that leaves the bundle, or none at all.
-    #[error("names the list {0}, which is no path inside of the bundle")]
+    #[error("names the list {0}, which is not a path inside of the bundle")]
     Outside(String),
 }
 

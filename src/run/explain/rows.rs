@@ -235,7 +235,7 @@ impl<'plan> Rows<'plan> {
         let told = chosen.runner.as_ref();
         let picked = told.and_then(|told| told.image.clone());
         let named = runner.image.clone().or(picked);
-        // `--image` is no template.
+        // `--image` is not a template.
         let image = named.filter(|_| self.request.oci.image.is_none());
         let image_by = image.as_ref().map(|_| self.image_by(chosen));
         let provider = chosen.manifest.sandbox.as_ref();

@@ -19,7 +19,7 @@ pub enum PreparationProblem {
     #[error(transparent)]
     Failed(#[from] Failed),
     /// A run left what no layer may hold.
-    #[error("what the preparation of `runner.needs.{kind}` left is no layer of packages")]
+    #[error("what the preparation of `runner.needs.{kind}` left is not a layer of packages")]
     Layer {
         /// `npm` or `pip`.
         kind: &'static str,

@@ -17,7 +17,7 @@ pub struct SourceError {
 /// What is wrong with a workspace source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceProblem {
-    /// It is no reference.
+    /// It is not a reference.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     /// A tag may stand for something else tomorrow.

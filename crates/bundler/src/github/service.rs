@@ -223,7 +223,7 @@ impl<'caller> Service<'caller> {
                     BodyProblem::Broken(mishap) => mishap.into(),
                 })?;
         serde_json::from_slice(&bytes)
-            .map_err(|error| Fault::Unusable(format!("the answer is no JSON document: {error}")))
+            .map_err(|error| Fault::Unusable(format!("the answer is not a JSON document: {error}")))
     }
 
     /// Copies the body of an archive to `out`; how many bytes it has.

@@ -69,7 +69,7 @@ pub struct BuildRequest<'call> {
     pub no_git: bool,
     /// When it was created, in seconds since 1970; `None`: when the commit was.
     pub created_s: Option<i64>,
-    /// What is being written to, and is no part of the source.
+    /// What is being written to, and is not part of the source.
     pub exclude: Vec<FileIdentity>,
 }
 
@@ -231,7 +231,7 @@ impl SourceDirectory {
             gathering: &mut gathering,
         };
         let walked = match facts {
-            // Git knows no empty directories: one that was left behind is no part of a commit.
+            // Git knows no empty directories: one that was left behind is not part of a commit.
             Some(_) => walk.files_of_tree(),
             None => walk.tree(None, None),
         };

@@ -209,7 +209,7 @@ fn read_two(message: &[u8], at: &mut usize) -> Result<u16, AnswerError> {
 }
 
 /// A name, where it is one that a host may have; `at` stands behind it afterwards. A pointer leads
-/// only backwards, so that none leads in a circle, and a long chain of them is no name's.
+/// only backwards, so that none leads in a circle, and a long chain of them is not a name's.
 fn read_name(message: &[u8], at: &mut usize) -> Result<Option<HostName>, AnswerError> {
     let mut labels: Vec<&[u8]> = Vec::new();
     // Its end takes one byte.

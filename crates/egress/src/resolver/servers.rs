@@ -69,7 +69,7 @@ mod tests {
             let shown: Vec<String> = name_servers(text).iter().map(ToString::to_string).collect();
             assert_eq!(shown, servers, "{:?}", String::from_utf8_lossy(text));
         }
-        // A name is no address: who wrote that has named nobody.
+        // A name is not an address: who wrote that has named nobody.
         assert_eq!(named_servers(b"nameserver dns.example\nnameserver\n"), []);
         assert_eq!(named_servers(b"nameserver 127.0.0.1\n").len(), 1);
     }

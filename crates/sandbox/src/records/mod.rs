@@ -101,7 +101,7 @@ pub enum RecordsError {
         expected: String,
     },
     /// The run id cannot be a file name of ours.
-    #[error("`{found}` is no run id: 1 to 64 of a-z, 0-9 and `-` are expected")]
+    #[error("`{found}` is not a run id: 1 to 64 of a-z, 0-9 and `-` are expected")]
     RunId { found: String },
     /// Another run has this id.
     #[error("run {run_id} is already recorded")]

@@ -17,7 +17,7 @@ use crate::http::wire::{Dialler, Lookup};
 use spec::path::escape;
 use sys::name_lookup;
 
-const NO_TLS: &str = "TLS: the other side speaks none";
+const NO_TLS: &str = "TLS: the server does not speak TLS";
 
 /// Speaks HTTP. It follows no redirect by itself: a credential must not go with one.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub enum Mishap {
     Passing(String),
     /// It would be the same again.
     Unusable(String),
-    /// TLS was expected, and the other side speaks none.
+    /// TLS was expected, and the server does not speak it.
     NoTls,
     /// The caller wants an end.
     Cancelled,

@@ -55,12 +55,12 @@ pub fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> 
     let text = read_regular(file, FILE_BYTES_MAX).map_err(|unread| match unread {
         Unread::Stat(errno) => failed("fstat", errno),
         Unread::Read(errno) => failed("read", errno),
-        Unread::NotRegular => refused("it is no regular file", None),
+        Unread::NotRegular => refused("it is not a regular file", None),
         Unread::TooLarge => refused("it has more than 4 MiB", None),
     })?;
     let found: Vec<_> = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<_, _>>()
-        .map_err(|error| refused(&format!("it is no PEM: {error}"), None))?;
+        .map_err(|error| refused(&format!("it is not PEM: {error}"), None))?;
     match found.is_empty() {
         true => Err(refused("it has no certificate in PEM", None)),
         false => Ok(found),

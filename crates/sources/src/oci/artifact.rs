@@ -43,7 +43,7 @@ pub enum ArtifactProblem {
         tag: String,
     },
     /// Neither a manifest nor an index.
-    #[error("the document is no OCI manifest: {problem}")]
+    #[error("the document is not an OCI manifest: {problem}")]
     Document {
         /// What is wrong with it.
         problem: String,

@@ -31,7 +31,7 @@ impl HeldArtifact {
     /// The artifact with this digest; `None` where a part of it is not in the store.
     ///
     /// # Errors
-    /// [`OciError::Artifact`]: it is no source artifact; [`OciError::Store`].
+    /// [`OciError::Artifact`]: it is not a source artifact; [`OciError::Store`].
     pub fn find(store: &Store, digest: &Digest) -> Result<Option<Self>, OciError> {
         let Some(manifest) = store.read(digest, MANIFEST_BYTES_MAX)? else {
             return Ok(None);
@@ -62,7 +62,7 @@ impl HeldArtifact {
     /// Fetches every part of a source artifact whose manifest is in the store.
     ///
     /// # Errors
-    /// [`OciError`]: it is no source artifact, too large for `limits`, or a part cannot be had.
+    /// [`OciError`]: it is not a source artifact, too large for `limits`, or a part cannot be had.
     pub fn fetch(
         store: &Store,
         manifest: &ImageManifest,

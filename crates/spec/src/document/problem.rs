@@ -62,10 +62,10 @@ pub enum DocumentProblem {
         bytes_max: usize,
     },
     /// An alias inside the value that it stands for.
-    #[error("the alias stands inside the value that it names")]
+    #[error("the alias is inside the value that it names")]
     AliasCycle,
     /// One name twice in a map.
-    #[error("the key `{name}` stands twice in this map, first at {first}")]
+    #[error("duplicate key `{name}` in this map, first at {first}")]
     DuplicateKey { name: String, first: Place },
     #[error("found the tag `{tag}`, expected a value without a tag")]
     Tag { tag: String },

@@ -128,7 +128,7 @@ pub struct LockedSource {
 
 /// One thing that is no longer as the lock file has it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: the lock file has {locked}, now it is {now}")]
+#[error("{what}: the lock file has {locked}, the manifest now has {now}")]
 pub struct LockDifference {
     /// Which.
     pub what: String,
@@ -329,52 +329,55 @@ mod tests {
         type Change = fn(&mut Lock);
         let change: [(&str, Change); 14] = [
             (
-                "engine: the lock file has `subprocess`, now it is `sandbox`",
+                "engine: the lock file has `subprocess`, the manifest now has `sandbox`",
                 |lock| {
                     lock.engine = "sandbox".to_owned();
                 },
             ),
-            ("image: the lock file has none, now it is `node`", |lock| {
-                lock.image = Some("node".to_owned());
-            }),
             (
-                "needs.language: the lock file has `node`, now it is none",
+                "image: the lock file has none, the manifest now has `node`",
+                |lock| {
+                    lock.image = Some("node".to_owned());
+                },
+            ),
+            (
+                "needs.language: the lock file has `node`, the manifest now has none",
                 |lock| {
                     lock.needs.language = None;
                 },
             ),
             (
-                "needs.native: the lock file has `ffmpeg`, now it is none",
+                "needs.native: the lock file has `ffmpeg`, the manifest now has none",
                 |lock| {
                     lock.needs.native.clear();
                 },
             ),
             (
-                "needs.npm: the lock file has none, now it is `x@1`",
+                "needs.npm: the lock file has none, the manifest now has `x@1`",
                 |lock| {
                     lock.needs.npm.push("x@1".to_owned());
                 },
             ),
             (
-                "needs.pip: the lock file has none, now it is `x==1`",
+                "needs.pip: the lock file has none, the manifest now has `x==1`",
                 |lock| {
                     lock.needs.pip.push("x==1".to_owned());
                 },
             ),
             (
-                "egress: the lock file has none, now it is `*.example.org`",
+                "egress: the lock file has none, the manifest now has `*.example.org`",
                 |lock| {
                     lock.egress.push("*.example.org".to_owned());
                 },
             ),
             (
-                "secrets: the lock file has `API_KEY`, now it is none",
+                "secrets: the lock file has `API_KEY`, the manifest now has none",
                 |lock| {
                     lock.secrets.clear();
                 },
             ),
             (
-                "sources: the lock file has `tool/manifest.yaml#/code/sources/1`, now it is none",
+                "sources: the lock file has `tool/manifest.yaml#/code/sources/1`, the manifest now has none",
                 |lock| {
                     lock.sources.truncate(1);
                 },
@@ -384,13 +387,13 @@ mod tests {
                 lock.sources[0].sha = Some("0".repeat(40));
             }),
             (
-                "source tool/manifest.yaml#/code/sources/0: reference: the lock file has `v1.2`, now it is `v1.3`",
+                "source tool/manifest.yaml#/code/sources/0: reference: the lock file has `v1.2`, the manifest now has `v1.3`",
                 |lock| {
                     lock.sources[0].reference = Some("v1.3".to_owned());
                 },
             ),
             (
-                "source tool/manifest.yaml#/code/sources/1: bytes: the lock file has `3`, now it is `4`",
+                "source tool/manifest.yaml#/code/sources/1: bytes: the lock file has `3`, the manifest now has `4`",
                 |lock| {
                     lock.sources[1].bytes = 4;
                 },
@@ -477,7 +480,7 @@ mod tests {
             (with("sha256:", "sha1:"), "at /content_digest: found `sha1:"),
             (
                 with("\"secrets\":", "\"engine\": \"x\", \"secrets\":"),
-                "the key `engine` stands twice",
+                "duplicate key `engine`",
             ),
         ] {
             let error = Lock::parse(text.as_bytes(), "l").expect_err("refused");

@@ -27,7 +27,7 @@ pub struct WorkspaceSource {
 }
 
 impl WorkspaceSource {
-    /// Whether its reference holds a digest; `None` where it is no reference.
+    /// Whether its reference holds a digest; `None` where it is not a reference.
     #[must_use]
     pub fn is_pinned(&self) -> Option<bool> {
         let reference = Reference::parse(&self.reference).ok()?;

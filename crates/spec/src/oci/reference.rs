@@ -71,7 +71,7 @@ pub enum Place {
     },
 }
 
-/// Why a text is no reference. Texts in it are escaped.
+/// Why a text is not a reference. Texts in it are escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found `{found}`, expected {expected}: {reason}")]
 pub struct ReferenceError {
@@ -90,8 +90,8 @@ pub enum ReferenceProblem {
     /// It starts with a repository.
     #[error("it names no registry, and there is no default one")]
     NoRegistry,
-    /// The part before the first `/` is no host.
-    #[error("the registry is no lower-case host name or address, with or without `:PORT`")]
+    /// The part before the first `/` is not a host.
+    #[error("the registry is not a lower-case host name or address, with or without `:PORT`")]
     Registry,
     /// There is only a host.
     #[error("it names no repository")]
@@ -332,7 +332,7 @@ fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, Refere
     })
 }
 
-/// Whether what stands before the first `/` is meant as a host: a bare word is a component of a
+/// Whether the text before the first `/` is meant as a host: a bare word is a component of a
 /// repository everywhere, `localhost` apart.
 fn is_registry_like(text: &str) -> bool {
     text == "localhost" || text.contains(['.', ':', '[']) || text.chars().any(char::is_uppercase)

@@ -17,7 +17,7 @@ pub struct ImageError {
 /// Why an image is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageProblem {
-    /// A config of another type: it is no image.
+    /// A config of another type: it is not an image.
     #[error("found a config of type {found}, expected {IMAGE_CONFIG}")]
     ConfigType { found: String },
     /// The config is larger than it may be.

@@ -55,7 +55,7 @@ impl Directory {
         };
         let status = rustix::fs::fstat(&file).map_err(self.failed("fstat", name, "read"))?;
         if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-            return Err(self.wrong(name, "is no regular file"));
+            return Err(self.wrong(name, "is not a regular file"));
         }
         let bytes = u64::try_from(status.st_size).unwrap_or(0);
         Ok(Some((File::from(file), bytes)))
@@ -72,7 +72,7 @@ impl Directory {
             Err(Unread::TooLarge) => {
                 Err(self.wrong(name, &format!("has more than {}", limit(&bytes_max))))
             }
-            Err(Unread::NotRegular) => Err(self.wrong(name, "is no regular file")),
+            Err(Unread::NotRegular) => Err(self.wrong(name, "is not a regular file")),
             Err(Unread::Stat(errno)) => Err(self.failed("fstat", name, "read")(errno)),
             Err(Unread::Read(errno)) => Err(self.failed("read", name, "read")(errno)),
         }

@@ -63,14 +63,17 @@ pub(super) fn mark_problem(bytes: &[u8]) -> Option<String> {
             "is of version {}, expected 1.0.0",
             escape(mark.image_layout_version.as_bytes())
         )),
-        Err(error) => Some(format!("is no version mark: {}", shown(&error.to_string()))),
+        Err(error) => Some(format!(
+            "is not a version mark: {}",
+            shown(&error.to_string())
+        )),
     }
 }
 
 /// The manifests that an index lists; the error completes "`index.json` …".
 pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
     let index: WrittenIndex = serde_json::from_slice(bytes)
-        .map_err(|error| format!("is no image index: {}", shown(&error.to_string())))?;
+        .map_err(|error| format!("is not an image index: {}", shown(&error.to_string())))?;
     if index.schema_version != 2 {
         return Err(format!(
             "has the schemaVersion {}, expected 2",
@@ -103,7 +106,7 @@ pub(super) fn with_entry(before: Option<&[u8]>, new: &Listed) -> Result<String, 
         Some(before) => {
             listed(before)?;
             let index: Value = serde_json::from_slice(before)
-                .map_err(|error| format!("is no image index: {}", shown(&error.to_string())))?;
+                .map_err(|error| format!("is not an image index: {}", shown(&error.to_string())))?;
             index["manifests"].as_array().cloned().unwrap_or_default()
         }
         None => Vec::new(),
@@ -180,8 +183,8 @@ mod tests {
     #[test]
     fn an_index_that_is_none_is_refused_with_what_is_wrong() {
         for (text, part) in [
-            ("", "is no image index"),
-            ("[]", "is no image index"),
+            ("", "is not an image index"),
+            ("[]", "is not an image index"),
             ("{\"schemaVersion\":2}", "manifests"),
             ("{\"schemaVersion\":1,\"manifests\":[]}", "schemaVersion 1"),
             (
@@ -192,7 +195,7 @@ mod tests {
             (
                 "{\"schemaVersion\":2,\"manifests\":[{\"mediaType\":\"m\",\"size\":-1,\
                  \"digest\":\"x\"}]}",
-                "is no image index",
+                "is not an image index",
             ),
         ] {
             let error = listed(text.as_bytes()).expect_err(text);

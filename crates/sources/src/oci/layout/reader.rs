@@ -47,9 +47,9 @@ impl Layout {
     /// [`OciError::Layout`]: it is not there, or is none.
     pub fn open(directory: &Path) -> Result<Self, OciError> {
         let directory = Directory::open(directory)?;
-        let mark = directory
-            .read(MARK, MARK_BYTES_MAX)?
-            .ok_or_else(|| directory.wrong(MARK, "is missing: the directory is no OCI layout"))?;
+        let mark = directory.read(MARK, MARK_BYTES_MAX)?.ok_or_else(|| {
+            directory.wrong(MARK, "is missing: the directory is not an OCI layout")
+        })?;
         if let Some(problem) = mark_problem(&mark) {
             return Err(directory.wrong(MARK, &problem).into());
         }

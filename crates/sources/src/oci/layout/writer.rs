@@ -98,7 +98,7 @@ impl LayoutWriter {
         if directory.file(MARK)?.is_none() {
             return Err(LayoutError::Occupied {
                 directory: directory.shown,
-                found: "the directory has files and is no OCI layout",
+                found: "the directory has files and is not an OCI layout",
             }
             .into());
         }

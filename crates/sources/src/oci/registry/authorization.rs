@@ -160,7 +160,7 @@ impl Registry {
                 })?;
         // What the parser says could quote a part of the token.
         let given: Given = serde_json::from_slice(&bytes)
-            .map_err(|_text| unusable("the answer is no JSON object with a token".to_owned()))?;
+            .map_err(|_text| unusable("the answer is not a JSON object with a token".to_owned()))?;
         let token = given
             .token
             .or(given.access_token)

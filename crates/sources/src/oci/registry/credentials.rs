@@ -138,7 +138,7 @@ fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciE
     let bytes = read_regular(file, FILE_BYTES_MAX).map_err(|unread| match unread {
         Unread::Stat(errno) => failed("fstat", errno),
         Unread::Read(errno) => failed("read", errno),
-        Unread::NotRegular => refusal.error("is no regular file".to_owned(), None),
+        Unread::NotRegular => refusal.error("is not a regular file".to_owned(), None),
         Unread::TooLarge => refusal.error("has more than 1 MiB".to_owned(), None),
     })?;
     DockerConfig::parse(&bytes)

@@ -277,7 +277,7 @@ impl<R> Body<'_, R> {
             Mishap::Unusable(cause) => RegistryError::Unusable { request, cause }.into(),
             Mishap::NoTls => RegistryError::Unusable {
                 request,
-                cause: "TLS: the connection is none any longer".to_owned(),
+                cause: "TLS: connection closed".to_owned(),
             }
             .into(),
         }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use ::base64::Engine as _;
+use ::base64::display::Base64Display;
+use ::base64::engine::general_purpose::STANDARD;
 
 /// Bytes, written.
 #[derive(Clone, Copy)]
@@ -10,19 +12,7 @@ pub struct Base64<'bytes>(pub &'bytes [u8]);
 
 impl fmt::Display for Base64<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.chunks(3) {
-            let group = chunk
-                .iter()
-                .fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
-            let group = group << (8 * (3 - chunk.len()));
-            let mut quad = [b'='; 4];
-            for (place, digit) in (0_u32..).zip(&mut quad[..=chunk.len()]) {
-                let index = usize::try_from(group >> (18 - 6 * place) & 63).unwrap_or(0);
-                *digit = DIGITS[index];
-            }
-            formatter.write_str(std::str::from_utf8(&quad).unwrap_or_default())?;
-        }
-        Ok(())
+        Base64Display::new(self.0, &STANDARD).fmt(formatter)
     }
 }
 
@@ -33,34 +23,11 @@ impl fmt::Debug for Base64<'_> {
     }
 }
 
-/// Reads it; `None` for anything but groups of four digits, of which the last may be padded.
+/// Reads it; `None` for anything but groups of four digits, of which the last may be padded. Other
+/// bits in the padding would be a second way to write the same: such texts are none either.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let (groups, rest) = text.as_chunks::<4>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(groups.len() * 3);
-    for (index, group) in groups.iter().enumerate() {
-        let padding = group.iter().rev().take_while(|byte| **byte == b'=').count();
-        if 2 < padding || (0 < padding && index + 1 < groups.len()) {
-            return None;
-        }
-        let mut bits: u32 = 0;
-        for digit in &group[..4 - padding] {
-            let value = DIGITS.iter().position(|known| known == digit)?;
-            bits = bits << 6 | u32::try_from(value).ok()?;
-        }
-        bits <<= 6 * padding;
-        let whole = bits.to_be_bytes();
-        // What the padding stands for is nothing: other bits there would be a second way to write
-        // the same.
-        if whole[4 - padding..].iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(&whole[1..4 - padding]);
-    }
-    Some(bytes)
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

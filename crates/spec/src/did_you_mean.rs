@@ -31,46 +31,27 @@ pub fn difference(word: &str, other: &str) -> Option<usize> {
         return None;
     }
     let (plain, other) = (unstyled(word), unstyled(other));
-    let (shorter, longer) = if plain.len() < other.len() {
+    let letters = |word: &String| word.chars().count();
+    let (shorter, longer) = if letters(&plain) < letters(&other) {
         (&plain, &other)
     } else {
         (&other, &plain)
     };
-    let distance = distance(&plain, &other);
-    if distance <= longer.len() / 3 {
+    // Letters that are added, dropped, replaced or swapped with their neighbour.
+    let distance = strsim::osa_distance(&plain, &other);
+    if distance <= letters(longer) / 3 {
         return Some(distance);
     }
-    (START_LETTERS_MIN <= shorter.len() && longer.starts_with(shorter)).then_some(distance)
+    (START_LETTERS_MIN <= letters(shorter) && longer.starts_with(shorter.as_str()))
+        .then_some(distance)
 }
 
 /// The letters and digits of `word` in lower case.
-fn unstyled(word: &str) -> Vec<char> {
+fn unstyled(word: &str) -> String {
     word.chars()
         .filter(|character| !matches!(character, '_' | '-' | ' '))
         .flat_map(char::to_lowercase)
         .collect()
-}
-
-/// How many letters must be added, dropped, replaced or swapped with their neighbour.
-fn distance(from: &[char], to: &[char]) -> usize {
-    let mut two_above: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=to.len()).collect();
-    for (row, letter) in from.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, other) in to.iter().enumerate() {
-            let replaced = above[column] + usize::from(letter != other);
-            let mut best = replaced.min(above[column + 1] + 1).min(current[column] + 1);
-            let swapped =
-                0 < row && 0 < column && *letter == to[column - 1] && from[row - 1] == *other;
-            if swapped {
-                best = best.min(two_above[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        two_above = above;
-        above = current;
-    }
-    above.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! Percent-encoding of parts of URLs (RFC 3986, 2.1).
 
-/// `text` as a part of a URL: everything but what is unreserved, and the bytes in `kept`, is
-/// encoded.
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What is encoded in a part that holds no separator: everything but what is unreserved.
+pub const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// The same in a path, which keeps its `/`.
+pub const PATH: &AsciiSet = &COMPONENT.remove(b'/');
+
+/// `text` as a part of a URL, with the bytes in `encoded` encoded, and all beyond ASCII.
 #[must_use]
-pub fn percent_encoded(text: &str, kept: &[u8]) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() || kept.contains(&byte) => {
-                encoded.push(char::from(byte));
-            }
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+pub fn percent_encoded(text: &str, encoded: &'static AsciiSet) -> String {
+    utf8_percent_encode(text, encoded).to_string()
 }
 
 #[cfg(test)]
@@ -24,10 +24,10 @@ mod tests {
     #[test]
     fn a_part_of_a_url_is_percent_encoded() {
         assert_eq!(
-            percent_encoded("feature/a-b_c.d~1", b"/"),
+            percent_encoded("feature/a-b_c.d~1", PATH),
             "feature/a-b_c.d~1"
         );
-        assert_eq!(percent_encoded("ü #%?&", b"/"), "%C3%BC%20%23%25%3F%26");
-        assert_eq!(percent_encoded("a/b:c", b""), "a%2Fb%3Ac");
+        assert_eq!(percent_encoded("ü #%?&", PATH), "%C3%BC%20%23%25%3F%26");
+        assert_eq!(percent_encoded("a/b:c", COMPONENT), "a%2Fb%3Ac");
     }
 }

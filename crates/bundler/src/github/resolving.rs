@@ -12,7 +12,7 @@ use crate::github::fault::Fault;
 use crate::github::{Progress, RefShape, ResolvedRef};
 use spec::did_you_mean::nearest;
 use spec::path::escape;
-use spec::percent::percent_encoded;
+use spec::percent::{PATH, percent_encoded};
 use spec::report::WarningReport;
 
 const JSON: &str = "application/vnd.github+json";
@@ -78,7 +78,7 @@ impl Client<'_> {
         let wanted = format!("{kind}/{reference}");
         let path = format!(
             "/repos/{repository}/git/refs/{kind}/{}",
-            percent_encoded(reference, b"/")
+            percent_encoded(reference, PATH)
         );
         self.service.tried(&path, || {
             let answer = self.service.get(&path, JSON)?;

@@ -18,7 +18,7 @@ use crate::oci::registry::docker_config::Login;
 use crate::oci::registry::error::RegistryError;
 use spec::document::excerpt;
 use spec::oci::challenge::{Challenge, challenges};
-use spec::percent::percent_encoded;
+use spec::percent::{COMPONENT, percent_encoded};
 use spec::units::limit;
 
 /// Largest answer of a token service, in bytes.
@@ -250,5 +250,5 @@ fn authorization(scheme: &str, value: &str) -> Option<Authorization> {
 }
 
 fn query_pair(name: &str, value: &str) -> String {
-    format!("{name}={}", percent_encoded(value, b""))
+    format!("{name}={}", percent_encoded(value, COMPONENT))
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use spec::base64::{Base64, decode};
-use spec::percent::percent_encoded;
+use spec::percent::{COMPONENT, percent_encoded};
 
 /// What the file of Docker's client says of credentials.
 #[derive(Deserialize, Default)]
@@ -62,7 +62,7 @@ impl Login {
                 let pair = format!("{user}:{password}");
                 Base64(pair.as_bytes()).to_string()
             }
-            Self::Identity(token) => percent_encoded(token, b""),
+            Self::Identity(token) => percent_encoded(token, COMPONENT),
         }
     }
 }

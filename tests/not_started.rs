@@ -154,7 +154,7 @@ fn a_file_that_cannot_be_executed_is_told_with_what_mends_it() {
     let ground = Ground::new();
     ground.write("here/script", "#!/bin/sh\nexit 7\n");
     executable(&ground, "here/plain", "exit 7\n");
-    for (name, why) in [("./script", "no permission"), ("./plain", "no binary")] {
+    for (name, why) in [("./script", "no permission"), ("./plain", "not a binary")] {
         let done = run(&ground, &[name]);
         done.assert_error("failed", "program_not_executable");
         let (message, hint) = told(&done);

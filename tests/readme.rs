@@ -28,6 +28,7 @@ const README_BYTES_MAX: usize = 8 << 10;
 /// Commands that cannot be run here: how they begin, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo run", "is for the source tree, and builds"),
+    ("cargo build", "is for the source tree"),
     ("scripts/", "is for the source tree"),
     ("SOURCE_DATE_EPOCH=", "needs a registry at 127.0.0.1:5000"),
     ("runner exec review", "needs what was sent to that registry"),

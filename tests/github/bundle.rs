@@ -272,7 +272,7 @@ fn what_the_lock_file_does_not_say_is_refused_and_named_and_nothing_is_written()
     let said = workspace.refused(&locked, "lock_drift");
     for part in [
         "sources/0: reference: the lock file has `main`, the manifest now has `v1`",
-        "now it is `tool/manifest.json#/code/sources/1`",
+        "the manifest now has `tool/manifest.json#/code/sources/1`",
         "egress: the lock file has none, the manifest now has `api.example.org`",
     ] {
         assert!(said.contains(part), "no {part}: {said}");

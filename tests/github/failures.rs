@@ -159,7 +159,7 @@ fn what_would_be_the_same_again_is_not_tried_again() {
         (
             json!({"body": "{"}),
             "github_unavailable",
-            "no JSON document",
+            "not a JSON document",
         ),
         (
             json!({"body": "[{}]"}),

@@ -122,7 +122,7 @@ fn a_registry_with_tls_is_trusted_by_the_authority_that_the_host_names_and_by_no
     }
     for (file, part) in [
         (Path::new("/nonexistent/ca.pem"), "No such file"),
-        (Path::new("/dev/null"), "no regular file"),
+        (Path::new("/dev/null"), "not a regular file"),
         (Path::new("/etc/hostname"), "no certificate in PEM"),
     ] {
         let connection = Connection {

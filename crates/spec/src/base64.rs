@@ -4,7 +4,7 @@ use std::fmt;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Bytes, written.
+/// Displays bytes as base64.
 #[derive(Clone, Copy)]
 pub struct Base64<'bytes>(pub &'bytes [u8]);
 
@@ -26,14 +26,14 @@ impl fmt::Display for Base64<'_> {
     }
 }
 
-/// Nothing of the bytes: they may be a credential.
+/// Shows nothing: the bytes may be a credential.
 impl fmt::Debug for Base64<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Base64({} bytes)", self.0.len())
     }
 }
 
-/// Reads it; `None` for anything but groups of four digits, of which the last may be padded.
+/// Decodes groups of four digits. Only the last may be padded.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let (groups, rest) = text.as_chunks::<4>();
@@ -53,8 +53,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
         }
         bits <<= 6 * padding;
         let whole = bits.to_be_bytes();
-        // What the padding stands for is nothing: other bits there would be a second way to write
-        // the same.
+        // Bits under the padding must be zero, so that each value has one form.
         if whole[4 - padding..].iter().any(|byte| *byte != 0) {
             return None;
         }

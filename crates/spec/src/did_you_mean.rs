@@ -1,16 +1,16 @@
-//! "Did you mean": the known word that a misspelt one is nearest to.
+//! "Did you mean": the known word that is most similar to a misspelt one.
 
-/// Longer words are compared with nothing: the comparison is quadratic.
+/// Longer words are not compared: the comparison is quadratic.
 const WORD_CHARACTERS_MAX: usize = 64;
 
-/// Shorter words are not taken for the start of another one.
+/// Shorter words are not compared as prefixes.
 const START_LETTERS_MIN: usize = 3;
 
-/// The word of `known` that `word` most likely stands for.
+/// Finds the word of `known` that `word` most likely means.
 ///
-/// Words that differ only in their spelling style (`timeoutMs` and `timeout_ms`) are nearest of
-/// all; otherwise one is the start of the other, or at most a third of the letters are added,
-/// dropped, replaced or swapped.
+/// Words that differ only in style (`timeoutMs` and `timeout_ms`) are nearest. Otherwise one must
+/// be a prefix of the other, or at most a third of the letters are added, removed, replaced or
+/// swapped.
 pub fn nearest<'known>(
     word: &str,
     known: impl IntoIterator<Item = &'known str>,
@@ -23,7 +23,7 @@ pub fn nearest<'known>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How far apart two words are; `None` where one can hardly stand for the other.
+/// The distance between two words; `None`: too different.
 #[must_use]
 pub fn difference(word: &str, other: &str) -> Option<usize> {
     let too_long = |word: &str| WORD_CHARACTERS_MAX < word.chars().count();
@@ -51,7 +51,7 @@ fn unstyled(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// How many letters must be added, dropped, replaced or swapped with their neighbour.
+/// Number of letters to add, remove, replace or swap with their neighbour.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut two_above: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=to.len()).collect();

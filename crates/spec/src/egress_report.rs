@@ -1,4 +1,4 @@
-//! What the report says about the network of a run.
+//! The network of a run, in the report.
 
 use serde::Serialize;
 

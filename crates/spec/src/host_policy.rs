@@ -178,8 +178,8 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
 ///
 /// - Maxima and limits: the smallest stated value, else the default.
 /// - System call policy: the strictest.
-/// - Denied grants, interpreters and images: the union. Grants: the union, except those that the
-///   same or an earlier file denies.
+/// - Denied grants, interpreters and images: the union. Grants: the union without all denied ones.
+///   Those that an earlier file denies are also returned.
 /// - Uid range, cgroup parent, runtime directory and cache: the last value.
 /// - Network: the intersection of all stated lists, see [`egress::intersect`] and
 ///   `intersect_ranges`.

@@ -1,7 +1,6 @@
 //! Percent-encoding of parts of URLs (RFC 3986, 2.1).
 
-/// `text` as a part of a URL: everything but what is unreserved, and the bytes in `kept`, is
-/// encoded.
+/// Encodes `text` as a part of a URL. Unreserved characters and the bytes in `kept` stay.
 #[must_use]
 pub fn percent_encoded(text: &str, kept: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());

@@ -10,7 +10,7 @@ pub(crate) const ARGUMENT_BYTES_MAX: usize = 131_071;
 /// The value of `run` or `--run`. Texts are not empty and have no NUL character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Run {
-    /// A file of the bundle or a shell command: see [`Run::text_form`].
+    /// A file of the bundle or a shell command: see [`text_form`].
     Text(String),
     Array(Vec<String>),
     File(String),

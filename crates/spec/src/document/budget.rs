@@ -1,10 +1,10 @@
-//! How much a document may hold, however little text it is written with.
+//! Limits on the contents of a document, counted after alias expansion.
 
 use crate::document::{
     DEPTH_MAX, DocumentError, DocumentProblem, EXPANDED_BYTES_MAX, Place, VALUES_MAX,
 };
 
-/// What is left of the limits while a document is read.
+/// The remaining budget of a document.
 #[derive(Debug)]
 pub(super) struct Budget {
     values: usize,
@@ -46,7 +46,7 @@ impl Budget {
     }
 }
 
-/// Refuses `depth` levels of lists and maps where that is too many.
+/// Refuses more than the maximum depth of lists and maps.
 pub(super) fn check_depth(place: Place, depth: usize) -> Result<(), DocumentError> {
     if DEPTH_MAX < depth {
         return Err(DocumentError::new(

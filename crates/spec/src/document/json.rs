@@ -1,6 +1,6 @@
 //! Strict JSON (RFC 8259) with the place of every value.
 //!
-//! `serde_json` reads the same language but forgets the places and lets duplicate keys pass.
+//! `serde_json` has no places and accepts duplicate keys.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::document::budget::{Budget, check_depth};
 use crate::document::problem::excerpt;
 use crate::document::{DocumentError, DocumentProblem, Key, Node, Place, Value};
 
-/// Reads `text`, which is one JSON value with white space around it.
+/// Parses `text`: one JSON value with optional white space around it.
 pub(super) fn parse(text: &str) -> Result<Node, DocumentError> {
     let mut reader = Reader {
         rest: text,
@@ -88,7 +88,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// One value; `depth` lists and maps are open around it.
+    /// Parses a value inside `depth` lists and maps.
     fn value(&mut self, depth: usize) -> Result<Node, DocumentError> {
         let place = self.place;
         self.budget.charge(place, 1, 0)?;
@@ -228,7 +228,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// Parses an escape after the backslash.
     fn escaped(&mut self) -> Result<char, DocumentError> {
         let place = self.place;
         let character = match self.next() {
@@ -295,7 +295,6 @@ pub(super) fn is_number(text: &str) -> bool {
         && exponent.is_none_or(is_digits)
 }
 
-/// Whether `text` is one or more ASCII digits.
 pub(super) fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

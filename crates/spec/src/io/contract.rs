@@ -17,7 +17,7 @@ use crate::units::limit;
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 pub(crate) const DOCUMENT_DEPTH_MAX: usize = 100;
 /// Most bytes of memory that a parsed document may take, without its text. One kilobyte of
-/// `[0],[0]` takes fifty, so this limit matters more than the one on the text.
+/// `[0],[0]` takes fifty kilobytes, so this limit matters more than the one on the text.
 pub const DOCUMENT_MEMORY_MAX: usize = 42 << 20;
 
 /// Bytes of one compiled pattern, and of its cache.

@@ -210,7 +210,7 @@ impl Partial {
         self.raised(self.numbers.len().checked_sub(1)?)
     }
 
-    /// `~`: the patch version may grow, or the last stated number.
+    /// `~`: the next minor version, or the next major version if only that is stated.
     fn next_by_tilde(&self) -> Option<Version> {
         self.raised(self.numbers.len().checked_sub(1)?.min(1))
     }

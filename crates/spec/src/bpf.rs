@@ -5,9 +5,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     pub code: u16,
-    /// Instructions to skip if a conditional jump is taken.
     pub jt: u8,
-    /// Instructions to skip if it is not taken.
     pub jf: u8,
     pub k: u32,
 }

@@ -7,7 +7,6 @@ use serde::Serialize;
 pub struct CacheListing {
     pub directory: String,
     pub in_memory: bool,
-    /// Size limit of all trees together.
     pub size_bytes: u64,
     pub used_bytes: u64,
     /// Most recently used first.
@@ -18,12 +17,10 @@ pub struct CacheListing {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeptTree {
     pub content_digest: String,
-    /// Total size of the files.
     pub bytes: u64,
     /// Approximate.
     pub disk_bytes: u64,
     pub entries: u64,
-    /// Last use by a run, in seconds since 1970.
     pub used_unix_s: u64,
 }
 
@@ -38,7 +35,6 @@ pub struct CacheRemoval {
 /// `cache verify`: the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CacheVerdict {
-    /// Number of valid trees.
     pub whole: u64,
     /// Trees that do not match their names. They are removed.
     pub damaged: Vec<DamagedTree>,

@@ -13,7 +13,6 @@ use crate::base64::Base64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamReport {
     pub bytes: u64,
-    /// Discarded bytes of those.
     pub dropped_bytes: u64,
     /// The captured bytes. In the document: `text` with replacement characters, and `text_base64`
     /// with the exact bytes if they are not UTF-8.

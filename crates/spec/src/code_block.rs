@@ -13,13 +13,11 @@ use crate::path::RelPath;
 /// A source of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeSource {
-    /// A file with its content in the manifest.
     Inline {
         path: RelPath,
         /// UTF-8.
         content: String,
     },
-    /// Files of the workspace.
     Local {
         /// Path in the workspace. A pattern if it has one of `*?[`.
         path: SourcePath,
@@ -31,7 +29,6 @@ pub enum CodeSource {
     },
     GitHub {
         repository: String,
-        /// Commit, tag or branch.
         reference: String,
         /// A folder of the repository; `None`: all of it.
         path: Option<RelPath>,
@@ -84,7 +81,6 @@ impl fmt::Display for SourcePath {
     }
 }
 
-/// Base of the paths of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathBase {
     Workspace,
@@ -100,7 +96,6 @@ pub enum SourceTarget {
     Top,
     Path {
         path: RelPath,
-        /// Whether it ends in `/`.
         directory: bool,
     },
 }
@@ -347,7 +342,6 @@ fn read_target<'document>(
     })
 }
 
-/// The path of a `local` source, and whether it must be a directory.
 fn local_path<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

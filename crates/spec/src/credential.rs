@@ -2,7 +2,6 @@
 
 use crate::document::{Node, Value};
 
-/// Prefixes of issued credentials.
 const PREFIXES: [&str; 19] = [
     "sk-",
     "sk_live_",
@@ -66,7 +65,6 @@ pub fn looks_issued(text: &str) -> bool {
         && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
-/// Whether the last word of a key is `key`, `token`, `secret` or `password`.
 fn names_a_credential(key: &str) -> bool {
     let mut words: Vec<String> = vec![String::new()];
     let mut previous_lower = false;

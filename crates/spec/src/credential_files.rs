@@ -13,7 +13,6 @@ pub struct CredentialRule {
     pub id: String,
     /// Patterns in the syntax of `.gitignore`. The last match decides.
     pub paths: Vec<String>,
-    /// What the file must contain besides.
     #[serde(default)]
     pub lines: Option<Lines>,
 }
@@ -22,9 +21,7 @@ pub struct CredentialRule {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
-    /// The line has one of these.
     pub any: Vec<String>,
-    /// The line has none of these.
     #[serde(default)]
     pub none: Vec<String>,
 }

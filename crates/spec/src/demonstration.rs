@@ -35,13 +35,9 @@ pub struct Row {
 #[derive(Debug, Clone, Default)]
 pub struct Demonstration {
     pub rows: Vec<Row>,
-    /// Weak or missing enforcement on this host.
     pub weaknesses: Vec<Enforcement>,
-    /// Number of bodies.
     pub runs: usize,
-    /// The signal that ended it early.
     pub cancelled_by: Option<i32>,
-    /// Why a run was refused or failed. It ended the demonstration.
     pub error: Option<ErrorReport>,
 }
 

@@ -8,18 +8,14 @@ use crate::report::{RunForm, WarningReport};
 use crate::run_form::{Run, RunError, TextForm, bundle_path, text_form};
 use crate::typescript::{NpmRegistry, TsxLack, typescript};
 
-/// Most bundle names in an error.
 const NAMES_LISTED_MAX: usize = 10;
-/// Most bundle entries compared for "did you mean".
 const NAMES_COMPARED_MAX: usize = 10_000;
-/// Path of `tsx` in a bundle's own packages.
 pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
 
 /// Kind of a bundle path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     File {
-        /// Whether its owner may execute it.
         executable: bool,
     },
     Directory,
@@ -32,7 +28,6 @@ pub trait BundleView {
     /// The kind of `path`; `None`: not found.
     fn kind(&self, path: &RelPath) -> Option<EntryKind>;
 
-    /// Every path, in any order.
     fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_>;
 }
 
@@ -88,7 +83,6 @@ pub enum Interpreter {
     Node,
     /// `tsx` of the bundle or the host.
     Tsx,
-    /// `npx --yes tsx`.
     Npx,
     Python,
     Bash,
@@ -123,10 +117,8 @@ pub enum RunFormError {
         /// Executables and scripts at the top of the bundle, escaped.
         candidates: Vec<String>,
     },
-    /// Invalid with any bundle.
     #[error("{0}")]
     Invalid(#[from] RunError),
-    /// The file is not in the bundle, or is a directory.
     #[error("`run` names `{path}`, which {what}")]
     TargetMissing {
         path: String,
@@ -137,10 +129,8 @@ pub enum RunFormError {
     #[error("`run` names `{path}`, which is not executable and has no extension that is known")]
     UnknownExtension {
         path: String,
-        /// A similar extension.
         near: Option<&'static str>,
     },
-    /// TypeScript without an interpreter.
     #[error("`{path}` is TypeScript, and nothing here runs it: {}", lack.why())]
     NeedsTsx {
         path: String,

@@ -43,7 +43,6 @@ pub fn difference(word: &str, other: &str) -> Option<usize> {
     (START_LETTERS_MIN <= shorter.len() && longer.starts_with(shorter)).then_some(distance)
 }
 
-/// The letters and digits of `word` in lower case.
 fn unstyled(word: &str) -> Vec<char> {
     word.chars()
         .filter(|character| !matches!(character, '_' | '-' | ' '))

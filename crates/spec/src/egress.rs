@@ -19,7 +19,6 @@ pub struct EgressRule {
 /// The host of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EgressHost {
-    /// Exactly this name.
     Name(HostName),
     /// All subdomains of this name, without the name itself.
     Below(HostName),
@@ -48,7 +47,6 @@ pub enum EgressError {
     /// `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`.
     #[error("this is an address in a form that programs read differently")]
     AmbiguousAddress,
-    /// `::ffff:127.0.0.1`.
     #[error("this is an IPv4 address written as IPv6")]
     MappedAddress,
     /// `fe80::1%eth0`, `[::1`.

@@ -4,7 +4,6 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostEntry {
     Directory,
-    /// A link and its target.
     Link(Vec<u8>),
     File,
 }
@@ -18,7 +17,6 @@ pub struct HostSupport {
     pub gid: u32,
     /// Version of the Landlock ABI; 0: unsupported.
     pub landlock_abi: u32,
-    /// Time namespaces (Linux 5.6).
     pub time_namespace: bool,
     /// The existing candidates for the base view: absolute path and type, in the order of the
     /// candidates.

@@ -8,7 +8,6 @@ use std::fmt;
 
 /// Longest host name, in bytes (RFC 1035, without the dot at the end).
 pub const NAME_BYTES_MAX: usize = 253;
-/// Longest label, in bytes.
 pub(crate) const LABEL_BYTES_MAX: usize = 63;
 
 /// A host name in canonical form.

@@ -33,7 +33,6 @@ pub struct HostPolicy {
     /// Absolute prefixes outside the system directories whose programs may be bound.
     pub interpreters: Vec<PathBuf>,
     pub unpack: UnpackCaps,
-    /// Where run records are stored, absolute; `None`: the default of the caller's uid.
     pub runtime_directory: Option<PathBuf>,
     pub egress: EgressPolicy,
     pub secrets: SecretsPolicy,
@@ -64,7 +63,6 @@ pub struct Maxima {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maximum<T> {
     pub value: T,
-    /// `FILE:LINE` of the configuration; `None`: built in.
     pub stated_at: Option<String>,
 }
 
@@ -72,7 +70,6 @@ pub struct Maximum<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtLine<T> {
     pub value: T,
-    /// Counted from 1.
     pub line: u64,
 }
 

@@ -7,18 +7,14 @@ use crate::needs::{npm, pip};
 use crate::path::escape;
 use crate::runner_block::{Language, Needs};
 
-/// The built-in templates.
 const BUILT_IN: &str = include_str!("../../../policies/images.yaml");
-/// Longest id, in bytes.
 pub(crate) const TEMPLATE_ID_BYTES_MAX: usize = 128;
 
 /// A template of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct ImageTemplate {
-    /// The value of `runner.image`.
     pub id: String,
-    /// The languages of its runtimes.
     pub languages: Vec<Language>,
     /// Installed OS packages, by Debian name.
     pub native: Vec<String>,
@@ -32,7 +28,6 @@ pub struct ImageTemplate {
     pub source: Option<String>,
 }
 
-/// A template as written, before validation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -62,13 +57,11 @@ pub enum ImageError {
     Unknown {
         found: String,
         near: Option<String>,
-        /// Every id of the registry, in byte order.
         available: Vec<String>,
     },
     #[error("no image template has the language {}, expected one of {}", word(*language), available.join(", "))]
     NoneForLanguage {
         language: Language,
-        /// Every id of the registry, in byte order.
         available: Vec<String>,
     },
 }
@@ -108,7 +101,6 @@ impl ImageError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Picked {
     pub id: String,
-    /// Source of its root file system.
     pub source: Option<String>,
     /// Packages of `needs.native` that it lacks, as written. A cold start has to install them.
     pub install: Vec<String>,
@@ -174,7 +166,6 @@ impl TryFrom<Written> for ImageTemplate {
     }
 }
 
-/// Whether `text` is a valid template id.
 #[must_use]
 pub(crate) fn is_template_id(text: &str) -> bool {
     !text.is_empty()

@@ -2,7 +2,6 @@
 
 use crate::path::{PathError, RelPath};
 
-/// Longest mount point, in bytes.
 pub(crate) const MOUNT_TARGET_BYTES_MAX: usize = 4_096;
 
 /// Directories without mounts, and why: completes "the mount point …".
@@ -50,7 +49,6 @@ pub enum MountTargetError {
     Relative,
     #[error("is the root of the body's own file system")]
     WholeView,
-    /// `.`, `..`, an empty segment, NUL, too long.
     #[error("{0}")]
     Path(PathError),
     #[error("is longer than 4096 bytes")]

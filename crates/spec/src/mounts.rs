@@ -65,7 +65,6 @@ fn read_mount<'document>(
     })
 }
 
-/// Reads the target of a mount.
 pub(crate) fn read_target<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

@@ -10,11 +10,8 @@ pub struct OciPolicy {
     /// Above this size the least recently used artifacts are removed; `None`: a share of the file
     /// system.
     pub size_bytes: Option<u64>,
-    /// Limit of one compressed layer.
     pub archive_bytes: u64,
-    /// Limit of the files of one layer together.
     pub unpacked_bytes: u64,
-    /// Limit of files, directories and links of one layer.
     pub entries: u64,
     /// CA certificates that are trusted besides those of the host, absolute.
     pub ca_file: Option<PathBuf>,
@@ -22,9 +19,7 @@ pub struct OciPolicy {
     pub insecure: Vec<String>,
     /// Registry of short image names: `HOST` or `HOST:PORT`; `None`: short names are refused.
     pub default_registry: Option<String>,
-    /// Whether to copy a source for each body, even if an overlayfs could be used.
     pub copy: bool,
-    /// Whether the root of every image is read-only for the body.
     pub root_read_only: bool,
 }
 

@@ -10,11 +10,8 @@ use crate::sources_policy::{IpRange, intersect_ranges};
 /// The policy for preparation runs of this host. Kinds without an index cannot be installed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PreparationPolicy {
-    /// `needs.native`.
     pub apt: Option<AptPolicy>,
-    /// `needs.npm`.
     pub npm: Option<IndexPolicy>,
-    /// `needs.pip`.
     pub pip: Option<IndexPolicy>,
     /// Private address ranges that index names may resolve to.
     pub allow_private: Vec<IpRange>,
@@ -30,7 +27,6 @@ pub struct AptPolicy {
     pub sources: Vec<AptSource>,
     /// Signing keys of the sources, instead of the image's own; absolute.
     pub trusted_keys: Option<PathBuf>,
-    /// Hosts that the run may reach.
     pub reach: Vec<EgressRule>,
 }
 
@@ -38,7 +34,6 @@ pub struct AptPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexPolicy {
     pub url: IndexUrl,
-    /// Hosts that the run may reach.
     pub reach: Vec<EgressRule>,
 }
 
@@ -82,7 +77,6 @@ impl Default for PreparationLimits {
 /// The contents of `preparation` in one file; `None`: not stated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PreparationStatement {
-    /// Sources and keys.
     pub apt: Option<(Vec<AptSource>, Option<PathBuf>)>,
     pub npm: Option<IndexUrl>,
     pub pip: Option<IndexUrl>,

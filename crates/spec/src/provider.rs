@@ -13,7 +13,6 @@ pub enum Provider {
 /// The type of a `config` key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigValue {
-    /// A directory below the workspace.
     Directory,
     Shell,
     OneOf(&'static [&'static str]),
@@ -23,7 +22,6 @@ pub enum ConfigValue {
 /// An entry of the provider list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderEntry {
-    /// The value of `sandbox.provider`.
     pub name: &'static str,
     pub provider: Provider,
     /// The keys of its `config`, all optional.
@@ -87,7 +85,6 @@ pub static REGISTRY: [ProviderEntry; 6] = [
 ];
 
 impl ProviderEntry {
-    /// The type of the `config` key `name`.
     #[must_use]
     pub(crate) fn config_value(&self, name: &str) -> Option<ConfigValue> {
         let (_, value) = self.config.iter().find(|(known, _)| *known == name)?;

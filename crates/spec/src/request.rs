@@ -20,9 +20,7 @@ pub enum Subject {
 /// Where the bundle comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleArgument {
-    /// `-`: read the archive from standard input.
     Stdin,
-    /// Path of an archive or a directory.
     Path(PathBuf),
 }
 
@@ -40,7 +38,6 @@ pub struct BundleOptions {
     pub output_files: Vec<(String, String)>,
     /// `--out-dir DIR`: destination of outputs instead of the workspace; absolute.
     pub output_directory: Option<PathBuf>,
-    /// Arguments of `exec` after `--`.
     pub arguments: Vec<Vec<u8>>,
     pub keep: bool,
     pub no_cache: bool,
@@ -51,14 +48,12 @@ pub struct BundleOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputsArgument {
     Text(String),
-    /// `@FILE`.
     File(PathBuf),
 }
 
 /// One entry of the view: `--ro`, `--rw`, `--mount`, `--tmpfs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewEntry {
-    /// A bind mount of a path of the host.
     Bind {
         /// Path on the host; absolute (the command line makes it so).
         source: PathBuf,
@@ -89,20 +84,16 @@ pub struct GivenSecret {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitOptions {
     pub memory_bytes: Option<u64>,
-    /// `--cpus`, in processors.
     pub cpus: Option<f64>,
     pub cpu_time: Option<Duration>,
     /// `--timeout`; [`Duration::MAX`] is `none`.
     pub wall_time: Option<Duration>,
     pub grace: Option<Duration>,
-    /// `--pids`.
     pub processes: Option<u64>,
-    /// `--nofile`, of each process.
     pub open_files: Option<u64>,
     pub disk_bytes: Option<u64>,
     /// Inodes in the writable space. No flag sets it; preparation runs do.
     pub disk_inodes: Option<u64>,
-    /// `--max-output`, per stream.
     pub output_bytes: Option<u64>,
     pub mode: LimitsMode,
     pub on_output_limit: OnOutputLimit,
@@ -122,7 +113,6 @@ pub enum LimitsMode {
 /// What happens when a stream reaches its limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnOutputLimit {
-    /// Count and discard the rest.
     #[default]
     Drop,
     /// End the run as `output_limit`.
@@ -163,9 +153,7 @@ pub struct Grants {
 pub struct OciOptions {
     /// Source of the root file system of `engine: sandbox`. The directory of a layout is absolute.
     pub image: Option<Place>,
-    /// Whether to accept tags without a digest.
     pub allow_tags: bool,
-    /// Whether to allow registries without TLS.
     pub insecure: bool,
 }
 
@@ -185,7 +173,6 @@ pub struct Request {
     pub network: NetworkOptions,
     pub limits: LimitOptions,
     pub streams: StreamOptions,
-    /// A signal number; SIGTERM by default.
     pub stop_signal: i32,
     pub strict: bool,
     /// `--syscalls`. A stricter host policy wins.

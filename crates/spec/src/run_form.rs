@@ -34,7 +34,6 @@ pub enum RunError {
     Nul,
     #[error("an argument of `run` has {bytes} bytes, the kernel takes at most {}", limit(.bytes_max))]
     TooLong { bytes: usize, bytes_max: usize },
-    /// The path leaves the bundle.
     #[error("the path `{path}` in `run` {reason}")]
     Path { path: String, reason: PathError },
     #[error("`{text}` is a path in quotes")]

@@ -16,7 +16,6 @@ pub enum Engine {
     /// The host's toolchain, confined. `in-process` becomes this engine too.
     #[default]
     Subprocess,
-    /// A root file system of its own.
     Sandbox,
 }
 
@@ -35,9 +34,7 @@ pub struct Needs {
     pub language: Option<Language>,
     /// OS packages, by Debian name.
     pub native: Vec<String>,
-    /// npm packages, `name@range`.
     pub npm: Vec<String>,
-    /// Python packages, `name==version`.
     pub pip: Vec<String>,
 }
 
@@ -45,7 +42,6 @@ pub struct Needs {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunnerBlock {
     pub engine: Engine,
-    /// Whether `in-process` was replaced by `subprocess`.
     pub downgraded: bool,
     /// Template id of the host's registry.
     pub image: Option<String>,
@@ -105,7 +101,6 @@ fn read_key<'document>(
     Ok(())
 }
 
-/// Reads the engine, and whether it is a downgrade.
 pub(crate) fn read_engine<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -195,7 +190,6 @@ fn read_packages<'document>(
     Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
-/// Reads `timeout_ms`, `memory_mb` and `cpu_ms` of a block.
 pub(crate) fn read_limits<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

@@ -50,12 +50,10 @@ pub struct SandboxBlock {
     /// Default for other providers.
     pub local: LocalConfig,
     pub limits: Vec<StatedLimit>,
-    /// Variables of the host to pass on.
     pub passthrough: Vec<String>,
     pub secrets: Vec<SecretRequest>,
     pub egress: Vec<EgressRequest>,
     pub mounts: Vec<MountRequest>,
-    /// No command may run.
     pub read_only: bool,
     /// Whether there is a `policy`, which restricts.
     pub policy: bool,
@@ -194,7 +192,6 @@ fn warn_drift(reader: &mut Reader<'_>, node: &Node) {
     reader.ignore(node);
 }
 
-/// Keys of a block in a file of its own: `schema`, `id`, `version`.
 fn read_standalone_keys<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

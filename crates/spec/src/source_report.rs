@@ -15,12 +15,9 @@ pub struct SourcePulled {
     /// Digest of the manifest, which pins it.
     pub digest: Digest,
     pub found: SourceFound,
-    /// Null: the artifact has none.
     pub config: Option<SourceConfig>,
     pub layer: SourceLayer,
-    /// Total size of the files.
     pub bytes: u64,
-    /// Number of files; null: unknown.
     pub files: Option<u64>,
     /// Warnings of unpacking, and contradictions to the config.
     pub warnings: Vec<WarningReport>,
@@ -31,9 +28,7 @@ pub struct SourcePulled {
 pub struct SourcePushed {
     /// Digest of the manifest, which pins it.
     pub digest: Digest,
-    /// Pinned reference for pulling.
     pub reference: String,
-    /// The new tag; empty: none.
     pub tag: String,
 }
 
@@ -66,7 +61,6 @@ pub struct SourceInspected {
     pub config: Option<SourceConfig>,
     pub layer: SourceLayer,
     pub layer_in_store: bool,
-    /// Annotations of the publisher.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -84,13 +78,11 @@ pub struct SourceListing {
 /// A source in the store.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceKept {
-    /// Its name when it was pulled or built.
     pub name: String,
     pub digest: Digest,
     pub layer_bytes: u64,
     /// If false, the layer is fetched when it is needed.
     pub layer_in_store: bool,
-    /// Last use, in seconds since 1970.
     pub used_unix_s: u64,
 }
 

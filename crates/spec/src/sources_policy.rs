@@ -33,7 +33,6 @@ pub enum IpRangeError {
     /// `10.0.0.5/8`: the address or the prefix is wrong.
     #[error("has bits behind its prefix; that block is written {0}")]
     BitsBehindPrefix(IpRange),
-    /// `::ffff:10.0.0.0/104`.
     #[error("is an IPv4 block written as IPv6")]
     MappedAddress,
 }
@@ -146,9 +145,7 @@ pub(crate) fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange>
 /// Source of secret values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretsPolicy {
-    /// `None`: only the values of `--secret`.
     pub provider: Option<SecretsProvider>,
-    /// Absolute path of the inventory (`SECRETS.md`).
     pub inventory: Option<PathBuf>,
 }
 
@@ -195,7 +192,6 @@ pub struct BundleCachePolicy {
     /// Above this size the least recently used entries are removed; `None`: a share of the file
     /// system.
     pub size_bytes: Option<u64>,
-    /// Disables the cache.
     pub off: bool,
     /// Whether to copy a cached tree for each body, even if an overlayfs could be used.
     pub copy: bool,

@@ -8,9 +8,7 @@ use crate::path::{PathError, RelPath, escape};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     RunId,
-    /// The id of the manifest.
     WorkflowId,
-    /// The id of the manifest.
     ToolId,
     /// The day in UTC: `2026-05-03`.
     IsoDate,
@@ -42,15 +40,12 @@ pub enum TokenError {
     #[error("found the token `{found}`, expected <runId>, <workflowId>, <toolId> or <isoDate>")]
     Unknown {
         found: String,
-        /// A similar token.
         near: Option<&'static str>,
     },
     #[error("found `<` without `>`")]
     Unclosed,
-    /// The value of a token is not one path segment.
     #[error("`{token}` is `{value}`, which is not one path segment")]
     Value { token: &'static str, value: String },
-    /// The path is refused after replacement.
     #[error("the path `{path}` {reason}")]
     Path { path: String, reason: PathError },
 }

@@ -22,7 +22,6 @@ pub enum UnitError {
 const SIZE: &str = "a size such as 512k, 64m or 1g (powers of 1024)";
 const DURATION: &str = "a duration such as 300ms, 2s, 5m, 1h30m or 1d";
 
-/// Suggests a value for a number with an unknown unit or without one.
 fn meant(found: &str, expected: &str) -> String {
     let unit_at = found
         .find(|sign: char| !sign.is_ascii_digit())

@@ -23,11 +23,8 @@ pub struct IoHandle {
     /// JSON Schema of the structured input; default `{}`, which accepts everything. With declared
     /// files it has `_workflowFsRoot`.
     pub inputs: Value,
-    /// JSON Schema of the structured output; default `{}`.
     pub outputs: Value,
-    /// Files that are staged before the run, by key.
     pub inputs_files: BTreeMap<String, FileContract>,
-    /// Files that are copied out after the run, by key.
     pub outputs_files: BTreeMap<String, FileContract>,
     #[serde(skip)]
     input: Contract,
@@ -39,7 +36,6 @@ pub struct IoHandle {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileContract {
-    /// Path in the workspace, with tokens.
     pub path: String,
     /// `ro` or `rw`: a convention between author and body.
     pub mode: Option<&'static str>,

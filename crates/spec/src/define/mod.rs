@@ -32,7 +32,6 @@ pub enum DefineError {
     /// A rule of the block. JSON Pointers point into the definition.
     #[error(transparent)]
     Block(#[from] ManifestError),
-    /// The JSON Schema of `inputs` or `outputs`.
     #[error("define_io at /{block}")]
     Schema {
         block: &'static str,
@@ -111,7 +110,6 @@ fn below<'text>(pointer: &'text str, key: &str) -> &'text str {
         .unwrap_or(pointer)
 }
 
-/// Unwraps `{inline: BLOCK}`.
 fn unwrapped(definition: &Value) -> &Value {
     definition.get("inline").unwrap_or(definition)
 }

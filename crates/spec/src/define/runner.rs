@@ -11,9 +11,7 @@ use crate::run_form::Run;
 use crate::runner_block::{Engine, Language, Needs};
 
 const FUNCTION: &str = "define_runner";
-/// Default memory, in MiB.
 pub(crate) const MEMORY_MIB_DEFAULT: u64 = 256;
-/// Default wall time, in milliseconds.
 pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 600_000;
 
 /// Inputs of the host for defining a runner.
@@ -31,9 +29,7 @@ pub struct RunnerSurroundings<'host> {
 pub enum RunnerEngine {
     /// Inside the host's own process. Never granted: see [`RunnerHandle::resolve_for_origin`].
     InProcess,
-    /// The host's toolchain, confined.
     Subprocess,
-    /// A root file system of its own.
     Sandbox,
 }
 
@@ -69,7 +65,6 @@ pub struct RunnerLimits {
     pub memory_mb: u64,
     /// Wall time; 600,000 by default.
     pub timeout_ms: u64,
-    /// CPU time; `None`: no limit.
     pub cpu_ms: Option<u64>,
 }
 
@@ -162,7 +157,6 @@ impl RunnerHandle {
     }
 }
 
-/// The value that a block states for the limit `name`.
 pub(super) fn stated(limits: &[StatedLimit], name: &str) -> Option<u64> {
     limits
         .iter()

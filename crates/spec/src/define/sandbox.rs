@@ -10,7 +10,6 @@ use crate::report::WarningReport;
 use crate::sandbox_block::LocalConfig;
 
 const FUNCTION: &str = "define_sandbox";
-/// Default wall time of a command, in milliseconds.
 pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 30_000;
 
 /// A complete `sandbox` block.
@@ -28,12 +27,10 @@ pub struct SandboxHandle {
     pub env: SandboxEnvironment,
     pub network: SandboxNetwork,
     pub mounts: Vec<MountHandle>,
-    /// As declared.
     pub identity: Option<Value>,
     /// As declared. It restricts.
     pub policy: Option<Value>,
     pub lifecycle: SandboxLifecycle,
-    /// Whether commands are forbidden.
     pub read_only: bool,
     pub metadata: Map<String, Value>,
     pub warnings: Vec<WarningReport>,
@@ -45,7 +42,6 @@ pub struct SandboxHandle {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ProviderConfig {
-    /// `local`.
     Local {
         /// Working directory below the workspace; `.` is the workspace itself.
         cwd: String,
@@ -53,24 +49,20 @@ pub enum ProviderConfig {
         shell: String,
     },
     NodePermission {},
-    /// `mastra-e2b`.
     E2b {
         template: Option<String>,
         api_key_ref: Option<String>,
         region: Option<String>,
     },
-    /// `mastra-modal`.
     Modal {
         app_name: Option<String>,
         function_name: Option<String>,
         api_token_ref: Option<String>,
     },
-    /// `mastra-daytona`.
     Daytona {
         workspace_id: Option<String>,
         api_key_ref: Option<String>,
     },
-    /// `mastra-blaxel`.
     Blaxel {
         workspace: Option<String>,
         api_key_ref: Option<String>,
@@ -84,7 +76,6 @@ pub struct SandboxLimits {
     pub timeout_ms: u64,
     /// MiB; `None`: the value of the `runner` block.
     pub memory_mb: Option<u64>,
-    /// CPU time; `None`: no limit.
     pub cpu_ms: Option<u64>,
 }
 
@@ -92,14 +83,12 @@ pub struct SandboxLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxEnvironment {
     pub auth: SandboxAuth,
-    /// Variables of the host to pass on.
     pub passthrough: Vec<String>,
 }
 
 /// Variables whose values are secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SandboxAuth {
-    /// The inventory that lists them.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
     pub state: AuthState,
@@ -114,10 +103,10 @@ pub struct AuthState {
 /// Network access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxNetwork {
-    /// `host`, `host:port`, `*.host`. Empty: no access.
     pub egress: Vec<String>,
 }
 
+/// A mount of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountHandle {
     /// `workspace`, or the declared storage.
@@ -233,7 +222,6 @@ fn missing() -> ManifestError {
     }
 }
 
-/// The number at the end of a JSON Pointer.
 fn index_of(pointer: &str) -> Option<usize> {
     pointer.rsplit('/').next()?.parse().ok()
 }

@@ -4,7 +4,6 @@ use crate::document::{
     DEPTH_MAX, DocumentError, DocumentProblem, EXPANDED_BYTES_MAX, Place, VALUES_MAX,
 };
 
-/// The remaining budget of a document.
 #[derive(Debug)]
 pub(super) struct Budget {
     values: usize,
@@ -19,7 +18,6 @@ impl Budget {
         }
     }
 
-    /// Counts `values` more values with `bytes` of text.
     pub(super) fn charge(
         &mut self,
         place: Place,
@@ -46,7 +44,6 @@ impl Budget {
     }
 }
 
-/// Refuses more than the maximum depth of lists and maps.
 pub(super) fn check_depth(place: Place, depth: usize) -> Result<(), DocumentError> {
     if DEPTH_MAX < depth {
         return Err(DocumentError::new(

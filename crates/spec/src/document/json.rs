@@ -8,7 +8,6 @@ use crate::document::budget::{Budget, check_depth};
 use crate::document::problem::excerpt;
 use crate::document::{DocumentError, DocumentProblem, Key, Node, Place, Value};
 
-/// Parses `text`: one JSON value with optional white space around it.
 pub(super) fn parse(text: &str) -> Result<Node, DocumentError> {
     let mut reader = Reader {
         rest: text,
@@ -228,7 +227,6 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Parses an escape after the backslash.
     fn escaped(&mut self) -> Result<char, DocumentError> {
         let place = self.place;
         let character = match self.next() {
@@ -277,7 +275,6 @@ impl<'text> Reader<'text> {
     }
 }
 
-/// Whether `text` is a number by the grammar of JSON.
 pub(super) fn is_number(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

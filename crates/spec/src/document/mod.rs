@@ -34,7 +34,6 @@ pub(crate) const EXPANDED_BYTES_MAX: usize = 4 << 20;
 pub enum Format {
     Yaml,
     Json,
-    /// YAML between two `---` lines at the head of a Markdown file.
     FrontMatter,
 }
 
@@ -95,7 +94,6 @@ pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
     Ok(root)
 }
 
-/// Checks for UTF-8 without NUL characters, and skips a byte order mark.
 fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
     let utf_16_or_32 = [&b"\xff\xfe"[..], b"\xfe\xff", b"\0\0\xfe\xff"]
         .iter()

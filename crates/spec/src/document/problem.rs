@@ -4,7 +4,6 @@ use crate::document::Place;
 use crate::path::escape;
 use crate::units::limit;
 
-/// Most characters of the document in a message.
 const EXCERPT_CHARACTERS_MAX: usize = 60;
 
 /// Why a text is not a document, and where.
@@ -36,7 +35,6 @@ pub enum DocumentProblem {
     },
     #[error("found a NUL character")]
     NulCharacter,
-    /// The parser's message.
     #[error("{reason}")]
     Syntax { reason: String },
     /// The parser's message for a known mistake.
@@ -51,7 +49,7 @@ pub enum DocumentProblem {
     #[error("holds more than {values_max} values or {}, aliases replaced", limit(.bytes_max))]
     TooMuch {
         values_max: usize,
-        /// The limit of bytes of text.
+        /// Limit of the text in bytes.
         bytes_max: usize,
     },
     #[error("the alias stands inside the value that it names")]
@@ -70,7 +68,6 @@ pub enum DocumentProblem {
     AmbiguousNumber { found: String },
     #[error("found `{found}`, expected a finite number")]
     NotFinite { found: String },
-    /// A number that does not fit 64 bits.
     #[error("the number `{found}` does not fit into 64 bits")]
     NumberOutOfRange { found: String },
     #[error("the first line is not `---`")]
@@ -134,7 +131,6 @@ impl DocumentProblem {
     }
 }
 
-/// An excerpt for messages: escaped and shortened.
 pub(super) fn excerpt(text: &str) -> String {
     let short: String = text.chars().take(EXCERPT_CHARACTERS_MAX).collect();
     let more = if short.len() < text.len() { "…" } else { "" };

@@ -12,7 +12,6 @@ use crate::document::mistake::{other_space, recognise};
 use crate::document::problem::excerpt;
 use crate::document::{DEPTH_MAX, DocumentError, DocumentProblem, Key, Node, Place, Value};
 
-/// Parses `text`, which starts after `lines_before` lines of its file.
 pub(super) fn parse(text: &str, lines_before: u32) -> Result<Node, DocumentError> {
     let options = serde_saphyr::granit_parser::options! {
         disallow_directives: true,
@@ -53,7 +52,6 @@ struct Composer {
     root: Option<Node>,
 }
 
-/// A list or a map without its end so far.
 struct Open {
     place: Place,
     anchor: usize,
@@ -166,7 +164,6 @@ impl Composer {
         ))
     }
 
-    /// Whether the next value is the key of a map.
     fn at_key(&self) -> bool {
         matches!(
             self.stack.last(),

@@ -23,7 +23,6 @@ pub struct Inventories {
 #[derive(Debug, Clone)]
 pub struct Granted<'run> {
     pub slug: String,
-    /// The entries of the inventories; empty without inventories.
     pub entries: Vec<&'run InventoryEntry>,
     /// The permission, for the report: `access.bind of SECRETS.md:3:5`.
     pub permission: Option<String>,
@@ -35,12 +34,10 @@ pub struct Granted<'run> {
 pub struct NotGranted {
     pub variable: String,
     pub slug: String,
-    /// The inventory, with the place of the entry if there is one.
     pub inventory: String,
     /// `does not let`, or `has no such entry that would let`.
     pub why: &'static str,
     pub consumer: String,
-    /// The line to add to the inventory.
     pub line: String,
 }
 

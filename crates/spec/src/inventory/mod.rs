@@ -14,13 +14,11 @@ use crate::manifest::{Kind, slug_of_variable};
 use crate::path::escape;
 use crate::report::WarningReport;
 
-/// Shortest and longest slug, in characters.
 const SLUG_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=80;
 
 /// An inventory of secrets, without values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inventory {
-    /// The file name that [`parse`] got.
     pub file: String,
     /// In the order of the text; slugs are unique.
     pub entries: Vec<InventoryEntry>,
@@ -48,7 +46,6 @@ pub struct InventoryEntry {
     pub bindings: Vec<String>,
     /// How it is passed on. Unknown kinds are left out.
     pub exposures: Vec<Exposure>,
-    /// The entry as written.
     pub written: serde_json::Value,
     pub place: Place,
 }
@@ -128,7 +125,6 @@ pub struct Consumer {
 /// The entry of the inventory that permits access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permission {
-    /// `bind` or `reveal`.
     pub list: &'static str,
     /// Index in that list, from 0.
     pub index: usize,
@@ -290,7 +286,6 @@ impl Consumer {
         }
     }
 
-    /// The line that would permit access, for messages.
     #[must_use]
     pub(crate) fn line_to_add(&self) -> Option<String> {
         let key = match self.kind {

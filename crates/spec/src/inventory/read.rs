@@ -8,9 +8,7 @@ use crate::inventory::{
 use crate::manifest::reader::{Entries, Reader};
 use crate::manifest::{BlockDocuments, ManifestError, Problem};
 
-/// Longest name of a secret, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
-/// Longest description of a secret, in characters.
 const DESCRIPTION_CHARACTERS_MAX: usize = 2_000;
 /// Keys under which an author may have written a value.
 const VALUE_KEYS: [&str; 7] = [
@@ -324,7 +322,6 @@ fn read_words<'document>(
         .collect()
 }
 
-/// `bindings.env` of `metadata`. The rest is free-form.
 fn read_bindings<'document>(
     reader: &Reader<'document>,
     metadata: &'document Node,

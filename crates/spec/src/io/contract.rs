@@ -20,11 +20,9 @@ pub(crate) const DOCUMENT_DEPTH_MAX: usize = 100;
 /// `[0],[0]` takes fifty kilobytes, so this limit matters more than the one on the text.
 pub const DOCUMENT_MEMORY_MAX: usize = 42 << 20;
 
-/// Bytes of one compiled pattern, and of its cache.
 const PATTERN_BYTES_MAX: usize = 512 << 10;
 const MISMATCHES_MAX: usize = 8;
 const ALL_MISMATCHES_MAX: usize = 1_000;
-/// Characters of one message.
 const MESSAGE_CHARACTERS_MAX: usize = 240;
 
 /// A compiled schema.
@@ -53,7 +51,6 @@ pub enum ContractError {
         /// The validator's message.
         reason: String,
     },
-    /// Validation was stopped.
     #[error("the schema cannot be judged by: {reason}")]
     TooCostly {
         /// The exceeded resource.

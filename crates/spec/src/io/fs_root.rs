@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-/// The reserved name in a structured input.
 pub(crate) const FS_ROOT: &str = "_workflowFsRoot";
 
 /// Why `_workflowFsRoot` cannot be set.

@@ -3,7 +3,6 @@
 use crate::did_you_mean::nearest;
 use crate::document::{Key, Node, Value};
 
-/// Most findings of one schema.
 const FOUND_MAX: usize = 20;
 
 /// The keywords of JSON Schema 2020-12, and those that remain from older drafts.
@@ -72,7 +71,6 @@ const KEYWORDS: [&str; 60] = [
 const TYPES: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
-/// Keywords whose value is a schema, or a list of schemas.
 const SCHEMAS: [&str; 17] = [
     "allOf",
     "anyOf",
@@ -92,7 +90,6 @@ const SCHEMAS: [&str; 17] = [
     "additionalItems",
     "dependencies",
 ];
-/// Keywords whose value is a map of schemas.
 const MAPS: [&str; 5] = [
     "properties",
     "patternProperties",

@@ -17,7 +17,6 @@ use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
 use crate::tokens::{TokenError, TokenPath};
 
-/// Largest schema, as JSON, in bytes.
 pub(crate) const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
 /// The declared inputs and outputs of a run.
@@ -25,9 +24,7 @@ pub(crate) const SCHEMA_BYTES_MAX: usize = 1 << 20;
 pub struct IoBlocks {
     pub inputs: Option<serde_json::Value>,
     pub outputs: Option<serde_json::Value>,
-    /// Files that are staged before the run.
     pub input_files: Vec<FileEntry>,
-    /// Files that are copied out after the run.
     pub output_files: Vec<FileEntry>,
 }
 
@@ -53,7 +50,6 @@ pub enum FileMode {
     ReadWrite,
 }
 
-/// Reads `inputs` or `outputs`.
 pub(crate) fn read_schema<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -75,7 +71,6 @@ pub(crate) fn read_schema<'document>(
     Ok(schema)
 }
 
-/// Reads `inputsFiles`, or `outputsFiles`, where paths must be unique.
 pub(crate) fn read_files<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

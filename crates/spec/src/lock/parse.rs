@@ -11,7 +11,6 @@ use crate::path::escape;
 pub struct LockError {
     pub file: String,
     pub place: Option<Place>,
-    /// JSON Pointer (RFC 6901) of the value.
     pub pointer: Option<String>,
     pub problem: LockProblem,
 }

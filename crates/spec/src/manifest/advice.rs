@@ -23,7 +23,6 @@ const HOMES: [(&str, &[&str]); 8] = [
     ("sandbox.env", &["passthrough", "auth"]),
     ("code", &["sources"]),
 ];
-/// Keys that are valid at the top level only.
 const TOP_LEVEL: [&str; 12] = [
     "run",
     "code",
@@ -39,7 +38,6 @@ const TOP_LEVEL: [&str; 12] = [
     "timeout_ms",
 ];
 
-/// Where the unknown `key` belongs; `known` are the valid keys beside it.
 pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
     if known.contains(&key) {
         return None;
@@ -57,7 +55,6 @@ pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
         .then(|| format!("`{key}` belongs to the top level of the manifest"))
 }
 
-/// A hint for a value of another type than `expected`.
 pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<String> {
     let text = match &node.value {
         Value::Number(_) if expected.contains("text") => "put it in quotes",
@@ -156,7 +153,6 @@ fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
     }
 }
 
-/// Whether `pointer` is the reference of one variable.
 fn is_secret(pointer: &str) -> bool {
     let name = pointer.strip_prefix("/secrets/");
     name.is_some_and(|name| !name.contains('/'))
@@ -194,7 +190,6 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
     })
 }
 
-/// Whether `pointer` is a source of `code`.
 fn is_source(pointer: &str) -> bool {
     let index = pointer.strip_prefix("/code/sources/");
     index.is_some_and(|index| index.parse::<usize>().is_ok())

@@ -123,7 +123,6 @@ pub struct BlockDocument {
     pub root: Node,
 }
 
-/// The result of one lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Looked {
     Found(BlockDocument),
@@ -235,7 +234,6 @@ pub fn block_references_of_sandbox(block: &Node) -> Option<BlockReference> {
     auth_reference(auth).map(|(reference, _)| reference)
 }
 
-/// The inventory that `env.auth` names, and its node.
 pub(crate) fn auth_reference(auth: &Node) -> Option<(BlockReference, &Node)> {
     let node = auth.get("ref")?;
     let Value::Text(text) = &node.value else {

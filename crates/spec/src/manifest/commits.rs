@@ -10,9 +10,7 @@ use crate::path::escape;
 
 /// Most sources: the limit of a bundle.
 const SOURCES_MAX: usize = 4_096;
-/// Longest text, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
-/// Digits of a commit.
 const DIGITS: usize = 40;
 
 /// A reference of a source, and the commit that it was when the bundle was made.

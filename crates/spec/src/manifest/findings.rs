@@ -13,7 +13,6 @@ pub const ERRORS_MAX: usize = 100;
 /// place there.
 type Order = (Option<Place>, u8, Option<Place>);
 
-/// The errors so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     errors: Vec<ManifestError>,
@@ -21,7 +20,6 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Whether further errors are only counted.
     pub(super) const fn is_full(&self) -> bool {
         ERRORS_MAX <= self.errors.len()
     }

@@ -14,7 +14,6 @@ use crate::report::WarningReport;
 use crate::run_form::Run;
 use crate::runner_block::Language;
 
-/// The fields of `runner`. One file decides each.
 const FIELDS: [&[&str]; 9] = [
     &["engine"],
     &["image"],
@@ -32,7 +31,6 @@ const NOT_INHERITED: [&str; 4] = ["sandbox", "timeout_ms", "approval", "workspac
 /// A manifest in its resolved form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
-    /// File name in errors and provenance.
     pub file: String,
     /// From [`crate::manifest::resolved`].
     pub resolved: Json,
@@ -146,7 +144,6 @@ impl Inherited {
     }
 }
 
-/// A value and the file that decided it.
 #[derive(Debug, Clone)]
 struct Decided {
     value: Json,
@@ -212,7 +209,6 @@ impl Merged {
         }
     }
 
-    /// Warns if two workspaces disagree, because then only their order decides.
     fn warn_about_disagreement(
         &mut self,
         what: &str,
@@ -308,7 +304,6 @@ fn pointer(steps: &[&str]) -> String {
         .collect()
 }
 
-/// Sets a field of one or two steps.
 fn insert(block: &mut Map<String, Json>, field: &[&str], value: Json) {
     match field {
         [name] => {

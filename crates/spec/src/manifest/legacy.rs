@@ -33,7 +33,6 @@ const KEYS: [&str; 9] = [
     "timeout_ms_max",
 ];
 
-/// Whether a `runtime` block has the old shape. With `engine` it is current.
 pub(crate) fn is_legacy(node: &Node) -> bool {
     node.get("engine").is_none() && KEYS.iter().any(|key| node.get(key).is_some())
 }
@@ -167,7 +166,6 @@ fn read_env<'document>(
     Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
-/// Whether it is a folder or a pattern, which the older `fs` allowed.
 fn is_folder_or_pattern(text: &str) -> bool {
     let is_inside = !text.starts_with('/') && text.split('/').all(|segment| segment != "..");
     is_inside && (text == "." || text.ends_with('/') || text.contains('*'))

@@ -56,7 +56,6 @@ pub enum Kind {
     #[default]
     Tool,
     Workflow,
-    /// Files that other manifests use.
     CodeWorkspace,
 }
 
@@ -73,14 +72,12 @@ pub struct StatedLimit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restriction {
     pub source: &'static str,
-    /// The value if it is one word, escaped.
     pub value: Option<String>,
 }
 
 /// A parsed manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
-    /// `tool` by default.
     pub kind: Kind,
     pub id: Option<String>,
     /// `name`. The caller may set the folder name if there is none.
@@ -93,14 +90,11 @@ pub struct Manifest {
     pub code: Vec<CodeSource>,
     /// `runner`, or `runtime`, its alias.
     pub runner: RunnerBlock,
-    /// The limits of all blocks.
     pub limits: Vec<StatedLimit>,
-    /// The requested hosts of all blocks.
     pub egress: Vec<EgressRequest>,
     pub secrets: Vec<SecretRequest>,
     /// The named inventories. A resolved manifest carries their contents.
     pub inventories: Vec<Inventory>,
-    /// Variables of the caller to pass on.
     pub env_passthrough: Vec<String>,
     /// Mounts of the workspace, parents first.
     pub mounts: Vec<MountRequest>,

@@ -11,8 +11,6 @@ use crate::manifest::{ManifestError, Problem};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressRequest {
     pub rule: EgressRule,
-    /// The key of the request: `network.egress`, `sandbox.network.egress`,
-    /// `runtime.network.egress`.
     pub source: String,
 }
 

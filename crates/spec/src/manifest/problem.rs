@@ -8,10 +8,8 @@ use crate::units::limit;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.written())]
 pub struct ManifestError {
-    /// The file name that [`crate::manifest::parse`] got.
     pub file: String,
     pub place: Option<Place>,
-    /// JSON Pointer (RFC 6901) of the value.
     pub pointer: Option<String>,
     pub problem: Box<Problem>,
 }
@@ -60,12 +58,10 @@ impl ManifestError {
 pub enum Problem {
     #[error("{0}")]
     Document(DocumentProblem),
-    /// A key that no block reads.
     #[error("found the key `{key}`, expected {}", keys(known))]
     UnknownKey {
         key: String,
         known: Vec<&'static str>,
-        /// A hint or a similar key.
         near: Option<String>,
     },
     #[error("found {found}, expected {expected}")]
@@ -88,7 +84,6 @@ pub enum Problem {
     },
     #[error("the key `{key}` is missing")]
     MissingKey { key: &'static str },
-    /// Two keys that exclude each other.
     #[error("found both `{one}` and `{other}`, expected one of them")]
     Conflict {
         one: &'static str,
@@ -97,7 +92,6 @@ pub enum Problem {
     /// A path that could leave its folder, or that is not a path.
     #[error("the path `{found}` {reason}")]
     PathRefused { found: String, reason: String },
-    /// A key of `inputsFiles` or `outputsFiles` that is not one path segment.
     #[error("the key `{found}` {reason}; it becomes the name of a file, `/scratch/{found}`")]
     FileKeyRefused { found: String, reason: String },
     #[error("`{found}` is claimed twice, first by {first}")]
@@ -106,19 +100,15 @@ pub enum Problem {
         /// JSON Pointer of the first one.
         first: String,
     },
-    /// An unknown token in a path.
     #[error("{0}")]
     Token(crate::tokens::TokenError),
-    /// `<toolId>` or `<workflowId>` with an id that cannot be part of a path.
     #[error("the path uses `{token}`, but the id `{id}` is not one path segment")]
     TokenId { token: &'static str, id: String },
-    /// An entry of `egress` that is not a host.
     #[error("found `{found}`: {reason}")]
     Egress {
         found: String,
         reason: crate::egress::EgressError,
     },
-    /// A `run` that cannot be started.
     #[error("{0}")]
     Run(crate::run_form::RunError),
     #[error(
@@ -173,7 +163,6 @@ pub enum Problem {
     /// The language of a code-workspace or of `needs` differs from that of `run`.
     #[error("`needs.language` is {language}{}, but `run` starts `{program}`", as_said_by(decided_by.as_deref()))]
     NeedsContradictRun {
-        /// `node` or `python`.
         language: &'static str,
         /// The file that sets it, escaped, if it is not the one with `run`.
         decided_by: Option<String>,
@@ -300,7 +289,6 @@ pub(super) fn did_you_mean(near: &str) -> String {
     format!("did you mean `{near}`?")
 }
 
-/// Most keys in a message.
 const KEYS_NAMED_MAX: usize = 14;
 fn as_said_by(file: Option<&str>) -> String {
     file.map_or_else(String::new, |file| format!(", as {file} says"))

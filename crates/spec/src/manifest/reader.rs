@@ -24,7 +24,6 @@ pub struct Reader<'document> {
     opened: Vec<Opened<'document>>,
     findings: RefCell<Findings>,
     pub warnings: Vec<WarningReport>,
-    /// JSON Pointers of valid values that have no effect.
     pub ignored: Vec<String>,
     /// Valid requests that this host does not support.
     pub refusals: Vec<ManifestError>,
@@ -41,7 +40,6 @@ struct Opened<'document> {
 pub type Entries<'document> = &'document [(Key, Node)];
 
 impl<'document> Reader<'document> {
-    /// Makes a reader that also reads the blocks in the documents of `blocks`.
     pub(crate) fn with_blocks(
         file: &'document str,
         root: &'document Node,
@@ -137,7 +135,6 @@ impl<'document> Reader<'document> {
         self.findings.take().sorted(self.file, place)
     }
 
-    /// The references of the manifest to other documents.
     fn references(&self) -> impl Iterator<Item = (Place, &'document str)> {
         let blocks = self.blocks;
         crate::manifest::blocks::places(self.root, blocks)
@@ -173,7 +170,6 @@ impl<'document> Reader<'document> {
         ManifestError::of_document(self.file, error)
     }
 
-    /// Makes an error about the name of an entry of `map`.
     pub(crate) fn key_error(&self, map: &Node, key: &Key, problem: Problem) -> ManifestError {
         let (file, pointer) = self.blame(map);
         let pointer = pointer.map(|map| format!("{map}/{}", pointer_step(&key.name)));

@@ -6,7 +6,6 @@ use crate::document::{Node, Value};
 /// A `ref` source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeReference<'document> {
-    /// The folder of the code-workspace.
     pub path: SourcePath,
     /// Whether the path is relative to the folder of the document (the lean `source`) instead of
     /// the workspace.
@@ -55,7 +54,6 @@ pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubReference<'document> {
     pub repository: &'document str,
-    /// Commit, tag or branch.
     pub reference: &'document str,
     pub node: &'document Node,
     pub pointer: String,
@@ -85,7 +83,6 @@ pub fn github_references(root: &Node) -> Vec<GitHubReference<'_>> {
     found
 }
 
-/// Each source with its JSON Pointer, and whether its paths are relative to its document.
 fn sources(root: &Node) -> Vec<(String, bool, &Node)> {
     let list = root.get("code").and_then(|code| code.get("sources"));
     if let Some(Value::List(items)) = list.map(|list| &list.value) {

@@ -86,7 +86,6 @@ fn plain(node: &Node) -> Option<Json> {
     })
 }
 
-/// The block itself, inline or from another document.
 fn unwrapped<'document>(
     node: &'document Node,
     block: &'static str,

@@ -66,7 +66,6 @@ fn text(reader: &Reader<'_>, node: &Node) -> Result<String, ManifestError> {
     }
 }
 
-/// Refuses a program in another language than `needs.language`.
 pub(crate) fn check_language(
     reader: &Reader<'_>,
     node: &Node,

@@ -11,7 +11,6 @@ use crate::manifest::{ManifestError, Problem};
 pub struct SecretRequest {
     pub variable: String,
     pub reference: SecretReference,
-    /// The key of the request: `secrets`, `sandbox.env.auth`, `runtime.env`.
     pub source: String,
 }
 

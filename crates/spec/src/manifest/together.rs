@@ -31,7 +31,6 @@ pub(super) fn check(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     check_mounts(reader, root, manifest);
 }
 
-/// Each variable may have one source only.
 fn check_variables(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     let mut claimed: HashMap<&str, &str> = HashMap::new();
     let secrets = manifest
@@ -102,7 +101,6 @@ fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     }
 }
 
-/// A mount and a source artifact cannot have the same target.
 fn check_mounts(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     let items = match root.get("workspaceSources").map(|node| &node.value) {
         Some(Value::List(items)) => items.as_slice(),

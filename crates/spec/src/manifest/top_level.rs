@@ -66,7 +66,6 @@ const IGNORED: [&str; 26] = [
     "triggers",
     "result",
 ];
-/// Reads the whole manifest. Invalid values are noted and left out.
 pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     let root = reader.root();
     let mut manifest = Manifest::default();
@@ -100,7 +99,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     manifest
 }
 
-/// Reads the requests of the lean `secrets: {ref: …}`, without those that `sandbox` has too.
 fn request_inventory(reader: &mut Reader<'_>, root: &Node, manifest: &mut Manifest) {
     let Some(node) = root.get("secrets") else {
         return;

@@ -11,7 +11,6 @@ use crate::path::RelPath;
 /// A source artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceSource {
-    /// Unique in the manifest.
     pub id: String,
     pub reference: String,
     pub target: MountTarget,
@@ -35,7 +34,6 @@ impl WorkspaceSource {
 
 const KEYS: [&str; 6] = ["id", "ref", "mountPath", "writable", "required", "subpath"];
 
-/// Reads `workspaceSources`.
 pub(super) fn read<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

@@ -7,7 +7,6 @@ pub mod pip;
 /// Why a need is not a supported requirement: completes "the need … ".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NeedError {
-    /// An invalid package name.
     #[error("does not start with the name of a package")]
     Name,
     /// Tags, URLs, aliases, markers.

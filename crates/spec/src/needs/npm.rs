@@ -16,7 +16,6 @@ pub struct Requirement {
     ranges: Vec<Range>,
 }
 
-/// From `lowest`, and below `below`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Range {
     lowest: Option<Version>,
@@ -241,7 +240,6 @@ impl Version {
         (partial.numbers.len() == 3).then(|| partial.first())
     }
 
-    /// The next higher version.
     fn after(mut self) -> Self {
         if self.prerelease.is_empty() {
             self.numbers[2] = self.numbers[2].saturating_add(1);

@@ -17,7 +17,6 @@ pub struct Requirement {
 struct Specifier {
     operator: &'static str,
     version: Version,
-    /// `==1.2.*`.
     prefix: bool,
 }
 
@@ -203,7 +202,6 @@ impl Version {
         Some(version)
     }
 
-    /// Whether the first `count` numbers of the releases are equal.
     fn starts_with(&self, other: &Self, count: usize) -> bool {
         let number = |version: &Self, index: usize| version.release.get(index).copied();
         self.epoch == other.epoch
@@ -230,7 +228,6 @@ impl Version {
     }
 }
 
-/// Splits `rc1.post2.dev3` into the first kind, its number, and the rest.
 fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
     const WORDS: [(&str, char); 11] = [
         ("alpha", 'a'),

@@ -1,17 +1,13 @@
 //! `WWW-Authenticate`: how a registry requests authentication (RFC 9110, 11.6.1; the token
 //! authentication of the distribution project).
 
-/// Longest value of a parameter, in bytes.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// A method of authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Challenge {
-    /// A user name and a password with each request.
     Basic,
-    /// A token from a token server.
     Bearer {
-        /// URL of the token server.
         realm: String,
         service: Option<String>,
         scope: Option<String>,

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use crate::digest::Digest;
 use crate::path::escape;
 
-/// Longest path or user, in bytes.
 pub(crate) const WORD_BYTES_MAX: usize = 4_096;
 /// Most variables. Each is compared with those before it.
 pub(crate) const VARIABLES_MAX: usize = 1_024;
@@ -22,7 +21,6 @@ pub(crate) const PATH_DIRECTORIES_MAX: usize = 64;
 pub struct ImageConfig {
     /// `Env`, in order. Invalid entries are left out.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// `WorkingDir`, absolute.
     pub working_directory: Option<Vec<u8>>,
     pub user: Option<UserWords>,
     /// Digests of the uncompressed layers, lowest first.
@@ -34,7 +32,6 @@ pub struct ImageConfig {
 /// `user`, `uid`, `user:group`, `uid:gid`, `uid:group` or `user:gid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserWords {
-    /// A name or a number.
     pub user: String,
     /// A name or a number; `None`: the user's own.
     pub group: Option<String>,
@@ -48,11 +45,9 @@ pub enum ImageConfigError {
         /// The parser's message.
         reason: String,
     },
-    /// An unsupported value.
     #[error("the config of the image has the {key} `{found}`, expected {expected}")]
     Value {
         key: &'static str,
-        /// Escaped.
         found: String,
         expected: &'static str,
     },

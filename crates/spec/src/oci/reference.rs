@@ -57,8 +57,8 @@ impl fmt::Display for Which {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     Registry(Reference),
-    /// A directory in the OCI layout.
     Layout {
+        /// A directory in the OCI layout.
         directory: PathBuf,
         which: Which,
     },
@@ -68,7 +68,6 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found `{found}`, expected {expected}: {reason}")]
 pub struct ReferenceError {
-    /// Escaped and shortened.
     pub found: String,
     pub expected: &'static str,
     pub reason: ReferenceProblem,
@@ -79,10 +78,8 @@ pub struct ReferenceError {
 pub enum ReferenceProblem {
     #[error("it is empty")]
     Empty,
-    /// It starts with a repository.
     #[error("it names no registry, and there is no default one")]
     NoRegistry,
-    /// The part before the first `/` is not a host.
     #[error("the registry is no lower-case host name or address, with or without `:PORT`")]
     Registry,
     #[error("it names no repository")]

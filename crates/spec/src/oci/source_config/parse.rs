@@ -11,7 +11,6 @@ use crate::oci::source_config::{
 #[error("the config of the source artifact{}: {problem}", self.position())]
 pub struct SourceConfigError {
     pub place: Option<Place>,
-    /// JSON Pointer (RFC 6901) of the value.
     pub pointer: Option<String>,
     pub problem: SourceConfigProblem,
 }
@@ -141,7 +140,6 @@ impl<'document> Reader<'document> {
         })
     }
 
-    /// Reads a required key with `read`.
     fn required<T>(
         &self,
         node: &'document Node,
@@ -170,7 +168,6 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Reads text that is not blank.
     fn title(
         &self,
         node: &'document Node,

@@ -60,7 +60,6 @@ impl From<&ManifestError> for CheckError {
     }
 }
 
-/// `file:line:column: message (code)`, followed by the pointer and the hint.
 impl std::fmt::Display for CheckError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(file) = &self.file {

@@ -137,7 +137,6 @@ pub(crate) fn is_origin(node: &Node) -> bool {
     node.get("origin").is_some()
 }
 
-/// Reads the lean `source`: `{origin: …}`, the origin of the manifest, or one source.
 pub(crate) fn read_lean<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,

@@ -25,7 +25,6 @@ pub enum EntryKind {
 
 /// The files of a bundle.
 pub trait BundleView {
-    /// The kind of `path`; `None`: not found.
     fn kind(&self, path: &RelPath) -> Option<EntryKind>;
 
     fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_>;
@@ -73,7 +72,6 @@ pub struct Interpreters {
     pub bash: bool,
     pub tsx: bool,
     pub npx: bool,
-    /// Where `npx` could download from.
     pub npm_registry: NpmRegistry,
 }
 
@@ -125,7 +123,6 @@ pub enum RunFormError {
         what: &'static str,
         near: Vec<String>,
     },
-    /// Neither a known extension nor an executable file.
     #[error("`run` names `{path}`, which is not executable and has no extension that is known")]
     UnknownExtension {
         path: String,

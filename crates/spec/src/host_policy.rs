@@ -22,7 +22,6 @@ use crate::syscall_policy::SyscallPolicyName;
 pub struct HostPolicy {
     /// Maxima for a bundle's own manifest without any grant.
     pub maxima: Maxima,
-    /// Grants that every bundle's manifest has without a flag of the caller.
     pub grants: Grants,
     /// Grants that no flag and no later file may give.
     pub deny_grants: Grants,
@@ -438,7 +437,6 @@ pub fn union(one: Grants, other: Grants) -> Grants {
     }
 }
 
-/// The first set without the second.
 #[must_use]
 pub(crate) fn minus(from: Grants, taken: Grants) -> Grants {
     Grants {

@@ -20,7 +20,6 @@ pub struct ImageTemplate {
     pub native: Vec<String>,
     /// Installed npm packages: `typescript`, `typescript@5.4.2`.
     pub npm: Vec<String>,
-    /// Installed pip packages: `requests`, `requests==2.31.0`.
     pub pip: Vec<String>,
     /// Start-up cost, 0 for the lightest.
     pub cost_tier: u32,

@@ -53,7 +53,6 @@ pub enum MountTargetError {
     Path(PathError),
     #[error("is longer than 4096 bytes")]
     TooLong,
-    /// It would hide a path that the body or the runner needs.
     #[error("{why}")]
     Reserved {
         /// The reason: completes "the mount point …".

@@ -12,7 +12,6 @@ pub struct NetworkOptions {
     pub allow: Vec<EgressRule>,
     /// In order; host ports are unique except 0.
     pub publish: Vec<PublishedPort>,
-    /// File for the published ports, absolute.
     pub publish_file: Option<PathBuf>,
     pub added_hosts: Vec<AddedHost>,
     /// `--report-denials`: report attempts even if nothing is allowed.
@@ -45,7 +44,6 @@ pub enum CaptureChoice {
     Auto,
     /// nf_tables, every port; refused if the kernel does not accept the rules.
     Tproxy,
-    /// Listeners on single ports.
     AnyIp,
 }
 

@@ -13,7 +13,6 @@ pub struct PreparationPolicy {
     pub apt: Option<AptPolicy>,
     pub npm: Option<IndexPolicy>,
     pub pip: Option<IndexPolicy>,
-    /// Private address ranges that index names may resolve to.
     pub allow_private: Vec<IpRange>,
     /// CA certificates for the indexes, instead of the image's own; absolute.
     pub ca_file: Option<PathBuf>,
@@ -95,13 +94,11 @@ pub struct PreparationStatement {
 pub enum IndexError {
     #[error("is no https:// or http:// URL of a host")]
     Url,
-    /// User or password in the URL: `https://user:word@host`.
     #[error("has a user in it, which every package's own scripts could read")]
     User,
     /// White space, control characters or non-ASCII bytes.
     #[error("has a character that URLs do not have")]
     Character,
-    /// Not `deb [OPTIONS] URL SUITE [COMPONENT…]`.
     #[error("is no line such as `deb https://deb.example.org/debian trixie main`")]
     Line,
 }

@@ -165,7 +165,6 @@ pub struct Timing {
     pub duration_us: u64,
 }
 
-/// Milliseconds with three decimals.
 #[expect(clippy::cast_precision_loss, reason = "exact for three hundred years")]
 fn milliseconds(us: u64) -> f64 {
     us as f64 / 1_000.0

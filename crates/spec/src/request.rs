@@ -11,7 +11,6 @@ use crate::syscall_policy::SyscallPolicyName;
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// `runner exec BUNDLE`.
     Bundle(BundleArgument),
     /// `runner run -- CMD ARGS…`: argv, never empty.
     Command(Vec<Vec<u8>>),
@@ -60,7 +59,6 @@ pub enum ViewEntry {
         target: PathBuf,
         writable: bool,
     },
-    /// A private, empty, writable directory.
     Tmpfs {
         target: PathBuf,
         /// `None`: only the disk limit of the run applies.
@@ -115,7 +113,6 @@ pub enum LimitsMode {
 pub enum OnOutputLimit {
     #[default]
     Drop,
-    /// End the run as `output_limit`.
     Kill,
 }
 
@@ -151,7 +148,6 @@ pub struct Grants {
 /// `--image`, `--allow-tags`, `--insecure`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OciOptions {
-    /// Source of the root file system of `engine: sandbox`. The directory of a layout is absolute.
     pub image: Option<Place>,
     pub allow_tags: bool,
     pub insecure: bool,
@@ -228,11 +224,9 @@ pub struct Caller {
     /// All variables of the caller. Only named ones are passed on.
     pub environment: Vec<EnvironmentEntry>,
     pub home: Option<PathBuf>,
-    /// Where `--keep` leaves its copy; absolute.
     pub temporary_directory: PathBuf,
     /// Where run records are stored: see `sandbox::records`.
     pub runtime_directory: Option<PathBuf>,
-    /// Where caches on disk are stored; absolute.
     pub cache_directory: PathBuf,
     /// `RUNNER_OPT_CACHE_DIRECTORY`: where unpacked bundles are cached. Wins over the policy.
     pub bundle_cache_directory: Option<PathBuf>,

@@ -42,7 +42,6 @@ pub enum RunError {
         "found {found}, expected text, a list of texts, or a map with one of file, exec, shell"
     )]
     Shape { found: String },
-    /// The value of `--run` starts like JSON but is invalid.
     #[error("the value of `--run` starts like JSON: {reason}")]
     Json {
         /// The parser's message.

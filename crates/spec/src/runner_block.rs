@@ -32,7 +32,6 @@ pub enum Language {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     pub language: Option<Language>,
-    /// OS packages, by Debian name.
     pub native: Vec<String>,
     pub npm: Vec<String>,
     pub pip: Vec<String>,
@@ -43,7 +42,6 @@ pub struct Needs {
 pub struct RunnerBlock {
     pub engine: Engine,
     pub downgraded: bool,
-    /// Template id of the host's registry.
     pub image: Option<String>,
     pub needs: Needs,
     pub limits: Vec<StatedLimit>,

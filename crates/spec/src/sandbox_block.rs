@@ -55,7 +55,6 @@ pub struct SandboxBlock {
     pub egress: Vec<EgressRequest>,
     pub mounts: Vec<MountRequest>,
     pub read_only: bool,
-    /// Whether there is a `policy`, which restricts.
     pub policy: bool,
     /// Event name of `lifecycle.pause_after_idle`. No effect.
     pub pause_after_idle: Option<String>,

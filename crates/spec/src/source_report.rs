@@ -26,7 +26,6 @@ pub struct SourcePulled {
 /// `source push`: the artifact in the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourcePushed {
-    /// Digest of the manifest, which pins it.
     pub digest: Digest,
     pub reference: String,
     pub tag: String,
@@ -53,11 +52,9 @@ pub struct SourceLayer {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceInspected {
     pub reference: String,
-    /// Digest of the manifest, which pins it.
     pub digest: Digest,
     pub found: SourceFound,
     pub artifact_type: String,
-    /// Null: the artifact has none.
     pub config: Option<SourceConfig>,
     pub layer: SourceLayer,
     pub layer_in_store: bool,
@@ -71,7 +68,6 @@ pub struct SourceListing {
     /// Size limit of the store, images included.
     pub size_bytes: u64,
     pub used_bytes: u64,
-    /// Most recently used first.
     pub sources: Vec<SourceKept>,
 }
 

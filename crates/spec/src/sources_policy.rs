@@ -10,7 +10,6 @@ use crate::egress::EgressRule;
 pub struct EgressPolicy {
     /// `None`: no limit besides the caller's grants.
     pub allow: Option<Vec<EgressRule>>,
-    /// Private address ranges that names may resolve to.
     pub private_ranges: Vec<IpRange>,
     /// Whether to refuse TLS with Encrypted Client Hello.
     pub refuse_ech: bool,
@@ -111,7 +110,6 @@ const fn address_bits(address: IpAddr) -> u8 {
     }
 }
 
-/// `address` with the bits after the prefix cleared.
 fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {

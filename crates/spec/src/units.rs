@@ -8,7 +8,6 @@ pub enum UnitError {
     #[error("`{found}` is not {expected}{}", meant(found, expected))]
     Malformed {
         found: String,
-        /// The accepted form.
         expected: &'static str,
     },
     /// More than 63 bits of bytes or nanoseconds.

@@ -119,7 +119,7 @@ impl IoHandle {
     }
 }
 
-/// A manifest has more keys than these blocks.
+/// Refuses other keys of a manifest.
 fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
     let refuse = |pointer: String, problem: Problem| ManifestError {
         file: FUNCTION.to_owned(),
@@ -148,7 +148,7 @@ fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
     }
 }
 
-/// The place belongs to a generated text.
+/// Removes the place: the definition has no source text.
 fn without_place(mut error: ManifestError) -> ManifestError {
     error.place = None;
     error

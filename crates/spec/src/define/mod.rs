@@ -88,7 +88,6 @@ fn of_definition(mut error: ManifestError, key: &str) -> ManifestError {
     error
 }
 
-/// The warnings of a definition that was read as the value of `key`.
 fn told(function: &str, warnings: &[WarningReport], key: &str) -> Vec<WarningReport> {
     let of_definition = |warning: &WarningReport| {
         let (_, rest) = warning.message.split_once(" at ")?;

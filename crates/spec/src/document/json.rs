@@ -87,7 +87,6 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Parses a value inside `depth` lists and maps.
     fn value(&mut self, depth: usize) -> Result<Node, DocumentError> {
         let place = self.place;
         self.budget.charge(place, 1, 0)?;

@@ -124,7 +124,6 @@ pub(super) fn recognise(
 fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
     let mut open: Vec<(Place, char)> = Vec::new();
     for (index, line) in lines.iter().enumerate().take(last.saturating_add(1)) {
-        // A value starts after one of these.
         let mut before = ' ';
         let mut starts = true;
         for (column, sign) in line.chars().enumerate() {

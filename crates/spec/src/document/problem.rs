@@ -58,7 +58,6 @@ pub enum DocumentProblem {
     DuplicateKey { name: String, first: Place },
     #[error("found the tag `{tag}`, expected a value without a tag")]
     Tag { tag: String },
-    /// `<<`.
     #[error("found the merge key `<<`, which YAML 1.2 does not have")]
     MergeKey,
     #[error("found {found} as a key, expected text")]

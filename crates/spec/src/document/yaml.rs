@@ -386,7 +386,6 @@ fn resolve_plain(text: &str) -> Result<Value, DocumentProblem> {
     Ok(Value::Text(text.to_owned()))
 }
 
-/// Whether the core schema reads `text` as a finite number.
 fn is_core_number(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("0o") {
         return !digits.is_empty() && digits.bytes().all(|byte| (b'0'..=b'7').contains(&byte));

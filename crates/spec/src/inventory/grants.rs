@@ -35,7 +35,6 @@ pub struct NotGranted {
     pub variable: String,
     pub slug: String,
     pub inventory: String,
-    /// `does not let`, or `has no such entry that would let`.
     pub why: &'static str,
     pub consumer: String,
     pub line: String,

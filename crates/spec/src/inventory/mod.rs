@@ -77,7 +77,6 @@ pub struct Access {
 pub enum Holder {
     Role(String),
     UserId(String),
-    /// `cap://…`.
     Capability(String),
     Tool(String),
     Workflow(String),
@@ -126,7 +125,6 @@ pub struct Consumer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permission {
     pub list: &'static str,
-    /// Index in that list, from 0.
     pub index: usize,
 }
 
@@ -260,7 +258,6 @@ impl InventoryEntry {
         variables
     }
 
-    /// Whether it is exposed as `variable`, and which field.
     fn exposure_of_variable(&self, variable: &str) -> Option<Option<&str>> {
         let exposed = self.exposures.iter().find_map(|exposure| match exposure {
             Exposure::Environment { name, field } if name == variable => Some(field.as_deref()),

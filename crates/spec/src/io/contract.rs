@@ -290,7 +290,6 @@ mod takes {
     pub(super) const PLACE: usize = size_of::<Value>();
     /// Smallest block of the allocator: a short text.
     pub(super) const PIECE: usize = 32;
-    /// Key, hash and index of a map entry, besides the value.
     pub(super) const KEY: usize = 64;
     /// The first push of a list reserves four places.
     pub(super) const LIST: usize = 4 * PLACE + PIECE;
@@ -298,7 +297,6 @@ mod takes {
     pub(super) const MAP: usize = 4 * (PLACE + KEY) + 4 * PIECE;
 }
 
-/// Estimates the memory of a document without building it.
 fn measure(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
     let (mut depth, mut memory): (usize, usize) = (0, takes::PLACE);
     let (mut in_text, mut escaped) = (false, false);

@@ -148,7 +148,6 @@ fn read_file<'document>(
     })
 }
 
-/// Reads a path below the workspace, with optional tokens.
 pub(crate) fn read_token_path<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

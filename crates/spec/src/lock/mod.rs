@@ -133,7 +133,6 @@ pub struct LockDifference {
     pub what: String,
     /// Escaped.
     pub locked: String,
-    /// The current value, escaped.
     pub now: String,
 }
 

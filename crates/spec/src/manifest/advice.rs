@@ -2,7 +2,6 @@
 
 use crate::document::{Node, Value, excerpt};
 
-/// Blocks and the keys that only they have.
 const HOMES: [(&str, &[&str]); 8] = [
     ("runner", &["engine", "image", "needs", "limits"]),
     ("runner.needs", &["language", "native", "npm", "pip"]),
@@ -90,7 +89,6 @@ pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<Stri
     Some(text.to_owned())
 }
 
-/// Formats text as a scalar of a YAML list.
 fn as_scalar(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     match text.bytes().all(is_plain) && !text.starts_with('-') {

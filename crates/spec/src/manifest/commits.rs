@@ -25,7 +25,6 @@ pub struct SourceCommit {
     pub sha: String,
 }
 
-/// Reads the commits, escaped. Malformed ones are left out.
 pub(super) fn read(root: &Node) -> Vec<SourceCommit> {
     let runner = root.get("metadata").and_then(|node| node.get("runner"));
     let Some(Value::List(items)) = runner

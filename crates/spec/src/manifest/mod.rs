@@ -102,7 +102,6 @@ pub struct Manifest {
     pub sandbox: Option<SandboxBlock>,
     pub io: IoBlocks,
     pub workspace_sources: Vec<WorkspaceSource>,
-    /// The commits of its files, as `runner bundle` wrote them.
     pub commits: Vec<SourceCommit>,
     pub restrictions: Vec<Restriction>,
     pub warnings: Vec<WarningReport>,
@@ -115,7 +114,6 @@ pub struct Manifest {
 /// The result of reading a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
-    /// `None` if there are errors.
     pub manifest: Option<Manifest>,
     /// In the order of the text: at most [`ERRORS_MAX`], and one more that counts the rest.
     pub errors: Vec<ManifestError>,

@@ -89,7 +89,6 @@ pub enum Problem {
         one: &'static str,
         other: &'static str,
     },
-    /// A path that could leave its folder, or that is not a path.
     #[error("the path `{found}` {reason}")]
     PathRefused { found: String, reason: String },
     #[error("the key `{found}` {reason}; it becomes the name of a file, `/scratch/{found}`")]
@@ -146,7 +145,6 @@ pub enum Problem {
         /// Whether the mount is writable for the body.
         writable: bool,
     },
-    /// Files that have to be fetched first.
     #[error("`{key}` names sources that have not been fetched")]
     CodeUnresolved {
         /// `code` or `source`.
@@ -168,7 +166,6 @@ pub enum Problem {
         decided_by: Option<String>,
         program: String,
     },
-    /// `exec` would refuse it.
     #[error("{message}")]
     NotRunnable {
         code: &'static str,

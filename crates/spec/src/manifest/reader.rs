@@ -140,7 +140,6 @@ impl<'document> Reader<'document> {
         crate::manifest::blocks::places(self.root, blocks)
     }
 
-    /// The document of `node`, and its JSON Pointer there.
     fn locate(&self, node: &Node) -> (&'document str, String) {
         if let Some(pointer) = self.root.pointer_to(node) {
             return (self.file, pointer);

@@ -53,7 +53,6 @@ fn check_variables(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     }
 }
 
-/// Files: distinct keys, an id if a token needs one, a schema that accepts the root.
 fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     let IoBlocks {
         inputs,

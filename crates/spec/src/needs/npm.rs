@@ -12,7 +12,6 @@ use crate::needs::NeedError;
 pub struct Requirement {
     /// `name` or `@scope/name`.
     pub name: String,
-    /// One of them must match; empty: every version.
     ranges: Vec<Range>,
 }
 
@@ -169,7 +168,6 @@ impl Partial {
         }
         for (index, part) in parts.iter().enumerate() {
             if matches!(*part, "x" | "X" | "*") {
-                // After a wildcard only wildcards are valid.
                 if !parts[index..]
                     .iter()
                     .all(|part| matches!(*part, "x" | "X" | "*"))
@@ -195,7 +193,6 @@ impl Partial {
         })
     }
 
-    /// The lowest version that matches.
     fn first(&self) -> Version {
         let number = |index: usize| self.numbers.get(index).copied().unwrap_or(0);
         Version {

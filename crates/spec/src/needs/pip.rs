@@ -9,7 +9,6 @@ use crate::needs::NeedError;
 pub struct Requirement {
     /// Normalised: lower case, `-` between words.
     pub name: String,
-    /// All of them must match.
     specifiers: Vec<Specifier>,
 }
 

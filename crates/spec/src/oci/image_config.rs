@@ -33,7 +33,6 @@ pub struct ImageConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserWords {
     pub user: String,
-    /// A name or a number; `None`: the user's own.
     pub group: Option<String>,
 }
 

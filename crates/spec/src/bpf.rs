@@ -1,20 +1,17 @@
-//! Classic BPF as seccomp(2) takes it: one instruction, the operations in use, the return values.
+//! Classic BPF for seccomp(2): instructions, operations and return values.
 
-/// One instruction. The layout is `struct sock_filter` of `<linux/filter.h>`.
+/// An instruction, in the layout of `struct sock_filter` of `<linux/filter.h>`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// Operation, one of the constants of this module.
     pub code: u16,
-    /// Instructions to skip where a conditional jump is taken.
     pub jt: u8,
-    /// Instructions to skip where it is not.
     pub jf: u8,
     pub k: u32,
 }
 
 impl Instruction {
-    /// An instruction from its four fields.
+    /// Makes an instruction from its four fields.
     #[must_use]
     pub const fn new(code: u16, jt: u8, jf: u8, k: u32) -> Self {
         Self { code, jt, jf, k }
@@ -31,24 +28,24 @@ pub const JUMP: u16 = 0x05;
 pub const JUMP_EQUAL: u16 = 0x15;
 /// A >= k, unsigned? (`BPF_JMP | BPF_JGE | BPF_K`).
 pub const JUMP_AT_LEAST: u16 = 0x35;
-/// The filter answers `k` (`BPF_RET | BPF_K`).
+/// Return `k` (`BPF_RET | BPF_K`).
 pub const RETURN: u16 = 0x06;
 
 /// `SECCOMP_RET_KILL_PROCESS` (Linux 4.14).
 pub const KILL_PROCESS: u32 = 0x8000_0000;
-/// `SECCOMP_RET_ERRNO`; the errno stands in the lower 16 bits.
+/// `SECCOMP_RET_ERRNO`; the errno is in the lower 16 bits.
 pub const ERRNO: u32 = 0x0005_0000;
 /// `SECCOMP_RET_USER_NOTIF` (Linux 5.0).
 pub const NOTIFY: u32 = 0x7fc0_0000;
 /// `SECCOMP_RET_ALLOW`.
 pub const ALLOW: u32 = 0x7fff_0000;
 
-/// Byte of the system call number in `struct seccomp_data`.
+/// Offset of the system call number in `struct seccomp_data`.
 pub const NUMBER_OFFSET: u32 = 0;
-/// Byte of the `AUDIT_ARCH_…` value in `struct seccomp_data`.
+/// Offset of the `AUDIT_ARCH_…` value in `struct seccomp_data`.
 pub const ARCH_OFFSET: u32 = 4;
 
-/// Byte of the lower 32 bits of argument `index` (0 to 5) in `struct seccomp_data`; both
+/// Offset of the lower 32 bits of argument `index` (0 to 5) in `struct seccomp_data`. Both
 /// architectures are little-endian.
 #[must_use]
 pub const fn argument_offset(index: u8) -> u32 {

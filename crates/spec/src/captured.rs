@@ -1,7 +1,7 @@
-//! Bytes that the body wrote and the report carries: kept once, put into words while it is written.
+//! Output of the body in the report. It is stored once and encoded while the report is written.
 //!
-//! Text with replaced bytes is three times as long as what it stands for, and base64 a third
-//! longer: neither is ever held in memory as a whole.
+//! Text with replaced bytes is up to three times as long as the bytes, base64 a third longer.
+//! Neither is held in memory as a whole.
 
 use std::fmt;
 
@@ -12,29 +12,27 @@ use crate::base64::Base64;
 /// One of the body's two output streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamReport {
-    /// Bytes that the body wrote.
     pub bytes: u64,
-    /// Bytes of those that were thrown away.
     pub dropped_bytes: u64,
-    /// What was captured of them. In the document: `text`, in which bytes that are not UTF-8 are
-    /// replaced, and `text_base64` with the exact bytes where there are any such.
+    /// The captured bytes. In the document: `text` with replacement characters, and `text_base64`
+    /// with the exact bytes if they are not UTF-8.
     pub captured: Option<Vec<u8>>,
 }
 
 impl StreamReport {
-    /// What was captured, where it is UTF-8.
+    /// The captured bytes if they are UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(self.captured.as_deref()?).ok()
     }
 
-    /// What was captured of it.
+    /// The captured bytes.
     #[must_use]
     pub fn bytes_kept(&self) -> &[u8] {
         self.captured.as_deref().unwrap_or_default()
     }
 
-    /// How many bytes of it are in memory.
+    /// Number of captured bytes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.captured.as_ref().map_or(0, Vec::len)
@@ -71,7 +69,7 @@ pub(crate) struct StreamDocument {
     text_base64: Option<String>,
 }
 
-/// Text in which what is no UTF-8 is replaced.
+/// Text with replacement characters for invalid UTF-8.
 struct Lossy<'bytes>(&'bytes [u8]);
 
 impl fmt::Display for Lossy<'_> {

@@ -1,4 +1,4 @@
-//! What `runner check` found: the JSON document about one manifest. Its schema is
+//! The result of `runner check`: the JSON document about one manifest. Its schema is
 //! `schemas/check.schema.json`.
 
 use serde::Serialize;
@@ -60,7 +60,6 @@ impl From<&ManifestError> for CheckError {
     }
 }
 
-/// `file:line:column: message (code)`, and below it where in the document and what to do.
 impl std::fmt::Display for CheckError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(file) = &self.file {

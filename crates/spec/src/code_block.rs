@@ -1,7 +1,7 @@
-//! The `code` block (AIP-26): where the files of a bundle come from, and the lean `source`.
+//! The `code` block (AIP-26) and the lean `source`: where the files of a bundle come from.
 //!
-//! Only the words are read here; nothing is fetched. What the published schema lets through and
-//! the text forbids (absolute paths, `..`, NUL characters, unknown keys) is refused.
+//! Only parses; nothing is fetched. The specification's text is stricter than its schema: absolute
+//! paths, `..`, NUL characters and unknown keys are refused.
 
 use std::fmt;
 
@@ -10,32 +10,27 @@ use crate::manifest::reader::{Reader, relative_path};
 use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
 
-/// One source of files.
+/// A source of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeSource {
-    /// A file whose content stands in the manifest.
     Inline {
         path: RelPath,
-        /// The bytes of the file, UTF-8.
+        /// UTF-8.
         content: String,
     },
-    /// Files of the workspace.
     Local {
-        /// In the workspace. May be a pattern, where it holds one of `*?[`.
+        /// Path in the workspace. A pattern if it has one of `*?[`.
         path: SourcePath,
-        /// Whether the path is written with a `/` at the end, or names no file at all: only a
-        /// directory will do.
+        /// Whether the path must be a directory: it ends in `/` or is empty.
         directory: bool,
         target: SourceTarget,
-        /// Which files of a directory.
+        /// Pattern for the files of a directory.
         glob: Option<String>,
     },
     GitHub {
-        /// `owner/name`.
         repository: String,
-        /// Commit, tag or branch.
         reference: String,
-        /// The folder of the repository; `None`: all of it.
+        /// A folder of the repository; `None`: all of it.
         path: Option<RelPath>,
         target: SourceTarget,
     },
@@ -43,19 +38,19 @@ pub enum CodeSource {
     Reference { path: SourcePath },
 }
 
-/// A path as a source writes it: relative to the workspace, and in the lean `source` to the folder
-/// of the file that holds it, from where it may go up.
+/// A path of a source, relative to the workspace. In the lean `source` it is relative to the folder
+/// of its file and may go up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePath {
-    /// How many folders up.
+    /// Number of leading `..`.
     pub up: usize,
-    /// What lies below there; `None`: that folder itself.
+    /// The rest of the path; `None`: that folder itself.
     pub below: Option<RelPath>,
 }
 
 impl SourcePath {
-    /// The path seen from the workspace, where it is written in the folder `base` (`None`: the
-    /// workspace itself). `None`: it leaves the workspace.
+    /// Resolves the path from the folder `base` (`None`: the workspace itself) to a path in the
+    /// workspace. The outer `None`: it leaves the workspace.
     #[must_use]
     pub fn base(&self, base: Option<&RelPath>) -> Option<Option<RelPath>> {
         let mut base = base.cloned();
@@ -86,24 +81,21 @@ impl fmt::Display for SourcePath {
     }
 }
 
-/// Where the paths of a source begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathBase {
     Workspace,
-    /// At the folder of the file that holds them, from where they may go up.
+    /// The folder of the file. Paths may go up.
     Beside,
 }
 
-/// Where a source's files go in the bundle.
+/// Destination of a source's files in the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceTarget {
-    /// The same path as in the source.
     Same,
-    /// `as: .`: the path of the source is stripped.
+    /// `as: .`: strip the path of the source.
     Top,
     Path {
         path: RelPath,
-        /// Whether it is written with a `/` at the end.
         directory: bool,
     },
 }
@@ -140,12 +132,11 @@ pub fn read<'document>(
     Ok(read)
 }
 
-/// Whether a `source` says where the manifest comes from and names no files.
+/// Whether a `source` is only `{origin: …}` and names no files.
 pub(crate) fn is_origin(node: &Node) -> bool {
     node.get("origin").is_some()
 }
 
-/// Reads the lean `source`: `{origin: …}`, which says where a manifest comes from, or one source.
 pub(crate) fn read_lean<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -350,7 +341,6 @@ fn read_target<'document>(
     })
 }
 
-/// The path of a `local` source, and whether only a directory will do.
 fn local_path<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -366,10 +356,10 @@ fn local_path<'document>(
     Ok((path, directory))
 }
 
-/// Reads the path of a folder.
+/// Parses the path of a folder.
 ///
 /// # Errors
-/// Why it is refused: completes "which …".
+/// The reason: completes "which …".
 pub(crate) fn reference_path(text: &str, base: PathBase) -> Result<SourcePath, String> {
     let mut up = 0;
     let mut rest = text;
@@ -398,7 +388,6 @@ pub(crate) fn reference_path(text: &str, base: PathBase) -> Result<SourcePath, S
     })
 }
 
-/// A path that may end in `/`.
 fn folder<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

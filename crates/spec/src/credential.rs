@@ -1,8 +1,7 @@
-//! Recognises a credential that somebody wrote into a manifest.
+//! Detects credentials in a manifest.
 
 use crate::document::{Node, Value};
 
-/// Starts of credentials that are issued with a recognisable prefix.
 const PREFIXES: [&str; 19] = [
     "sk-",
     "sk_live_",
@@ -24,13 +23,14 @@ const PREFIXES: [&str; 19] = [
     "pypi-",
     "-----BEGIN",
 ];
-/// A prefix alone is a word of its own; a credential goes on for at least this many characters.
+/// Least characters after the prefix: a prefix alone may be a word.
 const CREDENTIAL_CHARACTERS_MIN: usize = 12;
 
-/// Why a value is one whatever it looks like.
+/// The reason for values that are detected by their key.
 const NAMED: &str = "its key says so; the name of a secret ends in `_ref`";
 
-/// The first value below `node` that looks like a credential, and why. Its text is not returned.
+/// Finds the first value below `node` that looks like a credential, and the reason. The text is not
+/// returned.
 pub fn find(node: &Node) -> Option<(&Node, &'static str)> {
     match &node.value {
         Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
@@ -48,7 +48,7 @@ pub fn find(node: &Node) -> Option<(&Node, &'static str)> {
     }
 }
 
-/// The first text at or below `node` that starts like an issued credential, whatever its key.
+/// Finds the first text at or below `node` with the prefix of an issued credential, under any key.
 pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
     match &node.value {
         Value::Text(text) => looks_issued(text).then_some((node, "it starts like an issued one")),
@@ -58,14 +58,13 @@ pub(crate) fn find_issued(node: &Node) -> Option<(&Node, &'static str)> {
     }
 }
 
-/// Whether `text` starts like a credential.
+/// Whether `text` has the prefix of an issued credential.
 pub fn looks_issued(text: &str) -> bool {
     let text = text.trim();
     CREDENTIAL_CHARACTERS_MIN <= text.len()
         && PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
-/// Whether the last word of a key is `key`, `token`, `secret` or `password`.
 fn names_a_credential(key: &str) -> bool {
     let mut words: Vec<String> = vec![String::new()];
     let mut previous_lower = false;
@@ -87,7 +86,8 @@ fn names_a_credential(key: &str) -> bool {
     })
 }
 
-/// Each value below `node` that looks like a credential, in the order of the text, and why.
+/// Finds all values below `node` that look like a credential, in the order of the text, with the
+/// reasons.
 pub fn all(node: &Node) -> Vec<(&Node, &'static str)> {
     let mut found = Vec::new();
     collect(node, &mut found);

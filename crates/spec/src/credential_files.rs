@@ -1,37 +1,33 @@
-//! Which files hold credentials, by their names and lines: `policies/credential-files.yaml` as data.
+//! Rules for files with credentials, by name and lines: `policies/credential-files.yaml` as data.
 
 use serde::Deserialize;
 
-/// The one list there is.
 const BUILT_IN: &str = include_str!("../../../policies/credential-files.yaml");
-/// Bytes at the start of a file in which lines are looked for.
+/// Length of the start of a file that is searched, in bytes.
 pub const LOOKED_AT_BYTES: usize = 64 * 1024;
 
-/// One kind of file that holds credentials.
+/// A kind of file with credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialRule {
     pub id: String,
-    /// Patterns in the syntax of `.gitignore`; the last one that matches decides.
+    /// Patterns in the syntax of `.gitignore`. The last match decides.
     pub paths: Vec<String>,
-    /// What must be in the file besides.
     #[serde(default)]
     pub lines: Option<Lines>,
 }
 
-/// What tells one file from another of the same name.
+/// Conditions on one line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
-    /// One of these is in the line.
     pub any: Vec<String>,
-    /// And none of these.
     #[serde(default)]
     pub none: Vec<String>,
 }
 
 impl Lines {
-    /// Whether one line of `start`, the first [`LOOKED_AT_BYTES`] of a file, is such a line.
+    /// Whether a line of `start`, the first [`LOOKED_AT_BYTES`] of a file, matches.
     #[must_use]
     pub fn are_in(&self, start: &[u8]) -> bool {
         let has = |line: &[u8], text: &String| {
@@ -45,10 +41,10 @@ impl Lines {
     }
 }
 
-/// The list that every build goes by.
+/// The rules of every build.
 ///
 /// # Errors
-/// What the parser says of a file that is no such list. A test reads the one there is.
+/// The parser's message for an invalid list. A test parses the built-in one.
 pub fn rules() -> Result<Vec<CredentialRule>, String> {
     serde_saphyr::from_str(BUILT_IN).map_err(|error| error.without_snippet().to_string())
 }

@@ -1,58 +1,48 @@
-//! What the demonstration tries, and what came of each attempt.
+//! The attempts of the demonstration and their results.
 
 use crate::report::{Enforcement, ErrorReport};
 
-/// Which part of the table an attempt belongs to.
+/// The part of the table that an attempt belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// What a body may do.
     Allowed,
-    /// What it may not.
     Denied,
-    /// What it may do up to a limit.
     Limited,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     AsPromised,
     Broken,
-    /// It could not be tried here.
+    /// Not possible on this host.
     NotTried,
 }
 
-/// One attempt.
+/// An attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Which part of the table.
     pub part: Part,
-    /// What came of it.
     pub held: Held,
     pub what: &'static str,
-    /// What the body was told, escaped.
+    /// The error that the body got, escaped.
     pub answer: String,
-    /// The mechanism that stood there first.
+    /// The mechanism that applied first.
     pub mechanism: String,
 }
 
-/// The whole of it.
+/// The whole demonstration.
 #[derive(Debug, Clone, Default)]
 pub struct Demonstration {
-    /// In the order of the table.
     pub rows: Vec<Row>,
-    /// What holds only weakly, or not at all, on this host.
     pub weaknesses: Vec<Enforcement>,
-    /// How many bodies were run.
     pub runs: usize,
-    /// The signal that ended it early.
     pub cancelled_by: Option<i32>,
-    /// Why a run was refused or failed; then nothing was demonstrated after it.
     pub error: Option<ErrorReport>,
 }
 
 impl Demonstration {
-    /// Whether everything was as promised.
+    /// Whether every attempt had the expected result.
     #[must_use]
     pub fn holds(&self) -> bool {
         let broken = self.rows.iter().any(|row| row.held == Held::Broken);

@@ -1,7 +1,6 @@
-//! Which program a `run` value becomes: file, exec or shell.
+//! Resolves a `run` value to a program: file, exec or shell.
 //!
-//! The bundle and the host's interpreters are arguments, so that every row of the table of run
-//! forms is a plain test. Nothing here looks at a file.
+//! The bundle and the host's interpreters are arguments, so tests need no files.
 
 use crate::did_you_mean::difference;
 use crate::path::RelPath;
@@ -9,18 +8,14 @@ use crate::report::{RunForm, WarningReport};
 use crate::run_form::{Run, RunError, TextForm, bundle_path, text_form};
 use crate::typescript::{NpmRegistry, TsxLack, typescript};
 
-/// Names of the bundle that an error lists at most.
 const NAMES_LISTED_MAX: usize = 10;
-/// Entries of the bundle that are compared for "did you mean" at most.
 const NAMES_COMPARED_MAX: usize = 10_000;
-/// What the bundle's own packages install as `tsx`.
 pub(super) const BUNDLED_TSX: &str = "node_modules/.bin/tsx";
 
-/// What a path of the bundle is.
+/// Kind of a bundle path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     File {
-        /// Whether its owner may execute it.
         executable: bool,
     },
     Directory,
@@ -28,26 +23,22 @@ pub enum EntryKind {
     Link,
 }
 
-/// What is in the bundle.
+/// The files of a bundle.
 pub trait BundleView {
-    /// What `path` is; `None` where it is not there.
     fn kind(&self, path: &RelPath) -> Option<EntryKind>;
 
-    /// Every path, in any order.
     fn paths(&self) -> Box<dyn Iterator<Item = &RelPath> + '_>;
 }
 
 /// A version of Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeVersion {
-    /// `22` of 22.18.0.
     pub major: u32,
-    /// `18` of 22.18.0.
     pub minor: u32,
 }
 
 impl NodeVersion {
-    /// Reads what `node --version` prints: `v22.18.0`.
+    /// Parses the output of `node --version`: `v22.18.0`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().strip_prefix('v')?.split('.');
@@ -68,48 +59,36 @@ impl NodeVersion {
     }
 }
 
-/// What the body will find on its fixed PATH.
+/// The interpreters on the body's fixed PATH.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "a set of independent facts, each with a name"
 )]
 pub struct Interpreters {
-    /// `node`, and its version.
     pub node: Option<NodeVersion>,
-    /// `python`.
     pub python: bool,
-    /// `python3`.
     pub python3: bool,
-    /// `bash`.
     pub bash: bool,
-    /// `tsx`.
     pub tsx: bool,
-    /// `npx`.
     pub npx: bool,
-    /// From where `npx` could fetch.
     pub npm_registry: NpmRegistry,
 }
 
-/// Which interpreter runs a file.
+/// The interpreter of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interpreter {
-    /// `node`.
     Node,
-    /// `tsx`, the bundle's or the host's.
+    /// `tsx` of the bundle or the host.
     Tsx,
-    /// `npx --yes tsx`.
     Npx,
-    /// `python` or `python3`.
     Python,
-    /// `bash`.
     Bash,
 }
 
-/// How the first word of argv is found inside.
+/// How `argv[0]` is found inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramLookup {
-    /// On the fixed PATH.
     Path,
     /// In `/bundle/node_modules/.bin`, then on the fixed PATH.
     BundleThenPath,
@@ -117,53 +96,42 @@ pub enum ProgramLookup {
     AsWritten,
 }
 
-/// What will be executed.
+/// A resolved `run` value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedRun {
-    /// File, exec or shell.
     pub form: RunForm,
-    /// The argument vector; never empty.
+    /// Never empty.
     pub argv: Vec<Vec<u8>>,
-    /// How `argv[0]` is found.
     pub lookup: ProgramLookup,
-    /// Who runs the file; `None` for exec.
     pub interpreter: Option<Interpreter>,
-    /// What a person should know before it runs.
     pub warnings: Vec<WarningReport>,
 }
 
 /// Why a `run` value cannot be executed with this bundle on this host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunFormError {
-    /// Nobody said what to run.
     #[error("no `run` says which program to start")]
     Missing {
-        /// Executables and scripts at the bundle's top, escaped.
+        /// Executables and scripts at the top of the bundle, escaped.
         candidates: Vec<String>,
     },
-    /// It could not be started with any bundle.
     #[error("{0}")]
     Invalid(#[from] RunError),
-    /// The file is not in the bundle, or is a directory.
     #[error("`run` names `{path}`, which {what}")]
     TargetMissing {
         path: String,
         what: &'static str,
-        /// Paths of the bundle that may be meant, escaped.
         near: Vec<String>,
     },
-    /// Neither an extension that is known nor an executable file.
     #[error("`run` names `{path}`, which is not executable and has no extension that is known")]
     UnknownExtension {
         path: String,
-        /// The extension that was meant.
         near: Option<&'static str>,
     },
-    /// TypeScript without anything that runs it.
     #[error("`{path}` is TypeScript, and nothing here runs it: {}", lack.why())]
     NeedsTsx {
         path: String,
-        /// What is missing for fetching what does.
+        /// Why `tsx` cannot be downloaded.
         lack: TsxLack,
     },
 }
@@ -183,7 +151,7 @@ impl RunFormError {
         }
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -217,7 +185,7 @@ impl RunFormError {
     }
 }
 
-/// The error of a bundle for which nobody said what to run.
+/// The error of a bundle without a `run` value.
 #[must_use]
 pub fn missing(bundle: &dyn BundleView) -> RunFormError {
     let mut candidates: Vec<String> = bundle
@@ -237,10 +205,10 @@ pub fn missing(bundle: &dyn BundleView) -> RunFormError {
     RunFormError::Missing { candidates }
 }
 
-/// Finds the argument vector for `run`, with `arguments` behind it.
+/// Resolves `run` to an argument vector, followed by `arguments`.
 ///
 /// # Errors
-/// [`RunFormError`]; nothing has been started then.
+/// [`RunFormError`]. Nothing is started.
 pub fn resolve(
     run: &Run,
     bundle: &dyn BundleView,
@@ -258,7 +226,7 @@ pub fn resolve(
     }
 }
 
-/// Whether `run` can be started from this bundle on some host: what it names is there.
+/// Checks that the file named by `run` is in the bundle.
 ///
 /// # Errors
 /// [`RunFormError`].
@@ -331,7 +299,7 @@ fn shell(
     }
 }
 
-/// The explicit form of a command that may have been meant as a file: `my tool.ts`, `tool.ts -v`.
+/// The explicit form of a command that looks like a file: `my tool.ts`, `tool.ts -v`.
 fn looks_like_a_file(text: &str, bundle: &dyn BundleView) -> Option<String> {
     let quoted = |word: &str| serde_json::Value::from(word).to_string();
     if bundle_path(text).is_ok_and(|path| is_file(bundle, &path)) {
@@ -450,7 +418,7 @@ pub(super) fn is_file(bundle: &dyn BundleView, path: &RelPath) -> bool {
     )
 }
 
-/// The path as a word of argv: never one that looks like an option, nor a program that PATH finds.
+/// The path as a word of argv, written so that it cannot be an option or a program of PATH.
 fn as_argument(path: &RelPath, is_program: bool) -> Vec<u8> {
     let bytes = path.as_bytes();
     if is_program || bytes.starts_with(b"-") {
@@ -467,7 +435,7 @@ fn not_on_path(program: &str) -> WarningReport {
     )
 }
 
-/// What stands behind the last dot of the file name; a name that starts with its only dot has none.
+/// The part after the last dot of the file name. A leading dot does not count.
 fn extension(path: &RelPath) -> Option<&str> {
     let name = str::from_utf8(path.file_name()).ok()?;
     match name.rsplit_once('.') {
@@ -482,8 +450,7 @@ fn lower_case_extension(found: &str) -> Option<&'static str> {
         .find(|known| known.eq_ignore_ascii_case(found))
 }
 
-/// Files of the bundle with the same name elsewhere, the same name with another extension, or a
-/// similar name.
+/// Bundle files with the same name elsewhere, with another extension, or with a similar name.
 fn near_paths(wanted: &RelPath, bundle: &dyn BundleView) -> Vec<String> {
     let wanted_name = String::from_utf8_lossy(wanted.file_name()).into_owned();
     let wanted_stem = stem(&wanted_name).to_owned();

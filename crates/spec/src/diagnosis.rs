@@ -1,10 +1,11 @@
-//! The diagnosis of a host: what it can enforce. Its schema is `schemas/doctor.schema.json`.
+//! The diagnosis of a host: the limits and isolation that it can enforce. Its schema is
+//! `schemas/doctor.schema.json`.
 
 use serde::Serialize;
 
 use crate::report::EnforcementState;
 
-/// Version of the document's shape: the number before the dot changes when a reader would break.
+/// Version of the document's shape. The number before the dot changes with incompatible changes.
 pub const SCHEMA_VERSION: &str = "1.0";
 
 /// What a host can enforce, as `runner doctor --json` prints it.

@@ -1,25 +1,25 @@
-//! A SHA-256 digest and its one written form, `sha256:` and 64 lower-case hexadecimal digits.
+//! A SHA-256 digest in canonical form: `sha256:` and 64 lower-case hexadecimal digits.
 
 use std::fmt;
 
-/// The SHA-256 of some bytes.
+/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Hashes `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_hasher(<sha2::Sha256 as sha2::Digest>::new_with_prefix(bytes))
     }
 
-    /// The digest of everything that `hasher` was fed.
+    /// Finishes `hasher`.
     #[must_use]
     pub fn from_hasher(hasher: sha2::Sha256) -> Self {
         Self(<sha2::Sha256 as sha2::Digest>::finalize(hasher).into())
     }
 
-    /// Reads the one written form; `None` for anything else.
+    /// Parses the canonical form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("sha256:")?.as_bytes();

@@ -1,28 +1,26 @@
-//! One entry of an egress allowlist: `host`, `host:port`, `*.host`, or an IP address as such.
+//! An entry of an egress allowlist: `host`, `host:port`, `*.host`, or an IP address.
 //!
-//! A name has one form only: lower case, letters, digits, `-` and `_`, no dot at the end. Whoever
-//! decides, resolves and dials later uses this form, so that no two of them read a name in two
-//! ways. Numbers that C libraries take for addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
+//! Names have one form: lower case, letters, digits, `-` and `_`, no dot at the end. Checks,
+//! resolver and relay share it, so they cannot read a name differently. Numbers that C libraries
+//! accept as addresses (`127.1`, `0x7f.1`, `0177.0.0.1`) are refused.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host_name::{HostName, is_numeric};
 
-/// One entry of an allowlist.
+/// An entry of an allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct EgressRule {
-    /// Who may be reached.
     pub host: EgressHost,
-    /// At which TCP port; `None`: at every port.
+    /// TCP port; `None`: every port.
     pub port: Option<u16>,
 }
 
-/// Who may be reached.
+/// The host of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EgressHost {
-    /// This name and no other.
     Name(HostName),
-    /// Every name that ends in a dot and this name; not the name itself.
+    /// All subdomains of this name, without the name itself.
     Below(HostName),
     Address(IpAddr),
 }
@@ -44,22 +42,19 @@ pub enum EgressError {
     /// `*.com`, `a.*.b`, `*host`.
     #[error("`*` is allowed only as the first label, before at least two others")]
     Wildcard,
-    /// A port that is no number from 1 to 65535, or has a leading zero.
     #[error("the port is not a number from 1 to 65535")]
     Port,
     /// `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`.
     #[error("this is an address in a form that programs read differently")]
     AmbiguousAddress,
-    /// `::ffff:127.0.0.1`.
     #[error("this is an IPv4 address written as IPv6")]
     MappedAddress,
     /// `fe80::1%eth0`, `[::1`.
     #[error("this is not an IPv6 address; with a port it is written in brackets, without a zone")]
     Ipv6,
-    /// A dot at the end.
     #[error("the name ends in a dot")]
     TrailingDot,
-    /// A character that host names do not have, or a label that is empty or too long.
+    /// An invalid character, or an empty or too long label.
     #[error("this is not a host name of letters, digits, `-` and `_`")]
     Name,
     #[error("the name is not ASCII; write its `xn--` form")]
@@ -67,7 +62,7 @@ pub enum EgressError {
 }
 
 impl EgressRule {
-    /// Reads one entry.
+    /// Parses an entry.
     ///
     /// # Errors
     /// [`EgressError`]: the first rule that it breaks.
@@ -120,8 +115,8 @@ impl EgressRule {
 }
 
 impl EgressHost {
-    /// Whoever both allow. A name and an address never meet: a name is allowed, not what it
-    /// resolves to.
+    /// The hosts that both allow. A name and an address never match: an entry allows a name, not
+    /// its addresses.
     fn intersection(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Name(one), Self::Name(two)) if one == two => Some(self.clone()),
@@ -138,8 +133,7 @@ impl EgressHost {
 }
 
 impl EgressRule {
-    /// Exactly what both rules allow: a name equal to the other or below the other's `*.`, and
-    /// the narrower port. `None`: nothing.
+    /// What both rules allow: the narrower name and the narrower port; `None`: nothing.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let port = match (self.port, other.port) {
@@ -151,7 +145,7 @@ impl EgressRule {
         Some(Self { host, port })
     }
 
-    /// Whether `name` is one of those that this rule allows, at whichever port.
+    /// Whether the rule allows `name` at any port.
     #[must_use]
     pub fn names(&self, name: &HostName) -> bool {
         match &self.host {
@@ -161,15 +155,14 @@ impl EgressRule {
         }
     }
 
-    /// Whether everything that `other` allows is allowed by this rule.
+    /// Whether this rule allows everything that `other` allows.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.intersection(other).as_ref() == Some(other)
     }
 }
 
-/// What somebody most likely meant who wrote a text that is no entry: the host of a URL, the name
-/// without its last dot. `None` where that is no entry either.
+/// Suggests a valid entry for an invalid text: the host of a URL, the name without its last dot.
 #[must_use]
 pub fn meant(text: &str) -> Option<EgressRule> {
     let text = text.trim();
@@ -184,7 +177,7 @@ pub fn meant(text: &str) -> Option<EgressRule> {
     EgressRule::parse(text).ok()
 }
 
-/// What both lists allow, in the order of the first and without rules that another one covers.
+/// The intersection of two lists, in the order of the first, without redundant rules.
 #[must_use]
 pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
     let mut both: Vec<EgressRule> = Vec::new();
@@ -200,7 +193,7 @@ pub fn intersect(one: &[EgressRule], two: &[EgressRule]) -> Vec<EgressRule> {
     both
 }
 
-/// In its one written form: what [`EgressRule::parse`] reads back as the same rule.
+/// In the form that [`EgressRule::parse`] reads back.
 impl std::fmt::Display for EgressRule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {

@@ -1,4 +1,4 @@
-//! What the report says about the network of a run.
+//! The network of a run, in the report.
 
 use serde::Serialize;
 
@@ -86,7 +86,7 @@ pub enum UnreachableCause {
 }
 
 impl UnreachableCause {
-    /// In words.
+    /// Describes it for people.
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
@@ -111,8 +111,7 @@ pub struct PublishedReport {
     pub connections: u64,
 }
 
-/// Why an attempt was denied, in words, by the `reason` of a denial; the code itself where it is
-/// not known here.
+/// Describes the `reason` of a denial for people; unknown codes are returned unchanged.
 #[must_use]
 pub fn reason_in_words(code: &str) -> &str {
     match code {

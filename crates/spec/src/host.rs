@@ -1,10 +1,9 @@
-//! What was found out about the host before anything was planned.
+//! Facts about the host, collected before planning.
 
-/// What lies at a path of the host, without following a last link.
+/// Type of a path of the host, without following a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostEntry {
     Directory,
-    /// A link and its target.
     Link(Vec<u8>),
     File,
 }
@@ -12,23 +11,20 @@ pub enum HostEntry {
 /// Facts about the host that plans depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostSupport {
-    /// Whether the supervisor may give the body an uid of its own: root with a mapped range.
+    /// Whether the supervisor can give the body its own uid: root with a mapped range.
     pub privileged: bool,
-    /// Effective uid of the supervisor.
     pub uid: u32,
-    /// Effective gid of the supervisor.
     pub gid: u32,
-    /// Version of Landlock, 0 where there is none.
+    /// Version of the Landlock ABI; 0: unsupported.
     pub landlock_abi: u32,
-    /// Whether the kernel has time namespaces (Linux 5.6).
     pub time_namespace: bool,
-    /// What of the candidates for the base view exists: absolute path and what is there, in the
-    /// order of the candidates.
+    /// The existing candidates for the base view: absolute path and type, in the order of the
+    /// candidates.
     pub entries: Vec<(&'static str, HostEntry)>,
 }
 
 impl HostSupport {
-    /// What is at `path`, if that is one of the candidates and exists.
+    /// Finds `path` among the existing candidates.
     #[must_use]
     pub fn entry(&self, path: &str) -> Option<&HostEntry> {
         self.entries

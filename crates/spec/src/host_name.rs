@@ -1,34 +1,29 @@
-//! A host name in its one form: whoever decides, answers, resolves and dials uses this very value.
+//! A host name in canonical form. Checks, resolver and relay use the same value.
 //!
 //! Lower case, letters, digits, `-` and `_`, no dot at the end, labels of 1 to 63 bytes, at most
-//! 253 bytes. A name that a checker and a dialler read differently has been a way around a
-//! checker before: there is no way to make a value of this type but by [`HostName::from_labels`]
-//! and [`HostName::parse`], which refuse everything else.
+//! 253 bytes. Parsers that read a name differently have been used to bypass checks, so only
+//! [`HostName::from_labels`] and [`HostName::parse`] make a value of this type.
 
 use std::fmt;
 
-/// Longest host name, in bytes (RFC 1035 without the dot at the end).
+/// Longest host name, in bytes (RFC 1035, without the dot at the end).
 pub const NAME_BYTES_MAX: usize = 253;
-/// Longest label, in bytes.
 pub(crate) const LABEL_BYTES_MAX: usize = 63;
 
-/// A host name.
+/// A host name in canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName(String);
 
-/// Why bytes are no host name.
+/// Why bytes are not a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostNameError {
-    /// No label, or an empty one.
     #[error("a label is empty")]
     EmptyLabel,
-    /// More than 63 bytes.
     #[error("a label has more than 63 bytes")]
     LongLabel,
-    /// More than 253 bytes.
     #[error("the name has more than 253 bytes")]
     Long,
-    /// A byte that host names do not have, or `-` at an end of a label.
+    /// An invalid byte, or `-` at an end of a label.
     #[error("this is not a name of letters, digits, `-` and `_`")]
     Character,
     /// The last label is a number, as in an address.
@@ -37,7 +32,7 @@ pub enum HostNameError {
 }
 
 impl HostName {
-    /// Reads a name as text has it. One dot at the end is dropped, capitals become small.
+    /// Parses a name. One dot at the end is dropped; upper case becomes lower case.
     ///
     /// # Errors
     /// [`HostNameError`]: the first rule that it breaks.
@@ -46,7 +41,7 @@ impl HostName {
         Self::from_labels(text.split(|byte| *byte == b'.'))
     }
 
-    /// Makes a name of labels as a DNS message has them.
+    /// Makes a name from the labels of a DNS message.
     ///
     /// # Errors
     /// [`HostNameError`]: the first rule that it breaks.
@@ -78,13 +73,13 @@ impl HostName {
         Ok(Self(name))
     }
 
-    /// The name.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this name has one or more labels before `parent`; not the parent itself.
+    /// Whether this name is a subdomain of `parent`. Not true for the parent itself.
     #[must_use]
     pub fn is_below(&self, parent: &Self) -> bool {
         self.0
@@ -115,7 +110,7 @@ fn check_label(label: &[u8]) -> Result<(), HostNameError> {
     Ok(())
 }
 
-/// Whether C libraries could take a name that ends in this label for an address: `127.1`, `0x7f`.
+/// Whether C libraries could read a name with this last label as an address: `127.1`, `0x7f`.
 #[must_use]
 pub(crate) fn is_numeric(label: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

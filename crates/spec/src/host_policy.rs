@@ -1,7 +1,6 @@
-//! The host policy: what this host grants and at most allows, merged from its files.
+//! The host policy: what this host grants and the maxima it sets, merged from its files.
 //!
-//! Each file states some keys. A later file (the host's, then the user's, then `--policy`) can
-//! only tighten what an earlier one forbids to loosen: see [`merge`].
+//! Files are read in order: the host's, the user's, then `--policy`. See [`merge`] for the rules.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,55 +17,44 @@ use crate::sources_policy::{
 };
 use crate::syscall_policy::SyscallPolicyName;
 
-/// What holds for every run on this host.
+/// The merged policy for every run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPolicy {
-    /// What a bundle's own manifest gets at most without any grant.
+    /// Maxima for a bundle's own manifest without any grant.
     pub maxima: Maxima,
-    /// What every bundle's manifest may have without asking the caller.
     pub grants: Grants,
-    /// What no flag and no later file may grant.
+    /// Grants that no flag and no later file may give.
     pub deny_grants: Grants,
-    /// Uids of the host, one for each concurrent run of root; unused by anybody else.
+    /// Uids of the host, one for each concurrent run of root. Nothing else uses them.
     pub uid_range: UidRange,
-    /// The cgroup below which runs get theirs; `None`: found by the supervisor.
+    /// Parent cgroup of the runs; `None`: found by the supervisor.
     pub cgroup_parent: Option<String>,
-    /// Prefixes outside the system directories whose programs may be bound, absolute.
+    /// Absolute prefixes outside the system directories whose programs may be bound.
     pub interpreters: Vec<PathBuf>,
-    /// How big a bundle may be.
     pub unpack: UnpackCaps,
-    /// Where records of runs lie, absolute; `None`: the default of the caller's uid.
     pub runtime_directory: Option<PathBuf>,
-    /// What egress lists may reach at most.
     pub egress: EgressPolicy,
-    /// Where the values of secrets come from.
     pub secrets: SecretsPolicy,
-    /// Files that registry slugs (`@owner/name`) stand for, absolute.
+    /// Files that registry slugs (`@owner/name`) resolve to, absolute.
     pub refs: BTreeMap<String, PathBuf>,
-    /// Templates beside the built-in ones, in the order of the files.
+    /// Templates added to the built-in ones, in the order of the files.
     pub images: Vec<ImageTemplate>,
-    /// Where fetched sources are kept.
     pub cache: CachePolicy,
-    /// The service that `github` sources are fetched from.
     pub github: GitHubPolicy,
-    /// Images and workspace sources from registries.
     pub oci: OciPolicy,
-    /// Whether references to branches and tags are refused.
+    /// Whether to refuse references to branches and tags.
     pub require_pin: bool,
-    /// Where `needs` of `engine: sandbox` are installed from.
     pub preparation: PreparationPolicy,
     /// The loosest system call policy that a run may have.
     pub syscalls: SyscallPolicyName,
 }
 
-/// Upper bounds. A built-in one binds only what a bundle's own manifest asks; one that a
-/// configuration file states binds the caller's flags too.
+/// Upper bounds. A built-in bound applies only to a bundle's own manifest. A bound from a
+/// configuration file applies to the caller's flags too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maxima {
-    /// Memory of the whole tree.
     pub memory_bytes: Maximum<u64>,
     pub wall_time: Maximum<Duration>,
-    /// Processes and threads at once.
     pub processes: Maximum<u64>,
 }
 
@@ -74,15 +62,13 @@ pub struct Maxima {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maximum<T> {
     pub value: T,
-    /// `FILE:LINE` of the configuration that states it; `None`: built in.
     pub stated_at: Option<String>,
 }
 
-/// A value of a configuration file and where it is.
+/// A value of a configuration file and its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtLine<T> {
     pub value: T,
-    /// Counted from 1.
     pub line: u64,
 }
 
@@ -93,13 +79,11 @@ pub struct UidRange {
     pub last: u32,
 }
 
-/// Caps that hold while a bundle is read.
+/// Limits on reading a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnpackCaps {
-    /// The archive as it is read.
     pub archive_bytes: u64,
     pub unpacked_bytes: u64,
-    /// Files, directories and links.
     pub entries: u64,
 }
 
@@ -109,92 +93,63 @@ impl Default for HostPolicy {
     }
 }
 
-/// What one file states; `None` and empty where it says nothing.
+/// The contents of one file. Keys that it does not state are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statement {
-    /// Where it was read, for messages.
     pub origin: String,
-    /// `maxima.memory`.
     pub memory_bytes: Option<AtLine<u64>>,
-    /// `maxima.timeout`.
     pub wall_time: Option<AtLine<Duration>>,
-    /// `maxima.processes`.
     pub processes: Option<AtLine<u64>>,
-    /// `grants`.
     pub grants: Grants,
-    /// `deny_grants`.
     pub deny_grants: Grants,
-    /// `uid_range`.
     pub uid_range: Option<UidRange>,
-    /// `cgroup_parent`.
     pub cgroup_parent: Option<String>,
-    /// `interpreters`.
     pub interpreters: Vec<PathBuf>,
-    /// `unpack.archive`.
     pub archive_bytes: Option<u64>,
-    /// `unpack.unpacked`.
     pub unpacked_bytes: Option<u64>,
-    /// `unpack.entries`.
     pub entries: Option<u64>,
-    /// `runtime_directory`.
     pub runtime_directory: Option<PathBuf>,
-    /// `egress.allow`; the empty list allows nothing.
+    /// An empty list allows nothing.
     pub egress_allow: Option<Vec<EgressRule>>,
-    /// `egress.private_ranges`; the empty list allows none.
+    /// An empty list allows nothing.
     pub private_ranges: Option<Vec<IpRange>>,
-    /// `egress.refuse_ech`; `false` says nothing.
+    /// `false` is the same as unset.
     pub refuse_ech: bool,
-    /// `secrets.provider`.
     pub secrets_provider: Option<SecretsProvider>,
-    /// `secrets.inventory`.
     pub secrets_inventory: Option<PathBuf>,
-    /// `refs`.
     pub refs: BTreeMap<String, PathBuf>,
-    /// `images`.
     pub images: Vec<ImageTemplate>,
-    /// `cache.directory`.
     pub cache_directory: Option<PathBuf>,
-    /// `cache.size`.
     pub cache_bytes: Option<u64>,
-    /// `cache.bundles`; `false` says nothing.
+    /// `off: false` and `copy: false` are the same as unset.
     pub bundle_cache: BundleCachePolicy,
-    /// `github.base_url`.
     pub github_base_url: Option<String>,
-    /// `github.token`.
     pub github_token: Option<String>,
-    /// `oci`.
     pub oci: OciStatement,
-    /// `require_pin`; `false` says nothing.
+    /// `false` is the same as unset.
     pub require_pin: bool,
-    /// `preparation`.
     pub preparation: PreparationStatement,
-    /// `syscalls`.
     pub syscalls: Option<SyscallPolicyName>,
 }
 
-/// What one file states and an earlier file forbids: it does not count.
+/// A statement of one file that an earlier file forbids. It has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForbiddenGrant {
-    /// The file that states it.
     pub origin: String,
-    /// A grant as `--grant` names it, or a key: `secrets.provider`.
+    /// A grant as `--grant` names it, or a key such as `secrets.provider`.
     pub grant: &'static str,
-    /// The file that forbids.
     pub forbidden_by: String,
 }
 
-/// An image template whose id an earlier one has already.
+/// A duplicate image template id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageTwice {
     pub id: String,
-    /// The file that states it first.
     pub first: String,
-    /// The file that states it again; may be the same.
     pub again: String,
 }
 
-/// The first image template that is stated twice, in one file or in two: neither may replace the
-/// other, so the files cannot be used.
+/// Checks that no image template id is stated twice, in one file or in two.
 ///
 /// # Errors
 /// [`ImageTwice`]: the id and both files.
@@ -214,27 +169,25 @@ pub fn check_images(statements: &[Statement]) -> Result<(), ImageTwice> {
     Ok(())
 }
 
-/// Merges what the files state, earliest first, into one policy.
+/// Merges the files, earliest first, into one policy. Also returns the statements that have no
+/// effect.
 ///
-/// Maxima and caps: the smallest that was stated, the default where nobody stated one. Of system
-/// call policies the strictest that was stated. Denied
-/// grants add up. Grants add up, except those that an earlier file denies: they are returned. A
-/// file that grants and denies the same denies it. Interpreters and images add up. Of the uid
-/// range, the cgroup parent, the runtime directory and the cache, which say where and not how
-/// much, the last counts.
-///
-/// What files allow of the network is what all files allow that say something about it: see
-/// [`egress::intersect`] and `intersect_ranges`. `require_pin`, `egress.refuse_ech`,
-/// `cache.bundles.off`, `cache.bundles.copy` and `oci.copy` stay once they were stated.
-///
-/// Of the provider and the inventory of secrets, of each reference, of the service that `github`
-/// sources come from, and of the certificates that registries are believed by, the last counts,
-/// and registries without TLS add up, unless an earlier file denies the grant `secrets` (for the
-/// first two) or `sources` (for the others): then later files are not asked, and what they state
-/// is returned. A token goes only to the service that it was stated for: a file that
-/// names another base URL and no token has none.
-///
-/// What counts of `preparation` is said at `preparation::merge`.
+/// - Maxima and limits: the smallest stated value, else the default.
+/// - System call policy: the strictest.
+/// - Denied grants, interpreters and images: the union. Grants: the union without all denied ones.
+///   Those that an earlier file denies are also returned.
+/// - Uid range, cgroup parent, runtime directory and cache: the last value.
+/// - Network: the intersection of all stated lists, see [`egress::intersect`] and
+///   `intersect_ranges`.
+/// - `require_pin`, `egress.refuse_ech`, `cache.bundles.off`, `cache.bundles.copy` and `oci.copy`:
+///   true once stated.
+/// - Provider and inventory of secrets: the last value, unless an earlier file denies the grant
+///   `secrets`.
+/// - References, the service of `github` sources, CA certificates of registries (the last value)
+///   and registries without TLS (the union): unless an earlier file denies the grant `sources`.
+/// - A token belongs to the base URL of its own file: a later file with another base URL and no
+///   token drops it.
+/// - `preparation`: see `preparation::merge`.
 #[must_use]
 pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     fn smallest<T: Ord + Copy>(
@@ -280,7 +233,6 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
             ),
             processes: maximum(statements, |file| file.processes, 4_096),
         },
-        // A later file may deny what an earlier one granted: that tightens.
         grants: minus(grants, deny_grants),
         deny_grants,
         uid_range: last(statements, |file| file.uid_range.as_ref()).unwrap_or(UidRange {
@@ -338,7 +290,7 @@ pub fn merge(statements: &[Statement]) -> (HostPolicy, Vec<ForbiddenGrant>) {
     (policy, forbidden)
 }
 
-/// The smallest bound that a file states and where it does, else the built-in one.
+/// The smallest stated bound with its location, else the built-in one.
 fn maximum<T: Ord + Copy>(
     statements: &[Statement],
     key: impl Fn(&Statement) -> Option<AtLine<T>>,
@@ -365,7 +317,7 @@ fn strictest(statements: &[Statement]) -> SyscallPolicyName {
     stated.max().unwrap_or_default()
 }
 
-/// What all lists have in common that are stated; `None` where nobody states one.
+/// The intersection of all stated lists; `None`: no list is stated.
 fn common<T: Clone>(
     statements: &[Statement],
     key: impl Fn(&Statement) -> Option<&[T]>,
@@ -378,7 +330,6 @@ fn common<T: Clone>(
         .reduce(|one, two| intersect(&one, &two))
 }
 
-/// What files may take from elsewhere.
 #[derive(Default)]
 struct Sources {
     secrets: SecretsPolicy,
@@ -387,7 +338,8 @@ struct Sources {
     oci: OciPolicy,
 }
 
-/// The last of each that no earlier file denies; the denied ones go to `forbidden`.
+/// Takes the last value of each key that no earlier file denies. Denied ones are added to
+/// `forbidden`.
 fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sources {
     let mut sources = Sources::default();
     let mut trusted = Vec::with_capacity(statements.len());
@@ -446,12 +398,12 @@ fn sources(statements: &[Statement], forbidden: &mut Vec<ForbiddenGrant>) -> Sou
     sources
 }
 
-/// Each grant by the name that `--grant`, `grants` and `deny_grants` use.
+/// The names of the grants in `--grant`, `grants` and `deny_grants`.
 pub const GRANT_NAMES: [&str; 7] = [
     "egress", "secrets", "env", "mounts", "sources", "outputs", "policy",
 ];
 
-/// The grants named by `name`: one of [`GRANT_NAMES`], or `all`.
+/// The grants of `name`: one of [`GRANT_NAMES`], or `all`.
 #[must_use]
 pub fn grants_named(name: &str) -> Option<Grants> {
     if name == "all" {
@@ -464,14 +416,14 @@ pub fn grants_named(name: &str) -> Option<Grants> {
     GRANT_NAMES.contains(&name).then(|| only(name))
 }
 
-/// The names of those grants that are given.
+/// The names of the grants that are set.
 pub fn names(grants: Grants) -> impl Iterator<Item = &'static str> {
     GRANT_NAMES
         .into_iter()
         .filter(move |name| has(grants, name))
 }
 
-/// What either of two sets grants.
+/// The union of two sets.
 #[must_use]
 pub fn union(one: Grants, other: Grants) -> Grants {
     Grants {
@@ -485,7 +437,6 @@ pub fn union(one: Grants, other: Grants) -> Grants {
     }
 }
 
-/// What the first set grants and the second does not name.
 #[must_use]
 pub(crate) fn minus(from: Grants, taken: Grants) -> Grants {
     Grants {
@@ -511,7 +462,6 @@ fn only(name: &str) -> Grants {
     }
 }
 
-/// Whether the grant of this name is given.
 pub(super) fn has(grants: Grants, name: &str) -> bool {
     minus(only(name), grants) == Grants::default()
 }

@@ -1,12 +1,12 @@
-//! Dates as headers of HTTP have them (RFC 9110, 5.6.7), in the one form that may be sent.
+//! HTTP dates (RFC 9110, 5.6.7) in the preferred form.
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`; `None` for anything else, and for times
-/// before 1970. The name of the day is not compared with the date.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT` to seconds since 1970. Times before 1970 are refused. The
+/// day of the week is not checked.
 #[must_use]
 pub fn unix_s_of(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
@@ -37,12 +37,12 @@ pub fn unix_s_of(text: &str) -> Option<u64> {
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-/// Days of the Gregorian calendar: years begin in March, so that the leap day is the last one.
+/// Gregorian days. Years begin in March, so that the leap day is the last one.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     let shifted = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
     let before = shifted * 365 + shifted / 4 - shifted / 100 + shifted / 400;
-    // 719,468 days lie between 1 March of year 0 and 1 January 1970.
+    // 719,468 days are between 1 March of year 0 and 1 January 1970.
     before + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 

@@ -1,4 +1,4 @@
-//! Image templates: root file systems by name, as a registry lists them, and which one is picked.
+//! Image templates: named root file systems of a registry, and how one is selected.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,32 +7,26 @@ use crate::needs::{npm, pip};
 use crate::path::escape;
 use crate::runner_block::{Language, Needs};
 
-/// The templates that every host knows.
 const BUILT_IN: &str = include_str!("../../../policies/images.yaml");
-/// Longest id, in bytes.
 pub(crate) const TEMPLATE_ID_BYTES_MAX: usize = 128;
 
-/// One template of the registry.
+/// A template of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct ImageTemplate {
-    /// Its name; what `runner.image` says.
     pub id: String,
-    /// The languages whose runtimes it holds.
     pub languages: Vec<Language>,
-    /// OS packages that are baked in, by their Debian names.
+    /// Installed OS packages, by Debian name.
     pub native: Vec<String>,
-    /// Packages of npm that are baked in: `typescript`, `typescript@5.4.2`.
+    /// Installed npm packages: `typescript`, `typescript@5.4.2`.
     pub npm: Vec<String>,
-    /// Packages of pip that are baked in: `requests`, `requests==2.31.0`.
     pub pip: Vec<String>,
-    /// What it costs to start, 0 for the lightest.
+    /// Start-up cost, 0 for the lightest.
     pub cost_tier: u32,
-    /// Where its root file system comes from: `docker://…` or `oci:DIR`; `None`: not built yet.
+    /// Source of its root file system: `docker://…` or `oci:DIR`; `None`: not built yet.
     pub source: Option<String>,
 }
 
-/// A template as it is written, before anything of it is believed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -50,29 +44,23 @@ struct Written {
     source: Option<String>,
 }
 
-/// Why an image cannot be given.
+/// Why an image cannot be selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// The registry's text is none.
     #[error("the list of image templates cannot be read: {reason}")]
     Registry {
-        /// What the parser says, with line and column.
+        /// The parser's message, with line and column.
         reason: String,
     },
-    /// The registry has no template of that name.
     #[error("found the image `{found}`, expected one of {}", available.join(", "))]
     Unknown {
         found: String,
-        /// The id that was meant.
         near: Option<String>,
-        /// Every id of the registry, in byte order.
         available: Vec<String>,
     },
-    /// No template holds the runtime.
     #[error("no image template has the language {}, expected one of {}", word(*language), available.join(", "))]
     NoneForLanguage {
         language: Language,
-        /// Every id of the registry, in byte order.
         available: Vec<String>,
     },
 }
@@ -88,7 +76,7 @@ impl ImageError {
         }
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -108,22 +96,18 @@ impl ImageError {
     }
 }
 
-/// The template that a `runner` block gets, and what it lacks.
+/// The template for a `runner` block, and the packages that it lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Picked {
     pub id: String,
-    /// Where its root file system comes from, where it has one.
     pub source: Option<String>,
-    /// Packages of `needs.native` that it does not bake in, as they were asked for: what a cold
-    /// start would have to install.
+    /// Packages of `needs.native` that it lacks, as written. A cold start has to install them.
     pub install: Vec<String>,
-    /// Of `needs.npm` what it does not bake in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub npm: Vec<String>,
-    /// Of `needs.pip` what it does not bake in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pip: Vec<String>,
-    /// Whether it holds the runtime of `needs.language`. An image that was named need not.
+    /// Whether it has the runtime of `needs.language`. A named image may lack it.
     pub has_language: bool,
 }
 
@@ -181,7 +165,6 @@ impl TryFrom<Written> for ImageTemplate {
     }
 }
 
-/// Whether `text` can be the id of a template.
 #[must_use]
 pub(crate) fn is_template_id(text: &str) -> bool {
     !text.is_empty()
@@ -192,7 +175,8 @@ pub(crate) fn is_template_id(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Names of Debian packages have lower-case letters, digits, `+`, `-` and `.` only.
+/// Whether `name` has only the characters of Debian package names: lower-case letters, digits, `+`,
+/// `-`, `.`.
 pub fn is_package_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && name.bytes().all(|byte| {
@@ -202,10 +186,10 @@ pub fn is_package_name(name: &str) -> bool {
         })
 }
 
-/// Reads a list of templates.
+/// Parses a list of templates.
 ///
 /// # Errors
-/// [`ImageError::Registry`]: not such a list, or one id twice.
+/// [`ImageError::Registry`]: not such a list, or a duplicate id.
 pub(crate) fn parse_templates(text: &str) -> Result<Vec<ImageTemplate>, ImageError> {
     let templates: Vec<ImageTemplate> =
         serde_saphyr::from_str(text).map_err(|error| ImageError::Registry {
@@ -221,11 +205,11 @@ pub(crate) fn parse_templates(text: &str) -> Result<Vec<ImageTemplate>, ImageErr
     Ok(templates)
 }
 
-/// The templates that every host knows, and after them the host's own. A template of the host
-/// replaces the one of the same id.
+/// The built-in templates and the host's own. A host template replaces the built-in one with the
+/// same id.
 ///
 /// # Errors
-/// [`ImageError::Registry`] where the built-in list is damaged; a test sees to it that it is not.
+/// [`ImageError::Registry`]: the built-in list is invalid; a test checks it.
 pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageError> {
     let mut templates = parse_templates(BUILT_IN)?;
     for template in of_host {
@@ -235,11 +219,10 @@ pub fn registry(of_host: &[ImageTemplate]) -> Result<Vec<ImageTemplate>, ImageEr
     Ok(templates)
 }
 
-/// The template for `needs`: among those that have its language and bake in all of its native
-/// packages, the lightest; if there is none, the lightest for the language. Of those one that has
-/// the packages of npm and pip goes before one that has them not. Of several of one
-/// tier the first by id in byte order, so that the order of `templates` does not matter. Needs
-/// without a language are those of several languages.
+/// Selects the template for `needs`: the lightest that has its language and all native packages,
+/// else the lightest for the language. Templates with the npm and pip packages are preferred. Ties
+/// go to the first id in byte order, so the order of `templates` does not matter. Needs without a
+/// language match templates of several languages.
 ///
 /// # Errors
 /// [`ImageError::NoneForLanguage`].
@@ -251,7 +234,7 @@ pub fn pick(needs: &Needs, templates: &[ImageTemplate]) -> Result<Picked, ImageE
         .map(|template| (template, give(template, needs)))
         .min_by_key(|(template, picked)| {
             let complete = picked.install.is_empty();
-            // What is missing of those the bundle may bring.
+            // Only a preference: the bundle may bring these packages.
             let has_packages = picked.npm.is_empty() && picked.pip.is_empty();
             let weight = (template.cost_tier, template.id.as_bytes());
             (!complete, !has_packages, weight)
@@ -263,7 +246,7 @@ pub fn pick(needs: &Needs, templates: &[ImageTemplate]) -> Result<Picked, ImageE
         })
 }
 
-/// The template that was named, else the one that is picked.
+/// Returns the named template, else the one that [`pick`] selects.
 ///
 /// # Errors
 /// [`ImageError::Unknown`], [`ImageError::NoneForLanguage`].
@@ -324,7 +307,7 @@ fn ids(templates: &[ImageTemplate]) -> Vec<String> {
     ids
 }
 
-/// The language as it is written.
+/// The name of the language.
 #[must_use]
 pub const fn word(language: Language) -> &'static str {
     match language {

@@ -1,10 +1,10 @@
-//! Which image a run gets: the one that its manifest names, else the lightest that suits.
+//! Selects the image of a run: the named one, else the lightest that fits.
 
 use crate::image::{ImageError, ImageTemplate, Picked, resolve};
 use crate::run_form::Run;
 use crate::runner_block::{Engine, Language, Needs, RunnerBlock};
 
-/// What a block needs, with the language that `run` tells where the block does not say.
+/// The needs of a block. The default language is that of `run`.
 #[must_use]
 pub fn needs_of(block: &RunnerBlock, run: Option<&Run>) -> Needs {
     let language = block.needs.language.or_else(|| run.and_then(Run::language));
@@ -14,7 +14,7 @@ pub fn needs_of(block: &RunnerBlock, run: Option<&Run>) -> Needs {
     }
 }
 
-/// The image of a `runner` block; `None` for an engine that has none.
+/// Selects the image of a `runner` block; `None`: the engine has no image.
 ///
 /// # Errors
 /// [`ImageError`].

@@ -1,4 +1,4 @@
-//! What the report says about the image that was the body's root.
+//! The image of the body's root, in the report.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! Pure types: what was asked, and what came out. No I/O, no unsafe, no other room.
+//! Pure types of specifications, requests and reports. No I/O, no unsafe, no dependency on other
+//! crates of the workspace.
 #![forbid(unsafe_code)]
 
 pub mod base64;

@@ -1,11 +1,10 @@
-//! Where something of the host or of a source may appear inside: `at`, `mountPath`, `--mount …:DST`.
+//! Mount points inside the view: `at`, `mountPath`, `--mount …:DST`.
 
 use crate::path::{PathError, RelPath};
 
-/// Longest mount point, in bytes.
 pub(crate) const MOUNT_TARGET_BYTES_MAX: usize = 4_096;
 
-/// Directories in which no mount may lie, and why: completes "the mount point …".
+/// Directories without mounts, and why: completes "the mount point …".
 const RESERVED_TREES: [(&str, &str); 8] = [
     (
         "/proc",
@@ -29,7 +28,7 @@ const RESERVED_TREES: [(&str, &str); 8] = [
     ),
 ];
 
-/// Places that are themselves taken, and why; below them a mount is possible.
+/// Paths that are in use, and why. Mounts below them are possible.
 const RESERVED: [(&str, &str); 3] = [
     ("/bundle", "is where the bundle is unpacked"),
     ("/scratch", "is where input and output files lie"),
@@ -39,35 +38,30 @@ const RESERVED: [(&str, &str); 3] = [
     ),
 ];
 
-/// An absolute path inside at which a mount may appear.
+/// The absolute path of a mount point inside.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MountTarget(String);
 
 /// Why a path is not a mount point: completes "the mount point …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountTargetError {
-    /// It does not start with `/`.
     #[error("is not absolute")]
     Relative,
-    /// `/` itself.
     #[error("is the root of the body's own file system")]
     WholeView,
-    /// `.`, `..`, an empty segment, NUL, too long.
     #[error("{0}")]
     Path(PathError),
-    /// Longer than `MOUNT_TARGET_BYTES_MAX`.
     #[error("is longer than 4096 bytes")]
     TooLong,
-    /// It would hide something that the body or the runner needs.
     #[error("{why}")]
     Reserved {
-        /// What stands there: completes "the mount point …".
+        /// The reason: completes "the mount point …".
         why: &'static str,
     },
 }
 
 impl MountTarget {
-    /// Accepts `text` as it is; nothing is normalised.
+    /// Parses `text` without normalisation.
     ///
     /// # Errors
     /// [`MountTargetError`]: the first rule that it breaks.
@@ -104,7 +98,7 @@ impl MountTarget {
         &self.0
     }
 
-    /// Number of segments: mounts are made in this order, so that parents come first.
+    /// Number of segments. Sorting by it puts parents first.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.0.matches('/').count()

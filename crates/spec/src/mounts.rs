@@ -1,24 +1,20 @@
-//! The `mounts` of a sandbox block (AIP-36): what appears where inside.
+//! The `mounts` of a sandbox block (AIP-36).
 
 use crate::document::{Node, Value, excerpt};
 use crate::manifest::reader::Reader;
 use crate::manifest::{ManifestError, Problem};
 use crate::mount_target::MountTarget;
 
-/// One entry of `mounts`, in the order in which mounts are made: parents first.
+/// An entry of `mounts`. Entries are in mount order: parents first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountRequest {
-    /// Where it appears inside.
     pub target: MountTarget,
-    /// Whether the body may write there.
     pub writable: bool,
-    /// Whether it shows a storage or another workspace. The caller may give a directory instead.
+    /// A storage or another workspace. The caller may provide a directory instead.
     pub is_storage: bool,
-    /// JSON Pointer of the entry.
     pub source: String,
 }
 
-/// Reads `mounts`.
 pub(crate) fn read_mounts<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -69,7 +65,6 @@ fn read_mount<'document>(
     })
 }
 
-/// Reads where a mount appears.
 pub(crate) fn read_target<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -86,7 +81,7 @@ pub(crate) fn read_target<'document>(
     })
 }
 
-/// `workspace`, else a storage: whether it is one.
+/// Reads the source: `false` for `workspace`, `true` for a storage.
 fn read_mount_source<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

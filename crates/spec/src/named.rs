@@ -1,17 +1,17 @@
-//! Lists whose entries have names of their own, as JSON has them: an object, a key for each name.
+//! Serializes lists of named entries as JSON objects, with the names as keys.
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-/// Something that has a name which nothing else in its list has.
+/// An entry with a name that is unique in its list.
 pub trait Named {
     fn name(&self) -> &str;
 }
 
-/// A list as an object, in the list's order. What is written of an entry is all but its name.
+/// Serializes a list as an object, in the list's order. The values leave out the name.
 ///
 /// # Errors
-/// The serializer's.
+/// From the serializer.
 pub fn by_name<Entry, Into>(list: &[Entry], into: Into) -> Result<Into::Ok, Into::Error>
 where
     Entry: Named + Serialize,

@@ -1,4 +1,4 @@
-//! What the caller says about the network: the flags after reading.
+//! The caller's network flags after parsing.
 
 use core::net::IpAddr;
 use std::path::PathBuf;
@@ -6,85 +6,75 @@ use std::path::PathBuf;
 use crate::egress::EgressRule;
 use crate::host_name::HostName;
 
-/// The flags about the network.
+/// The network flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkOptions {
-    /// `--allow-net`, in order.
     pub allow: Vec<EgressRule>,
-    /// `--publish`, in order; no host port twice but 0.
+    /// In order; host ports are unique except 0.
     pub publish: Vec<PublishedPort>,
-    /// `--publish-file`: where the ports are told, absolute.
     pub publish_file: Option<PathBuf>,
-    /// `--add-host`, in order.
     pub added_hosts: Vec<AddedHost>,
-    /// `--report-denials`: attempts are reported although nothing is allowed.
+    /// `--report-denials`: report attempts even if nothing is allowed.
     pub report_denials: bool,
-    /// `--egress-capture`.
     pub capture: CaptureChoice,
 }
 
-/// `--publish HOST_PORT:BODY_PORT`. Ordered by the host's port.
+/// `--publish HOST_PORT:BODY_PORT`, ordered by the host's port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublishedPort {
-    /// On 127.0.0.1 of the host; 0 where the run chooses one that is free.
+    /// Port on 127.0.0.1 of the host; 0: any free port.
     pub host_port: u16,
-    /// On the body's loopback; never 0.
+    /// Port on the body's loopback; never 0.
     pub body_port: u16,
 }
 
-/// `--add-host HOST:IP`: the outside address of a name, before the host's hosts file.
+/// `--add-host HOST:IP`: the external address of a name. Wins over the host's hosts file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedHost {
     pub name: HostName,
-    /// Where it is dialled, if that address may be dialled at all.
+    /// Connected to only if the address is allowed.
     pub address: IpAddr,
 }
 
-/// How connections of the body come to the relay.
+/// How to redirect connections of the body to the relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CaptureChoice {
-    /// By nf_tables where the kernel takes its rules, else by listeners.
+    /// nf_tables if the kernel accepts the rules, else listeners.
     #[default]
     Auto,
-    /// By nf_tables, every port; refused where the kernel does not take its rules.
+    /// nf_tables, every port; refused if the kernel does not accept the rules.
     Tproxy,
-    /// By listeners on single ports.
     AnyIp,
 }
 
-/// How connections of the body do come to the relay.
+/// How connections of the body are redirected to the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
-    /// A rule of nf_tables leads every connection to one listener for each family.
+    /// An nf_tables rule redirects all connections to one listener per address family.
     Tproxy,
-    /// Listeners on every address, for each family and each port that is known.
+    /// Listeners on every address, one per address family and known port.
     AnyIp,
 }
 
-/// Why a text is not a value of a flag about the network.
+/// Why the value of a network flag is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFlagError {
-    /// No `:` between two ports.
     #[error("expected HOST_PORT:BODY_PORT, such as 8080:80")]
     NoPorts,
-    /// A port that is no number from 1 to 65535, or has a leading zero.
     #[error("the port is not a number from 1 to 65535")]
     Port,
-    /// No `:` between a name and an address.
     #[error(
         "expected HOST:IP, such as api.example.com:203.0.113.7 or api.example.com:[2001:db8::7]"
     )]
     NoAddedHost,
-    /// The part before the first `:` is not a host name.
     #[error("the text before the first `:` is not a host name of letters, digits, `-` and `_`")]
     Name,
-    /// The part behind it is not an address.
     #[error("the text after the first `:` is not an IP address")]
     Address,
 }
 
 impl PublishedPort {
-    /// Reads `HOST_PORT:BODY_PORT`.
+    /// Parses `HOST_PORT:BODY_PORT`.
     ///
     /// # Errors
     /// [`NetworkFlagError::NoPorts`], [`NetworkFlagError::Port`].
@@ -107,7 +97,7 @@ impl std::fmt::Display for PublishedPort {
 }
 
 impl AddedHost {
-    /// Reads `HOST:IP`. An IPv6 address stands in brackets or bare.
+    /// Parses `HOST:IP`. Brackets around an IPv6 address are optional.
     ///
     /// # Errors
     /// [`NetworkFlagError`]: the first rule that it breaks.
@@ -126,7 +116,7 @@ impl AddedHost {
         }
         Ok(Self {
             name,
-            // One address has one form: what is IPv4 is dialled as IPv4.
+            // IPv4-mapped addresses become IPv4.
             address: parsed.to_canonical(),
         })
     }
@@ -139,7 +129,7 @@ impl std::fmt::Display for AddedHost {
 }
 
 impl CaptureChoice {
-    /// As the flag names it.
+    /// The value of the flag.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

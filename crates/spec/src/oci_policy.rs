@@ -1,30 +1,25 @@
-//! What the host says about artifacts from registries: where they are kept, how big they may be,
-//! which registries are spoken to how.
+//! The host's policy for registry artifacts: storage, sizes and trusted registries.
 
 use std::path::PathBuf;
 
-/// What holds for images and workspace sources.
+/// The policy for images and workspace sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OciPolicy {
     /// Absolute; `None`: `oci` below the user's cache directory.
     pub directory: Option<PathBuf>,
-    /// Above this, what was not used for longest goes; `None`: a part of its file system.
+    /// Above this size the least recently used artifacts are removed; `None`: a share of the file
+    /// system.
     pub size_bytes: Option<u64>,
-    /// One layer as it is sent.
     pub archive_bytes: u64,
-    /// The files of one layer together.
     pub unpacked_bytes: u64,
-    /// Files, directories and links of one layer.
     pub entries: u64,
-    /// Certificates that are trusted beside those of the host, absolute.
+    /// CA certificates that are trusted besides those of the host, absolute.
     pub ca_file: Option<PathBuf>,
-    /// Registries that are spoken to without TLS: `HOST` or `HOST:PORT`, as references name them.
+    /// Registries without TLS: `HOST` or `HOST:PORT`, as in references.
     pub insecure: Vec<String>,
-    /// Whose repositories short names of images are: `HOST` or `HOST:PORT`; `None`: there are none.
+    /// Registry of short image names: `HOST` or `HOST:PORT`; `None`: short names are refused.
     pub default_registry: Option<String>,
-    /// Whether a body gets a copy of a source also where an overlayfs could be laid over it.
     pub copy: bool,
-    /// Whether no body may write the root of its image.
     pub root_read_only: bool,
 }
 
@@ -45,49 +40,41 @@ impl Default for OciPolicy {
     }
 }
 
-/// What one file states of it; `None` and empty where it says nothing.
+/// The contents of `oci` in one file. Keys that it does not state are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OciStatement {
-    /// `oci.directory`.
     pub directory: Option<PathBuf>,
-    /// `oci.size`.
     pub size_bytes: Option<u64>,
-    /// `oci.layer`.
     pub archive_bytes: Option<u64>,
-    /// `oci.unpacked`.
     pub unpacked_bytes: Option<u64>,
-    /// `oci.entries`.
     pub entries: Option<u64>,
-    /// `oci.ca_file`.
     pub ca_file: Option<PathBuf>,
-    /// `oci.insecure`.
     pub insecure: Vec<String>,
-    /// `oci.default_registry`.
     pub default_registry: Option<String>,
-    /// `oci.copy`; `false` says nothing.
+    /// `false` is the same as unset.
     pub copy: bool,
-    /// `oci.root_read_only`; `false` says nothing.
+    /// `false` is the same as unset.
     pub root_read_only: bool,
 }
 
 impl OciStatement {
-    /// Whether it says whose word is believed: not for a file after one that denies `sources`.
+    /// Whether it states trusted registries or certificates. A denied grant `sources` forbids that
+    /// for later files.
     pub(super) fn states_trust(&self) -> bool {
         self.ca_file.is_some() || !self.insecure.is_empty() || self.default_registry.is_some()
     }
 }
 
 impl OciPolicy {
-    /// Whether `registry`, as a reference names it, is spoken to without TLS.
+    /// Whether `registry`, as in a reference, is used without TLS.
     #[must_use]
     pub fn is_insecure(&self, registry: &str) -> bool {
         self.insecure.iter().any(|known| known == registry)
     }
 
-    /// What several files say together, earliest first. Caps: the smallest. The place and its size:
-    /// the last. `copy` and `root_read_only` stay once they were stated. Certificates and the
-    /// default registry (the last) and registries without TLS (all of them) are taken of the files
-    /// that `trusts` says may speak of them.
+    /// Merges several files, earliest first. Limits: the smallest. Directory and size: the last.
+    /// `copy` and `root_read_only`: true once stated. CA certificates and default registry (the
+    /// last) and registries without TLS (the union): only from the files in `trusts`.
     pub(super) fn merged<'file>(
         files: impl Iterator<Item = &'file OciStatement> + Clone,
         trusts: impl Fn(usize) -> bool,

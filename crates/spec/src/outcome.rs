@@ -1,4 +1,4 @@
-//! What became of the body.
+//! The outcome of a run.
 
 /// What became of the body: one run has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

@@ -1,50 +1,44 @@
-//! Paths inside a bundle, a workspace or a scratch root: relative, and unable to leave.
+//! Relative paths inside a bundle, a workspace or a scratch root. They cannot leave it.
 
 use std::fmt;
 
-/// Longest path that is accepted, in bytes without the terminating NUL (PATH_MAX is 4,096 with it).
+/// Longest path, in bytes without the NUL (PATH_MAX is 4,096 with it).
 pub const PATH_BYTES_MAX: usize = 4_095;
-/// Longest single segment, in bytes (NAME_MAX).
+/// Longest segment, in bytes (NAME_MAX).
 pub const SEGMENT_BYTES_MAX: usize = 255;
 
 /// A relative path of one or more segments, none of them empty, `.` or `..`, without a NUL byte.
 ///
-/// Bytes, not text: archives carry names that are not UTF-8. Whether a link stands on the way is
-/// not known here; that is what `openat2` with `RESOLVE_BENEATH` is for.
+/// Bytes, not text: archives may have names that are not UTF-8. Symbolic links are not checked
+/// here; use `openat2` with `RESOLVE_BENEATH`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Vec<u8>);
 
 /// Why a byte string is not a [`RelPath`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing is left of it.
     #[error("is empty")]
     Empty,
-    /// It starts with `/`.
     #[error("is absolute")]
     Absolute,
-    /// A segment is `..`.
     #[error("contains a `..` segment")]
     Parent,
     /// A segment is `.`, or empty as in `a//b` or `a/`.
     #[error("contains an empty or `.` segment")]
     EmptySegment,
-    /// It contains a NUL byte.
     #[error("contains a NUL byte")]
     Nul,
-    /// Longer than [`PATH_BYTES_MAX`].
     #[error("is longer than 4095 bytes")]
     TooLong,
-    /// A segment is longer than [`SEGMENT_BYTES_MAX`].
     #[error("has a segment longer than 255 bytes")]
     SegmentTooLong,
 }
 
 impl RelPath {
-    /// Accepts `bytes` as they are; nothing is normalised.
+    /// Parses `bytes` without normalisation.
     ///
     /// # Errors
-    /// The first rule that the path breaks, as a [`PathError`].
+    /// The first rule that the path breaks.
     pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
         if bytes.is_empty() {
             return Err(PathError::Empty);
@@ -80,7 +74,7 @@ impl RelPath {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// The path without its last segment; `None` where there is only one.
+    /// The path without its last segment; `None`: there is only one.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let cut = self.0.iter().rposition(|byte| *byte == b'/')?;
@@ -96,10 +90,10 @@ impl RelPath {
             .unwrap_or(&self.0)
     }
 
-    /// `self/other`.
+    /// Joins the paths: `self/other`.
     ///
     /// # Errors
-    /// [`PathError::TooLong`] where the whole is longer than [`PATH_BYTES_MAX`].
+    /// [`PathError::TooLong`] if the result is longer than [`PATH_BYTES_MAX`].
     pub fn join(&self, other: &Self) -> Result<Self, PathError> {
         let mut bytes = self.0.clone();
         bytes.push(b'/');
@@ -111,7 +105,6 @@ impl RelPath {
     }
 }
 
-/// Printable form: see [`escape`].
 impl fmt::Display for RelPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&escape(&self.0))
@@ -124,9 +117,9 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Whether a terminal obeys `character` or shows nothing for it: control characters, line and
-/// paragraph separators, all that changes the direction, and what Unicode calls ignorable by default
-/// (joiners, fillers, variation selectors, tags), by which two names that look alike differ.
+/// Whether `character` is invisible or controls the terminal: control characters, line and
+/// paragraph separators, bidirectional controls, and Unicode default ignorables (joiners, fillers,
+/// variation selectors, tags), which make different names look alike.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     matches!(
@@ -153,7 +146,8 @@ pub const fn is_hidden(character: char) -> bool {
     )
 }
 
-/// Bytes as text that is safe on a terminal: what [`is_hidden`] and bytes that are not UTF-8 become `\x..` or `\u{..}`, a backslash is doubled; everything else stays.
+/// Escapes bytes for the terminal. [`is_hidden`] characters and bytes that are not UTF-8 become
+/// `\x..` or `\u{..}`; a backslash is doubled.
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -178,7 +172,7 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// A word as a shell would take it, where that is needed.
+/// Quotes a word for the shell if needed.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:@%+,".contains(&byte);

@@ -1,9 +1,9 @@
 //! The plan: the JSON document about a run that was not started. Its schema is
 //! `schemas/plan.schema.json`.
 //!
-//! Every value stands beside whoever decided it: `fixed` (this program), `default`, a flag, a key
-//! of the manifest, a key of the host policy. The same request on the same host gives the same
-//! document: there is no run id and no clock in it, and no value of a variable or a secret.
+//! Every value names its source: `fixed` (this program), `default`, a flag, a manifest key or a
+//! host policy key. The document is deterministic: the same request on the same host gives the same
+//! text. It has no run id, no clock, and no value of a variable or a secret.
 
 use serde::Serialize;
 
@@ -14,19 +14,19 @@ use crate::report::{Enforcement, EnforcementState, ErrorReport, RunForm, Warning
 use crate::runner_report::UnsatisfiedNeed;
 use crate::syscall_policy::SyscallPolicyName;
 
-/// Version of the document's shape: the number before the dot changes when a reader would break.
+/// Version of the document's shape. The number before the dot changes with incompatible changes.
 pub const SCHEMA_VERSION: &str = "2.0";
-/// What stands for the id that a run would have.
+/// Placeholder for the run id.
 pub const RUN_ID: &str = "<runId>";
-/// The word for what no one but this program decides.
+/// Source of values that this program fixes.
 pub const FIXED: &str = "fixed";
-/// The word for what holds because nobody said anything.
+/// Source of default values.
 pub const DEFAULT: &str = "default";
-/// The word for what the host policy decides.
+/// Source of values that the host policy sets.
 pub const HOST_POLICY: &str = "host-policy";
-/// A maximum of this program's own, for what a bundle's own manifest asks.
+/// Source of this program's own maximum for a bundle's manifest.
 pub const BUILT_IN_MAXIMUM: &str = "built-in-maximum";
-/// A flag of the caller, or its variable.
+/// Source of values from a flag of the caller, or its variable.
 pub const FLAG: &str = "flag";
 
 /// What a run would be.
@@ -489,7 +489,7 @@ pub struct PolicyValue {
 }
 
 impl PlanReport {
-    /// A plan in which nothing is known yet.
+    /// An empty plan.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -534,7 +534,7 @@ impl PlanReport {
         }
     }
 
-    /// The plan of a request that is refused before anything can be planned.
+    /// The plan of a request that is refused before planning.
     #[must_use]
     pub fn refused(error: ErrorReport) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! Each value of the host policy, and the files that decided it.
 //!
-//! Found by merging once more for each file: a file decided a value where the policy without it
-//! and the files after it had another. So there is one set of rules, that of [`merge`].
+//! The files are merged one after the other: a file decided a value if merging it changed the value.
+//! So [`merge`] has the only set of rules.
 
 use crate::host_policy::{HostPolicy, Statement, merge, names};
 use crate::oci_policy::OciPolicy;
@@ -10,7 +10,8 @@ use crate::plan_report::{DEFAULT, PolicyValue};
 use crate::preparation::{IndexPolicy, PreparationPolicy};
 use crate::sources_policy::SecretsProvider;
 
-/// The values of the policy that `statements` make, earliest first, each with its files.
+/// Lists the values of the merged policy, each with its files. `statements` start with the
+/// earliest.
 #[must_use]
 pub fn policy_values(statements: &[Statement]) -> Vec<PolicyValue> {
     let mut before = values(&merge(&[]).0);
@@ -46,7 +47,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Every key in the order of the documentation, and its value in short. The same keys for every
+/// Every key in the order of the documentation, with a short value. The keys are the same for every
 /// policy.
 fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
@@ -57,7 +58,7 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
         SecretsProvider::Environment { prefix } => {
             format!("environment {}", escape(prefix.as_bytes()))
         }
-        // Its arguments may be nobody else's business.
+        // The arguments may be confidential.
         SecretsProvider::Command(words) => {
             let program = words.first().map_or("", String::as_str);
             format!("command {}", escape(program.as_bytes()))
@@ -144,7 +145,6 @@ fn values(policy: &HostPolicy) -> Vec<(&'static str, String)> {
     values
 }
 
-/// Where needs are installed from.
 fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
     let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
     let none = || "none".to_owned();
@@ -210,7 +210,6 @@ fn preparation(policy: &PreparationPolicy) -> [(&'static str, String); 8] {
     ]
 }
 
-/// What is kept, and where bundles and sources come from.
 fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
     let path = |path: &std::path::Path| escape(path.as_os_str().as_encoded_bytes());
     let optional = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());
@@ -248,7 +247,6 @@ fn fetching(policy: &HostPolicy) -> [(&'static str, String); 8] {
     ]
 }
 
-/// What is taken from registries, and how.
 fn artifacts(oci: &OciPolicy) -> [(&'static str, String); 9] {
     let path = |path: &std::path::PathBuf| escape(path.as_os_str().as_encoded_bytes());
     let or = |text: Option<String>, absent: &str| text.unwrap_or_else(|| absent.to_owned());

@@ -1,5 +1,4 @@
-//! What the host says about preparation runs: which indexes packages come from, whom such a run
-//! may reach, and how much it may use.
+//! The host's policy for preparation runs: package indexes, network access and limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,59 +7,51 @@ use crate::egress::{EgressRule, intersect};
 use crate::host_policy::{ForbiddenGrant, Statement, has};
 use crate::sources_policy::{IpRange, intersect_ranges};
 
-/// What counts for the preparation runs of this host. Without an index for a kind, nothing of that
-/// kind is installed.
+/// The policy for preparation runs of this host. Kinds without an index cannot be installed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PreparationPolicy {
-    /// For `needs.native`.
     pub apt: Option<AptPolicy>,
-    /// For `needs.npm`.
     pub npm: Option<IndexPolicy>,
-    /// For `needs.pip`.
     pub pip: Option<IndexPolicy>,
-    /// Ranges of private addresses that the names of indexes may resolve to.
     pub allow_private: Vec<IpRange>,
-    /// Certificates that vouch for the indexes, instead of the image's own; absolute.
+    /// CA certificates for the indexes, instead of the image's own; absolute.
     pub ca_file: Option<PathBuf>,
-    /// How much one preparation run may use.
     pub limits: PreparationLimits,
 }
 
-/// Where native packages come from.
+/// Source of native packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AptPolicy {
     /// Lines as in sources.list(5); empty: the image's own lists.
     pub sources: Vec<AptSource>,
-    /// Keys that sign the sources, instead of the image's own; absolute.
+    /// Signing keys of the sources, instead of the image's own; absolute.
     pub trusted_keys: Option<PathBuf>,
-    /// Whom the run may reach.
     pub reach: Vec<EgressRule>,
 }
 
-/// An index of packages.
+/// A package index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexPolicy {
     pub url: IndexUrl,
-    /// Whom the run may reach.
     pub reach: Vec<EgressRule>,
 }
 
-/// How much one preparation run may use.
+/// Limits of one preparation run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparationLimits {
-    /// Memory of the whole tree. What it writes counts too.
+    /// Memory of the whole process tree, written files included.
     pub memory_bytes: u64,
     pub wall_time: Duration,
-    /// Bytes that it may write. They are memory too, so that less than `memory_bytes` can be written.
+    /// Bytes that it may write. They count as memory too, so less than `memory_bytes` is usable.
     pub disk_bytes: u64,
 }
 
-/// Memory for which a run may make one inode: the kernel keeps about half of it for one.
+/// Memory per inode: the kernel uses about half of it for one.
 const BYTES_FOR_AN_INODE: u64 = 2048;
 
 impl PreparationLimits {
-    /// Files and directories that a run may make: what its memory has room for, and no more than the
-    /// layer that it leaves may have (`entries_max`).
+    /// Most files and directories of a run: as many as its memory can hold, and at most
+    /// `entries_max`, the limit of the layer that it leaves.
     #[must_use]
     pub const fn inodes(&self, entries_max: u64) -> u64 {
         let room = self.memory_bytes / BYTES_FOR_AN_INODE;
@@ -82,42 +73,32 @@ impl Default for PreparationLimits {
     }
 }
 
-/// What one file states under `preparation`; `None` where it says nothing.
+/// The contents of `preparation` in one file; `None`: not stated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PreparationStatement {
-    /// `apt`: its sources and its keys.
     pub apt: Option<(Vec<AptSource>, Option<PathBuf>)>,
-    /// `npm.registry`.
     pub npm: Option<IndexUrl>,
-    /// `pip.index`.
     pub pip: Option<IndexUrl>,
-    /// `allow`; the empty list allows nobody.
+    /// An empty list allows nothing.
     pub allow: Option<Vec<EgressRule>>,
-    /// `allow_private`; the empty list allows none.
+    /// An empty list allows nothing.
     pub allow_private: Option<Vec<IpRange>>,
-    /// `ca_file`.
     pub ca_file: Option<PathBuf>,
-    /// `limits.memory`.
     pub memory_bytes: Option<u64>,
-    /// `limits.timeout`.
     pub wall_time: Option<Duration>,
-    /// `limits.disk`.
     pub disk_bytes: Option<u64>,
 }
 
-/// Why a text names no index: completes "`TEXT` …".
+/// Why a text is not an index; completes "`TEXT` …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// No http:// and no https://, or no host that egress lists know.
     #[error("is not an https:// or http:// URL of a host")]
     Url,
-    /// `https://user:word@host`.
     #[error("has a user in it, which every package's own scripts could read")]
     User,
-    /// White space, control characters, bytes beyond ASCII.
+    /// White space, control characters or non-ASCII bytes.
     #[error("has a character that URLs do not have")]
     Character,
-    /// Not `deb [OPTIONS] URL SUITE [COMPONENT…]`.
     #[error("is not a line such as `deb https://deb.example.org/debian trixie main`")]
     Line,
 }
@@ -125,14 +106,12 @@ pub enum IndexError {
 /// The URL of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexUrl {
-    /// As it was written.
     pub text: String,
-    /// Its host and port.
     pub rule: EgressRule,
 }
 
 impl IndexUrl {
-    /// Reads an http or https URL without a user.
+    /// Parses an http or https URL without a user.
     ///
     /// # Errors
     /// [`IndexError`].
@@ -163,13 +142,13 @@ impl IndexUrl {
         })
     }
 
-    /// Whether nothing but the host's word vouches for what it answers.
+    /// Whether the index is reached over plain HTTP, without TLS.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.text.starts_with("http:")
     }
 
-    /// The host as the URL has it, without the port.
+    /// The host of the URL, without the port.
     #[must_use]
     pub fn host(&self) -> String {
         let rule = EgressRule {
@@ -183,13 +162,12 @@ impl IndexUrl {
 /// A line of apt's sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AptSource {
-    /// As it was written.
     pub line: String,
     pub url: IndexUrl,
 }
 
 impl AptSource {
-    /// Reads `deb [OPTIONS] URL SUITE [COMPONENT…]`.
+    /// Parses `deb [OPTIONS] URL SUITE [COMPONENT…]`.
     ///
     /// # Errors
     /// [`IndexError`].
@@ -215,14 +193,15 @@ impl AptSource {
     }
 }
 
-/// Merges what the files state, earliest first.
+/// Merges the files, earliest first.
 ///
-/// Of each index, of the keys and of the certificates the last counts, unless an earlier file denies
-/// the grant `sources` or `egress`: then it is added to `forbidden`, as are the first `allow` and
-/// `allow_private`, which widen. `allow` and `allow_private` are
-/// what all files have in common that state them; without any `allow` a run reaches the hosts of
-/// its own indexes. What an earlier file says of `egress` bounds what a later one states here. Of
-/// the limits the smallest counts.
+/// - Indexes, keys and certificates: the last value, unless an earlier file denies the grant
+///   `sources` or `egress`; then it is added to `forbidden`. The same holds for the first `allow`
+///   and `allow_private`, because they widen access.
+/// - `allow` and `allow_private`: the intersection of all stated lists. Without `allow` a run
+///   reaches the hosts of its own indexes.
+/// - `egress` of an earlier file bounds the values of later files.
+/// - Limits: the smallest value.
 pub(super) fn merge(
     statements: &[Statement],
     forbidden: &mut Vec<ForbiddenGrant>,
@@ -247,7 +226,7 @@ pub(super) fn merge(
     merging.policy(limits)
 }
 
-/// An index with the rules that bound it.
+/// A value with the egress rules that bound it.
 type Bounded<T> = (T, Option<Vec<EgressRule>>);
 
 #[derive(Default)]
@@ -297,7 +276,7 @@ impl Merging {
         if counts(stated.ca_file.is_some(), "preparation.ca_file") {
             self.ca_file.clone_from(&stated.ca_file);
         }
-        // A list where there was none widens: what was reached were the hosts of the indexes.
+        // The first list widens: without it only the hosts of the indexes are reachable.
         let widens = stated.allow.is_some() && self.allow.is_none();
         let is_counted = counts(widens, "preparation.allow") || !widens;
         if let (Some(allow), true) = (&stated.allow, is_counted) {

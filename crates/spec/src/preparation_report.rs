@@ -1,4 +1,4 @@
-//! What the report says of preparation runs: what was installed before the body started.
+//! Preparation runs in the report: what was installed before the body started.
 
 use serde::Serialize;
 

@@ -1,37 +1,32 @@
-//! The sandbox providers as data: which there are, what their `config` holds, why one is refused.
+//! The sandbox providers as data: names, keys of `config`, and why one is refused.
 
-/// Who runs commands.
+/// A sandbox provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
     Local,
-    /// This program, and Node with its permission flags inside.
+    /// This program, with Node's permission flags inside.
     NodePermission,
-    /// A service that this program does not speak to; refused before anything is started.
+    /// An external service; refused before anything is started.
     Remote,
 }
 
-/// What a key of `config` may hold.
+/// The type of a `config` key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigValue {
-    /// A directory below the workspace.
     Directory,
-    /// `/bin/sh` or `/bin/bash`.
     Shell,
-    /// One of a few words.
     OneOf(&'static [&'static str]),
-    /// One line of text.
     Name,
 }
 
-/// One provider.
+/// An entry of the provider list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderEntry {
-    /// As `sandbox.provider` says it.
     pub name: &'static str,
     pub provider: Provider,
-    /// The keys of its `config`; all of them may be left out.
+    /// The keys of its `config`, all optional.
     pub config: &'static [(&'static str, ConfigValue)],
-    /// Why it is not available, if it is not: completes "the provider is not available: …".
+    /// Why it is unavailable: completes "the provider is not available: …".
     pub unavailable: Option<&'static str>,
 }
 
@@ -41,8 +36,7 @@ static REGIONS: [&str; 2] = ["us-east-1", "eu-west-1"];
 const ELSEWHERE: Option<&str> =
     Some("it is a service elsewhere, and the runner starts bodies here");
 
-/// Every provider that a manifest may name. A name that is not here is refused, never taken for
-/// another.
+/// Every known provider. Unknown names are refused.
 pub static REGISTRY: [ProviderEntry; 6] = [
     ProviderEntry {
         name: "local",
@@ -91,21 +85,19 @@ pub static REGISTRY: [ProviderEntry; 6] = [
 ];
 
 impl ProviderEntry {
-    /// What the key `name` of `config` may hold; `None` where there is no such key.
     #[must_use]
     pub(crate) fn config_value(&self, name: &str) -> Option<ConfigValue> {
         let (_, value) = self.config.iter().find(|(known, _)| *known == name)?;
         Some(*value)
     }
 
-    /// The keys of `config`.
     #[must_use]
     pub(crate) fn config_keys(&self) -> Vec<&'static str> {
         self.config.iter().map(|(name, _)| *name).collect()
     }
 }
 
-/// The provider of that name.
+/// Finds a provider by name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static ProviderEntry> {
     REGISTRY.iter().find(|entry| entry.name == name)

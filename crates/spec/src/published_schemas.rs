@@ -1,4 +1,4 @@
-//! The files of `schemas/` that are generated: each is the schema of its type.
+//! Generates the schemas of `schemas/` from their types.
 
 use std::path::Path;
 

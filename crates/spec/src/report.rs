@@ -17,10 +17,9 @@ pub use crate::runner_report::RunnerReport;
 use crate::syscall_policy::SyscallPolicyName;
 use crate::workspace_source_report::WorkspaceSourceReport;
 
-/// Version of the document's shape: the number before the dot changes when a reader would break.
+/// Version of the document's shape. The number before the dot changes with incompatible changes.
 pub const SCHEMA_VERSION: &str = "2.0";
 
-/// Version of the program.
 pub(crate) const RUNNER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The JSON document about one run.
@@ -142,14 +141,14 @@ pub struct ErrorReport {
     pub hint: Option<String>,
 }
 
-/// An error with everything that caused it, in one line.
+/// Formats an error with its causes in one line.
 #[must_use]
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
         let text = next.to_string();
-        // A message that quotes its cause already is not made longer.
+        // Skip causes that the message already quotes.
         if !message.contains(&text) {
             message.push_str(": ");
             message.push_str(&text);
@@ -162,13 +161,10 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 /// Wall time of one phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// Its name.
     pub phase: &'static str,
-    /// Microseconds.
     pub duration_us: u64,
 }
 
-/// Milliseconds with three decimals.
 #[expect(clippy::cast_precision_loss, reason = "exact for three hundred years")]
 fn milliseconds(us: u64) -> f64 {
     us as f64 / 1_000.0
@@ -186,10 +182,9 @@ impl Serialize for Timing {
     }
 }
 
-/// The end of one step of the child's between its clone and the body's exec.
+/// The end of one step of the child between its clone and the body's exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepEnd {
-    /// What it did.
     pub act: Cow<'static, str>,
     /// Microseconds from the clone.
     pub at_us: u64,
@@ -455,7 +450,7 @@ pub struct WarningReport {
 }
 
 impl WarningReport {
-    /// A warning.
+    /// Makes a warning.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
@@ -466,7 +461,7 @@ impl WarningReport {
 }
 
 impl Report {
-    /// A report in which nothing has happened yet.
+    /// A report without results.
     #[must_use]
     pub fn new(run_id: String, outcome: Outcome) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The `run` field as it is written: a string, an array, or an explicit object.
+//! The `run` field as written: a string, an array, or an object.
 
 use crate::path::{PathError, RelPath, escape};
 use crate::runner_block::Language;
@@ -7,55 +7,44 @@ use crate::units::limit;
 /// Longest single argument, in bytes: MAX_ARG_STRLEN of execve(2) is 131,072 with its NUL.
 pub(crate) const ARGUMENT_BYTES_MAX: usize = 131_071;
 
-/// What `run` or `--run` says. Texts are neither empty nor do they hold a NUL character.
+/// The value of `run` or `--run`. Texts are not empty and have no NUL character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Run {
-    /// A string: a file of the bundle or a shell command, by its look.
+    /// A file of the bundle or a shell command: see [`text_form`].
     Text(String),
-    /// An array: an argument vector.
     Array(Vec<String>),
-    /// `{file: …}`: a file of the bundle.
     File(String),
-    /// `{exec: …}`: an argument vector.
     Exec(Vec<String>),
-    /// `{shell: …}`: a shell command.
     Shell(String),
 }
 
-/// What a `run` string looks like.
+/// The form of a `run` string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextForm {
-    /// A path in the bundle.
     Path,
     Shell,
 }
 
-/// Why a `run` cannot be started, whatever is in the bundle.
+/// Why a `run` value is invalid with any bundle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// `run: ""`, `run: []`, an empty program name.
     #[error("`run` {what}")]
     Empty { what: &'static str },
     #[error("`run` contains a NUL character")]
     Nul,
-    /// One argument is longer than `ARGUMENT_BYTES_MAX`.
     #[error("an argument of `run` has {bytes} bytes, the kernel takes at most {}", limit(.bytes_max))]
     TooLong { bytes: usize, bytes_max: usize },
-    /// A path that leaves the bundle.
     #[error("the path `{path}` in `run` {reason}")]
     Path { path: String, reason: PathError },
-    /// A file name in quotes.
     #[error("`{text}` is a path in quotes")]
     QuotedPath { text: String, path: String },
-    /// Not a string, an array or an object with one key of three.
     #[error(
         "found {found}, expected text, a list of texts, or a map with one of file, exec, shell"
     )]
     Shape { found: String },
-    /// The value of `--run` starts like JSON and is none.
     #[error("the value of `--run` starts like JSON: {reason}")]
     Json {
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
 }
@@ -67,7 +56,7 @@ impl RunError {
         "run_invalid"
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -93,7 +82,7 @@ impl RunError {
 }
 
 impl Run {
-    /// Reads the value of `--run`: JSON where it starts with `[` or `{`, else the string itself.
+    /// Parses the value of `--run`: JSON if it starts with `[` or `{`, else the string itself.
     ///
     /// # Errors
     /// [`RunError`].
@@ -112,7 +101,7 @@ impl Run {
         Self::from_json(&document)
     }
 
-    /// Reads the value of `run` as JSON has it.
+    /// Reads `run` from JSON.
     ///
     /// # Errors
     /// [`RunError`].
@@ -151,10 +140,10 @@ impl Run {
         run.checked()
     }
 
-    /// This value, if it can be started at all.
+    /// Validates the value.
     ///
     /// # Errors
-    /// [`RunError`]: what is empty, too long, leaves the bundle or holds a NUL character.
+    /// [`RunError`]: empty, too long, outside the bundle, or with a NUL character.
     pub fn checked(self) -> Result<Self, RunError> {
         match &self {
             Self::Text(text) => {
@@ -188,8 +177,7 @@ impl Run {
         Ok(self)
     }
 
-    /// The language of the program, where its extension or its name tells: `tool.ts`,
-    /// `[python3, -m, tool]`.
+    /// The language of the program, from its extension or name: `tool.ts`, `[python3, -m, tool]`.
     #[must_use]
     pub fn language(&self) -> Option<Language> {
         let path = match self {
@@ -212,10 +200,10 @@ impl Run {
     }
 }
 
-/// Tells a path from a shell command by the characters of `text`.
+/// Decides by its characters whether `text` is a path or a shell command.
 ///
-/// A shell command is what holds `|`, `;`, `>`, `<`, `&`, a backtick, `$(`, `${`, a line break, or
-/// a space or a tab outside quotes.
+/// A shell command has `|`, `;`, `>`, `<`, `&`, a backtick, `$(`, `${`, a line break, or a space or
+/// a tab outside quotes.
 #[must_use]
 pub fn text_form(text: &str) -> TextForm {
     let shell_signs = text.contains(['|', ';', '>', '<', '`', '&', '\n', '\r'])
@@ -228,7 +216,7 @@ pub fn text_form(text: &str) -> TextForm {
     }
 }
 
-/// A path in the bundle as `run` writes it: one leading `./` is dropped.
+/// Parses a path in the bundle. One leading `./` is dropped.
 ///
 /// # Errors
 /// [`RunError::Path`].
@@ -240,7 +228,7 @@ pub fn bundle_path(text: &str) -> Result<RelPath, RunError> {
     })
 }
 
-/// What is inside, where `text` is nothing but a pair of quotes around something.
+/// The content of `text` if it is one quoted string.
 fn quoted_path(text: &str) -> Option<&str> {
     ['"', '\''].into_iter().find_map(|quote| {
         text.trim()
@@ -258,7 +246,7 @@ fn has_unquoted_space(text: &str) -> bool {
             (None, ' ' | '\t') => return true,
             (None, '"' | '\'') => quote = Some(character),
             (Some(open), _) if open == character => quote = None,
-            // Inside single quotes a backslash is itself.
+            // A backslash in single quotes is literal.
             (None | Some('"'), '\\') => {
                 characters.next();
             }

@@ -4,22 +4,22 @@ use crate::document::{Node, excerpt};
 use crate::manifest::reader::Reader;
 use crate::manifest::{ManifestError, Problem, StatedLimit};
 
-/// Largest `memory_mb`: more than 63 bits of bytes cannot be counted.
+/// Largest `memory_mb`: its bytes must fit 63 bits.
 pub(crate) const MEMORY_MIB_MAX: u64 = i64::MAX.unsigned_abs() >> 20;
-/// Largest `timeout_ms` and `cpu_ms`: 100 years. Nanoseconds and a grace still fit beside it.
+/// Largest `timeout_ms` and `cpu_ms`: 100 years. With a grace period, nanoseconds still fit 63
+/// bits.
 pub(crate) const TIME_MS_MAX: u64 = 100 * 365 * 24 * 3_600 * 1_000;
 
-/// Where the process runs.
+/// The engine of a `runner` block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// The host's toolchain, confined. `in-process` becomes this too.
+    /// The host's toolchain, confined. `in-process` becomes this engine too.
     #[default]
     Subprocess,
-    /// A root file system of its own.
     Sandbox,
 }
 
-/// The language that `needs` names.
+/// The language of `needs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {
@@ -28,38 +28,30 @@ pub enum Language {
     Multi,
 }
 
-/// What the body wants to find.
+/// The needs of a `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     pub language: Option<Language>,
-    /// Packages of the operating system, by Debian's names.
     pub native: Vec<String>,
-    /// npm packages, `name@range`.
     pub npm: Vec<String>,
-    /// Python packages, `name==version`.
     pub pip: Vec<String>,
 }
 
 /// A `runner` block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunnerBlock {
-    /// Where the process runs.
     pub engine: Engine,
-    /// Whether `in-process` was asked for and `subprocess` is given.
     pub downgraded: bool,
-    /// Template id of the host's registry.
     pub image: Option<String>,
-    /// What the body wants to find.
     pub needs: Needs,
-    /// Limits, each with the key that states it.
     pub limits: Vec<StatedLimit>,
 }
 
 const KEYS: [&str; 4] = ["engine", "image", "needs", "limits"];
-/// What a block in a document of its own may say besides, as a sandbox does (AIP-36).
+/// More keys of a block in a document of its own, as for sandboxes (AIP-36).
 const STANDALONE_KEYS: [&str; 3] = ["schema", "id", "version"];
 
-/// Reads a block whose key in the manifest is `name`.
+/// Reads the block of the key `name`.
 pub fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -107,7 +99,6 @@ fn read_key<'document>(
     Ok(())
 }
 
-/// The engine, and whether it is a downgrade.
 pub(crate) fn read_engine<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -181,7 +172,7 @@ fn read_needs<'document>(
     Ok(needs)
 }
 
-/// Names of packages. One that starts with `-` would be an option to an installer.
+/// Reads package names. A leading `-` would be an option to an installer.
 fn read_packages<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -197,7 +188,6 @@ fn read_packages<'document>(
     Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
-/// Reads `timeout_ms`, `memory_mb` and `cpu_ms` of a block.
 pub(crate) fn read_limits<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

@@ -1,4 +1,4 @@
-//! What the report says about the `runner` block: engine, image, and needs that are not met here.
+//! The `runner` block in the report: engine, image, and unmet needs.
 
 use serde::Serialize;
 

@@ -15,18 +15,16 @@ pub use crate::provider::Provider;
 use crate::provider::{ConfigValue, ProviderEntry, REGISTRY};
 use crate::runner_block::{TIME_MS_MAX, read_limits};
 
-/// The shell that `config.shell` names.
+/// The shell of `config.shell`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Shell {
-    /// `/bin/sh`.
     #[default]
     Sh,
-    /// `/bin/bash`.
     Bash,
 }
 
 impl Shell {
-    /// The program.
+    /// Path of the program.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -39,8 +37,8 @@ impl Shell {
 /// The `config` of `provider: local`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// Working directory below the workspace, or below the bundle where the workspace is not
-    /// mounted; `None`: that place itself.
+    /// Working directory below the workspace, or below the bundle if the workspace is not mounted;
+    /// `None`: that directory itself.
     pub cwd: Option<RelPath>,
     pub shell: Option<Shell>,
 }
@@ -49,25 +47,18 @@ pub struct LocalConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxBlock {
     pub provider: Provider,
-    /// The `config` of `provider: local`, empty for others.
+    /// Default for other providers.
     pub local: LocalConfig,
-    /// Limits, each with the key that states it.
     pub limits: Vec<StatedLimit>,
-    /// Variables of the host that should pass.
     pub passthrough: Vec<String>,
-    /// Variables whose values are secrets.
     pub secrets: Vec<SecretRequest>,
-    /// Who should be reachable.
     pub egress: Vec<EgressRequest>,
-    /// Mounts of the workspace.
     pub mounts: Vec<MountRequest>,
-    /// `read_only: true`: no command may run.
     pub read_only: bool,
-    /// Whether there is a `policy`, which restricts.
     pub policy: bool,
-    /// `lifecycle.pause_after_idle`, as the name of an event. A hint; nothing follows from it.
+    /// Event name of `lifecycle.pause_after_idle`. No effect.
     pub pause_after_idle: Option<String>,
-    /// `lifecycle.destroy_on`, as the name of an event. A hint; nothing follows from it.
+    /// Event name of `lifecycle.destroy_on`. No effect.
     pub destroy_on: Option<String>,
 }
 
@@ -87,16 +78,16 @@ const KEYS: [&str; 14] = [
     "id",
     "version",
 ];
-/// Keys that other programs write and that have no meaning here.
+/// Keys of other programs that have no meaning here.
 const DRIFT: [&str; 3] = ["extraPorts", "extra_ports", "join"];
 
-/// Reads a block whose key in the manifest is `sandbox`.
+/// Reads the block of the key `sandbox`.
 pub fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
 ) -> Result<SandboxBlock, ManifestError> {
     let node = reader.block(node, "sandbox")?;
-    // Each key of such a block would be an error of its own, and none would say what is wrong.
+    // Checked first: unknown-key errors would not name the problem.
     refuse_cli_block(reader, node)?;
     refuse_unknown_keys(reader, node)?;
     for (value, why) in credential::all(node) {
@@ -158,7 +149,7 @@ fn read_key<'document>(
     Ok(())
 }
 
-/// A block of AIP-29 has `fs`, `exec`, `env.pass` or `env.set`.
+/// Refuses blocks of AIP-29, which have `fs`, `exec`, `env.pass` or `env.set`.
 fn refuse_cli_block(reader: &Reader<'_>, node: &Node) -> Result<(), ManifestError> {
     let outer = ["fs", "exec"].into_iter().find_map(|name| node.entry(name));
     let inner = || {
@@ -200,7 +191,6 @@ fn warn_drift(reader: &mut Reader<'_>, node: &Node) {
     reader.ignore(node);
 }
 
-/// `schema`, `id`, `version`: for a block in a file of its own.
 fn read_standalone_keys<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -361,7 +351,7 @@ fn read_auth<'document>(
         .into_iter()
         .map(|variable| SecretRequest {
             reference: SecretReference::Vault(
-                // Whom the manifest is about may not have been read yet: that is checked later.
+                // The manifest's kind may not have been read yet. It is checked later.
                 known
                     .as_ref()
                     .and_then(|known| known.entry_of_variable(&variable, &Consumer::default()))

@@ -1,29 +1,28 @@
-//! A value that must not be shown: no text is made of it, and its memory is overwritten.
+//! A secret value: never formatted, and overwritten in memory.
 
 use std::fmt;
 
 /// The value of a secret.
 ///
-/// There is no `Display`, `Debug` shows nothing, and the bytes are overwritten when it is dropped.
-/// That is best effort: a copy that somebody makes of [`Secret::bytes`] is not overwritten, nor is
-/// a page that the kernel has swapped out.
+/// There is no `Display`, `Debug` shows nothing, and drop overwrites the bytes. This is best
+/// effort: copies of [`Secret::bytes`] and pages in swap are not overwritten.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Takes the bytes over: the caller keeps no copy.
+    /// Takes ownership of the bytes, without a copy.
     #[must_use]
     pub const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The value itself, for whoever passes it on or looks for it.
+    /// The value.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The value, for whoever changes it and then makes a [`Secret`] of it again.
+    /// Takes the value out, to change it and make a new [`Secret`].
     #[must_use]
     pub fn into_bytes(mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
@@ -42,11 +41,11 @@ impl Drop for Secret {
     }
 }
 
-/// Overwrites bytes that were a secret. What lies behind them in the vector is overwritten too.
+/// Overwrites bytes of a secret, with the unused capacity of the vector.
 pub fn overwrite(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.capacity(), 0);
     bytes.fill(0);
-    // The memory is not read again, so that the compiler would leave the stores out.
+    // Prevents the compiler from removing the stores.
     std::hint::black_box(bytes.as_slice());
     bytes.clear();
 }

@@ -1,5 +1,4 @@
-//! What was built: the JSON document of `runner source build`, whose schema is
-//! `schemas/source-build.schema.json`.
+//! The JSON document of `runner source build`. Its schema is `schemas/source-build.schema.json`.
 
 use serde::Serialize;
 

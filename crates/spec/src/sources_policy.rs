@@ -1,19 +1,17 @@
-//! What the host says about things that come from elsewhere: names on the network, secrets,
-//! fetched sources.
+//! The host's policy for external resources: hosts on the network, secrets, fetched sources.
 
 use core::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::egress::EgressRule;
 
-/// What egress lists may reach at most.
+/// Maximum of all egress lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
-    /// `None`: no bound beside what the caller grants.
+    /// `None`: no limit besides the caller's grants.
     pub allow: Option<Vec<EgressRule>>,
-    /// Ranges of private addresses that names may resolve to.
     pub private_ranges: Vec<IpRange>,
-    /// Whether a TLS hello that hides another one inside is refused.
+    /// Whether to refuse TLS with Encrypted Client Hello.
     pub refuse_ech: bool,
 }
 
@@ -21,29 +19,25 @@ pub struct EgressPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpRange {
     pub address: IpAddr,
-    /// How many leading bits all its addresses share.
     pub prefix_bits: u8,
 }
 
-/// Why a text is no block of addresses: completes "`TEXT` …".
+/// Why a text is not a block of addresses: completes "`TEXT` …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IpRangeError {
-    /// No `/`, no address before it, no number after it.
     #[error("is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
     Malformed,
-    /// More bits than the address has.
     #[error("has more prefix bits than its address has bits ({0})")]
     PrefixTooLong(u8),
-    /// `10.0.0.5/8`: somebody meant another address or another prefix.
+    /// `10.0.0.5/8`: the address or the prefix is wrong.
     #[error("has bits behind its prefix; that block is written {0}")]
     BitsBehindPrefix(IpRange),
-    /// `::ffff:10.0.0.0/104`.
     #[error("is an IPv4 block written as IPv6")]
     MappedAddress,
 }
 
 impl IpRange {
-    /// Reads `ADDRESS/BITS`, written as it is meant: no bit behind the prefix.
+    /// Parses `ADDRESS/BITS`. Bits after the prefix must be zero.
     ///
     /// # Errors
     /// [`IpRangeError`]: the first rule that it breaks.
@@ -78,20 +72,20 @@ impl IpRange {
         }
     }
 
-    /// Whether `address` lies in this block. An IPv4 address lies in IPv4 blocks only.
+    /// Whether the block has `address`. IPv4 addresses match IPv4 blocks only.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
             && first_address(address, self.prefix_bits) == self.address
     }
 
-    /// Whether this block is `address` and nothing else.
+    /// Whether the block is exactly `address`.
     #[must_use]
     pub fn is_exactly(&self, address: IpAddr) -> bool {
         self.address == address && self.prefix_bits == address_bits(address)
     }
 
-    /// The addresses of both blocks. Two blocks either lie one in the other or have none.
+    /// The smaller block if one contains the other.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let (wider, narrower) = if self.prefix_bits < other.prefix_bits {
@@ -116,7 +110,6 @@ const fn address_bits(address: IpAddr) -> u8 {
     }
 }
 
-/// The first address whose leading bits are those of `address`.
 fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -130,7 +123,7 @@ fn first_address(address: IpAddr, prefix_bits: u8) -> IpAddr {
     }
 }
 
-/// The addresses that some block of each list holds, without blocks inside another one.
+/// The intersection of two lists, without blocks inside other blocks.
 #[must_use]
 pub(crate) fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange> {
     let mut both: Vec<IpRange> = Vec::new();
@@ -147,35 +140,34 @@ pub(crate) fn intersect_ranges(one: &[IpRange], two: &[IpRange]) -> Vec<IpRange>
     both
 }
 
-/// Where the values of secrets come from.
+/// Source of secret values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretsPolicy {
-    /// Who knows values; `None`: only what the caller gives with `--secret`.
     pub provider: Option<SecretsProvider>,
-    /// The inventory (`SECRETS.md`) that says who may have what, absolute.
     pub inventory: Option<PathBuf>,
 }
 
-/// Who knows the values of secrets.
+/// A provider of secret values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretsProvider {
-    /// One file for each slug, below an absolute directory.
+    /// An absolute directory with one file per slug.
     Directory(PathBuf),
-    /// One variable of the caller for each slug, with this prefix before its name.
+    /// One variable of the caller per slug, with a prefix.
     Environment {
         /// Such as `VAULT_`.
         prefix: String,
     },
-    /// A program and its first arguments; the slug comes last, the value on its standard output.
+    /// A program and its first arguments. The slug is the last argument; the value is read from
+    /// standard output.
     Command(Vec<String>),
 }
 
-/// Where fetched sources are kept.
+/// The cache of fetched sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePolicy {
     /// Absolute; `None`: `runner` below the user's cache directory.
     pub directory: Option<PathBuf>,
-    /// Above this, what was not used for longest goes.
+    /// Above this size the least recently used entries are removed.
     pub size_bytes: u64,
     pub bundles: BundleCachePolicy,
 }
@@ -190,26 +182,25 @@ impl Default for CachePolicy {
     }
 }
 
-/// Where unpacked bundles are kept.
+/// The cache of unpacked bundles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleCachePolicy {
-    /// Absolute; `None`: in memory where that is large enough, else below the user's cache
-    /// directory.
+    /// Absolute; `None`: in memory if that is large enough, else below the user's cache directory.
     pub directory: Option<PathBuf>,
-    /// Above this, what was not used for longest goes; `None`: a part of its file system.
+    /// Above this size the least recently used entries are removed; `None`: a share of the file
+    /// system.
     pub size_bytes: Option<u64>,
-    /// Whether none is kept, and none used.
     pub off: bool,
-    /// Whether a body gets a copy of a kept tree also where an overlayfs could be laid over it.
+    /// Whether to copy a cached tree for each body, even if an overlayfs could be used.
     pub copy: bool,
 }
 
-/// The service that `github` sources are fetched from.
+/// The service of `github` sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubPolicy {
-    /// Where its REST API lies, without a `/` at the end.
+    /// URL of the REST API, without a `/` at the end.
     pub base_url: String,
-    /// Where the token is: `env:NAME` or `file:PATH`, as `--secret` takes it.
+    /// Source of the token: `env:NAME` or `file:PATH`, as in `--secret`.
     pub token: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which of the built-in system call policies holds for a run.
+//! The built-in system call policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +17,10 @@ pub enum SyscallPolicyName {
 }
 
 impl SyscallPolicyName {
-    /// All of them, the loosest first.
+    /// All policies, the loosest first.
     pub const ALL: [Self; 2] = [Self::Default, Self::Strict];
 
-    /// As flags, files and reports write it.
+    /// The name in flags, files and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

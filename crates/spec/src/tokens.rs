@@ -1,18 +1,16 @@
-//! The tokens in the paths of `inputsFiles` and `outputsFiles`, replaced once, as data.
+//! Tokens in the paths of `inputsFiles` and `outputsFiles`. They are replaced once; values are not
+//! parsed again.
 
 use crate::did_you_mean::nearest;
 use crate::path::{PathError, RelPath, escape};
 
-/// One token.
+/// A token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
-    /// `<runId>`.
     RunId,
-    /// `<workflowId>`: the id of the manifest.
     WorkflowId,
-    /// `<toolId>`: the id of the manifest.
     ToolId,
-    /// `<isoDate>`: the day in UTC, `2026-05-03`.
+    /// The day in UTC: `2026-05-03`.
     IsoDate,
 }
 
@@ -24,7 +22,7 @@ const TOKENS: [(&str, Token); 4] = [
 ];
 
 impl Token {
-    /// As it is written.
+    /// The token as written.
     #[must_use]
     pub const fn written(self) -> &'static str {
         match self {
@@ -39,20 +37,15 @@ impl Token {
 /// Why a path with tokens is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// A word between `<` and `>` that is no token.
     #[error("found the token `{found}`, expected <runId>, <workflowId>, <toolId> or <isoDate>")]
     Unknown {
         found: String,
-        /// The token that was meant.
         near: Option<&'static str>,
     },
-    /// A `<` without a `>`.
     #[error("found `<` without `>`")]
     Unclosed,
-    /// The value of a token is not one path segment.
     #[error("`{token}` is `{value}`, which is not one path segment")]
     Value { token: &'static str, value: String },
-    /// The path with the tokens replaced is refused.
     #[error("the path `{path}` {reason}")]
     Path { path: String, reason: PathError },
 }
@@ -68,7 +61,7 @@ impl TokenError {
         }
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -84,7 +77,7 @@ impl TokenError {
     }
 }
 
-/// A path with tokens, as parts that were told apart once.
+/// A path with tokens, parsed into parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenPath {
     parts: Vec<Part>,
@@ -96,22 +89,22 @@ enum Part {
     Token(Token),
 }
 
-/// What the tokens stand for in one run; frozen when the run starts.
+/// The values of the tokens in one run, fixed when the run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenValues<'run> {
     pub run_id: &'run str,
     /// The manifest's id, else its name.
     pub manifest_id: &'run str,
-    /// The start of the run in seconds since 1970-01-01 00:00 UTC.
+    /// Start of the run, in seconds since 1970-01-01 00:00 UTC.
     pub start_unix_s: i64,
 }
 
 impl TokenPath {
-    /// Tells text and tokens apart. One leading `./` is dropped.
+    /// Parses a path with tokens. One leading `./` is dropped.
     ///
     /// # Errors
-    /// [`TokenError::Unknown`] and [`TokenError::Unclosed`]; [`TokenError::Path`] where the path
-    /// would be refused whatever the tokens stand for.
+    /// [`TokenError::Unknown`] and [`TokenError::Unclosed`]; [`TokenError::Path`] if the path is
+    /// invalid with any values.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let mut parts = Vec::new();
         let mut rest = text.strip_prefix("./").unwrap_or(text);
@@ -136,7 +129,7 @@ impl TokenPath {
         Ok(path)
     }
 
-    /// The tokens that the path uses.
+    /// The tokens of the path.
     pub fn tokens(&self) -> impl Iterator<Item = Token> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
@@ -144,7 +137,8 @@ impl TokenPath {
         })
     }
 
-    /// The text of which [`TokenPath::parse`] makes this path: for documents, not for messages.
+    /// The path as written, for documents. [`TokenPath::parse`] reads it back. Not escaped for
+    /// messages.
     #[must_use]
     pub fn written(&self) -> String {
         let parts = self.parts.iter().map(|part| match part {
@@ -154,11 +148,11 @@ impl TokenPath {
         parts.collect()
     }
 
-    /// The path of one run: each token is replaced once, what it stands for is not looked at again.
+    /// Replaces each token once. The values are not searched for tokens.
     ///
     /// # Errors
-    /// [`TokenError::Value`] where a token stands for more than one path segment, and
-    /// [`TokenError::Path`] where the whole is no longer a path below its folder.
+    /// [`TokenError::Value`]: a value is not one path segment. [`TokenError::Path`]: the result is
+    /// not a valid path.
     pub fn resolve(&self, values: TokenValues<'_>) -> Result<RelPath, TokenError> {
         let date = iso_date(values.start_unix_s);
         self.fill(|token| match token {
@@ -192,7 +186,6 @@ impl TokenPath {
     }
 }
 
-/// As it was written.
 impl std::fmt::Display for TokenPath {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.parts.iter().try_for_each(|part| match part {
@@ -202,7 +195,7 @@ impl std::fmt::Display for TokenPath {
     }
 }
 
-/// Whether `text` can stand as one segment of a path.
+/// Whether `text` is a valid path segment.
 #[must_use]
 pub fn is_segment(text: &str) -> bool {
     !text.contains('/') && RelPath::parse(text.as_bytes()).is_ok()
@@ -220,8 +213,8 @@ fn unknown(written: &str) -> TokenError {
 #[must_use]
 pub fn iso_date(unix_s: i64) -> String {
     const SECONDS_PER_DAY: i64 = 86_400;
-    // Days are counted from 0000-03-01, so that the leap day is the last day of its year; 400
-    // years have 146,097 days.
+    // Days are counted from 0000-03-01, so that the leap day is the last of the year. 400 years
+    // have 146,097 days.
     const DAYS_BEFORE_1970: i64 = 719_468;
     const DAYS_PER_ERA: i64 = 146_097;
     let days = unix_s.div_euclid(SECONDS_PER_DAY) + DAYS_BEFORE_1970;

@@ -1,27 +1,24 @@
-//! What runs TypeScript, and what is missing where nothing does.
+//! Selects the interpreter for TypeScript, or tells what is missing.
 
 use crate::detection::{BUNDLED_TSX, BundleView, Interpreter, Interpreters, NodeVersion, is_file};
 use crate::path::RelPath;
 
-/// From where npm's programs fetch packages, as the body's environment names it.
+/// The registry that npm's programs download from, from the body's environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NpmRegistry {
-    /// Nobody names one, and none is guessed at.
+    /// Not set; there is no default.
     #[default]
     Unnamed,
-    /// The egress of this run does not allow this `HOST:PORT`.
+    /// This `HOST:PORT` is not in the egress list of the run.
     Refused(String),
     Allowed,
 }
 
-/// What keeps `npx` from fetching `tsx`.
+/// Why `npx` cannot download `tsx`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TsxLack {
-    /// There is no `npx`.
     Npx,
-    /// No registry is named.
     Registry,
-    /// The registry at this `HOST:PORT` may not be reached.
     Host(String),
 }
 
@@ -60,7 +57,7 @@ impl TsxLack {
 const OWN_TSX: &str =
     "pack tsx with the bundle (npm install tsx), or use Node 22.18 or later for .ts";
 
-/// What runs TypeScript. Node strips types, but it does not know JSX, so `.tsx` needs `tsx`.
+/// Selects the interpreter. Node strips types but does not support JSX, so `.tsx` needs `tsx`.
 pub(super) fn typescript(
     extension: &str,
     bundle: &dyn BundleView,

@@ -1,9 +1,10 @@
-//! The name of a run: a ULID in lower case, so that names sort by time and contain no secret.
+//! Run ids: lower-case ULIDs, which sort by time and have no secret.
 
 /// Crockford's base 32: no `i`, `l`, `o`, `u`.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Ten digits of milliseconds since 1970 (48 bits), sixteen digits of `random` (80 bits).
+/// Formats ten digits of milliseconds since 1970 (48 bits) and sixteen digits of `random` (80
+/// bits).
 #[must_use]
 pub fn ulid(unix_time_ms: u64, random: [u8; 10]) -> String {
     let time = u128::from(unix_time_ms & 0xffff_ffff_ffff);

@@ -1,22 +1,19 @@
-//! Sizes and durations as people write them.
+//! Sizes and durations in human-readable form.
 
 use std::time::Duration;
 
-/// Why a size or a duration cannot be read.
+/// Why a size or a duration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// The text is not a number and a unit.
     #[error("`{found}` is not {expected}{}", meant(found, expected))]
     Malformed {
-        /// The text as given.
         found: String,
-        /// What would have been accepted.
         expected: &'static str,
     },
-    /// The value does not fit into 63 bits of bytes or of nanoseconds.
+    /// More than 63 bits of bytes or nanoseconds.
     #[error("`{found}` is too large")]
     TooLarge {
-        /// The text as given.
+        /// The whole text.
         found: String,
     },
 }
@@ -24,7 +21,6 @@ pub enum UnitError {
 const SIZE: &str = "a size such as 512k, 64m or 1g (powers of 1024)";
 const DURATION: &str = "a duration such as 300ms, 2s, 5m, 1h30m or 1d";
 
-/// What was probably meant by a number with a unit that there is not, or with none.
 fn meant(found: &str, expected: &str) -> String {
     let unit_at = found
         .find(|sign: char| !sign.is_ascii_digit())
@@ -43,10 +39,10 @@ fn meant(found: &str, expected: &str) -> String {
     }
 }
 
-/// Reads `512`, `512k`, `64m`, `1g`, `1t`: bytes, units are powers of 1024, either case.
+/// Parses bytes: `512`, `512k`, `64m`, `1g`, `1t`. Units are powers of 1024, in either case.
 ///
 /// # Errors
-/// [`UnitError`] when the text is something else or overflows.
+/// [`UnitError`]: malformed or too large.
 pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
     let (digits, unit) = split(text, SIZE)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -65,11 +61,11 @@ pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
         })
 }
 
-/// Reads `300ms`, `2s`, `5m`, `1h`, `1d`, and several of them, the largest unit first: `1h30m`.
+/// Parses `300ms`, `2s`, `5m`, `1h`, `1d`, and combinations from the largest unit to the smallest:
+/// `1h30m`.
 ///
 /// # Errors
-/// [`UnitError`] when a unit is missing or not smaller than the one before, the text is something
-/// else, or it overflows.
+/// [`UnitError`]: a missing unit, units out of order, malformed, or too large.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let too_large = || UnitError::TooLarge {
         found: text.to_owned(),
@@ -129,8 +125,8 @@ fn malformed(text: &str, expected: &'static str) -> UnitError {
     }
 }
 
-/// A value as people write it; the unit is what `name` ends in: `memory_bytes`, `wall_time_ms`,
-/// `cpu_millis`, else a count.
+/// Formats a value. The end of `name` gives the unit: `memory_bytes`, `wall_time_ms`, `cpu_millis`,
+/// else a count.
 #[must_use]
 pub fn amount(name: &str, value: u64) -> String {
     match name.rsplit('_').next() {
@@ -141,7 +137,7 @@ pub fn amount(name: &str, value: u64) -> String {
     }
 }
 
-/// `64 MiB`, the largest unit of which it is a whole number.
+/// Formats bytes in the largest unit without a fraction: `64 MiB`.
 #[must_use]
 pub fn bytes(value: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -154,13 +150,13 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
-/// What is accepted at most, for messages.
+/// Formats a limit for messages.
 #[must_use]
 pub fn limit<Number: Copy + TryInto<u64>>(most: &Number) -> String {
     bytes((*most).try_into().unwrap_or(u64::MAX))
 }
 
-/// `90 s`, the largest unit of which it is a whole number.
+/// Formats milliseconds in the largest unit without a fraction: `90 s`.
 #[must_use]
 pub fn milliseconds(value: u64) -> String {
     let units = [("h", 3_600_000), ("min", 60_000), ("s", 1_000)];

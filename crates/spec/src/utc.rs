@@ -1,14 +1,14 @@
-//! Times in UTC, as RFC 3339 writes them.
+//! UTC times in RFC 3339.
 
 use crate::tokens::iso_date;
 
-/// To the second: `2026-05-03T09:08:07Z`.
+/// Formats to the second: `2026-05-03T09:08:07Z`.
 #[must_use]
 pub fn text_of_seconds(unix_s: i64) -> String {
     format!("{}Z", without_zone(unix_s))
 }
 
-/// To the millisecond: `2026-05-03T09:08:07.006Z`.
+/// Formats to the millisecond: `2026-05-03T09:08:07.006Z`.
 #[must_use]
 pub fn text_of_milliseconds(unix_ms: u64) -> String {
     let unix_s = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);

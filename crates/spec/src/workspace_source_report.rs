@@ -1,4 +1,4 @@
-//! What the report says of workspace sources.
+//! Workspace sources in the report.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `define_io` (AIP-16): the four blocks with nothing left open, and the judging of inputs.
+//! `define_io` (AIP-16): completes the four IO blocks and validates inputs.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,15 @@ use crate::manifest::{ManifestError, Problem};
 const FUNCTION: &str = "define_io";
 const KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
 
-/// The four IO blocks, complete.
+/// The complete IO blocks.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IoHandle {
-    /// JSON Schema of the structured input; `{}`, which accepts everything, where none was given.
-    /// Where files are declared it has `_workflowFsRoot`.
+    /// JSON Schema of the structured input; default `{}`, which accepts everything. With declared
+    /// files it has `_workflowFsRoot`.
     pub inputs: Value,
-    /// JSON Schema of the structured output; `{}` where none was given.
     pub outputs: Value,
-    /// Files that are staged before the run, by key.
     pub inputs_files: BTreeMap<String, FileContract>,
-    /// Files that are synced after the run, by key.
     pub outputs_files: BTreeMap<String, FileContract>,
     #[serde(skip)]
     input: Contract,
@@ -39,24 +36,22 @@ pub struct IoHandle {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileContract {
-    /// In the workspace, tokens as they are written.
     pub path: String,
     /// `ro` or `rw`: a convention between author and body.
     pub mode: Option<&'static str>,
-    /// MIME type, for people.
+    /// MIME type. Informational.
     pub content_type: Option<String>,
-    /// Whether the run fails without it.
     pub required: bool,
 }
 
 /// Completes the four IO blocks of `definition`. Nothing is read or written.
 ///
-/// Where a file is declared, `_workflowFsRoot` is added to the properties of `inputs`, unless it is
-/// declared there.
+/// With declared files, `_workflowFsRoot` is added to the properties of `inputs`, unless it is
+/// declared.
 ///
 /// # Errors
-/// [`DefineError`]: a key that is none of the four, a file entry or a token that is refused,
-/// `_workflowFsRoot` declared as something else than text, a schema that is none.
+/// [`DefineError`]: an unknown key, an invalid file entry or token, `_workflowFsRoot` with a type
+/// other than text, an invalid schema.
 pub fn define_io(definition: &Value) -> Result<IoHandle, DefineError> {
     let entries = entries(definition)?;
     let blocks = read(FUNCTION, entries).map_err(without_place)?.io;
@@ -80,13 +75,11 @@ pub fn define_io(definition: &Value) -> Result<IoHandle, DefineError> {
 }
 
 impl IoHandle {
-    /// Judges a candidate input. What is accepted comes back as it was: nothing is coerced, no
-    /// default is filled in. Where files are declared, call [`IoHandle::with_fs_root`] before, so
-    /// that what is judged is what the body gets.
+    /// Validates an input and returns it unchanged, without coercion or defaults. With declared
+    /// files, call [`IoHandle::with_fs_root`] first, so that the body's actual input is validated.
     ///
     /// # Errors
-    /// Every field that is not accepted, by its JSON Pointer: a missing one by the place where it
-    /// would stand, one that is not known by its own.
+    /// All mismatches. Missing and unknown fields have their own JSON Pointer.
     pub fn validate_input(&self, value: Value) -> Result<Value, Vec<Mismatch>> {
         if self.has_files() && !value.is_object() {
             return Err(vec![Mismatch {
@@ -98,18 +91,17 @@ impl IoHandle {
         Ok(value)
     }
 
-    /// Judges a candidate output, as [`IoHandle::validate_input`] does.
+    /// Validates an output, like [`IoHandle::validate_input`].
     ///
     /// # Errors
-    /// Every field that is not accepted.
+    /// All mismatches.
     pub fn validate_output(&self, value: Value) -> Result<Value, Vec<Mismatch>> {
         self.output.validate_all(&value)?;
         Ok(value)
     }
 
-    /// The input with `_workflowFsRoot` set to `root`, where files are declared. What the caller
-    /// supplied under this name is overwritten, never honoured; where no files are declared there
-    /// is no such root, and what the caller supplied is taken out.
+    /// Sets `_workflowFsRoot` to `root` if files are declared, else removes it. A value from the
+    /// caller is never used.
     ///
     /// # Errors
     /// [`FsRootError::InputNotObject`].
@@ -127,7 +119,7 @@ impl IoHandle {
     }
 }
 
-/// A manifest has more keys than these blocks.
+/// Refuses other keys of a manifest.
 fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
     let refuse = |pointer: String, problem: Problem| ManifestError {
         file: FUNCTION.to_owned(),
@@ -156,7 +148,7 @@ fn entries(definition: &Value) -> Result<Map<String, Value>, ManifestError> {
     }
 }
 
-/// The place would be one in a text that nobody wrote.
+/// Removes the place: the definition has no source text.
 fn without_place(mut error: ManifestError) -> ManifestError {
     error.place = None;
     error

@@ -1,9 +1,8 @@
-//! `define_io`, `define_runner`, `define_sandbox`: a block as a host has it in hand, complete.
+//! `define_io`, `define_runner`, `define_sandbox`: complete a block for a host.
 //!
-//! A definition is the value of the block as JSON. It is judged by the same reader as a manifest,
-//! so there is one set of rules, and what comes back is a handle in which nothing is left open:
-//! every default stands in it, every list is there. Nothing is read from anywhere and nothing is
-//! started; what a host knows (its images, what is to be run) are arguments.
+//! A definition is the block as JSON. The reader of manifests validates it, so there is one set of
+//! rules. The returned handle has every default and every list. No I/O; inputs of the host (its
+//! images, the `run` value) are arguments.
 #![forbid(unsafe_code)]
 
 mod io;
@@ -30,13 +29,11 @@ use crate::report::WarningReport;
 /// Why a definition is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DefineError {
-    /// A rule of the block. JSON Pointers are those of the definition.
+    /// A rule of the block. JSON Pointers point into the definition.
     #[error(transparent)]
     Block(#[from] ManifestError),
-    /// The JSON Schema of `inputs` or `outputs`.
     #[error("define_io at /{block}")]
     Schema {
-        /// `inputs` or `outputs`.
         block: &'static str,
         #[source]
         error: ContractError,
@@ -56,7 +53,7 @@ impl DefineError {
         }
     }
 
-    /// JSON Pointer of the value that is to blame, into the definition; empty for the whole.
+    /// JSON Pointer of the invalid value in the definition; empty for the whole.
     #[must_use]
     pub fn pointer(&self) -> String {
         match self {
@@ -66,7 +63,7 @@ impl DefineError {
         }
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -77,21 +74,20 @@ impl DefineError {
     }
 }
 
-/// Reads `entries` as a manifest of only these keys; `function` stands where a file name would.
+/// Reads `entries` as a manifest with only these keys; `function` replaces the file name.
 fn read(function: &'static str, entries: Map<String, Value>) -> Result<Manifest, ManifestError> {
     let text = Value::Object(entries).to_string();
     manifest::parse(text.as_bytes(), Format::Json, function)
 }
 
-/// The error of a definition that was read as the value of `key`. A line and a column would be
-/// those of a text that nobody wrote.
+/// The error of a definition that was read as the value of `key`. Line and column are removed: they
+/// belong to a generated text.
 fn of_definition(mut error: ManifestError, key: &str) -> ManifestError {
     error.place = None;
     error.pointer = error.pointer.map(|pointer| below(&pointer, key).to_owned());
     error
 }
 
-/// The warnings of a definition that was read as the value of `key`.
 fn told(function: &str, warnings: &[WarningReport], key: &str) -> Vec<WarningReport> {
     let of_definition = |warning: &WarningReport| {
         let (_, rest) = warning.message.split_once(" at ")?;
@@ -104,7 +100,7 @@ fn told(function: &str, warnings: &[WarningReport], key: &str) -> Vec<WarningRep
         .collect()
 }
 
-/// A pointer into the definition, where `pointer` leads below `/key`.
+/// Removes `/key` from the start of `pointer`.
 fn below<'text>(pointer: &'text str, key: &str) -> &'text str {
     pointer
         .strip_prefix('/')
@@ -113,12 +109,11 @@ fn below<'text>(pointer: &'text str, key: &str) -> &'text str {
         .unwrap_or(pointer)
 }
 
-/// The block itself, where the definition has the form `{inline: BLOCK}`.
 fn unwrapped(definition: &Value) -> &Value {
     definition.get("inline").unwrap_or(definition)
 }
 
-/// The texts of a list; what is no text has been refused before.
+/// The texts of a list. Other values have been refused before.
 fn texts(list: Option<&Value>) -> Vec<String> {
     let items = list.and_then(Value::as_array).map(Vec::as_slice);
     items

@@ -1,4 +1,4 @@
-//! `define_runner` (AIP-17): engine, image, needs and limits with nothing left open.
+//! `define_runner` (AIP-17): completes engine, image, needs and limits.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,89 +11,78 @@ use crate::run_form::Run;
 use crate::runner_block::{Engine, Language, Needs};
 
 const FUNCTION: &str = "define_runner";
-/// Memory where nobody states it, in MiB.
 pub(crate) const MEMORY_MIB_DEFAULT: u64 = 256;
-/// Wall time where nobody states it, in milliseconds.
 pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 600_000;
 
-/// What a host knows when it defines a runner.
+/// Inputs of the host for defining a runner.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunnerSurroundings<'host> {
-    /// The manifest's `run`, whose language is that of `needs` where `needs` names none.
+    /// The manifest's `run`. Its language is the default of `needs.language`.
     pub run: Option<&'host Value>,
-    /// The host's templates, of which one is given to `engine: sandbox`: see
-    /// [`crate::image::registry`].
+    /// The host's templates for `engine: sandbox`: see [`crate::image::registry`].
     pub images: &'host [ImageTemplate],
 }
 
-/// Where the process runs, as it was declared.
+/// The declared engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunnerEngine {
-    /// Inside the host's own process. Only ever a wish: see [`RunnerHandle::resolve_for_origin`].
+    /// Inside the host's own process. Never granted: see [`RunnerHandle::resolve_for_origin`].
     InProcess,
-    /// The host's toolchain, confined.
     Subprocess,
-    /// A root file system of its own.
     Sandbox,
 }
 
-/// A `runner` block, complete.
+/// A complete `runner` block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunnerHandle {
-    /// As it was declared.
+    /// As declared.
     pub engine: RunnerEngine,
-    /// Template id, named or picked, for `engine: sandbox`; `None` for every other engine.
+    /// Template id for `engine: sandbox`, named or selected; `None` for other engines.
     pub image: Option<String>,
-    /// What the body wants to find.
     pub needs: LanguageNeeds,
     pub limits: RunnerLimits,
-    /// Packages of `needs.native` that the image does not bake in: what a cold start would have to
-    /// install. Empty for every engine but `sandbox`.
+    /// Packages of `needs.native` that the image lacks. A cold start has to install them. Empty for
+    /// engines other than `sandbox`.
     pub install: Vec<String>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
-/// What the body wants to find, complete.
+/// The complete needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LanguageNeeds {
     /// As declared, else that of `run`, else `multi`.
     pub language: Language,
-    /// Packages of the operating system.
     pub native: Vec<String>,
     pub npm: Vec<String>,
     pub pip: Vec<String>,
 }
 
-/// Limits, complete.
+/// The complete limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RunnerLimits {
     /// MiB; 256 by default.
     pub memory_mb: u64,
     /// Wall time; 600,000 by default.
     pub timeout_ms: u64,
-    /// CPU time; `None`: no limit.
     pub cpu_ms: Option<u64>,
 }
 
 /// A handle after the host's downgrade rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ResolvedRunner {
-    /// The handle, with the engine that is given.
     #[serde(flatten)]
     pub handle: RunnerHandle,
-    /// Whether the engine is another than the one that was declared.
+    /// Whether the engine differs from the declared one.
     pub downgraded: bool,
-    /// Where the manifest came from.
     pub origin: String,
 }
 
 /// Completes the `runner` block `definition`. Nothing is read or written.
 ///
 /// # Errors
-/// [`DefineError`]: a key or a value that a manifest's block may not have, a `run` in another
-/// language than `needs.language`, an image that the registry does not have.
+/// [`DefineError`]: an invalid key or value, a `run` in another language than `needs.language`, an
+/// unknown image.
 pub fn define_runner(
     definition: &Value,
     surroundings: &RunnerSurroundings<'_>,
@@ -149,12 +138,10 @@ pub fn define_runner(
 }
 
 impl RunnerHandle {
-    /// The handle as this host gives it to a manifest from `origin` (`workspace`, `ai-draft`,
-    /// `host` …).
+    /// Resolves the handle for a manifest from `origin` (`workspace`, `ai-draft`, `host` …).
     ///
-    /// `in-process` becomes `subprocess` for every origin, `host` too: an origin that we trust
-    /// would be code that ships inside this program, and this program has none. Every other engine
-    /// is given as it is.
+    /// `in-process` becomes `subprocess` for every origin, including `host`: only code that ships
+    /// inside this program could be trusted, and there is none. Other engines stay.
     #[must_use]
     pub fn resolve_for_origin(&self, origin: &str) -> ResolvedRunner {
         let downgraded = self.engine == RunnerEngine::InProcess;
@@ -170,7 +157,6 @@ impl RunnerHandle {
     }
 }
 
-/// What a block states about the limit `name`.
 pub(super) fn stated(limits: &[StatedLimit], name: &str) -> Option<u64> {
     limits
         .iter()

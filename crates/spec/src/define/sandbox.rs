@@ -10,10 +10,9 @@ use crate::report::WarningReport;
 use crate::sandbox_block::LocalConfig;
 
 const FUNCTION: &str = "define_sandbox";
-/// Wall time of a command where nobody states it, in milliseconds.
 pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 30_000;
 
-/// A `sandbox` block, complete.
+/// A complete `sandbox` block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SandboxHandle {
     /// `sandbox/v1`, in a file of its own.
@@ -23,66 +22,49 @@ pub struct SandboxHandle {
     pub version: Option<String>,
     /// A name of [`crate::provider::REGISTRY`].
     pub provider: String,
-    /// What the provider is told.
     pub config: ProviderConfig,
-    /// What holds for each command.
     pub limits: SandboxLimits,
     pub env: SandboxEnvironment,
-    /// Who can be reached.
     pub network: SandboxNetwork,
     pub mounts: Vec<MountHandle>,
-    /// Whose the processes are, as it was declared.
     pub identity: Option<Value>,
-    /// Who may do what, as it was declared. It restricts.
+    /// As declared. It restricts.
     pub policy: Option<Value>,
-    /// Hints by the names of events; nothing follows from one that the provider does not know.
     pub lifecycle: SandboxLifecycle,
-    /// Whether no command may run.
     pub read_only: bool,
     pub metadata: Map<String, Value>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
     #[serde(skip)]
     refusals: Vec<ManifestError>,
 }
 
-/// What a provider is told, by provider.
+/// Options of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ProviderConfig {
-    /// `local`.
     Local {
         /// Working directory below the workspace; `.` is the workspace itself.
         cwd: String,
         /// `/bin/sh` or `/bin/bash`.
         shell: String,
     },
-    /// `node-permission`, which is told nothing.
     NodePermission {},
-    /// `mastra-e2b`.
     E2b {
         template: Option<String>,
-        /// Name of the secret.
         api_key_ref: Option<String>,
         region: Option<String>,
     },
-    /// `mastra-modal`.
     Modal {
         app_name: Option<String>,
         function_name: Option<String>,
-        /// Name of the secret.
         api_token_ref: Option<String>,
     },
-    /// `mastra-daytona`.
     Daytona {
         workspace_id: Option<String>,
-        /// Name of the secret.
         api_key_ref: Option<String>,
     },
-    /// `mastra-blaxel`.
     Blaxel {
         workspace: Option<String>,
-        /// Name of the secret.
         api_key_ref: Option<String>,
     },
 }
@@ -92,25 +74,21 @@ pub enum ProviderConfig {
 pub struct SandboxLimits {
     /// Wall time; 30,000 by default.
     pub timeout_ms: u64,
-    /// MiB; `None`: what the runner's own block says.
+    /// MiB; `None`: the value of the `runner` block.
     pub memory_mb: Option<u64>,
-    /// CPU time; `None`: no limit.
     pub cpu_ms: Option<u64>,
 }
 
-/// Variables.
+/// Environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxEnvironment {
-    /// Those whose values are secrets.
     pub auth: SandboxAuth,
-    /// Those of the host that pass.
     pub passthrough: Vec<String>,
 }
 
 /// Variables whose values are secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SandboxAuth {
-    /// The inventory that has them.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
     pub state: AuthState,
@@ -122,24 +100,23 @@ pub struct AuthState {
     pub env: Vec<String>,
 }
 
-/// Who can be reached.
+/// Network access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxNetwork {
-    /// `host`, `host:port`, `*.host`. Empty: nobody.
     pub egress: Vec<String>,
 }
 
-/// A mount.
+/// A mount of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountHandle {
-    /// `workspace`, or the storage that was declared.
+    /// `workspace`, or the declared storage.
     pub source: Value,
     pub at: String,
     /// `read-write` or `read-only`.
     pub mode: &'static str,
 }
 
-/// Hints, by the names of events. Both spellings of the specification lead here.
+/// Hints by event name, from both spellings of the specification. Unknown ones have no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxLifecycle {
     /// `idle-SECONDS`.
@@ -150,18 +127,17 @@ pub struct SandboxLifecycle {
 
 /// Completes the `sandbox` block `definition`. Nothing is read, resolved or started.
 ///
-/// A block that is valid and cannot be used here (a provider elsewhere, `read_only`) has a handle
-/// too; [`SandboxHandle::check_command`] says what a command in it would be told.
+/// Valid blocks that cannot be used here (another provider, `read_only`) get a handle too:
+/// [`SandboxHandle::check_command`] returns the error that a command would get.
 ///
 /// # Errors
-/// [`DefineError`]: a key or a value that a manifest's block may not have, an unknown provider, a
-/// credential in plain text, a reference.
+/// [`DefineError`]: an invalid key or value, an unknown provider, a credential in plain text, a
+/// reference.
 pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> {
     let entries = Map::from_iter([("sandbox".to_owned(), definition.clone())]);
     let manifest = read(FUNCTION, entries).map_err(|error| of_definition(error, "sandbox"))?;
     let definition = unwrapped(definition);
     let Some(block) = manifest.sandbox else {
-        // The reader has read a `sandbox`, so there is one.
         return Err(DefineError::Block(missing()));
     };
     let text = |key: &str| definition.get(key)?.as_str().map(str::to_owned);
@@ -228,8 +204,7 @@ pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> 
 }
 
 impl SandboxHandle {
-    /// Whether a command may run in this sandbox on this host. To be asked before anything is
-    /// prepared.
+    /// Whether a command may run in this sandbox on this host. Call it before preparing anything.
     ///
     /// # Errors
     /// `sandbox_read_only`, `provider_unavailable`, `storage_unsupported`.
@@ -247,7 +222,6 @@ fn missing() -> ManifestError {
     }
 }
 
-/// The number at the end of a JSON Pointer.
 fn index_of(pointer: &str) -> Option<usize> {
     pointer.rsplit('/').next()?.parse().ok()
 }

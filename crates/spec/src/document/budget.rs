@@ -1,10 +1,9 @@
-//! How much a document may hold, however little text it is written with.
+//! Limits on the contents of a document, counted after alias expansion.
 
 use crate::document::{
     DEPTH_MAX, DocumentError, DocumentProblem, EXPANDED_BYTES_MAX, Place, VALUES_MAX,
 };
 
-/// What is left of the limits while a document is read.
 #[derive(Debug)]
 pub(super) struct Budget {
     values: usize,
@@ -19,7 +18,6 @@ impl Budget {
         }
     }
 
-    /// Counts `values` more values with `bytes` of text.
     pub(super) fn charge(
         &mut self,
         place: Place,
@@ -46,7 +44,6 @@ impl Budget {
     }
 }
 
-/// Refuses `depth` levels of lists and maps where that is too many.
 pub(super) fn check_depth(place: Place, depth: usize) -> Result<(), DocumentError> {
     if DEPTH_MAX < depth {
         return Err(DocumentError::new(

@@ -1,6 +1,6 @@
 //! Strict JSON (RFC 8259) with the place of every value.
 //!
-//! `serde_json` reads the same language but forgets the places and lets duplicate keys pass.
+//! `serde_json` has no places and accepts duplicate keys.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,6 @@ use crate::document::budget::{Budget, check_depth};
 use crate::document::problem::excerpt;
 use crate::document::{DocumentError, DocumentProblem, Key, Node, Place, Value};
 
-/// Reads `text`, which is one JSON value with white space around it.
 pub(super) fn parse(text: &str) -> Result<Node, DocumentError> {
     let mut reader = Reader {
         rest: text,
@@ -88,7 +87,6 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// One value; `depth` lists and maps are open around it.
     fn value(&mut self, depth: usize) -> Result<Node, DocumentError> {
         let place = self.place;
         self.budget.charge(place, 1, 0)?;
@@ -228,7 +226,6 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// What stands behind a backslash.
     fn escaped(&mut self) -> Result<char, DocumentError> {
         let place = self.place;
         let character = match self.next() {
@@ -277,7 +274,6 @@ impl<'text> Reader<'text> {
     }
 }
 
-/// Whether `text` is a number by the grammar of JSON.
 pub(super) fn is_number(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -295,7 +291,6 @@ pub(super) fn is_number(text: &str) -> bool {
         && exponent.is_none_or(is_digits)
 }
 
-/// Whether `text` is one or more ASCII digits.
 pub(super) fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,19 +1,18 @@
-//! Mistakes that are often made in YAML, recognised where the parser failed: what is wrong and how to
-//! write it.
+//! Hints for common YAML mistakes, found where the parser failed.
 
 use serde_saphyr::granit_parser::ErrorKind;
 
 use crate::document::problem::excerpt;
 use crate::document::{DocumentProblem, Place};
 
-/// Spaces that look like one and are none to YAML.
+/// Characters that look like a space but are not one in YAML.
 const OTHER_SPACES: [char; 5] = ['\u{a0}', '\u{2007}', '\u{202f}', '\u{200b}', '\u{feff}'];
 
 fn mistake(reason: String, hint: String) -> DocumentProblem {
     DocumentProblem::Mistake { reason, hint }
 }
 
-/// A space in a plain scalar that was meant to separate: at its start, or behind a colon.
+/// Finds such a character as a separator in a plain scalar: at its start, or after a colon.
 pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
     let separates = |(at, space): &(usize, char)| {
         OTHER_SPACES.contains(space) && (is_key || *at == 0 || text[..*at].ends_with(':'))
@@ -26,7 +25,7 @@ pub(super) fn other_space(text: &str, is_key: bool) -> Option<DocumentProblem> {
     ))
 }
 
-/// The first other space of a line that stands behind a colon, and its column.
+/// The first such character after a colon in a line, and its column.
 fn space_behind_colon(line: &str) -> Option<(u32, DocumentProblem)> {
     let (at, _) = line
         .match_indices(OTHER_SPACES)
@@ -36,7 +35,7 @@ fn space_behind_colon(line: &str) -> Option<(u32, DocumentProblem)> {
     Some((column.saturating_add(1), problem))
 }
 
-/// What the author did, where the parser failed at `place` of `text`, counted from its first line.
+/// Finds the mistake for a parser error at `place`, counted from the first line of `text`.
 pub(super) fn recognise(
     kind: &ErrorKind,
     text: &str,
@@ -74,7 +73,7 @@ pub(super) fn recognise(
                 format!("write `'{}'`", excerpt(word)),
             )
         }
-        // A key without a value: the colon behind it is one only where a space follows.
+        // A key without a value: the colon needs a space after it.
         ErrorKind::SimpleKeyExpected if space_behind_colon(line).is_some() => {
             let (column, problem) = space_behind_colon(line)?;
             return Some((Place { column, ..place }, problem));
@@ -121,11 +120,10 @@ pub(super) fn recognise(
     Some((place, problem))
 }
 
-/// The innermost bracket or the quote that is still open at the end of line `last`, and where.
+/// The innermost open bracket or quote at the end of line `last`, and its place.
 fn open_at(lines: &[&str], last: usize) -> Option<(Place, char)> {
     let mut open: Vec<(Place, char)> = Vec::new();
     for (index, line) in lines.iter().enumerate().take(last.saturating_add(1)) {
-        // A value starts behind one of these.
         let mut before = ' ';
         let mut starts = true;
         for (column, sign) in line.chars().enumerate() {

@@ -1,13 +1,13 @@
-//! A manifest's text as one tree, where every value and every key knows its line and column.
+//! The text of a manifest as a tree. Every value and key has its line and column.
 //!
-//! Three ways of writing lead to the same tree: YAML 1.2 (the core schema, nothing of YAML 1.1),
-//! strict JSON (RFC 8259), and YAML front matter between two `---` lines of a Markdown file.
+//! Three formats give the same tree: YAML 1.2 (core schema), strict JSON (RFC 8259), and YAML front
+//! matter between two `---` lines of a Markdown file.
 //!
-//! What is refused rather than interpreted: more than one YAML document, any tag, merge keys
-//! (`<<`, which are YAML 1.1), directives, duplicate keys, keys that are not text, numbers that
-//! are written in a way that readers disagree about (`010`, `0x10`, `+1`, `.5`) and numbers that
-//! are not finite. `no`, `on`, `1_000` and `12:30:00` are text, as YAML 1.2 says. A UTF-8 byte
-//! order mark at the start is skipped, because editors write it; any other encoding is refused.
+//! Refused: more than one YAML document, tags, merge keys (`<<`, YAML 1.1), directives, duplicate
+//! keys, keys that are not text, numbers that parsers read differently (`010`, `0x10`, `+1`, `.5`),
+//! numbers that are not finite, and encodings other than UTF-8. `no`, `on`, `1_000` and `12:30:00`
+//! are text, as in YAML 1.2. A UTF-8 byte order mark at the start is skipped, because editors write
+//! it.
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -20,59 +20,55 @@ mod yaml;
 pub use place::Place;
 pub use problem::{DocumentError, DocumentProblem};
 
-/// Longest text that is read, in bytes.
+/// Longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Most values in one document, counted after aliases have been replaced.
+/// Most values in one document, counted after alias expansion.
 pub(crate) const VALUES_MAX: usize = 20_000;
 /// Deepest nesting of lists and maps.
 pub const DEPTH_MAX: usize = 64;
-/// Most bytes of text in one document, counted after aliases have been replaced.
+/// Most bytes of text in one document, counted after alias expansion.
 pub(crate) const EXPANDED_BYTES_MAX: usize = 4 << 20;
 
-/// How a document is written.
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// YAML 1.2.
     Yaml,
     Json,
-    /// YAML between two `---` lines at the head of a Markdown file.
     FrontMatter,
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it starts. For a YAML alias: where the alias stands.
+    /// Start of the value. For a YAML alias: start of the alias.
     pub place: Place,
     pub value: Value,
 }
 
-/// What a value is.
+/// A value of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// `null`, or nothing.
     Null,
-    /// `true` or `false`.
     Bool(bool),
-    /// A number as it is written, by the grammar of JSON: finite, decimal, no leading zero.
+    /// As written, in the grammar of JSON: finite, decimal, no leading zero.
     Number(String),
     Text(String),
     List(Vec<Node>),
-    /// A map in the order of the text; no name stands twice.
+    /// In the order of the text; names are unique.
     Map(Vec<(Key, Node)>),
 }
 
-/// The name of an entry of a map and where it stands.
+/// The name of a map entry and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub name: String,
     pub place: Place,
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// [`DocumentError`] with the place of the first thing that is not accepted.
+/// [`DocumentError`] with the place of the first error.
 pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
     if TEXT_BYTES_MAX < text.len() {
         return Err(DocumentError::new(
@@ -98,7 +94,6 @@ pub fn parse(text: &[u8], format: Format) -> Result<Node, DocumentError> {
     Ok(root)
 }
 
-/// The text without a byte order mark, if it is UTF-8 without a NUL character.
 fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
     let utf_16_or_32 = [&b"\xff\xfe"[..], b"\xfe\xff", b"\0\0\xfe\xff"]
         .iter()
@@ -130,7 +125,7 @@ fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
     }
 }
 
-/// What stands between the first line, `---`, and the next such line, and how many lines precede it.
+/// The text between the two `---` lines, and the number of lines before it.
 fn front_matter(text: &str) -> Result<(&str, u32), DocumentError> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -155,10 +150,10 @@ fn front_matter(text: &str) -> Result<(&str, u32), DocumentError> {
 }
 
 impl Node {
-    /// The JSON Pointer (RFC 6901) of `target` below this node; `None` where it is not part of it.
+    /// The JSON Pointer (RFC 6901) of `target` below this node; `None`: not part of it.
     ///
-    /// Nodes are compared by identity: a pointer is made only when an error needs one, because
-    /// keeping one in each node would make a small hostile text large.
+    /// Nodes are compared by identity. Pointers are computed on demand: stored in every node they
+    /// would make a small hostile text large.
     #[must_use]
     pub(crate) fn pointer_to(&self, target: &Self) -> Option<String> {
         let mut steps = Vec::new();
@@ -199,13 +194,13 @@ impl Node {
         }
     }
 
-    /// The value of `name`, if this is a map that has it.
+    /// The value of `name`, if this is a map.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.entry(name).map(|(_, node)| node)
     }
 
-    /// What one step of a JSON Pointer leads to: the entry of a map, or the item of a list.
+    /// One step of a JSON Pointer: the entry of a map, or the item of a list.
     #[must_use]
     pub fn child(&self, step: &str) -> Option<&Self> {
         match &self.value {
@@ -214,7 +209,7 @@ impl Node {
         }
     }
 
-    /// The entry of `name`, if this is a map that has it.
+    /// The entry of `name`, if this is a map.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<(&Key, &Self)> {
         match &self.value {
@@ -226,10 +221,10 @@ impl Node {
         }
     }
 
-    /// The same value as `serde_json` has it.
+    /// Converts the value to `serde_json`.
     ///
     /// # Errors
-    /// The first number that neither 64 bits of whole number nor a finite double can hold.
+    /// The first number that fits neither a 64-bit integer nor a finite double.
     pub fn to_json(&self) -> Result<serde_json::Value, DocumentError> {
         Ok(match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -264,14 +259,14 @@ impl Node {
     }
 }
 
-/// One step of a JSON Pointer: `~` and `/` escaped as RFC 6901 says, control characters for the
-/// terminal, and no longer than a person reads.
+/// One step of a JSON Pointer for messages: `~` and `/` escaped as in RFC 6901, control characters
+/// escaped, shortened.
 #[must_use]
 pub fn pointer_step(name: &str) -> String {
     problem::excerpt(&name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Text of the document for a message: escaped, at most 60 characters.
+/// An excerpt of the document for messages: escaped, at most 60 characters.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     problem::excerpt(text)

@@ -1,11 +1,9 @@
-//! Where something stands in a text.
+//! Places in a text.
 
 /// A line and a column, both counted from 1. Columns count characters, not bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Line, from 1.
     pub line: u32,
-    /// Character within the line, from 1.
     pub column: u32,
 }
 
@@ -18,13 +16,13 @@ impl std::fmt::Display for Place {
 impl Place {
     pub(crate) const START: Self = Self { line: 1, column: 1 };
 
-    /// The place behind `text`.
+    /// The place after `text`.
     #[must_use]
     pub fn after(text: &str) -> Self {
         text.chars().fold(Self::START, Self::past)
     }
 
-    /// The place behind `character`, which stands here.
+    /// The place after `character`.
     #[must_use]
     pub const fn past(self, character: char) -> Self {
         if character == '\n' {

@@ -1,4 +1,4 @@
-//! YAML 1.2 (core schema) composed to the tree from the parser's events, with an explicit stack.
+//! YAML 1.2 (core schema), composed from the parser's events with an explicit stack.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,6 @@ use crate::document::mistake::{other_space, recognise};
 use crate::document::problem::excerpt;
 use crate::document::{DEPTH_MAX, DocumentError, DocumentProblem, Key, Node, Place, Value};
 
-/// Reads `text`, which starts after `lines_before` lines of its file.
 pub(super) fn parse(text: &str, lines_before: u32) -> Result<Node, DocumentError> {
     let options = serde_saphyr::granit_parser::options! {
         disallow_directives: true,
@@ -47,13 +46,12 @@ struct Composer {
     lines_before: u32,
     budget: Budget,
     stack: Vec<Open>,
-    /// Finished values with an anchor; one that is still open is absent.
+    /// Finished values with an anchor. Open ones are absent.
     anchors: HashMap<usize, Anchored>,
     documents: usize,
     root: Option<Node>,
 }
 
-/// A list or a map whose end was not yet seen.
 struct Open {
     place: Place,
     anchor: usize,
@@ -74,7 +72,6 @@ struct Anchored {
     size: Size,
 }
 
-/// How much a value holds.
 #[derive(Clone, Copy)]
 struct Size {
     values: usize,
@@ -148,7 +145,7 @@ impl Composer {
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
             Event::Alias(anchor) => self.alias(place, anchor),
-            // Stream and document ends carry nothing; comments, anchors and unresolved aliases
+            // Stream and document ends have no content. Comments, anchors and unresolved aliases
             // are not emitted with these options.
             _ => Ok(()),
         }
@@ -167,7 +164,6 @@ impl Composer {
         ))
     }
 
-    /// Whether the next value is the key of a map.
     fn at_key(&self) -> bool {
         matches!(
             self.stack.last(),
@@ -295,7 +291,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Keeps a copy of an anchored value. The copy is charged too: nested anchors multiply.
+    /// Keeps a copy of an anchored value. The copy counts too, because nested anchors multiply.
     fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), DocumentError> {
         if anchor == 0 {
             return Ok(());
@@ -331,7 +327,7 @@ fn key_not_text(place: Place, found: String) -> DocumentError {
     DocumentError::new(Some(place), DocumentProblem::KeyNotText { found })
 }
 
-/// The parser's own words repeat characters of the text, some of them escaped already.
+/// The parser's message repeats characters of the text, some of them already escaped.
 fn excerpt_long(text: &str) -> String {
     crate::path::escape(text.as_bytes()).replace("\\\\", "\\")
 }
@@ -365,7 +361,7 @@ fn size(node: &Node) -> Size {
     total
 }
 
-/// What a plain scalar is by the core schema of YAML 1.2, § 10.3.2.
+/// Resolves a plain scalar by the core schema of YAML 1.2, § 10.3.2.
 fn resolve_plain(text: &str) -> Result<Value, DocumentProblem> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
@@ -390,7 +386,6 @@ fn resolve_plain(text: &str) -> Result<Value, DocumentProblem> {
     Ok(Value::Text(text.to_owned()))
 }
 
-/// Whether the core schema sees a finite number in `text`.
 fn is_core_number(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("0o") {
         return !digits.is_empty() && digits.bytes().all(|byte| (b'0'..=b'7').contains(&byte));

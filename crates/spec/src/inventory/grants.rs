@@ -1,62 +1,55 @@
-//! Who may have a secret, by all inventories that are known: AIP-19's check before a value is
-//! fetched.
+//! Permission checks for secrets against all inventories (AIP-19), before a value is fetched.
 
 use crate::document::excerpt;
 use crate::inventory::{Consumer, Inventory, InventoryEntry, may_have};
 use crate::manifest::{SecretReference, SecretRequest};
 
-/// The keys of requests whose slug is spelt by the name of the variable, which an inventory may
-/// know better.
+/// Request keys whose slug is derived from the variable. An inventory may set another slug.
 const BY_VARIABLE: [&str; 2] = ["sandbox.env.auth", "runtime.env"];
 
-/// The inventories that are known for a run.
+/// The inventories of a run.
 ///
-/// One of [`Inventories::deciding`] must list a secret, and each inventory that lists it must grant
-/// it. Without any there is no check: the caller's grant of `secrets` is all that there is.
+/// One of [`Inventories::deciding`] must list a secret, and each inventory that lists it must
+/// permit it. Without inventories only the caller's grant of `secrets` is checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inventories {
-    /// Those of whoever is trusted most: the host's, else the workspace's, else the bundle's.
+    /// The most trusted inventories: the host's, else the workspace's, else the bundle's.
     pub deciding: Vec<Inventory>,
-    /// Those of whoever is trusted less. They can withhold a secret and never give one.
+    /// The less trusted inventories. They can deny a secret but not permit one.
     pub others: Vec<Inventory>,
 }
 
 /// A secret that a consumer may have.
 #[derive(Debug, Clone)]
 pub struct Granted<'run> {
-    /// What the secret is called by.
     pub slug: String,
-    /// What the inventories say of it; empty where there is none.
     pub entries: Vec<&'run InventoryEntry>,
-    /// The word that grants it, for the report: `access.bind of SECRETS.md:3:5`.
+    /// The permission, for the report: `access.bind of SECRETS.md:3:5`.
     pub permission: Option<String>,
 }
 
-/// A secret that the inventory does not let its consumer have.
+/// A secret that the inventories deny to its consumer.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the secret {variable} ({slug}): {inventory} {why} {consumer} have it")]
 pub struct NotGranted {
     pub variable: String,
     pub slug: String,
-    /// The inventory, and where in it where there is an entry.
     pub inventory: String,
-    /// `does not let`, or `has no such entry that would let`.
     pub why: &'static str,
     pub consumer: String,
-    /// What to add to the inventory.
     pub line: String,
 }
 
 impl Inventories {
-    /// All of them, those that decide first.
+    /// Iterates over all inventories, the deciding ones first.
     pub fn iter(&self) -> impl Iterator<Item = &Inventory> {
         self.deciding.iter().chain(&self.others)
     }
 
-    /// Whether `who` may have the secret that `request` asks for.
+    /// Checks whether `who` may have the secret of `request`.
     ///
     /// # Errors
-    /// [`NotGranted`]: no inventory lists it, or one that does grants it to others only.
+    /// [`NotGranted`]: no inventory lists it, or one that lists it permits only others.
     pub fn check<'run>(
         &'run self,
         request: &SecretRequest,
@@ -97,7 +90,7 @@ impl Inventories {
         Ok(granted)
     }
 
-    /// What the inventories say of the secret that `request` asks for.
+    /// The inventory entries for the secret of `request`.
     pub fn entries_of(
         &self,
         request: &SecretRequest,

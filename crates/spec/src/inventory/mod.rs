@@ -1,4 +1,4 @@
-//! `SECRETS.md` (AIP-19): which secrets there are and who may have their values, never a value.
+//! `SECRETS.md` (AIP-19): which secrets exist and who may have them. It never holds values.
 #![forbid(unsafe_code)]
 
 mod grants;
@@ -14,53 +14,43 @@ use crate::manifest::{Kind, slug_of_variable};
 use crate::path::escape;
 use crate::report::WarningReport;
 
-/// Shortest and longest slug, in characters.
 const SLUG_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=80;
 
-/// An inventory: which secrets there are, and who may have them.
+/// An inventory of secrets, without values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inventory {
-    /// The file as it was named to [`parse`].
     pub file: String,
-    /// In the order of the text; no slug stands twice.
+    /// In the order of the text; slugs are unique.
     pub entries: Vec<InventoryEntry>,
-    /// Whether a manifest asks for everything in it that it may have: `secrets: {ref: …}`.
+    /// Whether a manifest asks for every secret that it may have: `secrets: {ref: …}`.
     pub is_requested: bool,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
 /// One secret, without its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InventoryEntry {
-    /// What the secret is called by: see [`is_slug`].
+    /// The name of the secret: see [`is_slug`].
     pub slug: String,
     pub name: String,
     pub description: String,
-    /// What its value looks like.
     pub kind: SecretKind,
-    /// The vault that the author has in mind. Nothing is looked up there: the host's provider is
-    /// asked by slug.
+    /// The vault that the author intends. Not used: the host's provider is asked by slug.
     pub backend: Option<String>,
-    /// Who may have it.
     pub access: Access,
-    /// What the author asks of records about its use.
     pub audit: Audit,
-    /// For people and searches.
     pub tags: Vec<String>,
-    /// Free-form; of it only `bindings.env` is acted on.
+    /// Free-form; only `bindings.env` is used.
     pub metadata: serde_json::Value,
-    /// `metadata.bindings.env`: variables that mean this secret.
+    /// `metadata.bindings.env`: variables that get this secret.
     pub bindings: Vec<String>,
-    /// How it reaches who uses it. Kinds that are not known here are left out.
+    /// How it is passed on. Unknown kinds are left out.
     pub exposures: Vec<Exposure>,
-    /// The entry as it is written.
     pub written: serde_json::Value,
-    /// Where the entry starts.
     pub place: Place,
 }
 
-/// What the value of a secret looks like.
+/// The form of a secret's value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SecretKind {
     #[default]
@@ -72,89 +62,74 @@ pub enum SecretKind {
     Json,
 }
 
-/// Who may do what with a secret. An empty list is nobody.
+/// Access lists of a secret. An empty list is nobody.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// May see the value.
     pub reveal: Vec<Holder>,
-    /// May have the value bound to a variable.
+    /// May have the value in a variable.
     pub bind: Vec<Holder>,
-    /// May replace the value; nothing here does.
+    /// May replace the value. Not used here.
     pub rotate: Vec<Holder>,
 }
 
-/// Whom an entry of `access` means.
+/// A subject in a list of `access`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
-    /// A role of people.
     Role(String),
     UserId(String),
-    /// A capability, `cap://…`.
     Capability(String),
-    /// A tool, by id or name.
     Tool(String),
-    /// A workflow, by id or name.
     Workflow(String),
 }
 
-/// What the author asks of records about the use of a secret. Whoever keeps the reports acts on it.
+/// What the author asks of audit records. The program that keeps the reports acts on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// How long, as `P7Y` or `90d`.
     pub retention: Option<String>,
-    /// Whether it is about persons.
     pub pii: bool,
     pub classification: Vec<String>,
 }
 
-/// How a secret reaches who uses it.
+/// How a secret is passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exposure {
     Environment {
         name: String,
-        /// The field of a structured value; an opaque value has none to choose from. The published
-        /// schema asks for it in both.
+        /// The field of a structured value. The published schema also requires it for opaque
+        /// values.
         field: Option<String>,
     },
-    /// As a file. A hint that is not followed.
+    /// As a file. Not supported.
     File {
-        /// Absolute, or below `~`.
         path: String,
-        /// The field of a structured value.
         field: Option<String>,
         mode: u32,
     },
-    /// As a placeholder that a proxy replaces. A hint that is not followed.
+    /// As a placeholder that a proxy replaces. Not supported.
     EgressSubstitute {
         placeholder: String,
-        /// Whether it is replaced without asking.
         allowed_by_default: bool,
         intended_providers: Vec<String>,
     },
 }
 
-/// Who asks for a secret: the manifest's kind, and the names that it gives itself.
+/// Who asks for a secret: kind and names from the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Consumer {
-    /// Tool, workflow or code-workspace.
     pub kind: Kind,
-    /// `id`.
     pub id: Option<String>,
-    /// `name`.
     pub name: Option<String>,
 }
 
-/// The word of the inventory that lets a consumer have a secret.
+/// The entry of the inventory that permits access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permission {
-    /// `bind` or `reveal`.
     pub list: &'static str,
-    /// Which entry of that list, from 0.
     pub index: usize,
 }
 
-/// Whether `text` can be the slug of a secret: `^([a-z][a-z0-9-]*[a-z0-9]/)?[a-z][a-z0-9-]*[a-z0-9]$`
-/// with 2 to 80 characters. Such a text is safe as a path beneath a folder and as an argument.
+/// Whether `text` is a valid slug: `^([a-z][a-z0-9-]*[a-z0-9]/)?[a-z][a-z0-9-]*[a-z0-9]$` with 2 to
+/// 80 characters. A slug is safe as a relative path and as an argument.
 #[must_use]
 pub fn is_slug(text: &str) -> bool {
     let is_segment = |segment: &str| {
@@ -171,12 +146,12 @@ pub fn is_slug(text: &str) -> bool {
         && segments.next().is_none()
 }
 
-/// Whether `consumer` may have the value of `entry` in its environment, and by which word.
+/// Whether `consumer` may have the value of `entry` in its environment, and which permission allows
+/// it.
 ///
-/// A tool may where `access.bind` or `access.reveal` names its id or its name, a workflow likewise.
-/// A code-workspace that is run itself is a tool.
-/// Entries for roles, persons and capabilities speak of who is at the other end: nobody tells that
-/// here, so they never match. Empty and missing lists let nobody have it.
+/// `access.bind` or `access.reveal` must name the id or name of the tool or workflow. A
+/// code-workspace that is run itself counts as a tool. Roles, persons and capabilities never match:
+/// nothing here authenticates them.
 #[must_use]
 pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permission> {
     let is_meant = |holder: &Holder| {
@@ -199,7 +174,7 @@ pub fn may_have(entry: &InventoryEntry, consumer: &Consumer) -> Option<Permissio
 }
 
 impl Inventory {
-    /// An inventory with what is to be said about its entries.
+    /// Makes an inventory, with warnings about its entries.
     #[must_use]
     pub fn new(file: &str, entries: Vec<InventoryEntry>) -> Self {
         let stated = entries.iter().filter(|entry| entry.backend.is_some());
@@ -223,21 +198,21 @@ impl Inventory {
         }
     }
 
-    /// One that cannot be read: it lists nothing, and `why` stands where its name is told.
+    /// An empty inventory for a file that cannot be read; `why` replaces its name in messages.
     #[must_use]
     pub fn unreadable(file: &str, why: &str) -> Self {
         Self::new(&format!("{} ({why})", escape(file.as_bytes())), Vec::new())
     }
 
-    /// The entry of `slug`.
+    /// Finds the entry of `slug`.
     #[must_use]
     pub fn entry(&self, slug: &str) -> Option<&InventoryEntry> {
         self.entries.iter().find(|entry| entry.slug == slug)
     }
 
-    /// The entry that `consumer` means by the name of a variable: one that is exposed under that
-    /// name and that it may have, else one that is exposed under that name, else the one whose slug
-    /// is the name in lower case with dashes.
+    /// Finds the entry for the variable `variable`, in this order: exposed under that name and
+    /// permitted to `consumer`; exposed under that name; slug equal to the name in lower case with
+    /// dashes.
     #[must_use]
     pub(crate) fn entry_of_variable(
         &self,
@@ -257,15 +232,14 @@ impl Inventory {
 }
 
 impl InventoryEntry {
-    /// The field of a structured value that is exposed as `variable`, where one is named.
+    /// The field of a structured value that is exposed as `variable`.
     #[must_use]
     pub fn field_of_variable(&self, variable: &str) -> Option<&str> {
         self.exposure_of_variable(variable)?
     }
 
-    /// The variables that it reaches whoever asks for all that he may have: those of `exposures`
-    /// and of `metadata.bindings`. Where the entry says nothing of how it is exposed, the one that
-    /// its slug spells.
+    /// The variables that get this secret: those of `exposures` and `metadata.bindings`, else the
+    /// one derived from the slug.
     #[must_use]
     pub fn variables(&self) -> Vec<String> {
         let mut variables: Vec<String> = Vec::new();
@@ -284,7 +258,6 @@ impl InventoryEntry {
         variables
     }
 
-    /// Whether it is exposed as `variable`, and which field of it.
     fn exposure_of_variable(&self, variable: &str) -> Option<Option<&str>> {
         let exposed = self.exposures.iter().find_map(|exposure| match exposure {
             Exposure::Environment { name, field } if name == variable => Some(field.as_deref()),
@@ -296,7 +269,7 @@ impl InventoryEntry {
 }
 
 impl Consumer {
-    /// For messages: `tool "deploy"`; the texts are not escaped.
+    /// Formats it for messages: `tool "deploy"`. The texts are not escaped.
     #[must_use]
     pub fn shown(&self) -> String {
         let kind = match self.kind {
@@ -310,7 +283,6 @@ impl Consumer {
         }
     }
 
-    /// The line that would let it have a secret, for messages; `None` where none would.
     #[must_use]
     pub(crate) fn line_to_add(&self) -> Option<String> {
         let key = match self.kind {

@@ -1,4 +1,4 @@
-//! Reading an inventory out of a document: every refusal names the place, and never a value.
+//! Parses an inventory. Errors have the place but never a value.
 
 use crate::credential;
 use crate::document::{self, Format, Node, Value};
@@ -8,11 +8,9 @@ use crate::inventory::{
 use crate::manifest::reader::{Entries, Reader};
 use crate::manifest::{BlockDocuments, ManifestError, Problem};
 
-/// Longest name of a secret, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
-/// Longest description of a secret, in characters.
 const DESCRIPTION_CHARACTERS_MAX: usize = 2_000;
-/// Keys under which somebody would write a value.
+/// Keys under which an author may have written a value.
 const VALUE_KEYS: [&str; 7] = [
     "value",
     "plaintext",
@@ -35,18 +33,17 @@ const ENTRY_KEYS: [&str; 10] = [
     "exposures",
 ];
 
-/// Reads an inventory. `file_name` is repeated in every error.
+/// Parses an inventory. `file_name` is used in errors.
 ///
 /// # Errors
-/// [`ManifestError`]: the first thing that is not accepted, and where it stands. A value that
-/// somebody wrote into it is never repeated.
+/// [`ManifestError`]: the first error and its place. Values are never repeated.
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Inventory, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
     of_document(&root, file_name)
 }
 
-/// Reads an inventory that was parsed already.
+/// Reads an inventory from a parsed document.
 ///
 /// # Errors
 /// As [`parse`].
@@ -59,8 +56,8 @@ pub fn of_document(root: &Node, file_name: &str) -> Result<Inventory, ManifestEr
     Ok(Inventory::new(file_name, entries))
 }
 
-/// Reads the inventory at `root`, which may be another document than the reader's own, and notes
-/// what of it is not accepted.
+/// Reads the inventory at `root`, which may be in another document than the reader's own, and notes
+/// errors.
 pub fn read<'document>(reader: &Reader<'document>, root: &'document Node) -> Vec<InventoryEntry> {
     let list = reader
         .keep(reader.entries(root, &["secrets"]))
@@ -77,7 +74,7 @@ pub fn read<'document>(reader: &Reader<'document>, root: &'document Node) -> Vec
         let Some(entry) = reader.keep(read_entry(reader, item)) else {
             continue;
         };
-        // Slugs of entries that are not accepted count as well: an index says where.
+        // Invalid entries count too, because messages name the index.
         let same = |item: &Node| text_of(item) == Some(entry.slug.as_str());
         if let Some(earlier) = items[..index].iter().position(same) {
             reader.note(reader.error(
@@ -94,8 +91,8 @@ pub fn read<'document>(reader: &Reader<'document>, root: &'document Node) -> Vec
     entries
 }
 
-/// The inventory that `runner bundle` left in a resolved manifest, at `metadata.runner.inventory`:
-/// of the author's inventories what is said of the secrets that the manifest asks for.
+/// Reads `metadata.runner.inventory`, the inventory that `runner bundle` writes into a resolved
+/// manifest: the authors' entries for the requested secrets.
 pub(crate) fn read_carried<'document>(
     reader: &Reader<'document>,
     root: &'document Node,
@@ -104,7 +101,7 @@ pub(crate) fn read_carried<'document>(
     let carried = runner.and_then(|node| node.get("inventory"))?;
     let nothing = matches!(carried.get("secrets"),
         Some(list) if matches!(&list.value, Value::List(items) if items.is_empty()));
-    // One that has nothing to say about what is asked for lets nobody have it.
+    // An empty inventory permits nothing.
     let entries = if nothing {
         Vec::new()
     } else {
@@ -184,7 +181,7 @@ const KINDS: [(&str, SecretKind); 4] = [
     ("json", SecretKind::Json),
 ];
 
-/// Said before "unknown key", which would repeat nothing of the value but not say what is wrong.
+/// Checked before "unknown key", which would not name the problem.
 fn refuse_values(reader: &Reader<'_>, node: &Node) -> Result<(), ManifestError> {
     let found = VALUE_KEYS
         .iter()
@@ -203,7 +200,6 @@ fn refuse_values(reader: &Reader<'_>, node: &Node) -> Result<(), ManifestError> 
     }
 }
 
-/// Text of 1 to `maximum` characters.
 fn bounded<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -326,7 +322,6 @@ fn read_words<'document>(
         .collect()
 }
 
-/// `bindings.env` of `metadata`; everything else there is the author's.
 fn read_bindings<'document>(
     reader: &Reader<'document>,
     metadata: &'document Node,
@@ -372,7 +367,7 @@ fn read_exposures<'document>(
             "env" => exposures.push(read_environment(reader, item)?),
             "file" => exposures.push(read_file(reader, item)?),
             "egress-substitute" => exposures.push(read_substitute(reader, item)?),
-            // What a later version of the specification adds is not an error.
+            // Unknown keys may come from a later version of the specification.
             _ => (),
         }
     }

@@ -1,9 +1,8 @@
-//! Judges structured input and output by a JSON Schema (2020-12), both of them hostile.
+//! Validates structured input and output by a JSON Schema (2020-12). Both are untrusted.
 //!
-//! Nothing here bounds what that takes: a schema of a kilobyte can be judged for years, and needs all
-//! of the memory that there is. Whoever has it from a stranger judges in a process of its own.
-//! Patterns run on an engine whose time is linear in the text. `format` is a note, not an assertion,
-//! as the draft has it.
+//! Time and memory are not bounded here: a schema of one kilobyte can take years and all memory.
+//! Validate untrusted schemas in a separate process. The pattern engine takes linear time. `format`
+//! is an annotation, not an assertion, as in the draft.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
@@ -16,34 +15,28 @@ use crate::units::limit;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
-/// Deepest nesting of a document.
 pub(crate) const DOCUMENT_DEPTH_MAX: usize = 100;
-/// Most bytes of memory that a document may take once it is read, its text aside. A kilobyte of
-/// `[0],[0]` takes fifty: it is this that a hostile document is bounded by, not its text.
+/// Most bytes of memory that a parsed document may take, without its text. One kilobyte of
+/// `[0],[0]` takes fifty kilobytes, so this limit matters more than the one on the text.
 pub const DOCUMENT_MEMORY_MAX: usize = 42 << 20;
 
-/// Bytes of the program of one pattern, and of its cache.
 const PATTERN_BYTES_MAX: usize = 512 << 10;
-/// Mismatches that are told at most.
 const MISMATCHES_MAX: usize = 8;
-/// Mismatches that are told where every one is asked for.
 const ALL_MISMATCHES_MAX: usize = 1_000;
-/// Characters of one message.
 const MESSAGE_CHARACTERS_MAX: usize = 240;
 
-/// A schema that documents can be judged by.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Contract {
     validator: Validator,
 }
 
-/// Why a schema is no contract.
+/// Why a schema is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ContractError {
-    /// More bytes than `SCHEMA_BYTES_MAX`.
     #[error("the schema has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge {
-        /// Its size as JSON.
+        /// Size as JSON.
         bytes: usize,
         bytes_max: usize,
     },
@@ -55,13 +48,12 @@ pub enum ContractError {
     #[error("at {pointer}: {reason}")]
     Invalid {
         pointer: String,
-        /// What the validator says.
+        /// The validator's message.
         reason: String,
     },
-    /// Judging it was given up.
     #[error("the schema cannot be judged by: {reason}")]
     TooCostly {
-        /// What it would take more of than it may.
+        /// The exceeded resource.
         reason: String,
     },
 }
@@ -76,7 +68,7 @@ impl ContractError {
         }
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -92,39 +84,35 @@ impl ContractError {
     }
 }
 
-/// One thing in a document that the contract does not accept.
+/// A part of a document that the schema does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// JSON Pointer into the document.
     pub pointer: String,
-    /// What was expected, escaped and shortened.
+    /// Escaped and shortened.
     pub message: String,
 }
 
 /// Why a text is not a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadDocumentError {
-    /// More bytes than [`DOCUMENT_BYTES_MAX`].
     #[error("the document has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLarge { bytes: usize, bytes_max: usize },
-    /// Deeper than `DOCUMENT_DEPTH_MAX`.
     #[error("the document is nested deeper than {depth_max}")]
     TooDeep { depth_max: usize },
-    /// It would take more memory than it may.
     #[error("the document would take more than {} of memory", limit(.memory_max))]
     TooMuch { memory_max: usize },
-    /// A whole number that would come out as another one.
+    /// An integer that the parser would change.
     #[error("the whole number {found} at byte {at} needs more than 64 bits: write it as text")]
     WideInteger { found: String, at: usize },
     #[error("not JSON: {reason}")]
     Syntax {
-        /// What the parser says, with line and column.
+        /// The parser's message, with line and column.
         reason: String,
     },
 }
 
 impl Contract {
-    /// Makes a contract of a schema.
+    /// Compiles a schema.
     ///
     /// # Errors
     /// [`ContractError`].
@@ -158,7 +146,7 @@ impl Contract {
         Ok(Self { validator })
     }
 
-    /// Judges a document that [`read_document`] read, or a smaller one.
+    /// Validates a document from [`read_document`], or a smaller one.
     ///
     /// # Errors
     /// The first few mismatches.
@@ -166,7 +154,7 @@ impl Contract {
         self.judge(document, MISMATCHES_MAX)
     }
 
-    /// Judges as [`Contract::validate`] does, and tells everything that is not accepted.
+    /// Like [`Contract::validate`], but returns all mismatches.
     ///
     /// # Errors
     /// The mismatches, in the order of the schema, at most 1,000.
@@ -191,8 +179,8 @@ impl Contract {
     }
 }
 
-/// What is wrong at each field: a missing field and one that is not known are told by where they
-/// would stand and stand, not by the map around them.
+/// The mismatches by field. Missing and unknown fields have their own pointer, not that of the map
+/// around them.
 fn at_fields(error: &ValidationError<'_>) -> Vec<Mismatch> {
     let at = error.instance_path().as_str();
     let below = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -229,9 +217,9 @@ fn shorten(text: &str) -> String {
     format!("{}{more}", escape(short.as_bytes()))
 }
 
-/// Reads a structured input or output: JSON, within limits that hold before memory is used.
+/// Parses a structured input or output as JSON. Limits are checked before memory is used.
 ///
-/// What it is read into takes `memory_max` bytes at most, [`DOCUMENT_MEMORY_MAX`] at most.
+/// The value takes at most `memory_max` bytes, and at most [`DOCUMENT_MEMORY_MAX`].
 ///
 /// # Errors
 /// [`ReadDocumentError`].
@@ -255,8 +243,7 @@ pub fn read_document(text: &[u8], memory_max: usize) -> Result<Value, ReadDocume
     }
 }
 
-/// The first whole number of JSON that 64 bits do not hold: the parser makes another one of it, without
-/// a word.
+/// The first integer that does not fit 64 bits. The parser would change it silently.
 fn wide_integer(text: &[u8]) -> Option<(usize, &[u8])> {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -296,23 +283,20 @@ fn length_of_text(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// What the parts of a document take in memory, rather too much than too little.
+/// Upper estimates of the memory of a document's parts.
 mod takes {
     use serde_json::Value;
 
-    /// A place in a list or map.
     pub(super) const PLACE: usize = size_of::<Value>();
-    /// The allocator's least piece: that of a short text.
+    /// Smallest block of the allocator: a short text.
     pub(super) const PIECE: usize = 32;
-    /// A key's place beside that of its value, with its hash and its index.
     pub(super) const KEY: usize = 64;
-    /// The first value of a list makes room for four.
+    /// The first push of a list reserves four places.
     pub(super) const LIST: usize = 4 * PLACE + PIECE;
-    /// The first of a map too, and a table of them.
+    /// The first insert of a map reserves four entries and a table.
     pub(super) const MAP: usize = 4 * (PLACE + KEY) + 4 * PIECE;
 }
 
-/// Adds up what a document would take, without making anything of it.
 fn measure(text: &[u8], memory_max: usize) -> Result<(), ReadDocumentError> {
     let (mut depth, mut memory): (usize, usize) = (0, takes::PLACE);
     let (mut in_text, mut escaped) = (false, false);

@@ -1,17 +1,14 @@
-//! `_workflowFsRoot`: the scratch files' place, told to the body in its structured input.
+//! `_workflowFsRoot`: the directory of the scratch files, in the structured input of the body.
 
 use serde_json::{Map, Value, json};
 
-/// The one reserved name in a structured input.
 pub(crate) const FS_ROOT: &str = "_workflowFsRoot";
 
-/// Why `_workflowFsRoot` cannot be told to the body.
+/// Why `_workflowFsRoot` cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FsRootError {
-    /// The schema declares it with another type.
     #[error("`_workflowFsRoot` is declared with another type than string")]
     DeclaredType,
-    /// The structured input is no object.
     #[error("the structured input is not an object, so `_workflowFsRoot` has no place in it")]
     InputNotObject,
 }
@@ -19,7 +16,7 @@ pub enum FsRootError {
 /// Adds `_workflowFsRoot` to `inputs.properties` as an optional string, unless it is declared.
 ///
 /// # Errors
-/// [`FsRootError::DeclaredType`] where the declaration's type is not `string`.
+/// [`FsRootError::DeclaredType`]: it is declared with a type other than `string`.
 pub fn declare_fs_root(schema: &mut Value) -> Result<(), FsRootError> {
     let Some(schema) = schema.as_object_mut() else {
         return Ok(());
@@ -40,7 +37,7 @@ pub fn declare_fs_root(schema: &mut Value) -> Result<(), FsRootError> {
     }
 }
 
-/// Sets `_workflowFsRoot` to `root`. What the caller supplied under this name is overwritten.
+/// Sets `_workflowFsRoot` to `root`. A value from the caller is overwritten.
 ///
 /// # Errors
 /// [`FsRootError::InputNotObject`].
@@ -50,7 +47,7 @@ pub fn inject_fs_root(input: &mut Value, root: &str) -> Result<(), FsRootError> 
     Ok(())
 }
 
-/// A declaration without a type accepts every value, text too.
+/// A declaration without a type accepts text too.
 fn accepts_string(declared: &Value) -> bool {
     match declared.get("type") {
         Some(name) => name.as_str() == Some("string"),

@@ -1,12 +1,11 @@
-//! Words of a schema that mean nothing: JSON Schema lets them pass, and the author means something.
+//! Unknown keywords of a JSON Schema. JSON Schema ignores them, but they are usually mistakes.
 
 use crate::did_you_mean::nearest;
 use crate::document::{Key, Node, Value};
 
-/// Most findings of one schema.
 const FOUND_MAX: usize = 20;
 
-/// What JSON Schema 2020-12 knows, and what is left of its older drafts.
+/// The keywords of JSON Schema 2020-12, and those that remain from older drafts.
 const KEYWORDS: [&str; 60] = [
     "$schema",
     "$id",
@@ -69,11 +68,9 @@ const KEYWORDS: [&str; 60] = [
     "contentMediaType",
     "contentSchema",
 ];
-/// Types of JSON Schema.
 const TYPES: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
-/// Keywords whose value is a schema, or a list of schemas.
 const SCHEMAS: [&str; 17] = [
     "allOf",
     "anyOf",
@@ -93,7 +90,6 @@ const SCHEMAS: [&str; 17] = [
     "additionalItems",
     "dependencies",
 ];
-/// Keywords whose value is a map of schemas.
 const MAPS: [&str; 5] = [
     "properties",
     "patternProperties",
@@ -102,15 +98,15 @@ const MAPS: [&str; 5] = [
     "dependentSchemas",
 ];
 
-/// A word that means nothing.
+/// An unknown keyword.
 #[derive(Debug)]
 pub struct Meaningless<'schema> {
     pub key: &'schema Key,
-    /// The keyword that was meant; at the top, how the field is declared.
+    /// A similar keyword; at the top level, the correct declaration of a field.
     pub advice: Option<String>,
 }
 
-/// The keys of the schema `root` that are no keywords. Those that start with `x-` are meant so.
+/// Finds the unknown keywords of the schema `root`. Keys that start with `x-` are extensions.
 #[must_use]
 pub fn meaningless(root: &Node) -> Vec<Meaningless<'_>> {
     let mut found = Vec::new();
@@ -160,8 +156,8 @@ fn declares(value: &Node) -> bool {
     }
 }
 
-/// What is wrong with a text at `node`, which the keywords `steps` lead to, where a schema or a list
-/// belongs, and how it is written.
+/// Explains a text at `node`, at the keywords `steps`, where a schema or a list belongs, and gives
+/// the correct form.
 #[must_use]
 pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>)> {
     let Value::Text(text) = &node.value else {
@@ -169,7 +165,7 @@ pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>
     };
     let found = crate::document::excerpt(text);
     let (last, above) = steps.split_last()?;
-    // In a map of schemas every name is a field's, that of a keyword too.
+    // In a map of schemas every key is a field name, even a keyword.
     let is_field = above
         .iter()
         .fold(false, |is_map, step| !is_map && MAPS.contains(step));
@@ -192,7 +188,7 @@ pub fn wrong_text(node: &Node, steps: &[&str]) -> Option<(String, Option<String>
     ))
 }
 
-/// What is wrong with the value of `type` at `node`, and what was meant.
+/// Explains an invalid value of `type` at `node`, and suggests a valid one.
 #[must_use]
 pub fn wrong_type(node: &Node) -> Option<(String, Option<String>)> {
     let Value::Text(text) = &node.value else {

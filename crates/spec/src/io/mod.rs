@@ -17,48 +17,39 @@ use crate::manifest::{ManifestError, Problem};
 use crate::path::RelPath;
 use crate::tokens::{TokenError, TokenPath};
 
-/// Largest schema, as JSON, in bytes.
 pub(crate) const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
-/// What flows in and out around one run.
+/// The declared inputs and outputs of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct IoBlocks {
-    /// JSON Schema of the structured input.
     pub inputs: Option<serde_json::Value>,
-    /// JSON Schema of the structured output.
     pub outputs: Option<serde_json::Value>,
-    /// Files that are staged before the run.
     pub input_files: Vec<FileEntry>,
-    /// Files that are synced after the run.
     pub output_files: Vec<FileEntry>,
 }
 
 /// A declared file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEntry {
-    /// One path segment: inside, the file lies at `/scratch/<key>`.
+    /// One path segment. Inside, the file is at `/scratch/<key>`.
     pub key: RelPath,
     pub path: TokenPath,
-    /// Whether the run fails without it. Input files always are required.
+    /// Always true for input files.
     pub required: bool,
-    /// A convention between author and body; nothing enforces it.
+    /// A convention between author and body. Not enforced.
     pub mode: Option<FileMode>,
-    /// MIME type, for people.
+    /// MIME type. Informational.
     pub content_type: Option<String>,
-    /// JSON Pointer of the entry.
     pub source: String,
 }
 
-/// `mode` of a declared file.
+/// The `mode` of a declared file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileMode {
-    /// `ro`.
     ReadOnly,
-    /// `rw`.
     ReadWrite,
 }
 
-/// Reads `inputs` or `outputs`.
 pub(crate) fn read_schema<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -80,7 +71,6 @@ pub(crate) fn read_schema<'document>(
     Ok(schema)
 }
 
-/// Reads `inputsFiles`, or `outputsFiles`, where no two entries may have the same path.
 pub(crate) fn read_files<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -117,10 +107,10 @@ pub(crate) fn read_files<'document>(
     Ok(files)
 }
 
-/// A key becomes the name of a file: one path segment.
+/// Parses a key, which becomes a file name: one path segment.
 ///
 /// # Errors
-/// Why not, as the end of a sentence.
+/// The reason, as the end of a sentence.
 pub(crate) fn file_key(key: &str) -> Result<RelPath, String> {
     if key.chars().any(char::is_control) {
         return Err("contains a control character".to_owned());
@@ -158,7 +148,6 @@ fn read_file<'document>(
     })
 }
 
-/// Reads a path below the workspace that may hold tokens.
 pub(crate) fn read_token_path<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
@@ -168,7 +157,7 @@ pub(crate) fn read_token_path<'document>(
         TokenError::Path { reason, .. } => reader.path_refused(node, text, reason.to_string()),
         other => reader.error(node, Problem::Token(other)),
     })?;
-    // Tokens are no signs that `relative_path` knows; what surrounds them is judged with it.
+    // `relative_path` accepts tokens as plain text, so it checks the whole path.
     relative_path(text).map_err(|reason| reader.path_refused(node, text, reason))?;
     Ok(path)
 }

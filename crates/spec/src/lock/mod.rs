@@ -1,7 +1,7 @@
-//! The lock file: what a bundle was made of, so that the next one is made of the same.
+//! The lock file: pins the sources of a bundle, so that the next build uses the same.
 //!
-//! Its schema is `schemas/lock.schema.json`. It names commits, digests and sizes, never a value of
-//! a secret, a path of the host, a clock or a user.
+//! Its schema is `schemas/lock.schema.json`. It has commits, digests and sizes, but no values of
+//! secrets, host paths, times or users.
 #![forbid(unsafe_code)]
 
 mod parse;
@@ -15,7 +15,7 @@ pub use parse::{LockError, LockProblem};
 use crate::digest::Digest;
 use crate::path::escape;
 
-/// The one version there is.
+/// The only version.
 pub const LOCK_VERSION: u64 = 1;
 
 /// What a bundle was made of.
@@ -75,7 +75,7 @@ pub enum LockedKind {
 }
 
 impl LockedKind {
-    /// As the lock file has it.
+    /// The word in the lock file.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -126,23 +126,21 @@ pub struct LockedSource {
     pub files: u64,
 }
 
-/// One thing that is no longer as the lock file has it.
+/// A difference between the lock file and the current state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: the lock file has {locked}, the manifest now has {now}")]
 pub struct LockDifference {
-    /// Which.
     pub what: String,
-    /// What the lock file says, escaped.
+    /// Escaped.
     pub locked: String,
-    /// What it is now, escaped.
     pub now: String,
 }
 
 impl Lock {
-    /// The lock file: keys sorted, two blanks deep, a newline at the end.
+    /// Formats the lock file: keys sorted, indented by two spaces, a newline at the end.
     ///
     /// # Errors
-    /// None that this type can cause; serde_json's is handed on.
+    /// Never for this type; passes on the error of serde_json.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         let mut value = serde_json::to_value(self)?;
         value.sort_all_objects();
@@ -151,7 +149,7 @@ impl Lock {
         Ok(text)
     }
 
-    /// The commit that `reference` of `repository` was, where the lock file has it.
+    /// The locked commit of `reference` in `repository`.
     #[must_use]
     pub fn pinned(&self, repository: &str, reference: &str) -> Option<&str> {
         self.sources
@@ -163,7 +161,7 @@ impl Lock {
             .and_then(|source| source.sha.as_deref())
     }
 
-    /// Everything in which `now` is not what this lock file says, in the order of the file.
+    /// The differences between `now` and this lock file, in the order of the file.
     #[must_use]
     pub fn differences(&self, now: &Self) -> Vec<LockDifference> {
         let mut found = Differences::default();
@@ -202,7 +200,7 @@ impl Differences {
         }
     }
 
-    /// Lists whose order has no meaning: what came and what went.
+    /// Compares lists whose order has no meaning.
     fn set(&mut self, what: &str, locked: &[String], now: &[String]) {
         let (before, after): (BTreeSet<_>, BTreeSet<_>) =
             (locked.iter().collect(), now.iter().collect());

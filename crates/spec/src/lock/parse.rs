@@ -1,39 +1,33 @@
-//! A lock file read strictly: every key there, no other, each error with its place.
+//! Strict parser of the lock file: every key required, no others, each error with its place.
 
 use crate::digest::Digest;
 use crate::document::{self, DocumentError, DocumentProblem, Format, Node, Place, Value, excerpt};
 use crate::lock::{LOCK_VERSION, Lock, LockedKind, LockedNeeds, LockedSource};
 use crate::path::escape;
 
-/// A lock file that is refused.
+/// Why a lock file is refused, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.written())]
 pub struct LockError {
-    /// The file as it was named to [`Lock::parse`].
     pub file: String,
-    /// Line and column, where one place is to blame.
     pub place: Option<Place>,
-    /// JSON Pointer (RFC 6901) of the value, where it belongs to one.
     pub pointer: Option<String>,
     pub problem: LockProblem,
 }
 
-/// Why a lock file is refused. Texts of the file in here are already escaped and shortened.
+/// Why a lock file is refused. Texts of the file are escaped and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockProblem {
     #[error(transparent)]
     Document(#[from] DocumentProblem),
-    /// A key that lock files do not have.
     #[error("found the key `{found}`, expected {expected}")]
     UnknownKey {
         found: String,
-        /// Those that may stand there.
+        /// The allowed keys.
         expected: String,
     },
-    /// A key that is missing.
     #[error("the key `{key}` is missing")]
     Missing { key: &'static str },
-    /// A value of another kind.
     #[error("found {found}, expected {expected}")]
     Wrong { found: String, expected: String },
 }
@@ -57,7 +51,7 @@ impl LockError {
         "lock_invalid"
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         "write it anew: `runner bundle … --lock FILE`".to_owned()
@@ -96,10 +90,10 @@ const REPOSITORY_KEYS: [&str; 5] = [
 ];
 
 impl Lock {
-    /// Reads a lock file; `file` is its name in messages.
+    /// Parses a lock file; `file` is its name in messages.
     ///
     /// # Errors
-    /// [`LockError`] with the first thing that no lock file has.
+    /// [`LockError`] with the first error.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, LockError> {
         let root =
             document::parse(text, Format::Json).map_err(|error: DocumentError| LockError {
@@ -122,7 +116,7 @@ impl<'document> Reader<'document> {
         let Value::Map(_) = root.value else {
             return Err(self.wrong(root, "a map"));
         };
-        // Another version may have other keys: it is the first thing to say.
+        // Checked first: other versions may have other keys.
         let version = self.number(root, "version")?;
         if version != LOCK_VERSION {
             return Err(self.wrong(self.entry(root, "version")?, "1, the one version there is"));

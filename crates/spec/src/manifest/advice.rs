@@ -1,8 +1,7 @@
-//! What to write instead of what an author wrote.
+//! Hints about invalid keys and values of a manifest.
 
 use crate::document::{Node, Value, excerpt};
 
-/// Blocks and the keys that stand in them and nowhere else.
 const HOMES: [(&str, &[&str]); 8] = [
     ("runner", &["engine", "image", "needs", "limits"]),
     ("runner.needs", &["language", "native", "npm", "pip"]),
@@ -23,7 +22,6 @@ const HOMES: [(&str, &[&str]); 8] = [
     ("sandbox.env", &["passthrough", "auth"]),
     ("code", &["sources"]),
 ];
-/// Keys of the top level that have one meaning.
 const TOP_LEVEL: [&str; 12] = [
     "run",
     "code",
@@ -39,7 +37,6 @@ const TOP_LEVEL: [&str; 12] = [
     "timeout_ms",
 ];
 
-/// Where `key` belongs, which stands beside `known`.
 pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
     if known.contains(&key) {
         return None;
@@ -57,7 +54,6 @@ pub(super) fn home_of(key: &str, known: &[&'static str]) -> Option<String> {
         .then(|| format!("`{key}` belongs to the top level of the manifest"))
 }
 
-/// What to do about a value of another type than `expected`.
 pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<String> {
     let text = match &node.value {
         Value::Number(_) if expected.contains("text") => "put it in quotes",
@@ -93,7 +89,6 @@ pub(super) fn on_type(node: &Node, expected: &str, pointer: &str) -> Option<Stri
     Some(text.to_owned())
 }
 
-/// A text as it stands in a list of YAML.
 fn as_scalar(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     match text.bytes().all(is_plain) && !text.starts_with('-') {
@@ -102,7 +97,7 @@ fn as_scalar(text: &str) -> String {
     }
 }
 
-/// The number without its unit, which the key names: `512m` of `memory_mb` is 512.
+/// The number without a unit, because the key has it: `512m` of `memory_mb` is 512.
 fn without_unit(text: &str, pointer: &str) -> Option<String> {
     let key = pointer.rsplit('/').next()?;
     let (name, units): (&str, &[(&str, u64)]) = if key.ends_with("_mb") {
@@ -145,7 +140,7 @@ fn without_unit(text: &str, pointer: &str) -> Option<String> {
     })
 }
 
-/// A list where a map belongs: its first entry, as the map has it.
+/// For a list instead of a map: its first entry as a map entry.
 fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
     match &entries.first()?.value {
         Value::Text(text) => as_map(text, pointer),
@@ -156,13 +151,12 @@ fn list_as_map(entries: &[Node], pointer: &str) -> Option<String> {
     }
 }
 
-/// Whether `pointer` leads to the reference of one variable.
 fn is_secret(pointer: &str) -> bool {
     let name = pointer.strip_prefix("/secrets/");
     name.is_some_and(|name| !name.contains('/'))
 }
 
-/// A text where a map belongs: the path of a file, or a key without a space behind its colon.
+/// For text instead of a map: the path of a file, or a key without a space after its colon.
 fn as_map(text: &str, pointer: &str) -> Option<String> {
     match pointer {
         "/inputsFiles" | "/outputsFiles" => {
@@ -194,7 +188,6 @@ fn as_map(text: &str, pointer: &str) -> Option<String> {
     })
 }
 
-/// Whether `pointer` leads to one source of `code`.
 fn is_source(pointer: &str) -> bool {
     let index = pointer.strip_prefix("/code/sources/");
     index.is_some_and(|index| index.parse::<usize>().is_ok())

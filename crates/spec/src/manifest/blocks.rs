@@ -1,7 +1,7 @@
-//! Blocks that lie in other documents: how a manifest names them, and what was found there.
+//! Blocks in other documents: references in a manifest, and the documents that were found.
 //!
-//! Parsing opens nothing. Whoever reads files asks [`block_references`] which documents a manifest
-//! needs, reads them, and hands them over as [`BlockDocuments`].
+//! Parsing opens no files. The caller gets the needed documents from [`block_references`], reads
+//! them, and passes them as [`BlockDocuments`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::document::{Node, Place, Value};
 use crate::manifest::ManifestError;
 use crate::path::{PATH_BYTES_MAX, RelPath};
 
-/// Endings of a reference that is a path without `./` before it.
+/// Extensions of a path reference without a leading `./`.
 const FILE_ENDINGS: [&str; 4] = [".md", ".yaml", ".yml", ".json"];
 
 /// How a block names another document.
@@ -21,33 +21,30 @@ pub enum BlockForm {
     File,
 }
 
-/// A block that lies in another document, as a manifest names it.
+/// A reference of a manifest to a block in another document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockReference {
-    /// `runner`, `sandbox`, `secrets`, or `env.auth` for the inventory that a sandbox names.
+    /// `runner`, `sandbox`, `secrets`, or `env.auth` for the inventory of a sandbox.
     pub block: &'static str,
-    /// How it is named.
     pub form: BlockForm,
-    /// The path or the slug, as it is written.
     pub text: String,
 }
 
-/// What a reference stands for.
+/// The target of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReferenceTarget {
-    /// A file of the workspace.
     File(RelPath),
     /// A name in the host's registry: `refs` of its configuration.
     Slug(String),
 }
 
 impl BlockReference {
-    /// What the reference stands for where the document `holder`, a path in the workspace, says it.
+    /// Resolves the reference in the document `holder`, a path in the workspace.
     ///
     /// Paths are relative to the folder of `holder` and stay in the workspace.
     ///
     /// # Errors
-    /// Why it stands for nothing: completes "which …".
+    /// Why it has no target: completes "which …".
     pub fn target(&self, holder: &RelPath) -> Result<ReferenceTarget, String> {
         let text = self.text.as_str();
         let is_path = self.form == BlockForm::File
@@ -67,10 +64,10 @@ impl BlockReference {
     }
 }
 
-/// The file that `text`, written in the file `holder`, names: both are paths in one workspace.
+/// Resolves the path `text` in the file `holder`. Both are paths in one workspace.
 ///
 /// # Errors
-/// Why not: completes "which …".
+/// The reason: completes "which …".
 pub fn beside(holder: &RelPath, text: &str) -> Result<RelPath, String> {
     if PATH_BYTES_MAX < text.len() {
         return Err("is longer than 4095 bytes".to_owned());
@@ -119,26 +116,22 @@ pub fn is_slug(text: &str) -> bool {
     })
 }
 
-/// A document that holds one block.
+/// A document with one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockDocument {
-    /// Its name in errors.
     pub file: String,
     pub root: Node,
 }
 
-/// What became of one reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Looked {
     Found(BlockDocument),
-    /// There is no such document: completes "which …".
+    /// Not found: completes "which …".
     Missing(String),
-    /// The document is none.
     Broken(Box<ManifestError>),
 }
 
 impl Looked {
-    /// The name of the document in errors.
     fn file(&self) -> Option<&str> {
         match self {
             Self::Found(document) => Some(&document.file),
@@ -148,32 +141,31 @@ impl Looked {
     }
 }
 
-/// The documents that blocks lie in. Parsing does no I/O: whoever reads files fills this before.
+/// The documents of blocks. The caller reads the files before parsing, which does no I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockDocuments(BTreeMap<BlockReference, Looked>);
 
 impl BlockDocuments {
-    /// Nothing was looked up.
+    /// No lookups.
     pub const EMPTY: &'static Self = &Self(BTreeMap::new());
 
-    /// The document that `reference` stands for.
+    /// Adds the document of `reference`.
     pub fn insert(&mut self, reference: BlockReference, document: BlockDocument) {
         self.0.insert(reference, Looked::Found(document));
     }
 
-    /// `reference` stands for nothing; `tried` says what was looked for and why that failed, and
-    /// completes "which …".
+    /// Records that `reference` was not found. `tried` says what was searched and why that failed,
+    /// and completes "which …".
     pub fn insert_missing(&mut self, reference: BlockReference, tried: String) {
         self.0.insert(reference, Looked::Missing(tried));
     }
 
-    /// `reference` stands for a text that is no document.
+    /// Records that `reference` names an invalid document.
     pub fn insert_broken(&mut self, reference: BlockReference, error: ManifestError) {
         self.0.insert(reference, Looked::Broken(Box::new(error)));
     }
 
-    /// Takes back what was tried for `reference`, where it stands for nothing: nobody looked. What
-    /// was tried.
+    /// Removes the record that `reference` was not found, and returns what was tried.
     pub fn forget_missing(&mut self, reference: &BlockReference) -> Option<String> {
         match self.0.get(reference) {
             Some(Looked::Missing(_)) => match self.0.remove(reference) {
@@ -184,7 +176,7 @@ impl BlockDocuments {
         }
     }
 
-    /// The document that `reference` stands for, if it was found.
+    /// Returns the document of `reference`, if it was found.
     #[must_use]
     pub fn get(&self, reference: &BlockReference) -> Option<&BlockDocument> {
         match self.looked(reference) {
@@ -193,7 +185,7 @@ impl BlockDocuments {
         }
     }
 
-    /// Every document that was found.
+    /// Iterates over the documents that were found.
     pub fn documents(&self) -> impl Iterator<Item = &BlockDocument> {
         self.0.values().filter_map(|looked| match looked {
             Looked::Found(document) => Some(document),
@@ -206,10 +198,10 @@ impl BlockDocuments {
     }
 }
 
-/// What the references of one manifest are, in the order of the text.
+/// Lists the references of a manifest, in the order of the text.
 ///
-/// The inventory of a sandbox that lies in another document is not among them: ask
-/// [`block_references_of_sandbox`] about that document.
+/// The inventory of a sandbox in another document is not included: call
+/// [`block_references_of_sandbox`] on that document.
 #[must_use]
 pub fn block_references(root: &Node) -> Vec<BlockReference> {
     let Value::Map(entries) = &root.value else {
@@ -234,7 +226,7 @@ pub fn block_references(root: &Node) -> Vec<BlockReference> {
     references
 }
 
-/// The inventory that a sandbox block names, inline or in a document of its own.
+/// Returns the inventory that a sandbox block names, inline or in a document of its own.
 #[must_use]
 pub fn block_references_of_sandbox(block: &Node) -> Option<BlockReference> {
     let block = block.get("inline").unwrap_or(block);
@@ -242,7 +234,6 @@ pub fn block_references_of_sandbox(block: &Node) -> Option<BlockReference> {
     auth_reference(auth).map(|(reference, _)| reference)
 }
 
-/// The inventory that `env.auth` names, and where.
 pub(crate) fn auth_reference(auth: &Node) -> Option<(BlockReference, &Node)> {
     let node = auth.get("ref")?;
     let Value::Text(text) = &node.value else {
@@ -256,7 +247,7 @@ pub(crate) fn auth_reference(auth: &Node) -> Option<(BlockReference, &Node)> {
     Some((reference, node))
 }
 
-/// `{ref: …}` or `{file: …}` and nothing else, and where the text stands.
+/// A block of only `{ref: …}` or `{file: …}`, and the node of the text.
 pub(crate) fn reference_of<'document>(
     node: &'document Node,
     block: &'static str,
@@ -283,8 +274,8 @@ pub(crate) fn reference_of<'document>(
     Some((reference, inner))
 }
 
-/// Where `root` refers to documents that were looked at, and their names: an inventory that a
-/// sandbox elsewhere names stands where the sandbox is named.
+/// Where `root` refers to documents that were looked up, with their names. The place of a sandbox's
+/// inventory is that of the reference to the sandbox.
 pub(super) fn places<'document>(
     root: &'document Node,
     blocks: &'document BlockDocuments,

@@ -1,7 +1,6 @@
-//! `metadata.runner.sources` of a resolved manifest: which commits the files of a bundle are of.
+//! `metadata.runner.sources` of a resolved manifest: the commits of the bundle's files.
 //!
-//! `runner bundle` writes it. In a bundle it is the bundle's word like everything else, and decides
-//! nothing.
+//! `runner bundle` writes it. In a bundle it is untrusted and informational.
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -9,11 +8,9 @@ use serde_json::{Value as Json, json};
 use crate::document::{Node, Value};
 use crate::path::escape;
 
-/// Most that are read: as many sources as a bundle may have.
+/// Most sources: the limit of a bundle.
 const SOURCES_MAX: usize = 4_096;
-/// Longest text of one, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
-/// Digits of a commit.
 const DIGITS: usize = 40;
 
 /// A reference of a source, and the commit that it was when the bundle was made.
@@ -28,7 +25,6 @@ pub struct SourceCommit {
     pub sha: String,
 }
 
-/// What the document says of them, escaped; what is malformed is no commit.
 pub(super) fn read(root: &Node) -> Vec<SourceCommit> {
     let runner = root.get("metadata").and_then(|node| node.get("runner"));
     let Some(Value::List(items)) = runner
@@ -53,7 +49,7 @@ pub(super) fn read(root: &Node) -> Vec<SourceCommit> {
     items.iter().take(SOURCES_MAX).filter_map(commit).collect()
 }
 
-/// `manifest` with these commits in the place of those that it names.
+/// Replaces the commits of `manifest`.
 #[must_use]
 pub fn with_commits(mut manifest: Json, commits: &[SourceCommit]) -> Json {
     let mut at = &mut manifest;

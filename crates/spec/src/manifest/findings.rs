@@ -1,4 +1,4 @@
-//! All errors of one manifest: bounded, in the order of the text, without those that only follow.
+//! The errors of a manifest: bounded, in the order of the text, without consequential errors.
 
 use std::cmp::Ordering;
 
@@ -6,23 +6,20 @@ use crate::document::Place;
 use crate::manifest::problem::did_you_mean;
 use crate::manifest::{ManifestError, Problem};
 
-/// Most errors that are told one by one.
+/// Most errors that are listed.
 pub const ERRORS_MAX: usize = 100;
 
-/// Where an error belongs in the text: the place in the manifest, whether it lies behind it in
-/// another document, and the place there.
+/// Sort key of an error: its place in the manifest, whether it is in another document, and its
+/// place there.
 type Order = (Option<Place>, u8, Option<Place>);
 
-/// What was found wrong so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     errors: Vec<ManifestError>,
-    /// Errors beyond [`ERRORS_MAX`].
     more: usize,
 }
 
 impl Findings {
-    /// Whether further errors are only counted.
     pub(super) const fn is_full(&self) -> bool {
         ERRORS_MAX <= self.errors.len()
     }
@@ -64,14 +61,14 @@ impl Findings {
     }
 }
 
-/// What has no place comes last.
+/// Errors without a place sort last.
 fn compare(one: &Order, other: &Order) -> Ordering {
     let last = |order: &Order| (order.0.is_none(), order.0, order.1, order.2);
     last(one).cmp(&last(other))
 }
 
-/// A key that is missing because it is misspelt is told once; so is a credential under a key that
-/// is not known.
+/// Whether `error` is a consequence of `other`: a missing key that was misspelt, or an unknown key
+/// with a credential.
 fn follows_from(error: &ManifestError, other: &ManifestError) -> bool {
     if error.file != other.file {
         return false;

@@ -1,8 +1,7 @@
-//! Inheritance: what a manifest gets from the code-workspaces that it refers to (AIP-26).
+//! Inheritance of a manifest from the code-workspaces that it refers to (AIP-26).
 //!
-//! `runner` is merged field by field, `secrets` by variable, `network.egress` is a union. Where
-//! several speak, a later workspace wins over an earlier one, and the manifest itself over all.
-//! Everything else a workspace says is its own affair.
+//! `runner` is merged by field, `secrets` by variable; `network.egress` is a union. A later
+//! workspace wins over an earlier one, and the manifest over all. Other keys are not inherited.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,6 @@ use crate::report::WarningReport;
 use crate::run_form::Run;
 use crate::runner_block::Language;
 
-/// The fields of `runner`, each of which is decided by one file.
 const FIELDS: [&[&str]; 9] = [
     &["engine"],
     &["image"],
@@ -27,32 +25,30 @@ const FIELDS: [&[&str]; 9] = [
     &["limits", "timeout_ms"],
     &["limits", "cpu_ms"],
 ];
-/// What a workspace may say that restricts or equips a run, and that a manifest does not get.
+/// Keys of a workspace that affect a run but are not inherited.
 const NOT_INHERITED: [&str; 4] = ["sandbox", "timeout_ms", "approval", "workspaceSources"];
 
-/// One manifest in its resolved form.
+/// A manifest in its resolved form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
-    /// Its name in errors and provenance.
     pub file: String,
-    /// As [`crate::manifest::resolved`] gives it.
+    /// From [`crate::manifest::resolved`].
     pub resolved: Json,
 }
 
-/// A manifest with what it inherits.
+/// A manifest with its inherited values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inherited {
     /// In its resolved form, keys sorted.
     pub manifest: Json,
-    /// JSON Pointer of each value to the file that decided it: a key of the root, but each field
-    /// of `runner`, each variable of `secrets`, each host of `network.egress`.
+    /// JSON Pointer of each value to the file that decided it: per key of the root, per field of
+    /// `runner`, per variable of `secrets` and per host of `network.egress`.
     pub provenance: BTreeMap<String, String>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
-/// `own` over `workspaces`, which come in the order in which `own` refers to them. What a
-/// workspace inherits itself is part of its level.
+/// Merges `own` over `workspaces`, which are in the order of the references. Each level includes
+/// what the workspace itself inherits.
 ///
 /// # Errors
 /// [`Problem::NeedsContradictRun`]: `run` starts a program in another language than the merged
@@ -123,8 +119,8 @@ pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestEr
 }
 
 impl Inherited {
-    /// Names whoever decided a value that a workspace has inherited itself: `provenance` is that of
-    /// `workspace`.
+    /// Replaces `workspace` by the original file for values that it inherits. `provenance` is that
+    /// of `workspace`.
     pub fn trace(&mut self, workspace: &Level, provenance: &BTreeMap<String, String>) {
         const HOSTS: &str = "/network/egress";
         let here = &self.manifest;
@@ -132,7 +128,7 @@ impl Inherited {
             if *decider != workspace.file {
                 continue;
             }
-            // A host has another place in each list.
+            // The index of a host differs between the lists.
             let there = if pointer.starts_with(HOSTS) {
                 let host = here.pointer(pointer);
                 let list = workspace.resolved.pointer(HOSTS).and_then(Json::as_array);
@@ -148,7 +144,6 @@ impl Inherited {
     }
 }
 
-/// A value and the file that decided it.
 #[derive(Debug, Clone)]
 struct Decided {
     value: Json,
@@ -214,7 +209,6 @@ impl Merged {
         }
     }
 
-    /// Between two workspaces the order decides, which nobody may have meant.
     fn warn_about_disagreement(
         &mut self,
         what: &str,
@@ -250,7 +244,7 @@ impl Merged {
         }
     }
 
-    /// A variable has one origin: what the manifest's own sandbox names, wins.
+    /// A variable has one source: that of the manifest's own sandbox wins.
     fn drop_secrets_that_the_sandbox_names(&mut self, own: &Level) {
         let env = &own.resolved["sandbox"]["env"];
         for list in [&env["passthrough"], &env["auth"]["state"]["env"]] {
@@ -302,7 +296,7 @@ fn shown(file: &str) -> String {
     escape(file.as_bytes())
 }
 
-/// A JSON Pointer (RFC 6901), whole: it is data, and no message.
+/// A JSON Pointer (RFC 6901), not shortened: it is data, not a message.
 fn pointer(steps: &[&str]) -> String {
     steps
         .iter()
@@ -310,7 +304,6 @@ fn pointer(steps: &[&str]) -> String {
         .collect()
 }
 
-/// Sets a field of one or two steps.
 fn insert(block: &mut Map<String, Json>, field: &[&str], value: Json) {
     match field {
         [name] => {

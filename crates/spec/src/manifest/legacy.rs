@@ -1,4 +1,4 @@
-//! What older manifests say: `entry`, and the `runtime` block that held everything (AIP-17).
+//! Older manifests: `entry`, and the all-in-one `runtime` block (AIP-17).
 
 use crate::document::{Node, Value};
 use crate::io::{FileEntry, file_key, read_files, read_token_path};
@@ -11,7 +11,7 @@ use crate::manifest::{ManifestError, Problem, StatedLimit};
 use crate::path::RelPath;
 use crate::runner_block::{Engine, MEMORY_MIB_MAX, RunnerBlock, TIME_MS_MAX};
 
-/// What a legacy `runtime` block says, in today's words.
+/// The values of a legacy `runtime` block in the current form.
 #[derive(Debug, Default)]
 pub struct LegacyRuntime {
     pub(crate) runner: RunnerBlock,
@@ -33,7 +33,6 @@ const KEYS: [&str; 9] = [
     "timeout_ms_max",
 ];
 
-/// Whether a `runtime` block has the old shape. One with `engine` has today's.
 pub(crate) fn is_legacy(node: &Node) -> bool {
     node.get("engine").is_none() && KEYS.iter().any(|key| node.get(key).is_some())
 }
@@ -115,7 +114,7 @@ fn read_key<'document>(
     Ok(())
 }
 
-/// The old `sandbox` is today's `subprocess`.
+/// The old `sandbox` is the current `subprocess`.
 fn read_mode<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -138,7 +137,7 @@ fn read_limit(reader: &Reader<'_>, node: &Node, key: &str) -> Result<StatedLimit
         "cpu_ms_max" | "resources.cpuMs" => {
             ("cpu_time_ms", reader.whole_number(node, TIME_MS_MAX)?)
         }
-        // `timeout_ms` is AIP-17's word; the other is how its neighbours are written.
+        // `timeout_ms` is the spelling of AIP-17; the other one matches its neighbours.
         _ => ("wall_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
     };
     Ok(StatedLimit {
@@ -167,13 +166,12 @@ fn read_env<'document>(
     Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
-/// What the older `fs` could name beside files.
 fn is_folder_or_pattern(text: &str) -> bool {
     let is_inside = !text.starts_with('/') && text.split('/').all(|segment| segment != "..");
     is_inside && (text == "." || text.ends_with('/') || text.contains('*'))
 }
 
-/// A map as today, or a list of paths whose last segments become the keys.
+/// Reads a map as in the current form, or a list of paths whose last segments become the keys.
 fn read_fs<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,

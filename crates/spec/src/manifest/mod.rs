@@ -1,8 +1,8 @@
-//! What a person writes: the manifest, parsed with the place of every value.
+//! The manifest: parsed with the place of every value.
 //!
-//! Reading is in two steps. [`crate::document`] makes a tree of the text; the blocks of the
-//! specifications are then read out of it, each with its own rules, and every key that nothing
-//! reads is refused. The manifest only *asks*: who grants what it asks for is decided elsewhere.
+//! [`crate::document`] makes a tree of the text. The blocks of the specifications are then read
+//! from the tree, each with its own rules. Keys that no block reads are refused. A manifest only
+//! *asks*: other modules grant.
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -47,101 +47,80 @@ use crate::run_form::Run;
 use crate::runner_block::RunnerBlock;
 use crate::sandbox_block::{MountRequest, SandboxBlock};
 
-/// Warnings that are refusals under `--strict`.
+/// Warnings that `--strict` turns into refusals.
 pub const STRICT_REFUSES: [&str; 2] = ["config_missing", "unspecified_key"];
 
-/// What a manifest is about.
+/// The kind of a manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// `tool`.
     #[default]
     Tool,
-    /// `workflow`.
     Workflow,
-    /// `code-workspace`: files that others use.
     CodeWorkspace,
 }
 
-/// A limit as one key states it. Where several speak, the strictest wins.
+/// A limit of one key. The strictest of several wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatedLimit {
-    /// `memory_bytes`, `wall_time_ms` or `cpu_time_ms`.
     pub name: &'static str,
-    /// In the unit that the name ends in; at least 1.
+    /// In the unit of the name; at least 1.
     pub value: u64,
-    /// The key: `runner.limits.timeout_ms`.
     pub source: String,
 }
 
-/// Something that restricts who may run this; refused unless granted, never ignored.
+/// A restriction on who may run this. It needs a grant and is never ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restriction {
-    /// The key: `approval` or `sandbox.policy`.
     pub source: &'static str,
-    /// Its value, where it is one word, escaped.
     pub value: Option<String>,
 }
 
-/// A manifest: what it asks for, whoever gave it.
+/// A parsed manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
-    /// What it is about; `tool` where it does not say.
     pub kind: Kind,
-    /// `id`.
     pub id: Option<String>,
-    /// `name`; where there is none, the caller may put the name of the folder here.
+    /// `name`. The caller may set the folder name if there is none.
     pub name: Option<String>,
-    /// `version`.
     pub version: Option<String>,
-    /// `description`.
     pub description: Option<String>,
     /// `run`, or the older `entry`.
     pub run: Option<Run>,
-    /// `code`, or the lean `source`: where files come from that are not here yet.
+    /// `code`, or the lean `source`: files to fetch.
     pub code: Vec<CodeSource>,
-    /// `runner`, or the `runtime` that stands for it.
+    /// `runner`, or `runtime`, its alias.
     pub runner: RunnerBlock,
-    /// All limits of all blocks.
     pub limits: Vec<StatedLimit>,
-    /// All hosts that any block asks for.
     pub egress: Vec<EgressRequest>,
-    /// All variables whose values are secrets.
     pub secrets: Vec<SecretRequest>,
-    /// The inventories of secrets that it names, and what one that was resolved carries of them.
+    /// The named inventories. A resolved manifest carries their contents.
     pub inventories: Vec<Inventory>,
-    /// Variables of the caller that should pass.
     pub env_passthrough: Vec<String>,
     /// Mounts of the workspace, parents first.
     pub mounts: Vec<MountRequest>,
-    /// The block itself. Without a stated time its presence makes the default 30 s.
+    /// Its presence sets the default time limit of 30 s.
     pub sandbox: Option<SandboxBlock>,
-    /// What flows in and out.
     pub io: IoBlocks,
     pub workspace_sources: Vec<WorkspaceSource>,
-    /// Which commits its files are of, as `runner bundle` wrote it.
     pub commits: Vec<SourceCommit>,
-    /// What restricts who may run this.
     pub restrictions: Vec<Restriction>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
-    /// JSON Pointers of what is valid and not acted on.
+    /// JSON Pointers of valid values that have no effect.
     pub ignored: Vec<String>,
-    /// Valid wishes that this program does not fulfil; the first one refuses the run.
+    /// Valid requests that this program does not support. The first one refuses the run.
     pub refusals: Vec<ManifestError>,
 }
 
-/// What reading a manifest came to.
+/// The result of reading a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
-    /// The manifest; `None` where there are errors.
     pub manifest: Option<Manifest>,
-    /// Everything that is not accepted, in the order of the text: at most [`ERRORS_MAX`], and one
-    /// more that counts the rest.
+    /// In the order of the text: at most [`ERRORS_MAX`], and one more that counts the rest.
     pub errors: Vec<ManifestError>,
 }
 
-/// Reads a manifest, and its blocks that lie in other documents. `file_name` is repeated in every
-/// error about the manifest itself.
+/// Reads a manifest, with blocks from other documents. `file_name` is used in errors about the
+/// manifest itself.
 #[must_use]
 pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Parsed {
     let (manifest, errors) = read(root, file_name, blocks);
@@ -151,7 +130,7 @@ pub fn parse_with(root: &Node, file_name: &str, blocks: &BlockDocuments) -> Pars
     }
 }
 
-/// What an IO.md may hold: the four blocks of AIP-16, and what says which document it is.
+/// The keys of an IO.md: the four blocks of AIP-16, and the keys that identify the document.
 const IO_KEYS: [&str; 9] = [
     "inputs",
     "outputs",
@@ -164,8 +143,7 @@ const IO_KEYS: [&str; 9] = [
     "description",
 ];
 
-/// Reads the blocks of AIP-16 where they are a document of their own. `file_name` is repeated in every
-/// error.
+/// Reads the blocks of AIP-16 from a document of their own. `file_name` is used in errors.
 #[must_use]
 pub fn parse_io(root: &Node, file_name: &str) -> Parsed {
     let Value::Map(entries) = &root.value else {
@@ -185,10 +163,10 @@ pub fn parse_io(root: &Node, file_name: &str) -> Parsed {
     parsed
 }
 
-/// Reads a manifest whose blocks all stand in it. `file_name` is repeated in every error.
+/// Parses a manifest without external blocks. `file_name` is used in errors.
 ///
 /// # Errors
-/// [`ManifestError`]: the first thing that is not accepted, and where it stands.
+/// [`ManifestError`]: the first error and its place.
 pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Manifest, ManifestError> {
     let root = document::parse(text, format)
         .map_err(|error| ManifestError::of_document(file_name, error))?;
@@ -199,21 +177,20 @@ pub fn parse(text: &[u8], format: Format, file_name: &str) -> Result<Manifest, M
     }
 }
 
-/// The manifest as far as it can be read, and what is wrong with it.
 fn read(root: &Node, file: &str, blocks: &BlockDocuments) -> (Manifest, Vec<ManifestError>) {
     let mut reader = reader::Reader::with_blocks(file, root, blocks);
     let manifest = top_level::read(&mut reader);
     (manifest, reader.errors())
 }
 
-/// The manifest of a bundle that has none: everything by default.
+/// The default manifest, for bundles without one.
 #[must_use]
 pub fn empty() -> Manifest {
     Manifest::default()
 }
 
 impl Manifest {
-    /// Who asks for its secrets.
+    /// The consumer that asks for its secrets.
     #[must_use]
     pub fn consumer(&self) -> Consumer {
         Consumer {
@@ -223,7 +200,7 @@ impl Manifest {
         }
     }
 
-    /// The same, asking in the name of `who` for what a lean `secrets: {ref: …}` lets it have.
+    /// The same manifest, requesting the secrets of a lean `secrets: {ref: …}` as `who`.
     #[must_use]
     pub fn asking_for(&self, who: &Consumer) -> Self {
         let mut asking = self.clone();
@@ -234,8 +211,8 @@ impl Manifest {
         asking
     }
 
-    /// Asks, in the name of `who`, for what a lean `secrets: {ref: …}` lets it have; whether there
-    /// is any of it.
+    /// Requests, as `who`, the secrets of a lean `secrets: {ref: …}`. Returns whether there are
+    /// any.
     pub(crate) fn request_of_inventories(&mut self, who: &Consumer) -> bool {
         let wanted = secrets::of_inventories(&self.inventories, who);
         let mut any = false;
@@ -253,14 +230,14 @@ impl Manifest {
         any
     }
 
-    /// What `<toolId>` and `<workflowId>` stand for: `id`, else `name`.
+    /// The value of `<toolId>` and `<workflowId>`: `id`, else `name`.
     #[must_use]
     pub fn token_id(&self) -> Option<&str> {
         self.id.as_deref().or(self.name.as_deref())
     }
 
-    /// Whether this manifest can be executed as it is: its files are here, its provider is this
-    /// program, its sandbox is not read-only.
+    /// Whether the manifest can be executed as it is: files are local, the provider is this
+    /// program, the sandbox is writable.
     ///
     /// # Errors
     /// The first of [`Manifest::refusals`].

@@ -1,4 +1,4 @@
-//! `network.egress`: who the body wants to reach.
+//! `network.egress`: the hosts that the body asks for.
 
 use std::collections::HashSet;
 
@@ -7,12 +7,10 @@ use crate::egress::EgressRule;
 use crate::manifest::reader::Reader;
 use crate::manifest::{ManifestError, Problem};
 
-/// One host that the manifest asks for.
+/// A requested host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressRequest {
-    /// Who should be reachable.
     pub rule: EgressRule,
-    /// The key that asks: `network.egress`, `sandbox.network.egress`, `runtime.network.egress`.
     pub source: String,
 }
 

@@ -1,4 +1,4 @@
-//! Typed reading of a tree: every refusal names the place, what was found and what was expected.
+//! Typed reading of a tree. Every error has the place, the found value and the expected one.
 
 use std::cell::RefCell;
 
@@ -15,8 +15,7 @@ use crate::manifest::{ManifestError, Problem};
 use crate::path::{PathError, RelPath};
 use crate::report::WarningReport;
 
-/// Reads one document, and the documents that its blocks lie in, and collects what is worth
-/// saying about them.
+/// Reads a document and the documents of its blocks, and collects warnings and errors.
 #[derive(Debug)]
 pub struct Reader<'document> {
     file: &'document str,
@@ -24,17 +23,13 @@ pub struct Reader<'document> {
     blocks: &'document BlockDocuments,
     opened: Vec<Opened<'document>>,
     findings: RefCell<Findings>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
-    /// JSON Pointers of what is kept and not acted on.
     pub ignored: Vec<String>,
-    /// Valid wishes that this host does not fulfil.
+    /// Valid requests that this host does not support.
     pub refusals: Vec<ManifestError>,
-    /// Inventories of secrets that were read on the way.
     pub inventories: Vec<Inventory>,
 }
 
-/// A document that a block lies in.
 #[derive(Debug)]
 struct Opened<'document> {
     file: &'document str,
@@ -45,7 +40,6 @@ struct Opened<'document> {
 pub type Entries<'document> = &'document [(Key, Node)];
 
 impl<'document> Reader<'document> {
-    /// Reads blocks in other documents as well, where `blocks` has them.
     pub(crate) fn with_blocks(
         file: &'document str,
         root: &'document Node,
@@ -75,7 +69,7 @@ impl<'document> Reader<'document> {
         self.root
     }
 
-    /// The value, or `None` after its error has been noted: reading goes on behind it.
+    /// Returns the value, or notes its error and returns `None`, so that reading goes on.
     pub fn keep<T>(&self, result: Result<T, ManifestError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -86,7 +80,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Both values. Where both were refused, one error is noted and the other returned.
+    /// Returns both values. If both failed, notes one error and returns the other.
     pub fn both<A, B>(
         &self,
         one: Result<A, ManifestError>,
@@ -102,7 +96,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// The value of an optional key, read by `read`.
+    /// Reads the value of an optional key with `read`.
     pub fn optional<T>(
         &self,
         map: &'document Node,
@@ -112,7 +106,7 @@ impl<'document> Reader<'document> {
         map.get(name).map(read).transpose()
     }
 
-    /// The value of a key that must be there, read by `read`.
+    /// Reads the value of a required key with `read`.
     pub fn field<T>(
         &self,
         map: &'document Node,
@@ -122,16 +116,16 @@ impl<'document> Reader<'document> {
         self.required(map, name).and_then(read)
     }
 
-    /// Notes an error and goes on.
+    /// Notes an error. Reading goes on.
     pub fn note(&self, error: ManifestError) {
         self.findings.borrow_mut().add(error);
     }
 
-    /// Each error that was noted, in the order of the text.
+    /// The noted errors, in the order of the text.
     pub fn errors(&self) -> Vec<ManifestError> {
         let order = |file: &str| self.references().position(|(_, named)| named == file);
         let place = |error: &ManifestError| match order(&error.file) {
-            // What lies elsewhere is told where the manifest refers to it.
+            // Errors of other documents are sorted by the place of the reference.
             Some(index) => {
                 let reference = self.references().nth(index).map(|(place, _)| place);
                 (reference, 1, error.place)
@@ -141,13 +135,11 @@ impl<'document> Reader<'document> {
         self.findings.take().sorted(self.file, place)
     }
 
-    /// Where the manifest refers to other documents, and to which.
     fn references(&self) -> impl Iterator<Item = (Place, &'document str)> {
         let blocks = self.blocks;
         crate::manifest::blocks::places(self.root, blocks)
     }
 
-    /// The document that `node` is part of, and its JSON Pointer there.
     fn locate(&self, node: &Node) -> (&'document str, String) {
         if let Some(pointer) = self.root.pointer_to(node) {
             return (self.file, pointer);
@@ -158,7 +150,7 @@ impl<'document> Reader<'document> {
             .unwrap_or_else(|| (self.file, String::new()))
     }
 
-    /// The name of the document that `node` is part of.
+    /// The name of the document of `node`.
     pub fn file_of(&self, node: &Node) -> &'document str {
         self.locate(node).0
     }
@@ -177,15 +169,14 @@ impl<'document> Reader<'document> {
         ManifestError::of_document(self.file, error)
     }
 
-    /// An error about the name of an entry of `map`.
     pub(crate) fn key_error(&self, map: &Node, key: &Key, problem: Problem) -> ManifestError {
         let (file, pointer) = self.blame(map);
         let pointer = pointer.map(|map| format!("{map}/{}", pointer_step(&key.name)));
         error_at(file, key.place, pointer, problem)
     }
 
-    /// Where an error lies. Errors that will only be counted get no pointer: each is a search
-    /// through the whole document.
+    /// The location of an error. Errors that are only counted get no pointer: each costs a search
+    /// of the document.
     fn blame(&self, node: &Node) -> (&'document str, Option<String>) {
         if self.findings.borrow().is_full() {
             return (self.file, None);
@@ -229,7 +220,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// The entries of a map that has no other keys than `known`.
+    /// The entries of a map. Keys other than `known` are errors.
     pub(crate) fn known_map(
         &self,
         node: &'document Node,
@@ -277,7 +268,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Text without a NUL character, possibly empty.
+    /// Reads text without NUL characters, possibly empty.
     pub fn text(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
         match &node.value {
             Value::Text(text) if text.contains('\0') => {
@@ -288,7 +279,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Text that is neither empty nor has control characters.
+    /// Reads text that is not empty and has no control characters.
     pub fn name(&self, node: &'document Node) -> Result<&'document str, ManifestError> {
         let text = self.text(node)?;
         if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -304,7 +295,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// A whole number from 1 to `maximum`, written as plain decimal digits.
+    /// Reads an integer from 1 to `maximum`, written in plain decimal digits.
     pub(crate) fn whole_number(&self, node: &Node, maximum: u64) -> Result<u64, ManifestError> {
         let Value::Number(text) = &node.value else {
             return Err(self.wrong_type(node, "a whole number"));
@@ -326,7 +317,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// One of a few words.
+    /// Reads one of several words.
     pub fn word<T: Copy>(
         &self,
         node: &'document Node,
@@ -348,7 +339,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// A path below some folder, as people write it: see `relative_path`.
+    /// Reads a path below a folder: see `relative_path`.
     pub fn path(&self, node: &'document Node) -> Result<RelPath, ManifestError> {
         let text = self.text(node)?;
         relative_path(text).map_err(|reason| self.path_refused(node, text, reason))
@@ -364,7 +355,7 @@ impl<'document> Reader<'document> {
         )
     }
 
-    /// The value of `name`, which must be there.
+    /// Returns the value of the required key `name`.
     pub fn required(
         &self,
         map: &'document Node,
@@ -374,7 +365,7 @@ impl<'document> Reader<'document> {
             .ok_or_else(|| self.error(map, Problem::MissingKey { key: name }))
     }
 
-    /// The known entries of a map. Each other key is noted as an error of its own.
+    /// Returns the known entries of a map. Every other key is noted as an error.
     pub fn entries(
         &self,
         node: &'document Node,
@@ -391,8 +382,8 @@ impl<'document> Reader<'document> {
         Ok(found)
     }
 
-    /// The block itself: unwraps `{inline: BLOCK}`, and `{ref: …}` and `{file: …}` where their
-    /// documents were read.
+    /// Unwraps a block: `{inline: BLOCK}`, and `{ref: …}` and `{file: …}` if their documents were
+    /// read.
     pub fn block(
         &self,
         node: &'document Node,
@@ -411,7 +402,7 @@ impl<'document> Reader<'document> {
                 true => format!("write either `{}` or `{}`", key.name, other.name),
                 false => format!("`{}` stands alone", key.name),
             };
-            // Beside one form there is no other one.
+            // The forms exclude each other.
             let known: Vec<&'static str> =
                 FORMS.into_iter().filter(|form| *form == key.name).collect();
             return Err(self.unknown_key(node, other, &known, Some(&advice)));
@@ -432,7 +423,7 @@ impl<'document> Reader<'document> {
         self.referenced(inner, &reference)
     }
 
-    /// The inventory that `env.auth` names, where its document was read.
+    /// Reads the inventory that `env.auth` names, if its document was read.
     pub fn inventory(
         &self,
         auth: &'document Node,
@@ -441,7 +432,7 @@ impl<'document> Reader<'document> {
             Some((reference, node)) if self.blocks.looked(&reference).is_some() => {
                 self.referenced(node, &reference).map(Some)
             }
-            // Nobody looked: the names of the variables say enough to ask for their values.
+            // Without a lookup the names of the variables are enough to ask for the values.
             _ => Ok(None),
         }
     }
@@ -475,7 +466,7 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Whether `node` is a document of its own that a block lies in.
+    /// Whether `node` is the root of another document.
     pub fn is_document(&self, node: &Node) -> bool {
         self.opened
             .iter()
@@ -492,10 +483,10 @@ fn error_at(file: &str, place: Place, pointer: Option<String>, problem: Problem)
     }
 }
 
-/// A path as people write it in a manifest: relative, below the folder, one leading `./` allowed.
+/// Parses a path of a manifest: relative, below the folder, with an optional leading `./`.
 ///
-/// Refused besides what [`RelPath`] refuses: `~`, `$`, backslashes and URLs, which stand for
-/// something else elsewhere and would be taken literally here.
+/// Refuses what [`RelPath`] refuses, and `~`, `$`, backslashes and URLs: they have a meaning
+/// elsewhere and would be literal here.
 pub(crate) fn relative_path(text: &str) -> Result<RelPath, String> {
     for (sign, reason) in [
         ("\\", "contains a backslash; folders are separated by `/`"),
@@ -516,7 +507,7 @@ pub(crate) fn relative_path(text: &str) -> Result<RelPath, String> {
     RelPath::parse(path.as_bytes()).map_err(|error: PathError| error.to_string())
 }
 
-/// What a value is, for a message.
+/// Describes a value for messages.
 pub fn describe(node: &Node) -> String {
     match &node.value {
         Value::Null => "nothing (null)".to_owned(),

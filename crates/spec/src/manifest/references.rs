@@ -1,24 +1,21 @@
-//! The code-workspaces that a document refers to, whatever else is wrong with it.
+//! The code-workspaces and repositories that a document refers to. Works for invalid documents too.
 
 use crate::code_block::{PathBase, SourcePath, reference_path};
 use crate::document::{Node, Value};
 
-/// One `ref` source.
+/// A `ref` source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeReference<'document> {
-    /// The folder of the code-workspace.
     pub path: SourcePath,
-    /// Whether the path is relative to the folder of the document (the lean `source`), and not to
+    /// Whether the path is relative to the folder of the document (the lean `source`) instead of
     /// the workspace.
     pub beside: bool,
-    /// Where the path stands.
     pub node: &'document Node,
-    /// JSON Pointer of the source.
     pub pointer: String,
 }
 
-/// Each code-workspace that `code` or the lean `source` refers to, in the order of the text. A path
-/// that is refused is left out: reading the manifest says so.
+/// The code-workspaces of `code` or the lean `source`, in the order of the text. Invalid paths are
+/// left out; reading the manifest reports them.
 #[must_use]
 pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
     let code = root.get("code");
@@ -53,19 +50,16 @@ pub fn code_references(root: &Node) -> Vec<CodeReference<'_>> {
         .collect()
 }
 
-/// One `github` source whose words are all text.
+/// A `github` source whose values are all text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubReference<'document> {
-    /// `owner/name`.
     pub repository: &'document str,
-    /// Commit, tag or branch.
     pub reference: &'document str,
     pub node: &'document Node,
-    /// JSON Pointer of the source.
     pub pointer: String,
 }
 
-/// Each repository that `code` or the lean `source` names.
+/// The repositories of `code` or the lean `source`.
 #[must_use]
 pub fn github_references(root: &Node) -> Vec<GitHubReference<'_>> {
     let mut found = Vec::new();
@@ -89,7 +83,6 @@ pub fn github_references(root: &Node) -> Vec<GitHubReference<'_>> {
     found
 }
 
-/// Each source with its JSON Pointer, and whether its paths are relative to its document.
 fn sources(root: &Node) -> Vec<(String, bool, &Node)> {
     let list = root.get("code").and_then(|code| code.get("sources"));
     if let Some(Value::List(items)) = list.map(|list| &list.value) {

@@ -1,7 +1,7 @@
-//! The resolved manifest: what a bundle carries at `.runner/manifest.json`.
+//! The resolved manifest: `.runner/manifest.json` of a bundle.
 //!
-//! Every block stands in it, in today's words, and nothing leads out of it: no `code`, no
-//! reference to another document. Reading it gives the same wishes.
+//! Every block is inline and in the current form, without `code` and without references to other
+//! documents. Reading it gives the same requests.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -14,7 +14,7 @@ use crate::manifest::{
 use crate::run_form::Run;
 use crate::runner_block::Engine;
 
-/// Keys that are written from what was read, or not at all.
+/// Keys that are written from the parsed manifest, or left out.
 const REWRITTEN: [&str; 13] = [
     "schema",
     "kind",
@@ -30,15 +30,15 @@ const REWRITTEN: [&str; 13] = [
     "inputsFiles",
     "outputsFiles",
 ];
-/// Keys of a block in a document of its own that only name the document.
+/// Keys of a block in a document of its own that only identify the document.
 const OF_DOCUMENTS: [&str; 3] = ["schema", "id", "version"];
 /// Keys of a sandbox block that have no meaning here.
 const DRIFT: [&str; 3] = ["extraPorts", "extra_ports", "join"];
 
-/// The resolved form of `manifest`, which was read from `root` and `blocks` without an error.
+/// Writes the resolved form of `manifest`, which was read from `root` and `blocks` without errors.
 ///
-/// Keys are sorted. A number that JSON libraries cannot hold, which only an ignored key may have,
-/// is left out.
+/// Keys are sorted. Numbers that JSON libraries cannot hold, possible only in ignored keys, are
+/// left out.
 #[must_use]
 pub fn resolved(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Json {
     let mut resolved = plain_entries(root, &REWRITTEN);
@@ -63,7 +63,8 @@ pub fn resolved(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Js
     resolved
 }
 
-/// The entries of a map but for some, as far as JSON libraries can hold them.
+/// The entries of a map, without the keys of `but` and without numbers that JSON libraries cannot
+/// hold.
 fn plain_entries(node: &Node, but: &[&str]) -> Map<String, Json> {
     let Value::Map(entries) = &node.value else {
         return Map::new();
@@ -85,7 +86,6 @@ fn plain(node: &Node) -> Option<Json> {
     })
 }
 
-/// The block itself, wherever it lies.
 fn unwrapped<'document>(
     node: &'document Node,
     block: &'static str,
@@ -126,8 +126,8 @@ fn runner(root: &Node, manifest: &Manifest, blocks: &BlockDocuments) -> Option<J
     Some(Json::Object(plain_entries(node, &OF_DOCUMENTS)))
 }
 
-/// What a legacy `runtime` says about the process. What it does not state is left open, so that a
-/// referenced workspace can decide it.
+/// The runner of a legacy `runtime`. Unstated keys stay open, so that a referenced workspace can
+/// set them.
 fn legacy_runner(node: &Node, manifest: &Manifest) -> Option<Json> {
     let mut block = Map::new();
     if node.get("mode").is_some() {
@@ -153,7 +153,7 @@ fn legacy_runner(node: &Node, manifest: &Manifest) -> Option<Json> {
     (!block.is_empty()).then_some(Json::Object(block))
 }
 
-/// What the manifest itself asks for; what its sandbox asks for stays there.
+/// The requests of the manifest itself. Those of its sandbox stay in the sandbox.
 fn network(manifest: &Manifest) -> Option<Json> {
     let mut hosts: Vec<String> = Vec::new();
     for request in &manifest.egress {
@@ -182,8 +182,8 @@ fn secrets(manifest: &Manifest) -> Option<Json> {
     (!entries.is_empty()).then_some(Json::Object(entries))
 }
 
-/// Whether `sandbox.env.auth` says it all: the inventory, which is not carried along, gave the
-/// variable no other slug than its name does.
+/// Whether `sandbox.env.auth` is enough: the slug is the one derived from the variable. The
+/// inventory is not included.
 fn stays_in_sandbox(request: &SecretRequest) -> bool {
     let by_name = SecretReference::Vault(slug_of_variable(&request.variable));
     request.source == "sandbox.env.auth" && request.reference == by_name

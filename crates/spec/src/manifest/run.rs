@@ -1,4 +1,4 @@
-//! `run` and `needs.language` of one manifest.
+//! `run` and `needs.language` of a manifest.
 
 use crate::document::{Node, Value, excerpt};
 use crate::manifest::reader::{Reader, describe};
@@ -33,7 +33,7 @@ pub fn read<'document>(
     check(reader, node, run)
 }
 
-/// The run, if it can be started at all.
+/// Validates the run.
 pub fn check(reader: &Reader<'_>, node: &Node, run: Run) -> Result<Run, ManifestError> {
     run.checked()
         .map_err(|error| reader.error(node, Problem::Run(error)))
@@ -58,7 +58,7 @@ fn arguments<'document>(
         .collect()
 }
 
-/// Text with NUL characters in it is left to [`Run::checked`], which says `run_invalid`.
+/// NUL characters are left to [`Run::checked`], which reports `run_invalid`.
 fn text(reader: &Reader<'_>, node: &Node) -> Result<String, ManifestError> {
     match &node.value {
         Value::Text(text) => Ok(text.clone()),
@@ -66,7 +66,6 @@ fn text(reader: &Reader<'_>, node: &Node) -> Result<String, ManifestError> {
     }
 }
 
-/// Refuses a program in another language than `needs.language`.
 pub(crate) fn check_language(
     reader: &Reader<'_>,
     node: &Node,
@@ -86,7 +85,7 @@ pub(crate) fn check_language(
     }
 }
 
-/// The name of the language, and the program in another one that `run` starts.
+/// The name of `language` and the program of `run`, if they contradict.
 pub fn contradiction(run: &Run, language: Option<Language>) -> Option<(&'static str, String)> {
     let path = match run {
         Run::File(path) => path,

@@ -1,4 +1,4 @@
-//! `secrets`: which variables get a value, and where each comes from.
+//! `secrets`: variables with secret values and their sources.
 
 use crate::credential;
 use crate::document::{Node, Value, excerpt};
@@ -6,30 +6,27 @@ use crate::inventory::{self, Consumer, Inventory, may_have};
 use crate::manifest::reader::Reader;
 use crate::manifest::{ManifestError, Problem};
 
-/// One variable whose value is a secret.
+/// A variable with a secret value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretRequest {
-    /// Name of the environment variable.
     pub variable: String,
-    /// Where the author expects the value.
     pub reference: SecretReference,
-    /// The key that asks: `secrets`, `sandbox.env.auth`, `runtime.env`.
     pub source: String,
 }
 
-/// Where the author expects the value of a variable.
+/// The source of a variable's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretReference {
-    /// A slug of the vault: `{vault: …}`, or the slug that a name of `env.auth` stands for.
+    /// A slug of the vault: `{vault: …}`, or derived from a name of `env.auth`.
     Vault(String),
-    /// A connector that gives out fresh access tokens: `{oauth: …}`.
+    /// A connector that issues access tokens: `{oauth: …}`.
     OAuth(String),
-    /// The value itself: `{value: …}`. It is plain and no secret.
+    /// The value itself: `{value: …}`. Not a secret.
     Literal(String),
 }
 
 impl SecretReference {
-    /// Whether the value is one that must not be seen.
+    /// Whether the value is a secret.
     #[must_use]
     pub const fn is_secret(&self) -> bool {
         !matches!(self, Self::Literal(_))
@@ -37,7 +34,7 @@ impl SecretReference {
 }
 
 /// Reads `secrets`: a map of variables to `{vault: NAME}`, `{oauth: NAME}` or `{value: TEXT}`; or
-/// the inventory of which everything is wanted that may be had: see `of_inventories`.
+/// an inventory, see `of_inventories`.
 pub fn read<'document>(
     reader: &mut Reader<'document>,
     node: &'document Node,
@@ -74,7 +71,7 @@ pub fn read<'document>(
     Ok(requests)
 }
 
-/// What `who` asks for by `secrets: {ref: …}`: each secret of the inventory that it may have, in
+/// The requests of `who` by `secrets: {ref: …}`: each secret of the inventory that it may have, for
 /// each variable that the secret is exposed as.
 pub(crate) fn of_inventories(inventories: &[Inventory], who: &Consumer) -> Vec<SecretRequest> {
     let requested = inventories.iter().filter(|one| one.is_requested);
@@ -100,7 +97,7 @@ fn read_reference<'document>(
     if let Value::Text(_) = &node.value {
         return Err(in_plain_text(node, "a secret is `{vault: NAME}`"));
     }
-    // Said before "unknown key", which would not say what is wrong with `{plaintext: …}`.
+    // Checked before "unknown key", which would not name the problem of `{plaintext: …}`.
     if let Some(value) = ["plaintext", "ciphertext"]
         .into_iter()
         .find_map(|key| node.get(key))
@@ -109,7 +106,7 @@ fn read_reference<'document>(
     }
     let entries = reader.entries(node, &["vault", "oauth", "value"])?;
     let (key, value) = match entries.as_slice() {
-        // What is not known has been told.
+        // Unknown keys have been reported.
         [] if node.value != Value::Map(Vec::new()) => {
             return Err(reader.error(node, Problem::MissingKey { key: "vault" }));
         }
@@ -143,8 +140,8 @@ fn read_reference<'document>(
     })
 }
 
-/// The slug that the name of a variable stands for where nothing else says so: `STRIPE_API_KEY`
-/// is `stripe-api-key` (AIP-17).
+/// The slug that is derived from a variable by default: `STRIPE_API_KEY` is `stripe-api-key`
+/// (AIP-17).
 #[must_use]
 pub(crate) fn slug_of_variable(variable: &str) -> String {
     variable.to_lowercase().replace('_', "-")

@@ -1,4 +1,4 @@
-//! What the keys of a manifest must not say together.
+//! Checks across keys of a manifest.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,9 @@ use crate::manifest::{Kind, Manifest, Problem, run};
 use crate::path::RelPath;
 use crate::tokens::{Token, is_segment};
 
-/// The blocks of a call, which a code-workspace has not.
+/// The blocks of a call. A code-workspace cannot have them.
 const IO_KEYS: [&str; 4] = ["inputs", "outputs", "inputsFiles", "outputsFiles"];
 
-/// What single keys cannot know.
 pub(super) fn check(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     if manifest.kind == Kind::CodeWorkspace {
         for name in IO_KEYS {
@@ -32,7 +31,6 @@ pub(super) fn check(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     check_mounts(reader, root, manifest);
 }
 
-/// One variable has one origin.
 fn check_variables(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     let mut claimed: HashMap<&str, &str> = HashMap::new();
     let secrets = manifest
@@ -55,7 +53,6 @@ fn check_variables(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     }
 }
 
-/// The file contract: distinct keys, an id where a token needs one, a schema that takes the root.
 fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     let IoBlocks {
         inputs,
@@ -81,7 +78,7 @@ fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
         .flat_map(|file| file.path.tokens());
     let needs_id = tokens.find(|token| matches!(token, Token::ToolId | Token::WorkflowId));
     let id_node = root.get("id").or_else(|| root.get("name"));
-    // An `id` that was refused has been told; `name` does not stand in for it.
+    // An invalid `id` has been reported; `name` does not replace it.
     let id_was_read = root.get("id").is_none() || manifest.id.is_some();
     if let (Some(token), Some(id), true) = (needs_id, manifest.token_id(), id_was_read)
         && !is_segment(id)
@@ -103,7 +100,6 @@ fn check_files(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     }
 }
 
-/// A mount and a source artifact cannot share one place.
 fn check_mounts(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
     let items = match root.get("workspaceSources").map(|node| &node.value) {
         Some(Value::List(items)) => items.as_slice(),
@@ -119,7 +115,7 @@ fn check_mounts(reader: &Reader<'_>, root: &Node, manifest: &Manifest) {
                 found: source.target.to_string(),
                 first: mount.source.clone(),
             };
-            // Entries that were refused are missing from the list: the pointer knows its own.
+            // Invalid entries are missing from the list, so the index comes from the pointer.
             let index = source
                 .source
                 .rsplit('/')

@@ -1,4 +1,4 @@
-//! The keys of a manifest, one by one.
+//! The top-level keys of a manifest.
 
 use crate::document::{Node, excerpt};
 use crate::inventory::read_carried;
@@ -13,7 +13,6 @@ use crate::run_form::Run;
 use crate::runner_block::TIME_MS_MAX;
 use crate::{code_block, runner_block, sandbox_block};
 
-/// Keys that are read here.
 const READ: [&str; 22] = [
     "schema",
     "kind",
@@ -38,7 +37,7 @@ const READ: [&str; 22] = [
     "timeout_ms",
     "approval",
 ];
-/// Keys of the specifications that are kept and have no effect on a run.
+/// Keys of the specifications that are accepted and have no effect on a run.
 const IGNORED: [&str; 26] = [
     "requiredCapabilities",
     "driver",
@@ -67,7 +66,6 @@ const IGNORED: [&str; 26] = [
     "triggers",
     "result",
 ];
-/// Reads the whole manifest. What is wrong is noted, and what it says is left out.
 pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     let root = reader.root();
     let mut manifest = Manifest::default();
@@ -78,7 +76,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     };
     refuse_both(reader, root, "run", "entry");
     refuse_both(reader, root, "runner", "runtime");
-    // `{origin: …}` says where the manifest comes from, not where files do (AIP-26's rich example).
+    // `{origin: …}` is the origin of the manifest, not of its files (AIP-26's rich example).
     if !root.get("source").is_some_and(code_block::is_origin) {
         refuse_both(reader, root, "code", "source");
     }
@@ -86,7 +84,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
         let read = read_key(reader, &key.name, value, &mut manifest);
         reader.keep(read);
     }
-    // The lean form describes files that others use, and has no other word for it.
+    // The lean form describes files that others use, without a key that says so.
     if root.get("schema").is_some() && root.get("kind").is_none() {
         manifest.kind = Kind::CodeWorkspace;
     }
@@ -101,7 +99,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Manifest {
     manifest
 }
 
-/// What the lean `secrets: {ref: …}` asks for. What `sandbox` names too is asked for once.
 fn request_inventory(reader: &mut Reader<'_>, root: &Node, manifest: &mut Manifest) {
     let Some(node) = root.get("secrets") else {
         return;
@@ -123,7 +120,6 @@ fn request_inventory(reader: &mut Reader<'_>, root: &Node, manifest: &mut Manife
     }
 }
 
-/// Reads one key of the root.
 fn read_key<'document>(
     reader: &mut Reader<'document>,
     key: &str,
@@ -222,7 +218,7 @@ fn read_entry<'document>(
     Ok(run)
 }
 
-/// `exec` never fetches: a manifest with sources goes through `bundle` first.
+/// `exec` never fetches: manifests with sources need `bundle` first.
 fn refuse_unresolved(reader: &mut Reader<'_>, node: &Node, key: &'static str, manifest: &Manifest) {
     if !manifest.code.is_empty() {
         let refusal = reader.error(node, Problem::CodeUnresolved { key });

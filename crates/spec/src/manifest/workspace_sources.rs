@@ -1,4 +1,4 @@
-//! `workspaceSources`: trees of files from OCI artifacts that should appear inside.
+//! `workspaceSources`: mounts of file trees from OCI artifacts.
 
 use crate::document::Node;
 use crate::manifest::reader::Reader;
@@ -8,26 +8,23 @@ use crate::mounts::read_target;
 use crate::oci::reference::Reference;
 use crate::path::RelPath;
 
-/// One source artifact.
+/// A source artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceSource {
-    /// Name, unique in the manifest.
     pub id: String,
     pub reference: String,
-    /// Where it appears inside.
     pub target: MountTarget,
-    /// Whether the body may write there. Default: no.
+    /// Default: false.
     pub writable: bool,
-    /// Whether the run fails without it. Default: yes.
+    /// Whether the run fails without it. Default: true.
     pub required: bool,
-    /// The part of the snapshot that appears; `None`: all of it.
+    /// The part of the snapshot to mount; `None`: all of it.
     pub subpath: Option<RelPath>,
-    /// JSON Pointer of the entry.
     pub source: String,
 }
 
 impl WorkspaceSource {
-    /// Whether its reference holds a digest; `None` where it is not a reference.
+    /// Whether its reference has a digest; `None`: the reference is invalid.
     #[must_use]
     pub fn is_pinned(&self) -> Option<bool> {
         let reference = Reference::parse(&self.reference).ok()?;
@@ -37,7 +34,6 @@ impl WorkspaceSource {
 
 const KEYS: [&str; 6] = ["id", "ref", "mountPath", "writable", "required", "subpath"];
 
-/// Reads `workspaceSources`.
 pub(super) fn read<'document>(
     reader: &Reader<'document>,
     node: &'document Node,

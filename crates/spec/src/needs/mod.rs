@@ -1,13 +1,12 @@
-//! `needs.npm` and `needs.pip` as requirements that a version satisfies or does not.
+//! `needs.npm` and `needs.pip` as requirements that versions match.
 #![forbid(unsafe_code)]
 
 pub mod npm;
 pub mod pip;
 
-/// Why a need is no requirement that can be looked for: completes "the need … ".
+/// Why a need is not a supported requirement: completes "the need … ".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NeedError {
-    /// The name is none of the registry's grammar.
     #[error("does not start with the name of a package")]
     Name,
     /// Tags, URLs, aliases, markers.

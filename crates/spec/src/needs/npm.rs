@@ -1,31 +1,29 @@
-//! npm: `name@range`, and which versions are in a range, by the rules of semantic versioning.
+//! npm: `name@range` and matching by semantic versioning.
 //!
-//! A need is one word, so the ranges of several words (`>=1 <2`, `1 - 2`) cannot occur; several
-//! ranges can be joined by `||`.
+//! A need is one word, so ranges with spaces (`>=1 <2`, `1 - 2`) cannot occur. Ranges can be joined
+//! by `||`.
 
 use std::cmp::Ordering;
 
 use crate::needs::NeedError;
 
-/// A package and the versions of it that will do.
+/// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     /// `name` or `@scope/name`.
     pub name: String,
-    /// Ranges, of which one must hold; empty: every version.
     ranges: Vec<Range>,
 }
 
-/// From `lowest` on, and below `below`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Range {
     lowest: Option<Version>,
     below: Option<Version>,
-    /// The highest that is in, where `below` would leave it out.
+    /// Highest accepted version if `below` would exclude it.
     highest: Option<Version>,
 }
 
-/// `MAJOR.MINOR.PATCH[-PRERELEASE]`. Build metadata is not looked at.
+/// `MAJOR.MINOR.PATCH[-PRERELEASE]`. Build metadata is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Version {
     numbers: [u64; 3],
@@ -33,12 +31,12 @@ struct Version {
 }
 
 impl Requirement {
-    /// Reads `stripe`, `stripe@^11.0.0`, `@scope/name@1.x||>=3`.
+    /// Parses `stripe`, `stripe@^11.0.0`, `@scope/name@1.x||>=3`.
     ///
     /// # Errors
     /// [`NeedError`].
     pub fn parse(need: &str) -> Result<Self, NeedError> {
-        // The `@` of a scope stands at the start.
+        // Skip the `@` of a scope.
         let at = need.char_indices().skip(1).find(|(_, sign)| *sign == '@');
         let (name, written) = match at {
             Some((at, _)) => (&need[..at], &need[at + 1..]),
@@ -63,8 +61,8 @@ impl Requirement {
         })
     }
 
-    /// Whether `version` will do. A prerelease does only where a bound of the range is a
-    /// prerelease of the same version.
+    /// Whether `version` matches. A prerelease matches only if a bound of the range is a prerelease
+    /// of the same version.
     #[must_use]
     pub fn accepts(&self, version: &str) -> bool {
         Version::parse(version).is_some_and(|version| {
@@ -74,8 +72,8 @@ impl Requirement {
 }
 
 impl Requirement {
-    /// Whether `had`, which is `NAME` or `NAME@VERSION`, will do. Of a package without a version
-    /// nobody says more than that it is there.
+    /// Whether the installed `NAME` or `NAME@VERSION` matches. A package without a version always
+    /// matches by name.
     #[must_use]
     pub(crate) fn is_met_by(&self, had: &str) -> bool {
         let Some(rest) = had.strip_prefix(&self.name) else {
@@ -86,7 +84,7 @@ impl Requirement {
     }
 }
 
-/// One segment of a path, as npm publishes names: never `..`, never hidden.
+/// One path segment by npm's naming rules: never `..`, never hidden.
 fn is_name(part: &str) -> bool {
     !part.is_empty()
         && !part.starts_with(['.', '_'])
@@ -95,7 +93,7 @@ fn is_name(part: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~'))
 }
 
-/// A version of which the end may be missing or `x`.
+/// A version with missing or `x` parts at the end.
 struct Partial {
     numbers: Vec<u64>,
     prerelease: Vec<String>,
@@ -118,7 +116,7 @@ impl Range {
             "<" => (None, Some(first), None),
             "<=" if whole => (None, None, Some(first)),
             "<=" => (None, next, None),
-            // Nothing is greater than every version.
+            // `>*` matches nothing.
             ">" if partial.numbers.is_empty() => (None, Some(first), None),
             ">" if whole => (Some(first.after()), None, None),
             ">" => (next, None, None),
@@ -170,7 +168,6 @@ impl Partial {
         }
         for (index, part) in parts.iter().enumerate() {
             if matches!(*part, "x" | "X" | "*") {
-                // What follows a wildcard can only be another.
                 if !parts[index..]
                     .iter()
                     .all(|part| matches!(*part, "x" | "X" | "*"))
@@ -196,7 +193,6 @@ impl Partial {
         })
     }
 
-    /// The first version that it stands for.
     fn first(&self) -> Version {
         let number = |index: usize| self.numbers.get(index).copied().unwrap_or(0);
         Version {
@@ -205,17 +201,17 @@ impl Partial {
         }
     }
 
-    /// The first version behind all that it stands for; `None` where it stands for every version.
+    /// The first version above all that match; `None`: all versions match.
     fn next(&self) -> Option<Version> {
         self.raised(self.numbers.len().checked_sub(1)?)
     }
 
-    /// `~`: the last number may grow, the minor one where there are three.
+    /// `~`: the next minor version, or the next major version if only that is stated.
     fn next_by_tilde(&self) -> Option<Version> {
         self.raised(self.numbers.len().checked_sub(1)?.min(1))
     }
 
-    /// `^`: what is right of the first number that is not zero may grow.
+    /// `^`: the numbers after the first nonzero one may grow.
     fn next_by_caret(&self) -> Option<Version> {
         let last = self.numbers.len().checked_sub(1)?;
         let first_set = self.numbers.iter().position(|number| *number != 0);
@@ -241,12 +237,11 @@ impl Version {
         (partial.numbers.len() == 3).then(|| partial.first())
     }
 
-    /// The first version behind this one.
     fn after(mut self) -> Self {
         if self.prerelease.is_empty() {
             self.numbers[2] = self.numbers[2].saturating_add(1);
         } else {
-            // `a` and `a.0`: more fields come later.
+            // More fields sort later: `a` < `a.0`.
             self.prerelease.push("0".to_owned());
         }
         self

@@ -1,15 +1,14 @@
-//! pip: `name==version`, and which versions a specifier accepts, by the rules of PEP 440.
+//! pip: `name==version` and matching by PEP 440.
 
 use std::cmp::Ordering;
 
 use crate::needs::NeedError;
 
-/// A package and the versions of it that will do.
+/// A package and its accepted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     /// Normalised: lower case, `-` between words.
     pub name: String,
-    /// All of them must hold.
     specifiers: Vec<Specifier>,
 }
 
@@ -17,17 +16,16 @@ pub struct Requirement {
 struct Specifier {
     operator: &'static str,
     version: Version,
-    /// `==1.2.*`.
     prefix: bool,
 }
 
-/// `[EPOCH!]1.2.3[{a|b|rc}N][.postN][.devN]`. A local version (`+…`) is not looked at.
+/// `[EPOCH!]1.2.3[{a|b|rc}N][.postN][.devN]`. A local version (`+…`) is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Version {
     epoch: u64,
-    /// Without zeros at the end.
+    /// Without trailing zeros.
     release: Vec<u64>,
-    /// How many numbers the release was written with.
+    /// Count of numbers in the written release.
     written: usize,
     /// `(kind, number)`, where kind is `a`, `b` or `r`.
     pre: Option<(char, u64)>,
@@ -35,11 +33,11 @@ struct Version {
     dev: Option<u64>,
 }
 
-/// The longer before those that they start with.
+/// Longer operators before their prefixes.
 const OPERATORS: [&str; 8] = ["===", "==", "!=", "<=", ">=", "~=", "<", ">"];
 
 impl Requirement {
-    /// Reads `requests`, `requests==2.31.0`, `uvicorn[standard]>=0.20,<1`.
+    /// Parses `requests`, `requests==2.31.0`, `uvicorn[standard]>=0.20,<1`.
     ///
     /// # Errors
     /// [`NeedError`].
@@ -69,7 +67,7 @@ impl Requirement {
         })
     }
 
-    /// Whether `version` will do.
+    /// Whether `version` matches.
     #[must_use]
     pub fn accepts(&self, version: &str) -> bool {
         Version::parse(version)
@@ -78,8 +76,8 @@ impl Requirement {
 }
 
 impl Requirement {
-    /// Whether `had`, which is `NAME` or `NAME==VERSION`, will do. Of a package without a version
-    /// nobody says more than that it is there.
+    /// Whether the installed `NAME` or `NAME==VERSION` matches. A package without a version always
+    /// matches by name.
     #[must_use]
     pub(crate) fn is_met_by(&self, had: &str) -> bool {
         let (name, version) = had.split_once("==").unzip();
@@ -88,7 +86,7 @@ impl Requirement {
     }
 }
 
-/// The name as PEP 503 compares it.
+/// Normalises the name by PEP 503.
 #[must_use]
 pub(crate) fn normalised(name: &str) -> String {
     let words: Vec<String> = name
@@ -99,7 +97,7 @@ pub(crate) fn normalised(name: &str) -> String {
     words.join("-")
 }
 
-/// Name and version of `NAME-VERSION.dist-info`; the name is normalised.
+/// Splits `NAME-VERSION.dist-info` into name, normalised, and version.
 #[must_use]
 pub fn of_dist_info(directory: &str) -> Option<(String, &str)> {
     let (name, version) = directory.strip_suffix(".dist-info")?.split_once('-')?;
@@ -147,7 +145,7 @@ impl Specifier {
                 order != Ordering::Less
                     && version.starts_with(&self.version, self.version.written - 1)
             }
-            // A prerelease is not below its own release, a post-release not above it.
+            // `<` excludes prereleases of its version, `>` post-releases.
             "<" => {
                 order == Ordering::Less
                     && !(same_release && self.version.pre.is_none() && version.pre.is_some())
@@ -203,7 +201,6 @@ impl Version {
         Some(version)
     }
 
-    /// Whether the first `count` numbers of the release are those of `other`.
     fn starts_with(&self, other: &Self, count: usize) -> bool {
         let number = |version: &Self, index: usize| version.release.get(index).copied();
         self.epoch == other.epoch
@@ -213,7 +210,7 @@ impl Version {
 
     fn order(&self, other: &Self) -> Ordering {
         let rank = |version: &Self| match (version.pre, version.post, version.dev) {
-            // 1.0.dev1 comes before 1.0a1.
+            // 1.0.dev1 sorts before 1.0a1.
             (None, None, Some(_)) => ('\0', 0),
             (Some(pre), _, _) => pre,
             (None, _, _) => ('z', 0),
@@ -230,7 +227,6 @@ impl Version {
     }
 }
 
-/// The first of `rc1.post2.dev3`: its kind, its number, and what follows.
 fn one_suffix(text: &str) -> Option<(char, u64, &str)> {
     const WORDS: [(&str, char); 11] = [
         ("alpha", 'a'),

@@ -1,14 +1,14 @@
-//! Canonical JSON: the same value is the same bytes, whoever writes it.
+//! Canonical JSON: equal values have equal bytes.
 //!
-//! Keys sorted by their bytes, no white space, no newline at the end, characters as UTF-8 with no
-//! escape that JSON does not ask for.
+//! Keys sorted by bytes, no white space, no newline at the end, UTF-8 with only the required
+//! escapes.
 
 use serde::Serialize;
 
-/// `value` in the one way there is to write it.
+/// Formats `value` as canonical JSON.
 ///
 /// # Errors
-/// serde_json's, where `value` has no form in JSON: a map with keys that are no text.
+/// From serde_json, if `value` cannot be JSON: a map with keys that are not text.
 pub fn canonical_json(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut value = serde_json::to_value(value)?;
     value.sort_all_objects();

@@ -1,27 +1,21 @@
-//! `WWW-Authenticate`: how a registry wants to be told who asks (RFC 9110, 11.6.1; the token
+//! `WWW-Authenticate`: how a registry requests authentication (RFC 9110, 11.6.1; the token
 //! authentication of the distribution project).
 
-/// Longest value of a parameter, in bytes.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// One way to tell who asks.
+/// A method of authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Challenge {
-    /// A user name and a password with each request.
     Basic,
-    /// A token, which somebody else gives.
     Bearer {
-        /// The URL of whoever gives it.
         realm: String,
-        /// Whom the token is for.
         service: Option<String>,
-        /// What it must allow.
         scope: Option<String>,
     },
 }
 
-/// The ways that the value of one header offers, in its order. Schemes that are not known and
-/// challenges that are not written as they must be are left out.
+/// Parses the challenges of a header value, in its order. Unknown schemes and malformed challenges
+/// are left out.
 #[must_use]
 pub fn challenges(header: &str) -> Vec<Challenge> {
     let mut rest = header;
@@ -30,7 +24,7 @@ pub fn challenges(header: &str) -> Vec<Challenge> {
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let Some((word, after)) = token(rest) else {
-            // Neither a name nor an end: what follows cannot be told apart.
+            // Neither a name nor the end: the rest cannot be parsed.
             if !rest.is_empty() {
                 current = None;
             }
@@ -51,7 +45,7 @@ pub fn challenges(header: &str) -> Vec<Challenge> {
                     rest = after;
                 }
                 None => {
-                    // A token68, as `Negotiate abc==`, or a quote that does not end.
+                    // A token68, such as `Negotiate abc==`, or an unclosed quote.
                     current = None;
                     rest = written.split_once(',').map_or("", |(_, after)| after);
                     if written.starts_with('"') {

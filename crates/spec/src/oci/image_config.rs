@@ -1,5 +1,5 @@
-//! What of an image's config a run honours: environment, working directory, user. Entrypoint,
-//! command, ports and volumes mean nothing here: what runs is said by a manifest or a command line.
+//! The parts of an image config that a run uses: environment, working directory, user. Entrypoint,
+//! command, ports and volumes are ignored: the manifest or the command line sets the program.
 //!
 //! Source: the OCI image specification, `config.md`.
 
@@ -8,61 +8,52 @@ use serde::Deserialize;
 use crate::digest::Digest;
 use crate::path::escape;
 
-/// Longest path or user that is taken from a config, in bytes.
 pub(crate) const WORD_BYTES_MAX: usize = 4_096;
-/// Most variables that a config may have: each is compared with those before it.
+/// Most variables. Each is compared with those before it.
 pub(crate) const VARIABLES_MAX: usize = 1_024;
-/// Longest variables together, in bytes: execve(2) takes no longer single one.
+/// Longest variables together, in bytes: the limit of execve(2) for a single one.
 pub(crate) const VARIABLES_BYTES_MAX: usize = 128 << 10;
-/// Most directories in PATH: each is looked at in every layer, for every interpreter.
+/// Most directories in PATH. Each is searched in every layer for every interpreter.
 pub(crate) const PATH_DIRECTORIES_MAX: usize = 64;
 
-/// An image's config, as far as a run honours it.
+/// The supported parts of an image config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageConfig {
-    /// `Env`, in order. What has no name, or could be no variable, is left out.
+    /// `Env`, in order. Invalid entries are left out.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// `WorkingDir`, absolute; `None` where it says nothing.
     pub working_directory: Option<Vec<u8>>,
-    /// `User`; `None` where it says nothing.
     pub user: Option<UserWords>,
-    /// The digests of the layers as they are unpacked, lowest first.
+    /// Digests of the uncompressed layers, lowest first.
     pub diff_ids: Vec<Digest>,
-    /// `os`, as it is written.
     pub os: String,
-    /// `architecture`, as it is written.
     pub architecture: String,
 }
 
-/// `user`, `uid`, `user:group`, `uid:gid`, or one of each.
+/// `user`, `uid`, `user:group`, `uid:gid`, `uid:group` or `user:gid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserWords {
-    /// A name or a number.
     pub user: String,
-    /// A name or a number; `None`: the user's own.
     pub group: Option<String>,
 }
 
-/// Why a config cannot be honoured.
+/// Why a config is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageConfigError {
     #[error("the config of the image cannot be read: {reason}")]
     Unreadable {
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// A value that no run can honour.
     #[error("the config of the image has the {key} `{found}`, expected {expected}")]
     Value {
         key: &'static str,
-        /// As it is written, escaped.
         found: String,
         expected: &'static str,
     },
 }
 
 impl ImageConfigError {
-    /// Stable.
+    /// Stable name of the problem.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         "image_config_invalid"
@@ -99,7 +90,7 @@ struct WrittenLayers {
 }
 
 impl ImageConfig {
-    /// Reads the document.
+    /// Parses the config.
     ///
     /// # Errors
     /// [`ImageConfigError`].
@@ -127,7 +118,7 @@ impl ImageConfig {
         })
     }
 
-    /// The variable of this name, the last one.
+    /// The last variable of this name.
     #[must_use]
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
         let mut from_last = self.environment.iter().rev();
@@ -144,7 +135,6 @@ fn value(key: &'static str, found: &str, expected: &'static str) -> ImageConfigE
     }
 }
 
-/// Names and values, in order.
 type Variables = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn variables(written: Vec<String>) -> Result<Variables, ImageConfigError> {

@@ -3,17 +3,17 @@
 
 /// A manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// A list of manifests, one for each platform.
+/// A list of manifests, one per platform.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The config of an image.
 pub const IMAGE_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-/// A layer, not compressed.
+/// An uncompressed layer.
 pub const LAYER_TAR: &str = "application/vnd.oci.image.layer.v1.tar";
-/// A layer, gzip.
+/// A gzip layer.
 pub const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-/// A layer, zstd.
+/// A zstd layer.
 pub const LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
-/// What stands where a descriptor must be and there is nothing: two bytes, `{}`.
+/// The empty descriptor: two bytes, `{}`.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
 /// Docker's manifest.
@@ -22,9 +22,9 @@ pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.
 pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 /// Docker's config of an image.
 pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
-/// Docker's layer, gzip.
+/// Docker's gzip layer.
 pub const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
-/// Docker's layer, not compressed.
+/// Docker's uncompressed layer.
 pub const DOCKER_LAYER_PLAIN: &str = "application/vnd.docker.image.rootfs.diff.tar";
 
 /// The artifact type of a source artifact.
@@ -34,14 +34,14 @@ pub const SOURCE_CONFIG: &str = "application/vnd.stax.source.config.v1+json";
 /// The one layer of a source artifact.
 pub const SOURCE_SNAPSHOT: &str = "application/vnd.stax.source.snapshot.v1.tar+gzip";
 
-/// Every type of document that a request for a manifest accepts.
+/// Document types that a request for a manifest accepts.
 pub const MANIFESTS: [&str; 4] = [MANIFEST, INDEX, DOCKER_MANIFEST, DOCKER_LIST];
 
-/// Largest manifest or index, in bytes: what the distribution specification asks registries to
-/// take at least is taken at most.
+/// Largest manifest or index, in bytes: the size that the distribution specification asks
+/// registries to accept.
 pub const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Whether a document of this type lists manifests.
+/// Whether this type lists manifests.
 #[must_use]
 pub fn is_index(media_type: &str) -> bool {
     matches!(media_type, INDEX | DOCKER_LIST)

@@ -1,4 +1,4 @@
-//! What OCI registries and layouts have, as names and texts: references, media types, configs.
+//! Formats of OCI registries and layouts: references, media types, configs.
 #![forbid(unsafe_code)]
 
 pub mod canonical_json;

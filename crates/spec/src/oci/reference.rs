@@ -1,11 +1,11 @@
-//! References: where an artifact or an image lies.
+//! References to artifacts and images.
 //!
-//! `HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`, as the distribution specification has it (names and
-//! tags) and stricter: the host is in lower case, and the one digest is SHA-256.
+//! `HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]` as in the distribution specification, but stricter:
+//! the host is lower case, and the digest is SHA-256.
 //!
-//! A short name has no host. What stands before the first `/` is one where docker and podman take it
-//! for one: with a `.` or a `:` in it, or `localhost`. An image may have a short name where the host's
-//! configuration says which registry is meant; a source may not.
+//! A short name has no host. As in docker and podman, the part before the first `/` is a host if it
+//! has a `.` or a `:`, or is `localhost`. Short names are allowed for images where the host's
+//! configuration sets a default registry; never for sources.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt;
@@ -15,35 +15,30 @@ use crate::digest::Digest;
 use crate::host_name::HostName;
 use crate::path::escape;
 
-/// Longest registry and repository together, in bytes, as many clients have it
-/// (distribution-spec, "Pulling manifests").
+/// Longest registry and repository together, in bytes (distribution-spec, "Pulling manifests").
 pub const NAME_BYTES_MAX: usize = 255;
-/// Longest tag, in bytes.
 pub(crate) const TAG_BYTES_MAX: usize = 128;
-/// The tag that is meant where none is written.
 pub(crate) const LATEST: &str = "latest";
 
-/// A repository of a registry, and what of it.
+/// A repository of a registry, with an optional tag and digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
     /// `HOST` or `HOST:PORT`, lower case; an IPv6 address in brackets.
     pub registry: String,
     /// Components of lower-case letters and digits, joined by `/`.
     pub repository: String,
-    /// The tag, where one is written.
     pub tag: Option<String>,
-    /// The digest, where one is written: it decides.
+    /// Wins over the tag.
     pub digest: Option<Digest>,
 }
 
-/// Which manifest of a repository or a layout.
+/// Selects a manifest of a repository or a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Which {
-    /// The one with these bytes.
     Digest(Digest),
-    /// The one that this tag, or this name of a layout, stands for now.
+    /// A tag of a repository or a name in a layout.
     Tag(String),
-    /// Nothing was named: the tag `latest` of a repository, the only manifest of a layout.
+    /// The tag `latest` of a repository, or the only manifest of a layout.
     Unnamed,
 }
 
@@ -57,80 +52,66 @@ impl fmt::Display for Which {
     }
 }
 
-/// Where an image lies: `docker://REFERENCE`, or `oci:DIRECTORY[:NAME|@sha256:HEX]` as other tools
-/// write it.
+/// Location of an image: `docker://REFERENCE`, or `oci:DIRECTORY[:NAME|@sha256:HEX]` as in other
+/// tools.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     Registry(Reference),
-    /// In a directory in the OCI layout.
     Layout {
-        /// The directory, as it is written.
+        /// A directory in the OCI layout.
         directory: PathBuf,
-        /// Which of its manifests.
         which: Which,
     },
 }
 
-/// Why a text is not a reference. Texts in it are escaped.
+/// Why a reference is invalid. Its texts are escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found `{found}`, expected {expected}: {reason}")]
 pub struct ReferenceError {
-    /// The whole text, escaped and shortened.
     pub found: String,
     pub expected: &'static str,
-    /// Which rule it breaks.
     pub reason: ReferenceProblem,
 }
 
-/// Which rule a reference breaks.
+/// The rule that a reference breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceProblem {
     #[error("it is empty")]
     Empty,
-    /// It starts with a repository.
     #[error("it names no registry, and there is no default one")]
     NoRegistry,
-    /// The part before the first `/` is not a host.
     #[error("the registry is not a lower-case host name or address, with or without `:PORT`")]
     Registry,
-    /// There is only a host.
     #[error("it names no repository")]
     NoRepository,
     #[error("the repository has a capital letter; registries know lower case only")]
     Capital,
-    /// Another character, an empty component, a separator at an end.
     #[error(
         "a component of the repository is not made of lower-case letters and digits, with `.`, \
          `_`, `__` or dashes in between"
     )]
     Repository,
-    /// Registry and repository together.
     #[error("registry and repository have more than 255 bytes")]
     Long,
-    /// A tag that is none.
     #[error(
         "the tag is not 1 to 128 letters, digits, `_`, `.` and `-` that start with none of the last two"
     )]
     Tag,
-    /// A digest of another kind, or none.
     #[error("the digest is not `sha256:` and 64 lower-case hexadecimal digits")]
     Digest,
-    /// Neither `docker://` nor `oci:`.
     #[error("it starts with neither `docker://` nor `oci:`")]
     Transport,
-    /// `oci:` and nothing.
     #[error("it names no directory")]
     NoDirectory,
     #[error("it contains a NUL byte")]
     Nul,
-    /// A name of a layout that is none.
     #[error("the name after the directory is empty or has more than 255 bytes")]
     LayoutName,
 }
 
 const REFERENCE: &str = "HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]";
 const DOCKER: &str = "docker://";
-/// Where the names of one word are, as docker and podman have it.
+/// Prefix of one-word repositories, as in docker and podman.
 const LIBRARY: &str = "library/";
 const PLACE: &str = "docker://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX] or oci:DIRECTORY[:NAME]";
 const FOUND_CHARACTERS_MAX: usize = 120;
@@ -154,7 +135,7 @@ impl ReferenceError {
         "reference_invalid"
     }
 
-    /// What to do about it, where something can be said.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self.reason {
@@ -185,7 +166,7 @@ impl ReferenceError {
 }
 
 impl Reference {
-    /// Reads a reference.
+    /// Parses a reference.
     ///
     /// # Errors
     /// [`ReferenceError`]: the first rule that it breaks.
@@ -193,7 +174,7 @@ impl Reference {
         parts(text, None).map_err(refused(text, REFERENCE))
     }
 
-    /// Which manifest is meant: by the digest, else by the tag, else by `LATEST`.
+    /// Selects by digest, else by tag, else `LATEST`.
     #[must_use]
     pub fn which(&self) -> Which {
         match (self.digest, &self.tag) {
@@ -203,7 +184,7 @@ impl Reference {
         }
     }
 
-    /// Host without a port, and without brackets.
+    /// The host without port and brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         host_and_port(&self.registry).map_or(&self.registry, |(host, _)| host)
@@ -224,7 +205,7 @@ impl fmt::Display for Reference {
 }
 
 impl Place {
-    /// Reads a place.
+    /// Parses a place.
     ///
     /// # Errors
     /// [`ReferenceError`]: the first rule that it breaks.
@@ -232,7 +213,7 @@ impl Place {
         Self::parse_with(text, None)
     }
 
-    /// Reads a place, where short names are of the registry `default_registry`.
+    /// Parses a place. Short names belong to `default_registry`.
     ///
     /// # Errors
     /// As [`Place::parse`].
@@ -248,7 +229,7 @@ impl Place {
         }
     }
 
-    /// The same place, and there the manifest with this digest.
+    /// The same place with this digest.
     #[must_use]
     pub fn at(&self, digest: Digest) -> Self {
         match self {
@@ -263,7 +244,7 @@ impl Place {
         }
     }
 
-    /// Which manifest is meant.
+    /// The selected manifest.
     #[must_use]
     pub fn which(&self) -> Which {
         match self {
@@ -332,14 +313,13 @@ fn parts(text: &str, default_registry: Option<&str>) -> Result<Reference, Refere
     })
 }
 
-/// Whether the text before the first `/` is meant as a host: a bare word is a component of a
-/// repository everywhere, `localhost` apart.
+/// Whether the part before the first `/` is a host. A bare word is not, except `localhost`.
 fn is_registry_like(text: &str) -> bool {
     text == "localhost" || text.contains(['.', ':', '[']) || text.chars().any(char::is_uppercase)
 }
 
-/// The host without brackets, and the port; `None` where it is neither a name nor an address in
-/// its one form.
+/// The host without brackets, and the port; `None`: neither a name nor an address in canonical
+/// form.
 fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -411,7 +391,7 @@ fn is_tag(text: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// The first `:` ends the directory, as for other tools; a digest is told by its form.
+/// The first `:` ends the directory, as in other tools. A digest is recognized by its form.
 fn in_layout(text: &str) -> Result<Place, ReferenceProblem> {
     if text.contains('\0') {
         return Err(ReferenceProblem::Nul);

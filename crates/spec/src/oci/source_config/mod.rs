@@ -1,7 +1,7 @@
-//! The config of a source artifact: what its snapshot was made of (stax, workspace sources).
+//! The config of a source artifact: where its snapshot comes from (stax, workspace sources).
 //!
-//! This program writes it as canonical JSON, with every key in its place. What others wrote is read
-//! with more patience: keys that are not known say nothing, and what is optional may be missing.
+//! Written as canonical JSON with every key. When reading, unknown keys are ignored and optional
+//! keys may be missing.
 #![forbid(unsafe_code)]
 
 mod parse;
@@ -14,13 +14,13 @@ use crate::oci::canonical_json::canonical_json;
 
 /// The version of the specification that is written.
 pub const SPEC_VERSION: &str = "1.0.0";
-/// Longest config that is read, in bytes: as long as any document may be.
+/// Longest config, in bytes: the limit of every document.
 pub const CONFIG_BYTES_MAX: usize = crate::document::TEXT_BYTES_MAX;
-/// Longest text in a config, in bytes; a description may have [`DESCRIPTION_BYTES_MAX`].
+/// Longest text in a config, in bytes. Descriptions have [`DESCRIPTION_BYTES_MAX`].
 pub const TEXT_BYTES_MAX: usize = 4_096;
 /// Longest description, in bytes.
 pub const DESCRIPTION_BYTES_MAX: usize = 65_536;
-/// Longest name and longest version that are given to an artifact, in bytes: what a tag may have.
+/// Longest name and version of an artifact, in bytes: the limit of a tag.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// What a source artifact says of its snapshot.
@@ -76,7 +76,7 @@ pub enum SourceType {
 }
 
 impl SourceType {
-    /// As the config has it.
+    /// The word in the config.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether nothing is known.
+    /// Whether every field is unset.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -152,7 +152,7 @@ pub enum Submodules {
 }
 
 impl SourceConfig {
-    /// A config that says no more than it must.
+    /// A config with the required keys only.
     #[must_use]
     pub fn new(name: String, version: String, source_type: SourceType) -> Self {
         Self {
@@ -167,24 +167,24 @@ impl SourceConfig {
         }
     }
 
-    /// The config as canonical JSON: equal configs are equal bytes.
+    /// Formats the config as canonical JSON: equal configs give equal bytes.
     ///
     /// # Errors
-    /// None that this type can cause; serde_json's is handed on.
+    /// Never for this type; passes on the error of serde_json.
     pub fn to_json(&self) -> Result<Vec<u8>, serde_json::Error> {
         canonical_json(self)
     }
 }
 
-/// Whether an artifact may be called so: letters, digits, `.`, `_` and `-`, a letter or digit
-/// first. Stands before the `:` of `NAME:VERSION`.
+/// Whether `text` is a valid artifact name, the part before `:` in `NAME:VERSION`: letters, digits,
+/// `.`, `_` and `-`, starting with a letter or digit.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric()) && is_version(text)
 }
 
-/// Whether an artifact may have this version: what a registry takes as a tag (letters, digits, `.`,
-/// `_` and `-`, neither `.` nor `-` first, at most 128 bytes).
+/// Whether `text` is a valid artifact version, which must be a valid tag: letters, digits, `.`, `_`
+/// and `-`, not starting with `.` or `-`, at most 128 bytes.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX

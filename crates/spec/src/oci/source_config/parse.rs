@@ -1,4 +1,4 @@
-//! A config as others wrote it: strict in what is used, patient with what is not known.
+//! Parser of a source config: strict about the used keys, unknown keys are ignored.
 
 use crate::document::{self, DocumentError, DocumentProblem, Format, Node, Place, Value, excerpt};
 use crate::oci::source_config::{
@@ -6,26 +6,22 @@ use crate::oci::source_config::{
     Submodules, TEXT_BYTES_MAX,
 };
 
-/// A config that is refused.
+/// Why a config is refused, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the config of the source artifact{}: {problem}", self.position())]
 pub struct SourceConfigError {
-    /// Line and column, where one place is to blame.
     pub place: Option<Place>,
-    /// JSON Pointer (RFC 6901) of the value, where it belongs to one.
     pub pointer: Option<String>,
     pub problem: SourceConfigProblem,
 }
 
-/// Why a config is refused. Texts of it in here are already escaped and shortened.
+/// Why a config is refused. Texts of the config are escaped and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceConfigProblem {
     #[error(transparent)]
     Document(#[from] DocumentProblem),
-    /// A key that is missing.
     #[error("the key `{key}` is missing")]
     Missing { key: &'static str },
-    /// A value of another kind.
     #[error("found {found}, expected {expected}")]
     Wrong { found: String, expected: String },
 }
@@ -47,7 +43,7 @@ impl SourceConfigError {
         "source_config_invalid"
     }
 
-    /// What to do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         "build the artifact anew: `runner source build DIR`".to_owned()
@@ -55,10 +51,10 @@ impl SourceConfigError {
 }
 
 impl SourceConfig {
-    /// Reads a config. Keys that it does not know say nothing.
+    /// Parses a config. Unknown keys are ignored.
     ///
     /// # Errors
-    /// [`SourceConfigError`] with the first thing that no config of a source has.
+    /// [`SourceConfigError`] with the first error.
     pub fn parse(text: &[u8]) -> Result<Self, SourceConfigError> {
         let root = document::parse(text, Format::Json).map_err(|error: DocumentError| {
             SourceConfigError {
@@ -144,7 +140,6 @@ impl<'document> Reader<'document> {
         })
     }
 
-    /// What `read` finds at a key that must be there.
     fn required<T>(
         &self,
         node: &'document Node,
@@ -173,7 +168,6 @@ impl<'document> Reader<'document> {
         }
     }
 
-    /// Text that says something.
     fn title(
         &self,
         node: &'document Node,

@@ -250,8 +250,9 @@ fn a_killed_runner_leaves_no_file_with_a_value() {
     };
     let case = there(&["exec", "--grant=secrets", &policy, &bundle]);
     let mut running = case.without("I4").without("I5").without("I8").start();
-    // It has looked.
+    // It has looked, and the runner has passed on what it printed.
     running.until_body_is("sleep");
+    running.until_printed("looked\n".len() as u64);
     let only = [ground.path("vault/prod/key")];
     assert_eq!(files_with(ground.canary(), &ground.path("")), only);
     running.signal(rustix::process::Signal::KILL);

@@ -28,6 +28,7 @@ pub use skips::{belongs_to_tier, needs_root, skip, tier_includes};
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -335,6 +336,15 @@ impl Running<'_> {
             let comm = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
             let named = |pid: &i32| comm(pid).is_ok_and(|comm| comm == name);
             invariants::living(&marker).iter().any(named)
+        });
+    }
+
+    /// Waits until so many bytes of its standard output can be read.
+    pub fn until_printed(&mut self, bytes: u64) {
+        let stdout = self.child.stdout.as_ref().expect("a pipe");
+        let stdout = stdout.as_fd().try_clone_to_owned().expect("duplicated");
+        self.until("its output", || {
+            bytes <= rustix::io::ioctl_fionread(&stdout).expect("a pipe")
         });
     }
 

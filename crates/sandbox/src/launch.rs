@@ -185,7 +185,8 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
 /// `trees` are those of [`ViewStep::Attach`]; `joins` are open `tasks` files of version 1 cgroups.
 ///
 /// # Errors
-/// [`SandboxError`]; then nothing of the child is left. The body did not run, except if init failed or ended after the exec ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
+/// [`SandboxError`]; then nothing of the child is left. The body did not run, except if init failed
+/// or ended after the exec ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
 pub fn launch(
     mut prepared: Prepared,
     plan: &LaunchPlan<'_>,

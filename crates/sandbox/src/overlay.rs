@@ -140,7 +140,8 @@ impl Prepared {
     /// Requests overlayfs from the child. Call [`Self::overlaid`] before the next request.
     ///
     /// # Errors
-    /// [`SandboxError::Supervisor`]: E2BIG for more than one message or overlayfs can hold; EBUSY if the previous request has no answer yet.
+    /// [`SandboxError::Supervisor`]: E2BIG for more than one message or overlayfs can hold; EBUSY
+    /// if the previous request has no answer yet.
     pub fn ask_overlays(&mut self, overlays: &[Overlay<'_>]) -> Result<(), SandboxError> {
         let failed = |act, object: &'static str| {
             move |errno| SandboxError::Supervisor {

@@ -154,7 +154,7 @@ fn choose_v2(
     if own_facts.unwritable.is_none() && !lacks_all {
         return delegated(&own, host).and_then(|()| usable_v2(&own, unified, host));
     }
-    // Our own cgroup is not writable or has no controllers. Use an ancestor if it is delegated as a
+    // Our own cgroup is not writable or cannot be limited. Use an ancestor if it is delegated as a
     // whole (DelegateSubgroup=) or if no manager owns the tree.
     let ours_to_use = |path: &&str| {
         host.groups.get(*path).is_some_and(|facts| {

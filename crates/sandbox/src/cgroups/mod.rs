@@ -46,13 +46,12 @@ pub struct CgroupLimits {
 /// How runs are limited on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
+    /// A cgroup in the version 2 tree.
     V2(Unified),
     /// A cgroup in each version 1 hierarchy, and if possible one in the version 2 tree.
     V1(Hybrid),
     /// Resource limits and polling.
-    None {
-        reason: String,
-    },
+    None { reason: String },
 }
 
 /// Version 2.
@@ -221,5 +220,9 @@ pub enum CgroupError {
     },
     /// A recorded path is not the name of a run's cgroup.
     #[error("{path} is not the path of a cgroup of run {run_id}; it is left alone")]
-    NotOurs { path: String, run_id: String },
+    NotOurs {
+        path: String,
+        /// The run that recorded it.
+        run_id: String,
+    },
 }

@@ -143,7 +143,8 @@ impl RunRecords {
     /// Opens the runtime directory and creates missing parts.
     ///
     /// # Errors
-    /// [`RecordsError::Unsafe`] if it has another owner, is not a directory, or is writable for others; [`RecordsError::Relative`]; [`RecordsError::Call`].
+    /// [`RecordsError::Unsafe`] if it has another owner, is not a directory, or is writable for
+    /// others; [`RecordsError::Relative`]; [`RecordsError::Call`].
     pub fn open(path: &Path) -> Result<Self, RecordsError> {
         let directory = directory::open_checked(path)?;
         let runs = directory::open_part(path, directory.as_fd(), "runs", 0o700)?;
@@ -219,7 +220,8 @@ impl RunRecords {
     /// must accept missing files. Live runs are skipped. Costs one readdir if no run is left.
     ///
     /// # Errors
-    /// [`RecordsError::Call`] if the records cannot be listed. Errors of one run are in its [`Collected`].
+    /// [`RecordsError::Call`] if the records cannot be listed. Errors of one run are in its
+    /// [`Collected`].
     pub fn collect_leftovers(
         &self,
         clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use sys::mount::{self, Attributes};
 use sys::place;
 
-/// Creates a directory if it does not exist.
 pub(super) fn make_directory(path: &CStr, mode: u32) -> Result<(), Errno> {
     if path.is_empty() {
         return Ok(());
@@ -51,7 +50,6 @@ pub(super) fn bind(
     attach(tree.as_fd(), target)
 }
 
-/// Bind-mounts a directory on itself.
 pub(super) fn own_mount(path: &CStr) -> Result<(), Errno> {
     let (directory, _) = place::open(path)?;
     let tree = mount::clone_directory(directory.as_fd())?;

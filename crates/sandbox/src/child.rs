@@ -42,7 +42,6 @@ pub(super) fn run(
     give_up(link, failed)
 }
 
-/// Reports the failure and exits.
 pub(super) fn give_up(link: BorrowedFd<'_>, failed: StepError) -> ! {
     give_up_as(message::FAILED, link, failed)
 }
@@ -136,7 +135,6 @@ fn follow(
     })
 }
 
-/// Steps that need neither an id nor a plan.
 fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
     note(arena, ChildStep::DeathSignal);
@@ -181,7 +179,6 @@ fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Stores the timestamp of a completed step.
 pub(super) fn note(arena: &Arena, step: ChildStep) {
     arena.note(step as usize, process::monotonic_ns());
 }
@@ -513,7 +510,6 @@ fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns the descriptor's number, or -1.
 pub(super) fn number(descriptor: Option<&OwnedFd>) -> i32 {
     descriptor.map_or(-1, AsRawFd::as_raw_fd)
 }

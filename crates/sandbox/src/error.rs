@@ -16,7 +16,6 @@ pub enum SandboxError {
         #[source]
         errno: Errno,
     },
-    /// A step of the supervisor failed.
     #[error("cannot {act} {object}: {errno}")]
     Supervisor {
         act: &'static str,
@@ -60,7 +59,6 @@ pub enum SandboxError {
         #[source]
         errno: Errno,
     },
-    /// The child ended without a message.
     #[error("the child ended while it was to {act}")]
     ChildGone { act: &'static str },
 }

@@ -150,13 +150,11 @@ fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }
 
-/// Whether `path` equals `directory` or is inside it.
 fn is_in(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// Adds `path` and its missing parents.
 fn directories(path: &[u8], list: &mut Vec<Filled>) {
     let ends = (1..path.len()).filter(|at| path[*at] == b'/');
     for end in ends.chain([path.len()]) {

@@ -15,7 +15,6 @@ pub struct ImageUser {
 /// Reason why an image's user cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageUserError {
-    /// The name is not in the file.
     #[error("the image runs as the {kind} `{name}`, which its {file} does not have")]
     Unknown {
         /// `user` or `group`.
@@ -23,7 +22,6 @@ pub enum ImageUserError {
         name: String,
         file: &'static str,
     },
-    /// A number that is not a valid id.
     #[error("the image runs as the {kind} `{number}`, expected a number from 0 to 4294967294")]
     Number {
         /// `user` or `group`.
@@ -187,7 +185,6 @@ fn users(text: &[u8]) -> impl Iterator<Item = User<'_>> {
     })
 }
 
-/// Names and ids of group(5).
 fn groups(text: &[u8]) -> impl Iterator<Item = (&[u8], u32)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b':');

@@ -23,7 +23,6 @@ use sys::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
 /// umask of the body, independent of the caller's.
 const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 
-/// Inputs for starting the body.
 pub(super) struct Start<'a> {
     pub(super) arena: &'a Arena,
     pub(super) launch: LaunchSteps<'a>,
@@ -98,7 +97,6 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     }
 }
 
-/// Closes all descriptors but `keep`, reports the start, and serves.
 fn serve_alone(
     body: i32,
     keep: &[RawFd],
@@ -158,7 +156,6 @@ extern "C" fn body_main(argument: *mut c_void) -> c_int {
     process::exit_now(127)
 }
 
-/// All steps between clone and exec. Returns only errors.
 fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
     match confine(start) {
         Ok(()) => {

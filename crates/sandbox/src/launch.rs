@@ -23,17 +23,15 @@ use sys::terminal::copy_size;
 /// Everything that is known after the manifest was read.
 #[derive(Debug, Clone)]
 pub struct LaunchPlan<'a> {
-    /// `None`: loopback only.
     pub network: Option<NetworkPlan>,
     /// The base view, to name objects in errors.
     pub base_view: Vec<ViewStep>,
-    /// Requested mounts.
     pub view: Vec<ViewStep>,
     /// `None`: the base view is the root.
     pub root: Option<ImageRoot>,
     /// Uid and gid of the body inside, if they differ from `INSIDE_ID`.
     pub inside: Option<(u32, u32)>,
-    /// New limits of the writable space: bytes and inodes.
+    /// Bytes and inodes.
     pub resize: Option<(u64, u64)>,
     pub ruleset: Option<Ruleset>,
     pub filter: &'a [Instruction],
@@ -41,7 +39,6 @@ pub struct LaunchPlan<'a> {
     pub second_filter: Vec<Instruction>,
     pub limits: Vec<ResourceLimit>,
     pub working_directory: Vec<u8>,
-    /// Paths to try in order.
     pub programs: Vec<Vec<u8>>,
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
@@ -68,7 +65,6 @@ pub struct Launched {
     /// Init of the pid namespace.
     pub child: Child,
     pub link: OwnedFd,
-    /// Root of the writable space.
     pub space: OwnedFd,
     /// Supervisor's end of the body's pseudo-terminal.
     pub terminal: Option<OwnedFd>,
@@ -130,12 +126,10 @@ impl Launched {
 /// Message of init while the body runs.
 #[derive(Debug)]
 pub enum Word {
-    /// Wait status of the body's first process.
     Ended(i32),
     /// Result of [`Launched::connect`]: its id and a non-blocking socket that is connected or
     /// connecting.
     Connected(i32, Result<OwnedFd, Errno>),
-    /// Init failed or ended.
     Gone,
 }
 

@@ -30,7 +30,6 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// Configuration of the network namespace.
 #[derive(Debug, Clone)]
 pub struct NetworkPlan {
-    /// Routes that make every address local.
     pub routes: Batch,
     /// Without IPv6.
     pub routes_v4_only: Batch,
@@ -47,7 +46,6 @@ pub struct CapturePlan {
     pub rules_v4_only: Batch,
     /// Enables the log of the rules.
     pub log: Batch,
-    /// Ports for [`Capture::AnyIp`].
     pub ports: Vec<u16>,
     /// Filter for loopback packets to report that reach no listener.
     pub tap: Vec<Instruction>,
@@ -57,7 +55,6 @@ pub struct CapturePlan {
 #[derive(Debug)]
 pub struct NetworkSockets {
     pub capture: Capture,
-    /// Listeners for captured connections.
     pub listeners: Vec<OwnedFd>,
     /// Listeners for proxy clients.
     pub proxies: Vec<OwnedFd>,
@@ -86,7 +83,6 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// The plan as the child reads it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NetworkSteps<'a> {
     routes: Messages<'a>,
@@ -122,7 +118,6 @@ pub(super) fn lay_out<'a>(
     placed.first().ok_or(Errno::NOMEM)
 }
 
-/// Content of a hand-over message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 enum Part {
@@ -134,7 +129,6 @@ enum Part {
     Tproxy = 3,
 }
 
-/// IPv4 and, if available, IPv6.
 struct Pair {
     v4: OwnedFd,
     v6: Option<OwnedFd>,
@@ -156,7 +150,6 @@ impl Pair {
     }
 }
 
-/// Sockets of both capture modes.
 struct Common {
     proxies: Pair,
     questions: Pair,

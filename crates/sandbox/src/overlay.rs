@@ -33,7 +33,6 @@ pub const SOURCES_MAX: usize = 32;
 /// Number of the image's overlayfs.
 pub const IMAGE: usize = SOURCES_MAX;
 pub(crate) const KEPT_MAX: usize = SOURCES_MAX + 1;
-/// Place of the bundle in the space.
 pub(crate) const BUNDLE_PLACE: &str = "bundle";
 /// Directory of the space for overlays of the launch. A view that contains the space must cover it.
 pub const PLACES: &str = view::PLACES;
@@ -95,7 +94,6 @@ impl<'tree> Overlay<'tree> {
     }
 }
 
-/// A request for the child, published before [`message::OVERLAY`].
 #[derive(Debug, Clone, Copy)]
 struct OverlaySteps<'a> {
     /// The place and its parents.
@@ -105,7 +103,6 @@ struct OverlaySteps<'a> {
     work: &'a CStr,
     /// `work/work`, which the kernel creates.
     inner: &'a CStr,
-    /// Mount option with all lower trees.
     option: &'a CStr,
     lowers: &'a [LowerSteps<'a>],
     writable: bool,
@@ -114,7 +111,6 @@ struct OverlaySteps<'a> {
 
 #[derive(Debug, Clone, Copy)]
 struct LowerSteps<'a> {
-    /// Temporary mount point.
     at: &'a CStr,
     /// `None`: the tree comes with the message.
     path: Option<&'a CStr>,

@@ -19,7 +19,6 @@ use sys::signal;
 
 /// Address space for the plan: more than the execve(2) limit of arguments and environment.
 const ARENA_BYTES: usize = 16 << 20;
-/// Stack of the body's first process until its exec.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Wait for a dropped child, seconds.

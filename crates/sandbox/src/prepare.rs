@@ -48,7 +48,6 @@ pub struct BasePlan {
     pub space_bytes: u64,
     pub space_inodes: u64,
     pub view: Vec<ViewStep>,
-    /// The body gets a pseudo-terminal.
     pub terminal: bool,
     /// The supervisor watches the body's processes itself.
     pub send_proc: bool,

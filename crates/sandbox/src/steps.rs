@@ -115,7 +115,6 @@ pub(super) struct StepError {
     pub(super) errno: Errno,
 }
 
-/// The kinds of messages on the link between supervisor and init.
 pub(super) mod message {
     /// Init: the writable space exists; one descriptor.
     pub(crate) const SPACE: u32 = 1;
@@ -149,7 +148,6 @@ pub(super) mod message {
     pub(crate) const OVERLAY: u32 = 20;
 }
 
-/// One step of the view, paths relative to the new root.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     Directory {
@@ -199,14 +197,12 @@ pub(super) enum Step<'a> {
     },
 }
 
-/// Id maps that the child writes itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnMaps<'a> {
     pub(super) uid_map: &'a [u8],
     pub(super) gid_map: &'a [u8],
 }
 
-/// Steps before the child waits for the launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BaseSteps<'a> {
     /// `None`: the supervisor writes the maps.
@@ -246,7 +242,6 @@ pub(super) struct RulesetSteps<'a> {
     pub(super) rules: &'a [(&'a CStr, u64)],
 }
 
-/// An image that becomes the root.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RootSteps<'a> {
     pub(super) overlay: usize,
@@ -258,18 +253,14 @@ pub(super) struct RootSteps<'a> {
 /// A limit of setrlimit(2), soft and hard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimit {
-    /// `RLIMIT_…`.
     pub resource: u32,
     pub value: u64,
 }
 
-/// Steps of the launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaunchSteps<'a> {
-    /// `None`: loopback only.
     pub(super) network: Option<&'a NetworkSteps<'a>>,
     pub(super) view: &'a [Step<'a>],
-    /// `None`: the space itself is the root.
     pub(super) root: Option<RootSteps<'a>>,
     /// Maps of a second user namespace with other ids.
     pub(super) other_ids: Option<OwnMaps<'a>>,
@@ -281,7 +272,6 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) second_filter: &'a [Instruction],
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,
-    /// Tried in order, as execvp(3) does.
     pub(super) programs: &'a [&'a CStr],
     pub(super) argv: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],

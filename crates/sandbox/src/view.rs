@@ -14,7 +14,6 @@ use spec::request::ViewEntry;
 pub(crate) const INSIDE_ID: u32 = 1000;
 /// Home of the body.
 pub const HOME: &str = "/home/runner";
-/// Directories that contain files before anything is mounted.
 const FILLED: [&str; 2] = [BUNDLE, SCRATCH];
 pub(crate) const HOST_NAME: &str = "runner";
 /// Directory of the bundle.
@@ -132,7 +131,6 @@ pub enum ViewStep {
     },
     /// Attaches an overlayfs requested before the launch.
     AttachOverlay {
-        /// Number of the request.
         overlay: usize,
         /// Also set on the overlayfs itself.
         access: Access,
@@ -315,7 +313,6 @@ fn directory(path: &str) -> ViewStep {
 /// A requested mount with its resolved source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedMount {
-    /// Path inside.
     pub target: Vec<u8>,
     pub is_directory: bool,
     pub shown: Shown,
@@ -335,13 +332,11 @@ pub enum Shown {
     },
     /// An overlayfs requested from the child.
     Overlay {
-        /// Number of the request.
         overlay: usize,
         access: Access,
     },
     /// A directory of the writable space.
     Own {
-        /// Absolute path inside.
         source: Vec<u8>,
         access: Access,
     },
@@ -542,7 +537,6 @@ fn empty_of_own(target: &[u8], number: usize) -> [ViewStep; 3] {
     ]
 }
 
-/// Creates the directories above `target`, and `target` as a directory or an empty file.
 fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
     let mut steps: Vec<ViewStep> = target
         .iter()

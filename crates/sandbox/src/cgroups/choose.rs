@@ -16,7 +16,6 @@ pub struct GroupFacts {
     pub controllers: String,
     /// Version 2: `cgroup.subtree_control`.
     pub enabled: String,
-    /// Other processes in the cgroup itself.
     pub other_processes: usize,
     /// The root cgroup, which may have both processes and controllers.
     pub top_of_tree: bool,
@@ -34,7 +33,6 @@ pub struct HostCgroups {
     /// The cgroups of `groups_to_probe`, by path.
     pub groups: BTreeMap<String, GroupFacts>,
     pub is_root: bool,
-    /// The systemd managers that answer.
     pub managers: Vec<ScopeOwner>,
     /// This process was re-executed in a delegated systemd scope.
     pub in_delegated_scope: bool,
@@ -327,7 +325,6 @@ fn may_enter(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<()
     }
 }
 
-/// `path` and its ancestors, up to the mount point.
 fn upwards<'path>(path: &'path str, mount_point: &'path str) -> impl Iterator<Item = &'path str> {
     std::iter::successors(Some(path), move |here| {
         let above = here.rsplit_once('/').map(|(above, _)| above)?;

@@ -12,7 +12,6 @@ pub struct AxisCoverage {
     pub state: EnforcementState,
     /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
     pub enforced_by: &'static str,
-    /// Why it is not `enforced`.
     pub reason: Option<String>,
 }
 

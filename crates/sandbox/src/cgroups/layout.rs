@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 /// A controller that a limit or a counter uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
-    /// Memory limit, peak, OOM kills.
     Memory,
-    /// Number of processes and threads.
     Pids,
-    /// CPU share.
     Cpu,
     /// CPU time. Version 2 counts it without a controller.
     Cpuacct,
@@ -171,7 +168,6 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Decodes octal escapes such as `\040` of mountinfo.
 fn unescape(field: &str) -> String {
     let mut text = String::with_capacity(field.len());
     let mut rest = field;

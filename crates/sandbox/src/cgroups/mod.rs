@@ -37,7 +37,6 @@ const SUPERVISOR_LEAF: &str = "supervisor";
 pub struct CgroupLimits {
     /// Memory of the whole tree, including page cache and swap.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads.
     pub processes: Option<u64>,
     /// CPU share in thousandths: 1500 is one and a half.
     pub cpu_millis: Option<u64>,
@@ -57,9 +56,7 @@ pub enum Backend {
 /// Version 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unified {
-    /// Parent of the runs' cgroups.
     pub parent: String,
-    /// Controllers of a run's cgroup.
     pub controllers: Vec<Controller>,
     /// Controllers that the parent must enable first.
     pub to_enable: Vec<Controller>,
@@ -79,7 +76,6 @@ pub struct Hybrid {
     pub unified: Option<String>,
     /// The cgroup of the freezer hierarchy, used without a version 2 tree.
     pub freezer: Option<String>,
-    /// Unavailable controllers, with reasons.
     pub missing: Vec<(Controller, String)>,
 }
 
@@ -160,7 +156,6 @@ fn group_path(parent: &str, run_id: &str) -> String {
 /// Error of the cgroups of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// The host's cgroups cannot be read.
     #[error("cannot see which cgroups this host has")]
     Observe(#[source] CallError),
     /// The supervisor cannot leave the parent, so that its controllers cannot be enabled.
@@ -179,7 +174,6 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    /// The kernel refused a limit.
     #[error("cannot set the limit {file} of {group} to {value}")]
     Limit {
         group: String,
@@ -214,7 +208,6 @@ pub enum CgroupError {
     #[error("cannot remove the run's cgroups {}; a later start tries again", groups.join(", "))]
     Remove {
         groups: Vec<String>,
-        /// Of the first of them.
         #[source]
         source: CallError,
     },

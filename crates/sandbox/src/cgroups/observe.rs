@@ -65,7 +65,6 @@ fn is_in(tree: Option<&str>, path: &str) -> bool {
 
 const WRITE_CHECK: &str = "faccessat2";
 
-/// Whether the error is temporary.
 fn passes(errno: Errno) -> bool {
     matches!(
         errno,

@@ -393,7 +393,6 @@ impl Drop for RunCgroup {
     }
 }
 
-/// Kills listed processes until none is left, frozen if possible.
 pub(super) fn sweep(group: &Group) -> Result<(), CallError> {
     let mut pause = Duration::from_micros(50);
     for _ in 0..KILL_SWEEPS_MAX {

@@ -72,7 +72,6 @@ fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
 /// Position in the program, counted from its end.
 type Place = usize;
 
-/// Target of a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target {
     At(Place),
@@ -86,7 +85,6 @@ struct Writer {
     reversed: Vec<Instruction>,
     /// Written tests: condition, target if it holds, target if not.
     tests: HashMap<(Condition, Target, Target), Place>,
-    /// The nearest position of each target.
     nearest: HashMap<Target, Place>,
 }
 
@@ -96,7 +94,6 @@ impl Writer {
         self.reversed.len()
     }
 
-    /// Writes all cases of `rule` and returns its start.
     fn rule(&mut self, rule: &Rule, variant: Variant) -> Target {
         let heard = variant == Variant::Listener && rule.report == Some(Reporting::Yes);
         let answer = |decision: Decision| {
@@ -138,7 +135,6 @@ impl Writer {
         Target::At(place)
     }
 
-    /// Writes a comparison that jumps to `yes` or `no`.
     fn jump(&mut self, code: u16, k: u32, yes: Target, no: Target) -> Target {
         // Instructions for `no` are written between the jump and `yes`.
         let yes = self.near(yes, 1);
@@ -176,7 +172,6 @@ impl Writer {
         stone
     }
 
-    /// Writes an unconditional jump over the next `count` instructions.
     fn skip(&mut self, count: usize) -> Place {
         match u32::try_from(count) {
             Ok(count) => self.write(JUMP, 0, 0, count),
@@ -185,7 +180,6 @@ impl Writer {
         }
     }
 
-    /// Writes a binary search over `ranges`.
     fn tree(&mut self, ranges: &[(u32, Target)]) -> Target {
         let (lower, upper) = ranges.split_at(ranges.len() / 2);
         match (lower, upper) {

@@ -7,7 +7,6 @@ use spec::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS,
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeccompData {
     pub number: u32,
-    /// `AUDIT_ARCH_…` value.
     pub arch: u32,
     pub instruction_pointer: u64,
     pub arguments: Arguments,

@@ -52,14 +52,12 @@ impl Call {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Stable name, used in reports of denials.
     pub id: Cow<'static, str>,
     pub reason: Cow<'static, str>,
     /// `None` if the rule refuses nothing.
     pub report: Option<Reporting>,
     /// The first case whose conditions all hold decides.
     pub cases: Cow<'static, [Case]>,
-    /// Decision if no case matches.
     pub action: Decision,
 }
 
@@ -105,7 +103,6 @@ pub enum Decision {
     ProtocolNotSupported,
     #[serde(rename = "EOPNOTSUPP")]
     OperationNotSupported,
-    /// EAFNOSUPPORT.
     #[serde(rename = "EAFNOSUPPORT")]
     FamilyNotSupported,
 }
@@ -198,7 +195,6 @@ impl Rule {
 }
 
 impl SyscallPolicy {
-    /// The rule of the call `name`; `None` if this architecture does not have it.
     #[must_use]
     pub(crate) fn rule_of(&self, name: &str) -> Option<&Rule> {
         let known = self.calls.iter().zip(self.names.split(' '));

@@ -17,7 +17,6 @@ pub enum PolicyError {
         /// With line and column.
         source: Box<serde_saphyr::Error>,
     },
-    /// A line of the number table is not "number name".
     #[error(
         "system call numbers, line {line}: found `{found}`, expected a number of at most 65535 \
          and a name, the number greater than the one before"
@@ -27,7 +26,6 @@ pub enum PolicyError {
         line: usize,
         found: String,
     },
-    /// An unknown system call.
     #[error(
         "rule `{rule}` names the system call `{call}`, which no number table has: correct the \
          name or add its number"
@@ -38,7 +36,6 @@ pub enum PolicyError {
     TwoRules {
         call: String,
         first: String,
-        /// Escaped.
         second: String,
     },
     #[error("two rules have the id `{id}`, but denials are told apart by it: rename one")]
@@ -67,7 +64,6 @@ pub enum PolicyError {
     RefusedAlready {
         rule: String,
         call: String,
-        /// The rule that refuses it.
         below: String,
     },
     /// A rule of a tightening with conditions on calls of several rules.
@@ -260,7 +256,6 @@ fn checked(text: RuleText) -> Result<Rule, PolicyError> {
     })
 }
 
-/// Checks that `rule` is consistent.
 pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
     if rule.refuses() != rule.report.is_some() {
         return Err(PolicyError::Report {

@@ -93,7 +93,6 @@ impl SyscallPolicy {
         Ok((cases.collect(), first.action))
     }
 
-    /// Index of the refusing rule of each named call.
     fn places<'text>(
         &self,
         text: &'text TighteningText,

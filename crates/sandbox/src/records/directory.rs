@@ -30,7 +30,6 @@ pub(super) fn search_mode() -> u32 {
     }
 }
 
-/// Opens the runtime directory and creates it if missing.
 pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RecordsError> {
     if !path.is_absolute() {
         return Err(RecordsError::Relative {
@@ -41,7 +40,6 @@ pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RecordsError> {
     open_or_make(path, rustix::fs::CWD, path, search_mode())
 }
 
-/// Opens a subdirectory of the runtime directory and creates it if missing.
 pub(super) fn open_part(
     path: &Path,
     directory: BorrowedFd<'_>,

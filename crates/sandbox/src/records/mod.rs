@@ -72,7 +72,6 @@ pub type CleanFailure = Box<dyn std::error::Error + Send + Sync>;
 pub enum RecordsError {
     #[error("the runtime directory {path} is not absolute")]
     Relative { path: String },
-    /// A failed system call on a file of the runtime directory.
     #[error("cannot {act} in the runtime directory {path}")]
     Call {
         act: &'static str,
@@ -92,12 +91,10 @@ pub enum RecordsError {
         found: String,
         expected: String,
     },
-    /// The run id is not a valid file name.
     #[error("`{found}` is no run id: 1 to 64 of a-z, 0-9 and `-` are expected")]
     RunId { found: String },
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
-    /// A complete line of a record is malformed.
     #[error(
         "line {line} of the record of run {run_id} cannot be understood; remove runs/{run_id} by hand"
     )]
@@ -108,21 +105,18 @@ pub enum RecordsError {
         #[source]
         source: serde_json::Error,
     },
-    /// An entry cannot be serialized.
     #[error("an entry of the record of run {run_id} cannot be written")]
     Encode {
         run_id: String,
         #[source]
         source: serde_json::Error,
     },
-    /// A cgroup of a dead run was not removed.
     #[error("a cgroup of the dead run {run_id} cannot be removed")]
     Cgroup {
         run_id: String,
         #[source]
         source: Box<cgroups::CgroupError>,
     },
-    /// A temporary file of a dead run was not removed.
     #[error("the temporary {name} in {directory} of the dead run {run_id} cannot be removed")]
     Temporary {
         run_id: String,

@@ -16,10 +16,8 @@ use super::{RecordsError, failed, io};
 /// Names of spare records; invalid as run ids.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
 
-/// The file for workspace locks.
 const LOCKS: &str = "locks";
 
-/// Renames a record without replacing another.
 pub(super) fn rename(runs: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
     rustix::fs::renameat_with(runs, from, runs, to, RenameFlags::NOREPLACE)
 }
@@ -29,9 +27,7 @@ pub(super) fn rename(runs: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> 
 pub enum Entry {
     /// Absolute path.
     Cgroup(String),
-    /// A file or directory on the host.
     Temporary {
-        /// Absolute path.
         directory: PathBuf,
         /// One component.
         name: OsString,

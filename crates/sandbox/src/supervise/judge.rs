@@ -20,7 +20,6 @@ pub enum Reason {
 pub struct Facts {
     /// Wait status of the body's first process; `None` if init did not report it.
     pub raw_status: Option<i32>,
-    /// Why the supervisor ended the body.
     pub reason: Option<Reason>,
     pub oom_kills: u64,
     /// The CPU time of the whole tree has reached its limit.

@@ -82,7 +82,6 @@ impl<'run> Relaying<'run> {
         Ok(())
     }
 
-    /// Handles init's answer to a request.
     pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
         self.unanswered.retain(|known| *known != id);
         if let Some(relay) = &mut self.relay {

@@ -12,7 +12,6 @@ use rustix::pipe::PipeFlags;
 
 use crate::prepare::BodyStreams;
 
-/// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes that a writable pipe always accepts at once (pipe(7)).
 const PIPE_BUF_BYTES: usize = 4_096;
@@ -151,7 +150,6 @@ pub struct OutputPump {
     copy: Option<Copy>,
 }
 
-/// A copy of the stream, while it is below the limit.
 #[derive(Debug)]
 struct Copy {
     bytes: Vec<u8>,
@@ -163,7 +161,6 @@ struct Copy {
 pub struct Finished {
     /// Bytes written by the body.
     pub seen_bytes: u64,
-    /// Bytes discarded.
     pub dropped_bytes: u64,
     pub captured: Option<Vec<u8>>,
     /// The whole stream, if a copy was requested and it is complete.

@@ -27,7 +27,6 @@ pub struct WatchLimits {
     pub wall_time: Option<Duration>,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
-    /// CPU time of the whole tree.
     pub cpu_time: Option<Duration>,
     /// Memory of the whole tree, without a memory cgroup.
     pub memory_bytes: Option<u64>,
@@ -74,7 +73,6 @@ pub struct Observed {
     pub init_status: Option<i32>,
     /// Why the supervisor ended the body.
     pub reason: Option<Reason>,
-    /// From the start of the watch to the end of the tree.
     pub wall_time: Duration,
     /// User and system CPU time of wait4(2), microseconds.
     pub waited_cpu_us: Option<(u64, u64)>,
@@ -288,7 +286,6 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Init has ended, and the kernel has killed its namespace.
     fn end(&mut self, now: Instant) -> Result<(), Errno> {
         // The last message may follow answers.
         while self.ended_at.is_none() {
@@ -413,7 +410,6 @@ impl Watch<'_> {
         self.next_look = next;
     }
 
-    /// Sends the stop signal; the grace begins.
     fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);

@@ -19,7 +19,6 @@ pub struct Sample {
     pub memory_bytes: u64,
     /// CPU time of live and reaped processes, including init. Never decreases.
     pub cpu_time_us: u64,
-    /// Processes and threads, including init.
     pub processes: u64,
 }
 

@@ -417,8 +417,7 @@ mod tests {
         }
     }
 
-    /// E-01: the second line, should the death signal not come. In a process of its own, which
-    /// ends.
+    /// E-01: the second line, should the death signal not come. In a process of its own, which ends.
     #[test]
     fn init_ends_when_the_supervisor_s_end_of_the_link_is_gone() {
         const NAME: &str = "init::tests::init_ends_when_the_supervisor_s_end_of_the_link_is_gone";

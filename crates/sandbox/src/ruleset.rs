@@ -228,8 +228,7 @@ mod tests {
         assert_eq!(ruleset.scoped, 3);
     }
 
-    /// The place of a mount that the step leaves writable. A new kind of step has to be decided
-    /// here.
+    /// The place of a mount that the step leaves writable. A new kind of step has to be decided here.
     fn writable(step: &ViewStep) -> Option<&[u8]> {
         match step {
             ViewStep::Bind { target, access, .. }

@@ -1,5 +1,5 @@
-//! Judges documents by schemas in a process of its own: both may come from a stranger, and neither is
-//! bounded by anything but what that process may take.
+//! Validates documents against schemas in a child process with limits, because both may be
+//! untrusted.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -10,24 +10,22 @@ use serde_json::Value;
 use spec::io::contract::{Contract, ContractError, Mismatch};
 use sys::reader::{Bounds, NoAnswer, read_apart};
 
-/// The longest that judging may take.
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// What it may take beside what the supervisor has: the document, which is read already.
+/// Limit beyond the supervisor's memory, which already includes the document.
 const MEMORY_BYTES_MAX: u64 = 128 << 20;
 /// 1,000 mismatches of two short texts.
 const ANSWER_BYTES_MAX: usize = 2 << 20;
 
-/// What is judged.
+/// A schema and the document to validate.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'run> {
     /// `inputs` or `outputs`.
     pub block: &'static str,
     pub schema: &'run Value,
-    /// `None`: only whether it is a schema.
+    /// `None`: only validate the schema.
     pub document: Option<&'run Value>,
 }
 
-/// What the process answers of each question.
 #[derive(Debug, Serialize, Deserialize)]
 enum Verdict {
     Accepted,
@@ -35,26 +33,25 @@ enum Verdict {
     Mismatch(Vec<Mismatch>),
 }
 
-/// Why a document was not accepted.
+/// Reason why a document was not accepted.
 #[derive(Debug)]
 pub enum Refused {
-    /// Judging did not come to an end, or the schema is none.
+    /// Invalid schema, or validation did not finish.
     Schema {
         block: &'static str,
         error: ContractError,
     },
-    /// What does not match.
     Document(Vec<Mismatch>),
-    /// A signal for the runner came.
+    /// Number of a received signal.
     Cancelled(i32),
-    /// A call of the supervisor failed.
+    /// A system call of the supervisor failed.
     Host(rustix::io::Errno),
 }
 
-/// Judges `questions`, one after the other, within `time` if that is less than ten seconds.
+/// Validates `questions` in order within `time`, at most ten seconds.
 ///
 /// # Errors
-/// [`Refused`] for the first that is not accepted.
+/// [`Refused`] for the first failure.
 pub fn judge(
     questions: &[Question<'_>],
     time: Option<Duration>,

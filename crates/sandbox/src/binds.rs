@@ -1,6 +1,5 @@
-//! Steps of the view that was asked for. Their places may lie in directories that were lent, and their
-//! sources wherever the caller said: others may write there, also meanwhile. So no link is followed,
-//! neither where a place is made nor where a mount is taken from or attached.
+//! Steps of requested mounts. Other users may write the directories of their sources and targets at
+//! any time, so no link is followed.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +10,6 @@ use rustix::io::Errno;
 use sys::mount::{self, Attributes};
 use sys::place;
 
-/// Makes a directory, unless there is one.
 pub(super) fn make_directory(path: &CStr, mode: u32) -> Result<(), Errno> {
     if path.is_empty() {
         return Ok(());
@@ -23,7 +21,7 @@ pub(super) fn make_directory(path: &CStr, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// Makes an empty file as the place of a mount, unless there is something that is no directory.
+/// Creates an empty file as mount point, unless something other than a directory exists.
 pub(super) fn make_file(path: &CStr) -> Result<(), Errno> {
     let (parent, name) = place::find(path)?;
     let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(0o644));
@@ -36,7 +34,6 @@ pub(super) fn make_file(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Shows what lies at `source` at `target` as well, with what is mounted beneath it where `recursive`.
 pub(super) fn bind(
     source: &CStr,
     target: &CStr,
@@ -53,19 +50,16 @@ pub(super) fn bind(
     attach(tree.as_fd(), target)
 }
 
-/// Gives a directory a mount of its own.
 pub(super) fn own_mount(path: &CStr) -> Result<(), Errno> {
     let (directory, _) = place::open(path)?;
     let tree = mount::clone_directory(directory.as_fd())?;
     mount::attach_at(tree.as_fd(), directory.as_fd())
 }
 
-/// Attaches a tree that is mounted nowhere yet.
 pub(super) fn attach(tree: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
     mount::attach_at(tree, place::open(target)?.0.as_fd())
 }
 
-/// Mounts a new tmpfs.
 pub(super) fn tmpfs(target: &CStr, options: &CStr) -> Result<(), Errno> {
     let (directory, _) = place::open(target)?;
     let here = place::open(c".")?.0;

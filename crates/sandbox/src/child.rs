@@ -1,8 +1,8 @@
-//! The child between clone and exec, as init of the new pid namespace: its checklist in order.
+//! The child between clone and exec, as init of the new pid namespace: its steps in order.
 //!
-//! Nothing here allocates, takes a lock or is optional: a step that fails is reported over the
-//! link and ends the process, and with it the namespace. The order is the one in which the
-//! kernel lets the steps be taken; where a step needs the one before it, the comment says why.
+//! Nothing here allocates or takes a lock. A failed step is reported over the link and ends the
+//! process, and with it the namespace. Comments explain the order where a step needs an earlier
+//! one.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,10 +26,8 @@ use sys::mount::Attributes;
 use sys::namespace::kind;
 use sys::{affinity, landlock, mount, namespace, privileges, process, rlimit, terminal};
 
-/// Runs the whole checklist and then serves as init. Never returns.
-///
-/// `processors` are given back to it, and so to the body, once the supervisor has moved it for the
-/// last time.
+/// Runs all steps and then serves as init. Restores the CPU affinity `processors`, and so the
+/// body's, after the supervisor's last change.
 pub(super) fn run(
     arena: &Arena,
     link: &OwnedFd,
@@ -44,26 +42,24 @@ pub(super) fn run(
     give_up(link, failed)
 }
 
-/// Tells the supervisor what failed, and ends.
 pub(super) fn give_up(link: BorrowedFd<'_>, failed: StepError) -> ! {
     give_up_as(message::FAILED, link, failed)
 }
 
-/// [`give_up`] with a word of its own: [`message::FAILED`], or [`message::LOST`].
+/// [`give_up`] with [`message::FAILED`] or [`message::LOST`].
 pub(super) fn give_up_as(kind: u32, link: BorrowedFd<'_>, failed: StepError) -> ! {
     let values = [
         failed.step as i32,
         failed.index,
         failed.errno.raw_os_error(),
     ];
-    // Where the supervisor is gone there is nobody to tell, and ending is all that is left to do.
+    // Ignore the error: the supervisor is gone.
     let told = link::send(link, Message { kind, values }, &[]);
     process::exit_now(if told.is_ok() { 1 } else { 2 })
 }
 
-/// inotify instances of one run (`user.max_inotify_instances`, namespaces(7)).
+/// inotify limits of one run (`user.max_inotify_instances`, namespaces(7)).
 const INOTIFY_INSTANCES: &[u8] = b"16";
-/// inotify watches of one run.
 const INOTIFY_WATCHES: &[u8] = b"16384";
 
 fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
@@ -95,7 +91,7 @@ fn follow(
     note(arena, ChildStep::BecomeBody);
     let space = make_space(base)?;
     let shared = [space.as_fd()];
-    // The directories that the supervisor fills exist before it hears of the space.
+    // The directories that the supervisor fills must exist before it gets the space.
     let cut = FILLED_BY_SUPERVISOR.min(base.view.len());
     let (first, rest) = base.view.split_at(cut);
     assemble(first, 0)?;
@@ -139,57 +135,55 @@ fn follow(
     })
 }
 
-/// All that needs neither an id nor a plan.
 fn leave_the_host(arena: &Arena) -> Result<(), StepError> {
     privileges::die_with_parent().map_err(at(ChildStep::DeathSignal))?;
     note(arena, ChildStep::DeathSignal);
-    // The caller's mask would narrow what is made below, down to what nobody may enter.
+    // The caller's mask would restrict the directories created below.
     rustix::process::umask(Mode::empty());
     rustix::thread::set_name(c"init").map_err(at(ChildStep::HostName))?;
-    // What is under way between processes counts against the uid, so another run of the same user,
-    // whose body is limited to less, could else keep this one from handing anything over.
+    // Descriptors in transit count per uid against RLIMIT_NOFILE: another run of the same user with
+    // a low limit could block this one.
     rlimit::raise(rlimit::resource::OPEN_FILES).map_err(at(ChildStep::OpenFiles))?;
-    // What a body takes counts against the caller too, all the way up the user namespaces, and the
-    // host's own limit is often 128 for a whole uid: a share of it leaves some for everybody else.
+    // inotify use also counts against the caller in all parent user namespaces, where the limit is
+    // often 128 per uid.
     for (path, most) in [
         (c"/proc/sys/user/max_inotify_instances", INOTIFY_INSTANCES),
         (c"/proc/sys/user/max_inotify_watches", INOTIFY_WATCHES),
     ] {
         match namespace::write_file(path, most) {
-            // A kernel without inotify has nothing to limit.
+            // The kernel has no inotify.
             Ok(()) | Err(Errno::NOENT) => (),
             Err(errno) => return Err(at(ChildStep::KernelObjects)(errno)),
         }
     }
-    // Where the whole host runs out of memory, the body goes before the supervisor that could say
-    // so. Raising it is everybody's right (proc_pid_oom_score_adj(5)).
+    // If the host runs out of memory, the body must die before the supervisor, which reports it.
+    // Raising the value needs no privilege (proc_pid_oom_score_adj(5)).
     namespace::write_file(c"/proc/self/oom_score_adj", b"300").map_err(at(ChildStep::OomScore))?;
-    // Made here and not by clone3: the network namespace is the dearest step of all, and while it
-    // is made the supervisor finds out what to run.
+    // Not with clone3: the network namespace takes the longest, and the supervisor works in
+    // parallel.
     namespace::leave(kind::NETWORK | kind::IPC | kind::UTS).map_err(at(ChildStep::Namespaces))?;
     note(arena, ChildStep::Namespaces);
     namespace::loopback_up().map_err(at(ChildStep::Loopback))?;
     note(arena, ChildStep::Loopback);
-    // A server of the body's listens where it likes, at 80 too: nobody else is in this namespace.
+    // The body's servers may listen on low ports such as 80 in this namespace.
     match namespace::write_file(c"/proc/sys/net/ipv4/ip_unprivileged_port_start", b"0") {
-        // A kernel without it lets nobody but root listen there.
+        // Old kernel: only root may listen there.
         Ok(()) | Err(Errno::NOENT) => (),
         Err(errno) => return Err(at(ChildStep::Loopback)(errno)),
     }
     rustix::system::sethostname(HOST_NAME.as_bytes()).map_err(at(ChildStep::HostName))?;
     mount::make_private().map_err(at(ChildStep::PrivateMounts))?;
-    // The body inherits it, and nothing that init still does can fill it again.
+    // Inherited by the body; later steps cannot refill it.
     privileges::drop_bounding_set().map_err(at(ChildStep::Capabilities))?;
     note(arena, ChildStep::PrivateMounts);
     Ok(())
 }
 
-/// Leaves the moment at which `step` was done to whoever asks what a run costs.
 pub(super) fn note(arena: &Arena, step: ChildStep) {
     arena.note(step as usize, process::monotonic_ns());
 }
 
-/// How many descriptors come with the base plan before the claims.
+/// Number of descriptors before the claims.
 const STREAMS: usize = 3;
 
 fn await_base<'a>(
@@ -213,7 +207,7 @@ fn await_base<'a>(
     }
 }
 
-/// From here on the process is the body's uid. Before that no file can be made: EOVERFLOW.
+/// Takes the body's ids. Creating files before fails with EOVERFLOW.
 fn take_ids(base: &BaseSteps<'_>) -> Result<(), StepError> {
     if let Some(maps) = &base.own_maps {
         return write_own_maps(maps).map_err(at(ChildStep::WriteIds));
@@ -224,7 +218,7 @@ fn take_ids(base: &BaseSteps<'_>) -> Result<(), StepError> {
 }
 
 fn write_own_maps(maps: &OwnMaps<'_>) -> Result<(), Errno> {
-    // Without the deny nobody may write the map of groups without capabilities outside.
+    // Required for writing gid_map without capabilities outside.
     namespace::write_file(c"/proc/self/setgroups", b"deny")?;
     namespace::write_file(c"/proc/self/uid_map", maps.uid_map)?;
     namespace::write_file(c"/proc/self/gid_map", maps.gid_map)
@@ -287,7 +281,7 @@ fn await_launch<'a>(
     }
 }
 
-/// Finishes the view, enters it, and makes the ruleset on the final paths.
+/// Finishes and enters the view, and creates the ruleset on the final paths.
 fn enter(
     arena: &Arena,
     launch: &LaunchSteps<'_>,
@@ -311,7 +305,7 @@ fn enter(
     let lies_in_places =
         |step: &Step<'_>| matches!(step, Step::AttachOverlay { .. } | Step::BindOwn { .. });
     if launch.root.is_some() || launch.view.iter().any(lies_in_places) {
-        // None of the mounts that were asked for: it hides where they come from.
+        // Before the requested mounts: it covers their sources.
         overlay::cover_places().map_err(|errno| StepError {
             step: ChildStep::LaunchView,
             index: NO_PLACE,
@@ -325,29 +319,27 @@ fn enter(
     mount::pivot_into_working_directory().map_err(at(ChildStep::Pivot))?;
     note(arena, ChildStep::Pivot);
     if !launch.root.is_some_and(|root| root.writable) {
-        // Last, because everything before creates files. Only the root's own mount: the writable
-        // directories have mounts of their own by now.
+        // Last, because earlier steps create files. Only the root mount: writable directories are
+        // mounts of their own.
         mount::restrict(c"/", Attributes::RDONLY, false).map_err(at(ChildStep::ReadOnlyRoot))?;
     }
     privileges::no_new_privileges().map_err(at(ChildStep::NoNewPrivileges))?;
     if let Some(maps) = &launch.other_ids {
         take_other_ids(maps).map_err(at(ChildStep::ImageUser))?;
     }
-    // Init has the body's uid: without this the body could reach it through /proc/1 and ptrace.
+    // Init has the body's uid: otherwise the body could access it through /proc/1 and ptrace.
     privileges::not_dumpable().map_err(at(ChildStep::NotDumpable))?;
     let ruleset = launch.ruleset.as_ref().map(make_ruleset).transpose()?;
     note(arena, ChildStep::Ruleset);
     Ok(ruleset)
 }
 
-/// Makes the image the working directory, with all that the body needs of the space shown in it.
-///
-/// What lies in the image was chosen by whoever made it: it is reached beneath its descriptor only,
-/// and never through a link.
+/// Makes the image the working directory and bind-mounts parts of the space over it. Names in the
+/// image are untrusted: they are resolved beneath its descriptor and never through a link.
 fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), StepError> {
     let overlay = overlays.get(root.overlay).and_then(Option::as_ref);
     let image = overlay.ok_or_else(|| at(ChildStep::ImageRoot)(Errno::BADF))?;
-    // Over the space, which is still the working directory: nothing of it is covered from there.
+    // Over the space, which is still the working directory: `.` does not cross the new mount.
     mount::attach(image.as_fd(), c".").map_err(at(ChildStep::ImageRoot))?;
     for (index, (path, read_only)) in (0..).zip(root.grafts) {
         mount::graft(path, image.as_fd(), path, *read_only).map_err(|errno| StepError {
@@ -359,13 +351,13 @@ fn enter_image(root: &RootSteps<'_>, overlays: &overlay::Kept) -> Result<(), Ste
     rustix::process::fchdir(image).map_err(at(ChildStep::ImageRoot))
 }
 
-/// A second user namespace, in which the same process has other ids. Everything that needs a
-/// capability over the first one's namespaces is done.
+/// Enters a second user namespace with other ids, after all steps that need capabilities in the
+/// first.
 fn take_other_ids(maps: &OwnMaps<'_>) -> Result<(), Errno> {
     namespace::leave(kind::USER)?;
     privileges::dumpable()?;
     write_own_maps(maps)?;
-    // A new user namespace comes with all capabilities, and with a full bounding set.
+    // A new user namespace has all capabilities and a full bounding set.
     privileges::drop_bounding_set()?;
     // A change of credentials may clear it (prctl(2)).
     privileges::die_with_parent()
@@ -384,14 +376,14 @@ fn make_ruleset(steps: &RulesetSteps<'_>) -> Result<OwnedFd, StepError> {
     Ok(ruleset)
 }
 
-/// What the steps show that was made before: by the supervisor, or by this process.
+/// Sources that were made before.
 #[derive(Default)]
 struct Shown<'a> {
     trees: &'a [Option<OwnedFd>],
     overlays: &'a [Option<OwnedFd>],
 }
 
-/// Steps of the base view: nobody but us can write where they lead.
+/// Steps of the base view: only trusted paths.
 fn assemble(steps: &[Step<'_>], first: usize) -> Result<(), StepError> {
     for (index, step) in (first..).zip(steps) {
         assemble_one(step).map_err(|errno| StepError {
@@ -428,16 +420,16 @@ fn assemble_one(step: &Step<'_>) -> Result<(), Errno> {
             mount::bind(source, target, true)?;
             mount::restrict(target, attributes, true)
         }
-        // Only where somebody asked: in the launch view.
+        // Requested mounts, in the launch view only.
         Step::BindOwn { .. } | Step::Attach { .. } | Step::AttachOverlay { .. } => {
             Err(Errno::INVAL)
         }
-        // A bind keeps the nosuid and nodev of the mount that it is taken from.
+        // A bind keeps nosuid and nodev of its source.
         Step::OwnMount { path } => mount::bind(path, path, false),
         Step::Tmpfs { target, options } => mount::tmpfs_at(target, options),
         Step::Proc => mount::proc_at(c"proc"),
         Step::Devpts => mount::devpts_at(c"dev/pts"),
-        // The new root's own null is nosuid and noexec already, and a bind keeps that.
+        // The new root's null is already nosuid and noexec, and a bind keeps that.
         Step::Mask { path } => unless_absent(mount::bind(c"dev/null", path, false)).map(|_| ()),
         Step::MaskDirectory { path } => {
             match unless_absent(mount::bind(c"dev/pts", path, false))? {
@@ -471,7 +463,7 @@ fn assemble_asked(step: &Step<'_>, shown: &Shown<'_>) -> Result<(), Errno> {
         }
         Step::OwnMount { path } => binds::own_mount(path),
         Step::Tmpfs { target, options } => binds::tmpfs(target, options),
-        // Nobody asks for these.
+        // Not used for requested mounts.
         Step::File { .. }
         | Step::Symlink { .. }
         | Step::Proc
@@ -486,7 +478,7 @@ fn one_of(mounts: &[Option<OwnedFd>], number: usize) -> Result<BorrowedFd<'_>, E
     Ok(mount.ok_or(Errno::BADF)?.as_fd())
 }
 
-/// What this kernel does not have needs no mask: `false`.
+/// Missing files need no mask: `false`.
 fn unless_absent(bound: Result<(), Errno>) -> Result<bool, Errno> {
     match bound {
         Ok(()) => Ok(true),
@@ -495,8 +487,8 @@ fn unless_absent(bound: Result<(), Errno>) -> Result<bool, Errno> {
     }
 }
 
-/// One call where nothing is there yet: `true`. What is there is looked at by opening it, which
-/// never goes through a link.
+/// One call if nothing exists: `true`. An existing object is checked by opening it without
+/// following links.
 fn make_empty(path: &CStr) -> Result<bool, Errno> {
     let (kind, mode) = (FileType::RegularFile, Mode::from_raw_mode(0o644));
     match rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0) {
@@ -518,7 +510,6 @@ fn write_new(path: &CStr, contents: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The descriptor's number, or -1.
 pub(super) fn number(descriptor: Option<&OwnedFd>) -> i32 {
     descriptor.map_or(-1, AsRawFd::as_raw_fd)
 }

@@ -1,23 +1,21 @@
-//! What can go wrong until the body runs.
+//! Errors before the body runs.
 
 use rustix::io::Errno;
 
 use crate::steps::ChildStep;
 
-/// Where a process that is there is not in /proc.
+/// Reason if an existing process is not in /proc.
 const OWN_PROC: &str =
     "/proc is not that of the runner's own pid namespace: mount -t proc proc /proc";
 
-/// The sandbox could not be made, or the body could not be started in it.
+/// The sandbox could not be created, or the body could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// clone3(2) refused.
     #[error("cannot make a user namespace: {errno}")]
     Clone {
         #[source]
         errno: Errno,
     },
-    /// A step of the supervisor failed.
     #[error("cannot {act} {object}: {errno}")]
     Supervisor {
         act: &'static str,
@@ -25,7 +23,6 @@ pub enum SandboxError {
         #[source]
         errno: Errno,
     },
-    /// An id map of the child's could not be written.
     #[error("cannot write the body's {map}: {errno}")]
     IdMap {
         map: String,
@@ -42,36 +39,32 @@ pub enum SandboxError {
         #[source]
         errno: Errno,
     },
-    /// The body was executed, and init, which failed after that, took it along: it may have done
-    /// something by then.
+    /// Init failed after the exec and ended the body, which may have had effects.
     #[error("the body was started, and ended again with its init, which cannot {act}: {errno}")]
     Lost {
-        /// What init was to do, for people.
+        /// Description of init's step.
         act: &'static str,
         #[source]
         errno: Errno,
     },
-    /// The program is not there inside.
     #[error("program `{program}` was not found inside the sandbox")]
     ProgramNotFound {
-        /// As it was asked for, escaped.
+        /// As requested, escaped.
         program: String,
     },
-    /// The program is there and cannot be executed.
     #[error("program `{program}` cannot be executed: {errno}")]
     ProgramNotExecutable {
-        /// As it was asked for, escaped.
+        /// As requested, escaped.
         program: String,
         #[source]
         errno: Errno,
     },
-    /// The child ended without a word.
     #[error("the child ended while it was to {act}")]
     ChildGone { act: &'static str },
 }
 
 impl SandboxError {
-    /// Stable.
+    /// Stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -85,8 +78,8 @@ impl SandboxError {
         }
     }
 
-    /// Whether a setting of the host that forbids user namespaces looks like this. AppArmor lets
-    /// them be made, and then forbids what is done in them.
+    /// Whether the host may forbid user namespaces. AppArmor allows creating them and denies
+    /// operations in them.
     #[must_use]
     pub fn may_be_forbidden(&self) -> bool {
         match self {
@@ -94,7 +87,7 @@ impl SandboxError {
                 matches!(*errno, Errno::NOSPC | Errno::PERM | Errno::ACCESS)
             }
             Self::Supervisor { errno, .. } => matches!(*errno, Errno::PERM | Errno::ACCESS),
-            // What comes later meets paths of the caller's, which forbid for reasons of their own.
+            // Later steps use the caller's paths, which fail for other reasons.
             Self::Child { step, errno, .. } => {
                 let first = matches!(
                     step,
@@ -114,7 +107,7 @@ impl SandboxError {
         }
     }
 
-    /// What to do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -142,7 +135,7 @@ impl SandboxError {
                  architecture"
                     .to_owned(),
             ),
-            // execve(2): 128 KiB each, a quarter of the stack limit all together.
+            // execve(2): 128 KiB per string, a quarter of the stack limit in total.
             Self::ProgramNotExecutable {
                 errno: Errno::TOOBIG,
                 ..

@@ -1,32 +1,31 @@
-//! An image as the body's root: what lies uppermost of it, and what is shown over it.
+//! An image as the body's root: its top layer and the mounts over it.
 //!
-//! Whoever made the image chose every name in it. So every component of every path on which
-//! something of ours is mounted is made as a real directory in the uppermost layer, before the
-//! layers are joined: what the image has there, a link above all, is hidden and never followed.
+//! All names in an image are untrusted. So each component of a mount target is created as a
+//! directory in the top layer, which hides links of the image.
 
 use crate::image_user::ImageUser;
 use crate::view::{Access, BASE_CANDIDATES, ViewStep, etc_files};
 
-/// What the supervisor makes in the uppermost layer: parents first. Paths are relative to the root.
+/// Entry of the top layer, parents first. Paths are relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filled {
-    /// A directory, mode 0755.
+    /// Mode 0755.
     Directory(Vec<u8>),
-    /// A file, mode 0644, with these contents.
+    /// Path and contents, mode 0644.
     File(Vec<u8>, Vec<u8>),
 }
 
-/// Something of the run's own space that is shown at the same place of the image.
+/// A part of the run's space that is bind-mounted at the same path of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graft {
-    /// Relative to the root of either.
+    /// Relative to both roots.
     pub path: Vec<u8>,
-    /// Whether the mount is read-only; what is mounted beneath it stays as it is.
+    /// Only the top mount; those beneath it stay unchanged.
     pub read_only: bool,
 }
 
-/// What every run has, and whether its mount is read-only: what may be written beneath a read-only
-/// one has a mount of its own.
+/// Grafts of every run: path and read-only. Writable directories beneath a read-only one are
+/// mounts.
 const OURS: [(&str, bool); 7] = [
     ("proc", false),
     ("dev", true),
@@ -37,16 +36,14 @@ const OURS: [(&str, bool); 7] = [
     ("home/runner", false),
 ];
 
-/// What the image has of the files that name users.
+/// The image's user and group files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Names<'image> {
-    /// `etc/passwd`.
     pub passwd: &'image [u8],
-    /// `etc/group`.
     pub group: &'image [u8],
 }
 
-/// What is laid over an image in which `user` runs, with the mounts of `asked`.
+/// Builds the top layer for an image with the mounts `asked`, run as `user`.
 #[must_use]
 pub fn filled(asked: &[ViewStep], user: &ImageUser, names: Names<'_>) -> Vec<Filled> {
     let mut list = Vec::new();
@@ -77,8 +74,7 @@ pub fn filled(asked: &[ViewStep], user: &ImageUser, names: Names<'_>) -> Vec<Fil
     list
 }
 
-/// What is shown over the image, given the mounts of `asked`, which the child has made in the
-/// run's own space.
+/// Lists the grafts for the mounts `asked`, which the child has created in the run's space.
 #[must_use]
 pub fn grafts(asked: &[ViewStep]) -> Vec<Graft> {
     let ours = OURS.iter().map(|(path, read_only)| Graft {
@@ -92,7 +88,7 @@ pub fn grafts(asked: &[ViewStep]) -> Vec<Graft> {
     ours.chain(asked).collect()
 }
 
-/// What of the base view stays where an image is the root: nothing of the host's programs.
+/// Filters the base view for an image: without programs of the host.
 #[must_use]
 pub fn base_of_image(base: &[ViewStep]) -> Vec<ViewStep> {
     let of_host = |path: &[u8]| BASE_CANDIDATES.iter().any(|own| own.as_bytes() == path);
@@ -106,14 +102,13 @@ pub fn base_of_image(base: &[ViewStep]) -> Vec<ViewStep> {
     base.iter().filter(stays).cloned().collect()
 }
 
-/// Top-level names of an image that a rule of Landlock may stand at: what is ours has rules of its
-/// own.
+/// Whether a top-level name belongs to the image; other names have their own Landlock rules.
 #[must_use]
 pub fn is_of_image(name: &[u8]) -> bool {
     !OURS.iter().any(|(path, _)| path.as_bytes() == name)
 }
 
-/// The places of the mounts that lie in no other one, and whether each is a file.
+/// Targets that are not inside another mount, and whether each is a file.
 fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
     let targets = asked.iter().filter_map(|step| match step {
         ViewStep::Bind { target, .. }
@@ -131,7 +126,7 @@ fn outermost(asked: &[ViewStep]) -> Vec<(&[u8], bool)> {
         | ViewStep::MaskDirectory { .. } => None,
     });
     let mut all: Vec<&[u8]> = targets.collect();
-    // A directory comes before what lies in it.
+    // A directory sorts before its content.
     all.sort_unstable_by(|one, other| parts(one).cmp(parts(other)));
     let mut kept: Vec<&[u8]> = Vec::new();
     for target in all {
@@ -155,13 +150,11 @@ fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
 }
 
-/// Whether `path` is `directory`, or lies in it.
 fn is_in(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// `path` and every directory above it, where they are not there yet.
 fn directories(path: &[u8], list: &mut Vec<Filled>) {
     let ends = (1..path.len()).filter(|at| path[*at] == b'/');
     for end in ends.chain([path.len()]) {

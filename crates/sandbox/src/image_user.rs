@@ -1,10 +1,10 @@
-//! Who the body is inside an image: what `User` of its config says, looked up in its own files.
+//! Resolves `User` of an image config with the image's own files.
 
 use crate::view::{HOME, INSIDE_ID};
 use spec::oci::image_config::UserWords;
 use spec::path::escape;
 
-/// Ids of the body inside, and where its home is.
+/// Ids and home of the body inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageUser {
     pub uid: u32,
@@ -12,19 +12,16 @@ pub struct ImageUser {
     pub home: Vec<u8>,
 }
 
-/// Why an image's user cannot be had.
+/// Reason why an image's user cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageUserError {
-    /// Its files do not know the name.
     #[error("the image runs as the {kind} `{name}`, which its {file} does not have")]
     Unknown {
         /// `user` or `group`.
         kind: &'static str,
         name: String,
-        /// Where it was looked for.
         file: &'static str,
     },
-    /// A number that no id can be.
     #[error("the image runs as the {kind} `{number}`, expected a number from 0 to 4294967294")]
     Number {
         /// `user` or `group`.
@@ -34,7 +31,7 @@ pub enum ImageUserError {
 }
 
 impl ImageUserError {
-    /// Stable.
+    /// Stable error code.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         "image_user_unknown"
@@ -42,7 +39,7 @@ impl ImageUserError {
 }
 
 impl Default for ImageUser {
-    /// Of an image that says nothing, and of every run without one.
+    /// For an image without `User` and for runs without image.
     fn default() -> Self {
         Self {
             uid: INSIDE_ID,
@@ -53,8 +50,8 @@ impl Default for ImageUser {
 }
 
 impl ImageUser {
-    /// Whom `words` mean, given the image's `etc/passwd` and `etc/group`. A user that has a number
-    /// and no entry has the group of the same number.
+    /// Resolves `words` with the image's `etc/passwd` and `etc/group`. A numeric user without entry
+    /// has the group of the same number.
     ///
     /// # Errors
     /// [`ImageUserError`].
@@ -95,13 +92,13 @@ impl ImageUser {
         })
     }
 
-    /// Whether it has the ids that a body has without an image.
+    /// Whether the ids are those of a run without image.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         (self.uid, self.gid) == (INSIDE_ID, INSIDE_ID)
     }
 
-    /// The image's `etc/passwd`, with a line for this user where it has none.
+    /// The image's `etc/passwd`, with an added line for this user if missing.
     #[must_use]
     pub fn passwd(&self, of_image: &[u8]) -> Vec<u8> {
         let known = users(of_image).any(|user| user.uid == self.uid);
@@ -110,7 +107,7 @@ impl ImageUser {
         with_line(of_image, (!known).then_some(line))
     }
 
-    /// The image's `etc/group`, with a line for this user's group where it has none.
+    /// The image's `etc/group`, with an added line for this group if missing.
     #[must_use]
     pub fn group(&self, of_image: &[u8]) -> Vec<u8> {
         let known = groups(of_image).any(|(_, gid)| gid == self.gid);
@@ -136,7 +133,7 @@ fn id(word: &str, kind: &'static str) -> Result<Option<u32>, ImageUserError> {
         return Ok(None);
     }
     match word.parse::<u32>() {
-        // The last number means "no id" to the kernel.
+        // The last number means "no id" in the kernel.
         Ok(number) if number != u32::MAX => Ok(Some(number)),
         _ => Err(ImageUserError::Number {
             kind,
@@ -168,7 +165,7 @@ struct User<'text> {
     home: &'text [u8],
 }
 
-/// The entries of passwd(5); a line that is none is left out.
+/// Entries of passwd(5); malformed lines are skipped.
 fn users(text: &[u8]) -> impl Iterator<Item = User<'_>> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b':');
@@ -188,7 +185,6 @@ fn users(text: &[u8]) -> impl Iterator<Item = User<'_>> {
     })
 }
 
-/// Names and ids of group(5).
 fn groups(text: &[u8]) -> impl Iterator<Item = (&[u8], u32)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b':');

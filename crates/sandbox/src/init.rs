@@ -1,6 +1,5 @@
-//! Init: starts the body, reaps whatever becomes its child, passes signals on, and ends with it.
-//!
-//! When init ends, the kernel ends everything else in the pid namespace: nothing outlives it.
+//! Init: starts the body, reaps children, forwards signals, and ends with the body. Then the kernel
+//! kills everything else in the pid namespace.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,10 +20,9 @@ use sys::namespace::kind;
 use sys::signal::{self, SignalSet};
 use sys::{landlock, namespace, privileges, process, rlimit, seccomp, terminal};
 
-/// The mask of file modes that the body starts with, whatever the caller's is.
+/// umask of the body, independent of the caller's.
 const BODY_UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 
-/// What init needs to start the body.
 pub(super) struct Start<'a> {
     pub(super) arena: &'a Arena,
     pub(super) launch: LaunchSteps<'a>,
@@ -38,7 +36,7 @@ pub(super) struct Start<'a> {
     pub(super) stack: *mut [u8],
 }
 
-/// Most descriptors that init keeps: the claims, the link, the signals.
+/// Maximum of the claims, the link and the signals.
 const KEPT_MAX: usize = 8;
 
 fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
@@ -49,7 +47,7 @@ fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     }
 }
 
-/// What the body's first process finds in the memory that it shares with init until its exec.
+/// Data of the body's first process in memory shared with init until the exec.
 struct BodyStart<'a> {
     arena: &'a Arena,
     launch: &'a LaunchSteps<'a>,
@@ -58,21 +56,20 @@ struct BodyStart<'a> {
     terminal: Option<&'a OwnedFd>,
     streams: Streams,
     failed: Cell<Option<StepError>>,
-    /// All steps were done, and nothing but the exec is left.
+    /// All steps are done except the exec.
     confined: Cell<bool>,
 }
 
-/// Starts the body and serves until it ends. Never returns but with an error before the body was
-/// executed; of one after that the supervisor is told as [`message::LOST`].
+/// Starts the body and serves until it ends. Returns only errors before the exec; later ones are
+/// reported as [`message::LOST`].
 pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepError> {
     signal::set_mask(SignalSet::ALL).map_err(at(ChildStep::Signals))?;
     let children =
         signal::descriptor(SignalSet::of(&[libc::SIGCHLD])).map_err(at(ChildStep::Signals))?;
     let body = start_body(start)?;
     note(start.arena, ChildStep::Execute);
-    // As init's first act: the body has been executed some microseconds before, and init is
-    // non-dumpable meanwhile. Init kept its capabilities because the body needed one to leave the
-    // cgroup namespace.
+    // First act after the exec; init is non-dumpable meanwhile. Init kept its capabilities because
+    // the body needed one to leave the cgroup namespace.
     if let Err(errno) = privileges::drop_all() {
         give_up_as(
             message::LOST,
@@ -80,7 +77,7 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
             at(ChildStep::Capabilities)(errno),
         );
     }
-    // It too has to die soon, and to reap what dies before.
+    // Init must react fast too: it reaps and ends.
     process::run_soon_when_woken();
     let link = start.link;
     let mut kept = [-1; KEPT_MAX];
@@ -93,21 +90,20 @@ pub(super) fn start_and_serve(start: &mut Start<'_>) -> Result<Infallible, StepE
     kept[count + 1] = children.as_raw_fd();
     let keep = &mut kept[..count + 2];
     keep.sort_unstable();
-    // Descriptors are closed behind their owners from here on: no owner may be dropped any more.
+    // From here on descriptors are closed without their owners: do not drop an owner.
     match serve_alone(body, keep, link, children.as_fd()) {
         Ok(never) => match never {},
         Err(failed) => give_up_as(message::LOST, link, failed),
     }
 }
 
-/// Closes everything but `keep`, says that the body was started, and serves.
 fn serve_alone(
     body: i32,
     keep: &[RawFd],
     link: BorrowedFd<'_>,
     children: BorrowedFd<'_>,
 ) -> Result<Infallible, StepError> {
-    // Pipes above all: while init holds the body's end, nobody sees that the body closed it.
+    // If init held the body's end of a pipe, the reader would not see the body close it.
     process::close_all_but(keep).map_err(at(ChildStep::CloseDescriptors))?;
     let started = Message {
         kind: message::STARTED,
@@ -132,8 +128,7 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
     let body = init_vfork(start.stack, argument).map_err(at(ChildStep::StartBody))?;
     match body_start.failed.get() {
         None if body_start.confined.get() => Ok(body),
-        // Somebody killed it on its way, such as a host that is out of memory. That it was the
-        // body that ended would be wrong; the end of init is what the supervisor has words for.
+        // Killed before the exec, for example out of memory. The exit of init reports it.
         None => process::exit_now(4),
         Some(failed) => Err(failed),
     }
@@ -144,10 +139,10 @@ fn start_body(start: &mut Start<'_>) -> Result<i32, StepError> {
     reason = "the one place where the body's first process is started"
 )]
 fn init_vfork(stack: *mut [u8], argument: *mut c_void) -> Result<i32, Errno> {
-    // SAFETY: the stack was handed to init alone, and init runs only on its own.
+    // SAFETY: only init has the stack, and it executes on another one.
     let stack = unsafe { &mut *stack };
     // SAFETY: `body_main` neither returns nor unwinds, and changes only the Cells of its argument,
-    // which lives until this call has returned.
+    // which lives across the call.
     unsafe { process::vfork_onto(stack, body_main, argument) }
 }
 
@@ -161,7 +156,6 @@ extern "C" fn body_main(argument: *mut c_void) -> c_int {
     process::exit_now(127)
 }
 
-/// Everything between clone and exec. Returns only what went wrong.
 fn confine_and_execute(start: &BodyStart<'_>) -> StepError {
     match confine(start) {
         Ok(()) => {
@@ -182,15 +176,14 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         .skip(launch.trees)
         .take(launch.joins);
     for (index, group) in (0..).zip(joins) {
-        // `0` means the writer: joining oneself by `tasks` needs no lock over all threads.
+        // `0` is the writing thread: joining by `tasks` needs no lock over all threads.
         rustix::io::write(group, b"0").map_err(|errno| StepError {
             step: ChildStep::JoinCgroup,
             index,
             errno,
         })?;
     }
-    // After joining: the namespace's root is the group at that moment. Before the capabilities
-    // are gone: it needs one.
+    // After joining, which determines the namespace's root; before dropping capabilities.
     namespace::leave(kind::CGROUP).map_err(at(ChildStep::CgroupNamespace))?;
     note(start.arena, ChildStep::JoinCgroup);
     privileges::drop_all().map_err(at(ChildStep::Capabilities))?;
@@ -209,7 +202,7 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
     process::close_all_but(&[0, 1, 2]).map_err(at(ChildStep::CloseDescriptors))?;
     // After closing: `/proc/self/fd/N` would lead to a directory of the host (CVE-2024-21626).
     rustix::process::chdir(launch.working_directory).map_err(at(ChildStep::WorkingDirectory))?;
-    // What the caller ignores, and SIGPIPE, which we do, is none of the body's.
+    // Reset signals that the caller ignores, and SIGPIPE, which init ignores.
     signal::default_dispositions().map_err(at(ChildStep::Signals))?;
     signal::set_mask(SignalSet::NONE).map_err(at(ChildStep::Signals))?;
     rustix::process::umask(BODY_UMASK);
@@ -218,7 +211,7 @@ fn confine(start: &BodyStart<'_>) -> Result<(), StepError> {
         seccomp::load(launch.second_filter).map_err(at(ChildStep::Seccomp))?;
     }
     seccomp::load(launch.filter).map_err(at(ChildStep::Seccomp))?;
-    // The clock is read without a system call, so that the filter is not asked.
+    // Reads the clock without a system call, which the filter might refuse.
     note(start.arena, ChildStep::Seccomp);
     Ok(())
 }
@@ -234,7 +227,7 @@ fn connect_streams(start: &BodyStart<'_>) -> Result<(), StepError> {
             start.streams.stderr,
         ]
     };
-    // The supervisor has made sure that the sources are above 2, so none is overwritten.
+    // Sources are above 2, so none is overwritten.
     let nothing;
     let mut sources = sources;
     if start.launch.null_stdin && start.terminal.is_none() {
@@ -256,11 +249,11 @@ fn execute(launch: &LaunchSteps<'_>) -> StepError {
     let mut answer = Errno::NOENT;
     for program in launch.programs {
         #[expect(unsafe_code, reason = "execve takes bare pointers")]
-        // SAFETY: both arrays were laid out with a null pointer at their end.
+        // SAFETY: both arrays end with a null pointer.
         let errno =
             unsafe { process::execve(program, launch.argv.as_ptr(), launch.environment.as_ptr()) };
-        // As execvp(3): what is not there is skipped; what is there and cannot be executed is
-        // remembered while the rest is tried.
+        // As execvp(3): skip missing files, remember a file that cannot be executed, and try the
+        // rest.
         match errno {
             Errno::NOENT | Errno::NOTDIR => (),
             Errno::ACCESS => answer = errno,
@@ -302,7 +295,7 @@ fn serve(
     }
 }
 
-/// Takes every child that has ended; ends with the body's first process.
+/// Reaps every ended child; exits with the body's first process.
 fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     loop {
         match process::wait(-1, false) {
@@ -326,8 +319,8 @@ fn reap(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     }
 }
 
-/// Does the one thing that the supervisor says, out of two: a signal for the body's process group,
-/// a connection to its loopback. The end of the link is the supervisor's end.
+/// Handles a message of the supervisor: a signal for the body's process group, or a connection to
+/// its loopback. Exits if the supervisor is gone.
 fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     match link::receive(link).map_err(at(ChildStep::Wait))? {
         None => process::exit_now(3),
@@ -339,7 +332,7 @@ fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
             _,
         )) => {
             match process::kill(-body, signal) {
-                // The group is empty, though something of the body may still run elsewhere.
+                // The group is empty; other processes of the body may still run.
                 Ok(()) | Err(Errno::SRCH) => Ok(()),
                 Err(errno) => Err(at(ChildStep::Wait)(errno)),
             }
@@ -355,7 +348,7 @@ fn obey(body: i32, link: BorrowedFd<'_>) -> Result<(), StepError> {
     }
 }
 
-/// A socket that is connected, or about to be, to a port of the body's own loopback. Never waits.
+/// Returns a socket that is connected or connecting to a port of the body's loopback. Never blocks.
 fn connect(is_v6: bool, port: i32) -> Result<OwnedFd, Errno> {
     let port = u16::try_from(port).map_err(|_range| Errno::INVAL)?;
     let (family, to) = if is_v6 {
@@ -392,8 +385,8 @@ fn answer(
     };
     let sent = match &connected {
         Ok(socket) => match link::send(link, says(errno), &[socket.as_fd()]) {
-            // Descriptors that are under way are counted for all processes of a uid together, so
-            // the body can see to it that init sends none. That ends one connection, not init.
+            // Descriptors in transit count per uid, so the body can exhaust them. Fail this
+            // connection only.
             Err(errno @ (Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM)) => {
                 link::send(link, says(errno.raw_os_error()), &[])
             }

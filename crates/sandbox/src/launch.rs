@@ -1,4 +1,4 @@
-//! Launch: the plan goes to the waiting child, and the body runs.
+//! Launch: sends the plan to the waiting child and starts the body.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,73 +20,64 @@ use sys::link::{self, Message, Received};
 use sys::process::ArgumentArea;
 use sys::terminal::copy_size;
 
-/// What is known once the manifest has been read.
+/// Everything that is known after the manifest was read.
 #[derive(Debug, Clone)]
 pub struct LaunchPlan<'a> {
-    /// What is laid out in the network namespace; `None`: nothing but its own loopback.
     pub network: Option<NetworkPlan>,
-    /// What the base plan shows: the child may meet an error in it only now.
+    /// The base view, to name objects in errors.
     pub base_view: Vec<ViewStep>,
-    /// Mounts that were asked for.
     pub view: Vec<ViewStep>,
-    /// The image that becomes the root; `None`: the base view is.
+    /// `None`: the base view is the root.
     pub root: Option<ImageRoot>,
-    /// Uid and gid of the body inside, where they are others than `INSIDE_ID`.
+    /// Uid and gid of the body inside, if they differ from `INSIDE_ID`.
     pub inside: Option<(u32, u32)>,
-    /// New limits of the writable space: bytes and inodes.
+    /// Bytes and inodes.
     pub resize: Option<(u64, u64)>,
-    /// The second line for files.
     pub ruleset: Option<Ruleset>,
-    /// The system call filter.
     pub filter: &'a [Instruction],
-    /// A second one, which can only refuse more; empty: none.
+    /// A second filter, which can only refuse more; empty: none.
     pub second_filter: Vec<Instruction>,
-    /// Limits of setrlimit(2).
     pub limits: Vec<ResourceLimit>,
     pub working_directory: Vec<u8>,
-    /// Paths to try in order.
     pub programs: Vec<Vec<u8>>,
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
     pub environment: Vec<Vec<u8>>,
-    /// Whether the body reads /dev/null in place of its pipe.
+    /// The body reads /dev/null instead of its pipe.
     pub null_stdin: bool,
-    /// The caller's terminal, whose size the body's own one has from the start.
+    /// Terminal of the caller, which determines the initial size of the body's.
     pub caller_terminal: Option<BorrowedFd<'a>>,
 }
 
 /// An image that becomes the root.
 #[derive(Debug, Clone)]
 pub struct ImageRoot {
-    /// The overlayfs that was laid of it ([`crate::overlay::Shown::AtLaunch`]).
+    /// Number of the overlayfs ([`crate::overlay::Shown::AtLaunch`]).
     pub overlay: usize,
-    /// Whether the overlayfs takes changes.
     pub writable: bool,
-    /// What of the run's own space is shown over it; each place is there, and no link leads to it.
+    /// Mounts of the run's space over the image. Each target exists, and no component is a link.
     pub grafts: Vec<Graft>,
 }
 
-/// The body runs.
+/// A running body.
 #[derive(Debug)]
 pub struct Launched {
-    /// Init of its pid namespace.
+    /// Init of the pid namespace.
     pub child: Child,
-    /// The link to init.
     pub link: OwnedFd,
-    /// The root of the writable space.
     pub space: OwnedFd,
-    /// The supervisor's end of the body's pseudo-terminal.
+    /// Supervisor's end of the body's pseudo-terminal.
     pub terminal: Option<OwnedFd>,
-    /// proc of the body's pid namespace, where it was asked for.
+    /// proc of the body's pid namespace, if requested.
     pub proc: Option<OwnedFd>,
-    /// The sockets of the body's network namespace, where something was laid out there.
+    /// Sockets of the body's network namespace, if a network was set up.
     pub network: Option<NetworkSockets>,
     arena: Arena,
     cloned_ns: u64,
 }
 
 impl Launched {
-    /// When the child had done each step that it noted, in the order in which it did them.
+    /// Timestamps of the child's completed steps, in order.
     #[must_use]
     pub fn steps(&self) -> Vec<StepEnd> {
         let since = |moment_ns: u64| moment_ns.saturating_sub(self.cloned_ns) / 1_000;
@@ -99,7 +90,7 @@ impl Launched {
             .collect()
     }
 
-    /// Sends `signal` to the body's process group. That init has ended already is fine.
+    /// Sends `signal` to the body's process group. Ignores an init that has ended.
     ///
     /// # Errors
     /// The errno of sendmsg(2).
@@ -114,8 +105,8 @@ impl Launched {
         }
     }
 
-    /// Asks init for a connection to `port` of the body's own loopback; [`hear`] answers with the
-    /// same `id`. That init has ended already is an answer too: `false`.
+    /// Requests a connection to `port` of the body's loopback from init; [`hear`] returns the
+    /// answer with the same `id`. Returns `false` if init has ended.
     ///
     /// # Errors
     /// The errno of sendmsg(2).
@@ -132,25 +123,23 @@ impl Launched {
     }
 }
 
-/// What init says while the body runs.
+/// Message of init while the body runs.
 #[derive(Debug)]
 pub enum Word {
-    /// The body's first process ended with this wait status.
     Ended(i32),
-    /// What became of a connection to the body that [`Launched::connect`] asked for: its id, a
-    /// non-blocking socket that is connected or about to be.
+    /// Result of [`Launched::connect`]: its id and a non-blocking socket that is connected or
+    /// connecting.
     Connected(i32, Result<OwnedFd, Errno>),
-    /// Init itself failed, or is gone.
     Gone,
 }
 
-/// Takes init's word from the link once it is readable.
+/// Reads init's message from the readable link.
 ///
 /// # Errors
 /// The errno of recvmsg(2).
 pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
-    // Init may end with a signal of ours still unread. Then the kernel says ECONNRESET once, and
-    // only after that gives out what init had said before.
+    // If init ended with unread signals of ours, the kernel returns ECONNRESET once, before the
+    // queued messages of init.
     let word = match link::receive_what_fits(link) {
         Err(Errno::CONNRESET) => link::receive_what_fits(link),
         other => other,
@@ -173,8 +162,8 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
         ))) => {
             let socket = received.into_iter().flatten().next();
             let refused = match errno {
-                // It was sent, and there was no room for it here: the body may have used it up
-                // with connections. One connection is refused, and the run goes on.
+                // The descriptor was lost: connections of the body may have used up the limit.
+                // Refuse this one and continue.
                 0 => Errno::MFILE,
                 errno => link::stated_errno(errno),
             };
@@ -187,12 +176,11 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
 
 /// Sends the plan and waits until the body's program has been executed.
 ///
-/// `trees` are what [`ViewStep::Attach`] names; `joins` are opened `tasks` files of groups of
-/// version 1.
+/// `trees` are those of [`ViewStep::Attach`]; `joins` are open `tasks` files of version 1 cgroups.
 ///
 /// # Errors
-/// [`SandboxError`]; then nothing of the child is left. The body did not run, except where init
-/// failed or ended after it had been executed ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
+/// [`SandboxError`]; then nothing of the child is left. The body did not run, except if init failed
+/// or ended after the exec ([`SandboxError::Lost`], [`SandboxError::ChildGone`]).
 pub fn launch(
     mut prepared: Prepared,
     plan: &LaunchPlan<'_>,
@@ -215,8 +203,8 @@ pub fn launch(
         kind: message::LAUNCH,
         values: [0; 3],
     };
-    // The child takes it when it has assembled its root: nobody waits for anybody. Only a terminal
-    // must have its size before the body runs, and comes with the child's answer.
+    // Send it before the child is ready, to save a wait. Only a terminal, which comes with the
+    // child's answer, must get its size before the body runs.
     let told = plan.caller_terminal.is_none();
     if told {
         send_or_hear_why(link, go, &fds, &describe)?;
@@ -248,8 +236,7 @@ pub fn launch(
         cloned_ns,
         ..
     } = prepared;
-    // The body has been executed, and init reads nothing of its plan after that: what stays of the
-    // arena are the moments.
+    // Init does not read its plan after the exec; timestamps stay.
     arena.overwrite_plan();
     Ok(Launched {
         arena,
@@ -263,7 +250,7 @@ pub fn launch(
     })
 }
 
-/// The child has assembled its root; what it hands over: proc, and the pseudo-terminal.
+/// Waits until the root is assembled; returns proc and the pseudo-terminal.
 fn await_ready(
     heard: Option<(Message, Received)>,
     link: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! The sandbox before the body runs: prepare, launch, the child's checklist, init.
+//! The sandbox: prepare, launch, the child's steps, init, supervision.
 
 mod binds;
 pub mod cgroups;

@@ -1,8 +1,7 @@
-//! What is laid out in the body's network namespace when something beyond it may be reached:
-//! routes, sockets, capture. The child makes all of it and keeps none of it.
+//! The body's network namespace with a relay: routes, sockets, capture. The child creates them and
+//! hands all sockets to the supervisor, which never enters the namespace.
 //!
-//! The supervisor never enters the namespace: it is handed sockets that live there. Nothing here
-//! allocates between the launch and the body: what is sent to the kernel was laid out before.
+//! Nothing here allocates between launch and exec: netlink messages are prepared before.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,56 +21,49 @@ use sys::namespace::LOOPBACK_INDEX;
 use sys::netlink::{self, Batch};
 use sys::{packet, socket};
 
-/// Connections that may wait for the relay; the kernel's own limit for a new namespace is as high.
+/// Backlog of the relay's listeners; the limit of a new namespace is the same.
 const BACKLOG: i32 = 4_096;
-/// Bytes of questions or notices that may wait for the relay. A host that allows less
-/// (`net.core.rmem_max`) is no reason to stop: what is lost is counted.
+/// Receive buffer for DNS queries or log messages. A lower limit of the host (`net.core.rmem_max`)
+/// is accepted: drops are counted.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// What is laid out.
+/// Configuration of the network namespace.
 #[derive(Debug, Clone)]
 pub struct NetworkPlan {
-    /// Routes that make every address the body's own.
     pub routes: Batch,
-    /// The same where the host has no IPv6.
+    /// Without IPv6.
     pub routes_v4_only: Batch,
-    /// How connections come to the relay.
     pub capture: CapturePlan,
 }
 
-/// How connections come to the relay.
+/// How connections are redirected to the relay.
 #[derive(Debug, Clone)]
 pub struct CapturePlan {
-    /// Which way is wanted.
     pub wanted: CaptureChoice,
-    /// The rules of [`Capture::Tproxy`].
+    /// Rules for [`Capture::Tproxy`].
     pub rules: Batch,
-    /// The same where the host has no IPv6.
+    /// Without IPv6.
     pub rules_v4_only: Batch,
-    /// Asks for what the rules log.
+    /// Enables the log of the rules.
     pub log: Batch,
-    /// The ports of [`Capture::AnyIp`].
     pub ports: Vec<u16>,
-    /// What of the loopback device's packets no listener gets and is told of.
+    /// Filter for loopback packets to report that reach no listener.
     pub tap: Vec<Instruction>,
 }
 
-/// The sockets of the body's network namespace, all non-blocking.
+/// Sockets of the body's network namespace, all non-blocking.
 #[derive(Debug)]
 pub struct NetworkSockets {
-    /// How connections come to them.
     pub capture: Capture,
-    /// Listeners for the body's connections.
     pub listeners: Vec<OwnedFd>,
-    /// Listeners for programs that speak to a proxy.
+    /// Listeners for proxy clients.
     pub proxies: Vec<OwnedFd>,
-    /// Datagram sockets for questions; they tell where each was sent to.
+    /// UDP sockets for DNS queries, with destination addresses.
     pub questions: Vec<OwnedFd>,
-    /// Tells of what no socket gets: a netlink socket of NFLOG, or a tap.
+    /// Reports refused packets: a netlink socket of NFLOG, or a packet socket.
     pub log: OwnedFd,
 }
 
-/// Messages for the kernel.
 #[derive(Debug, Clone, Copy)]
 struct Messages<'a> {
     bytes: &'a [u8],
@@ -91,7 +83,6 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// The plan as the child reads it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NetworkSteps<'a> {
     routes: Messages<'a>,
@@ -104,10 +95,10 @@ pub(super) struct NetworkSteps<'a> {
     tap: &'a [Instruction],
 }
 
-/// Lays `plan` out in the arena.
+/// Copies `plan` into the arena.
 ///
 /// # Errors
-/// ENOMEM when the arena is full.
+/// ENOMEM if the arena is full.
 pub(super) fn lay_out<'a>(
     arena: &'a Arena,
     plan: &NetworkPlan,
@@ -127,19 +118,17 @@ pub(super) fn lay_out<'a>(
     placed.first().ok_or(Errno::NOMEM)
 }
 
-/// What a message of the hand-over carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 enum Part {
-    /// The listeners of one port of [`Capture::AnyIp`].
+    /// Listeners of one port of [`Capture::AnyIp`].
     Port = 1,
-    /// Everything else, and the end, where connections are captured by [`Capture::AnyIp`].
+    /// All other sockets, as last message of [`Capture::AnyIp`].
     AnyIp = 2,
-    /// The same with [`Capture::Tproxy`].
+    /// All sockets of [`Capture::Tproxy`].
     Tproxy = 3,
 }
 
-/// A socket for each family that the host has.
 struct Pair {
     v4: OwnedFd,
     v6: Option<OwnedFd>,
@@ -161,7 +150,6 @@ impl Pair {
     }
 }
 
-/// What both ways of capturing need.
 struct Common {
     proxies: Pair,
     questions: Pair,
@@ -181,14 +169,14 @@ fn at(step: ChildStep) -> impl Fn(Errno) -> StepError {
     }
 }
 
-/// Lays everything out, hands it over and keeps nothing. In the child, which has all capabilities
-/// over its namespaces still.
+/// Child: creates everything and sends it to the supervisor. Needs all capabilities over its
+/// namespaces.
 pub(super) fn set_up(steps: &NetworkSteps<'_>, link: BorrowedFd<'_>) -> Result<(), StepError> {
     let common = open_common(steps)?;
     match steps.wanted {
         CaptureChoice::Tproxy => capture_all(steps, &common, link),
         CaptureChoice::AnyIp => capture_ports(steps, &common, link),
-        // Only trying tells: a missing module is loaded for whoever asks for it.
+        // The kernel loads a missing module on demand, so only a try shows support.
         CaptureChoice::Auto => match capture_all(steps, &common, link) {
             Err(StepError {
                 step: ChildStep::Log | ChildStep::CaptureRules,
@@ -203,7 +191,7 @@ fn open_common(steps: &NetworkSteps<'_>) -> Result<Common, StepError> {
     let proxy_v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY_PORT));
     let proxy_v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, PROXY_PORT));
     let v4 = listener(proxy_v4).map_err(at(ChildStep::Proxies))?;
-    // IPv6 is there where its loopback address is.
+    // IPv6 is available if its loopback address is.
     let v6 = match listener(proxy_v6) {
         Ok(proxy) => Some(proxy),
         Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => None,
@@ -224,7 +212,7 @@ fn open_common(steps: &NetworkSteps<'_>) -> Result<Common, StepError> {
     })
 }
 
-/// One listener for each family, to which the rules lead every connection.
+/// One listener per family; rules redirect every connection to it.
 fn capture_all(
     steps: &NetworkSteps<'_>,
     common: &Common,
@@ -233,7 +221,7 @@ fn capture_all(
     let protocol = Some(rustix::net::netlink::NETFILTER);
     let log = netlink::open(protocol).map_err(at(ChildStep::Log))?;
     sockopt::set_socket_recv_buffer_size(&log, BUFFER_BYTES).map_err(at(ChildStep::Log))?;
-    // Before the rules: nothing is refused without being told.
+    // Before the rules, so that every refusal is logged.
     steps.log.send(&log).map_err(at(ChildStep::Log))?;
     rustix::io::ioctl_fionbio(&log, true).map_err(at(ChildStep::Log))?;
     let relay = [
@@ -253,7 +241,7 @@ fn capture_all(
     hand_over(link, Part::Tproxy, pairs, Some(&log))
 }
 
-/// A listener for each port that is known, and a tap for what goes to others.
+/// One listener for each known port, and a packet socket for the others.
 fn capture_ports(
     steps: &NetworkSteps<'_>,
     common: &Common,
@@ -290,7 +278,7 @@ fn new_socket(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, Errno> {
         SocketAddr::V6(_) => {
             let socket = rustix::net::socket_with(AddressFamily::INET6, kind, flags, protocol)?;
             if address.ip().is_unspecified() {
-                // The other family has a socket of its own.
+                // IPv4 has its own socket.
                 sockopt::set_ipv6_v6only(&socket, true)?;
             }
             Ok(socket)
@@ -324,8 +312,8 @@ fn questions(address: SocketAddr) -> Result<OwnedFd, Errno> {
         SocketAddr::V4(_) => socket::set_packet_info_v4(&questions)?,
         SocketAddr::V6(_) => {
             socket::set_packet_info_v6(&questions)?;
-            // IPv6 takes no foreign address for a source otherwise, and a question is answered by
-            // whomever it was sent to.
+            // Answers come from the destination of the query; IPv6 otherwise refuses foreign source
+            // addresses.
             socket::set_free_source_v6(&questions)?;
         }
     }
@@ -362,7 +350,7 @@ fn hand_over(
     link::send(link, message, &descriptors[..count]).map_err(at(ChildStep::HandOver))
 }
 
-/// Takes what [`set_up`] hands over.
+/// Receives the sockets of [`set_up`].
 ///
 /// # Errors
 /// [`SandboxError`]; then the body does not run.

@@ -1,16 +1,14 @@
-//! Overlayfs: trees that lie elsewhere and are never written, and over them a directory of the run's
-//! own limited space, which takes what the body changes.
+//! Overlayfs: read-only lower trees under a directory of the run's limited space that takes the
+//! changes.
 //!
-//! There are two kinds. The bundle's appears at once, over the very directory that has its upper and
-//! work: nobody reaches them but through it. Others are kept by the child until its launch plan says
-//! where they appear ([`crate::view::ViewStep::AttachOverlay`]), and an image becomes the root.
-//! All count against the run's limits. The kernel opens what lies below read-only and copies a file
-//! up before anything of it changes.
+//! The bundle's overlayfs is mounted at once, over the directory that contains its upper and work.
+//! The child keeps others until its launch plan attaches them
+//! ([`crate::view::ViewStep::AttachOverlay`]) or makes an image the root.
 //!
-//! What differs from a directory of the body's own: a directory that came from below cannot
-//! be renamed (EXDEV: the kernel offers redirects in no user namespace), a program that runs can be
-//! written (no ETXTBSY before it was copied up), and a shared mapping that was made before the
-//! first change does not see it (all in Documentation/filesystems/overlayfs.rst).
+//! Differences from a plain directory (Documentation/filesystems/overlayfs.rst): a directory of a
+//! lower tree cannot be renamed (EXDEV: user namespaces have no redirects), a running program can
+//! be written (no ETXTBSY before copy-up), and a shared mapping made before the first change does
+//! not see it.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -28,68 +26,63 @@ use sys::arena::Slot;
 use sys::link::{self, DESCRIPTORS_MAX, Message, Received};
 use sys::mount::{self, Attributes};
 
-/// Most trees below one overlayfs: the names of so many fit into one option of the mount.
+/// Maximum lower trees of one overlayfs: their names must fit into one mount option.
 pub const LOWERS_MAX: usize = 44;
-/// Most overlayfs of workspace sources; their numbers are below it.
+/// Maximum overlayfs of workspace sources; their numbers are below it.
 pub const SOURCES_MAX: usize = 32;
-/// The number of an image's.
+/// Number of the image's overlayfs.
 pub const IMAGE: usize = SOURCES_MAX;
-/// Most that the child keeps until the launch.
 pub(crate) const KEPT_MAX: usize = SOURCES_MAX + 1;
-/// Where the bundle lies in the space.
 pub(crate) const BUNDLE_PLACE: &str = "bundle";
-/// Directory of the space in which overlays of the launch have their places. What they are laid of
-/// is nothing that a body should see: whoever shows the space to a body covers it.
+/// Directory of the space for overlays of the launch. A view that contains the space must cover it.
 pub const PLACES: &str = view::PLACES;
 
-/// The mode of a directory that the child makes.
 const MODE: u32 = 0o755;
-/// Where what lies below is mounted while an overlayfs is made of it: a short name, because the
-/// list of all of them is one option of the mount.
+/// Temporary mount point of lower trees. The name is short because the list of them is one mount
+/// option.
 const LOWERS: &CStr = c"l";
 
-/// What lies below.
+/// A lower tree.
 #[derive(Debug)]
 pub enum Lower<'tree> {
-    /// A detached mount that shows the body as the owner: root's.
+    /// A detached mount with idmapped owners, for runs of root.
     Tree(OwnedFd),
-    /// A directory of the caller's own: its path, and what is open there.
+    /// A directory of the caller: path and descriptor.
     Directory(&'tree Path, BorrowedFd<'tree>),
 }
 
-/// What takes the changes.
+/// Where changes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upper {
-    /// `upper` of the place, with `work` beside it.
+    /// To `upper` of the place, with `work` beside it.
     Writable,
-    /// Nothing: `upper` of the place, which exists, lies uppermost, and all of it is read-only.
+    /// Nowhere: `upper` of the place, which exists, is the top layer of a read-only overlayfs.
     ReadOnly,
 }
 
-/// Where it appears.
+/// Where the overlayfs is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// At its own place, as soon as it is laid.
+    /// At its own place, at once.
     AtOnce,
-    /// Where the launch plan says, which calls it by this number, below `KEPT_MAX`.
+    /// Where the launch plan attaches this number, below `KEPT_MAX`.
     AtLaunch(usize),
 }
 
-/// One overlayfs that is wanted.
+/// A requested overlayfs.
 #[derive(Debug)]
 pub struct Overlay<'tree> {
-    /// The directory of the space that has its `upper` and `work`, relative, one or more components;
-    /// the child makes what is missing of it.
+    /// Relative directory of the space with `upper` and `work`; the child creates missing
+    /// components.
     pub place: String,
-    /// What lies below, uppermost first: 1 to [`LOWERS_MAX`].
+    /// Top layer first: 1 to [`LOWERS_MAX`].
     pub lowers: Vec<Lower<'tree>>,
-    /// What takes the changes.
     pub upper: Upper,
     pub shown: Shown,
 }
 
 impl<'tree> Overlay<'tree> {
-    /// The bundle's.
+    /// Creates the request for the bundle's overlayfs.
     #[must_use]
     pub fn of_bundle(lower: Lower<'tree>) -> Self {
         Self {
@@ -101,17 +94,15 @@ impl<'tree> Overlay<'tree> {
     }
 }
 
-/// One of them as the child is asked for it, published before [`message::OVERLAY`].
 #[derive(Debug, Clone, Copy)]
 struct OverlaySteps<'a> {
-    /// The place, and what lies above it.
+    /// The place and its parents.
     places: &'a [&'a CStr],
     place: &'a CStr,
     upper: &'a CStr,
     work: &'a CStr,
-    /// `work` of `work`: the kernel's own.
+    /// `work/work`, which the kernel creates.
     inner: &'a CStr,
-    /// Of all that lies below.
     option: &'a CStr,
     lowers: &'a [LowerSteps<'a>],
     writable: bool,
@@ -120,7 +111,6 @@ struct OverlaySteps<'a> {
 
 #[derive(Debug, Clone, Copy)]
 struct LowerSteps<'a> {
-    /// Where it is mounted meanwhile.
     at: &'a CStr,
     /// `None`: the tree comes with the message.
     path: Option<&'a CStr>,
@@ -128,7 +118,6 @@ struct LowerSteps<'a> {
     inode: u64,
 }
 
-/// What the child keeps for its launch.
 pub(super) type Kept = [Option<OwnedFd>; KEPT_MAX];
 
 fn published<'a>(arena: &'a Arena) -> &'a [OverlaySteps<'a>] {
@@ -136,20 +125,19 @@ fn published<'a>(arena: &'a Arena) -> &'a [OverlaySteps<'a>] {
         unsafe_code,
         reason = "memory that another process wrote has no safe type"
     )]
-    // SAFETY: `ask_overlays` publishes exactly this type before it sends OVERLAY, and this is
-    // called only once that message has come; it publishes no more there before it has the answers.
+    // SAFETY: `ask_overlays` publishes exactly this type before it sends OVERLAY, this is called
+    // only after that message, and nothing more is published before the answers.
     unsafe {
         arena.published(Slot::Overlay)
     }
 }
 
 impl Prepared {
-    /// Asks the child to lay overlayfs. To be answered with [`Self::overlaid`] before anything else
-    /// is asked, these too.
+    /// Requests overlayfs from the child. Call [`Self::overlaid`] before the next request.
     ///
     /// # Errors
-    /// [`SandboxError::Supervisor`]: E2BIG for more than one message carries, or than an overlayfs
-    /// takes; EBUSY before the last ones were answered.
+    /// [`SandboxError::Supervisor`]: E2BIG for more than one message or overlayfs can hold; EBUSY
+    /// if the previous request has no answer yet.
     pub fn ask_overlays(&mut self, overlays: &[Overlay<'_>]) -> Result<(), SandboxError> {
         let failed = |act, object: &'static str| {
             move |errno| SandboxError::Supervisor {
@@ -185,16 +173,16 @@ impl Prepared {
         Ok(())
     }
 
-    /// The child's answers, in the order in which they were asked: `Err` inside where this kernel
-    /// does not do it. Then the place is empty, as before; but what was in its `upper` stays.
+    /// Returns the child's answers in the order of the requests; an inner `Err` if the kernel does
+    /// not support it. The place is then empty, but the content of its `upper` stays.
     ///
     /// # Errors
-    /// [`SandboxError`] where the child failed or is gone.
+    /// [`SandboxError`] if the child failed or is gone.
     pub fn overlaid(&mut self, plan: &BasePlan) -> Result<Vec<Result<(), Errno>>, SandboxError> {
         let describe = |step, index| describe_base(plan, step, index);
         let act = "lay out an overlayfs";
         if self.overlays_asked != 0 && self.ready.is_none() {
-            // Said before, since the new root was assembled before the question was read.
+            // The child sends READY before it reads the request.
             let ready = expect_message(self.link.as_fd(), message::READY, act, &describe)?;
             self.ready = Some(ready);
         }
@@ -285,7 +273,7 @@ fn lay_out_lower<'a>(
     })
 }
 
-/// The child's side: tries each and answers. What it made of what failed is removed.
+/// Child: tries each request, answers, and removes what a failed one created.
 pub(super) fn answer(
     arena: &Arena,
     link: BorrowedFd<'_>,
@@ -324,7 +312,7 @@ fn lay<'tree>(
     steps: &OverlaySteps<'_>,
     trees: &mut impl Iterator<Item = &'tree Option<OwnedFd>>,
 ) -> Result<OwnedFd, Errno> {
-    // All that came for it is taken, whatever becomes of it: what follows is the next one's.
+    // Take all its trees even on failure: the next ones belong to the next request.
     let mut below = [const { None }; LOWERS_MAX];
     for (place, lower) in below.iter_mut().zip(steps.lowers) {
         if lower.path.is_none() {
@@ -360,7 +348,7 @@ fn lay<'tree>(
         mounted += 1;
     }
     let laid = laid.and_then(|()| mount::new_overlay(steps.option, upper_and_work));
-    // The overlayfs has copies of its own, and the body's list of mounts needs no second ones.
+    // The overlayfs has its own copies; keep the body's list of mounts short.
     for lower in steps.lowers.iter().take(mounted) {
         mount::detach(lower.at)?;
     }
@@ -371,7 +359,7 @@ fn lay<'tree>(
     laid
 }
 
-/// Only what is mounted in this mount namespace can lie below.
+/// A lower tree must be mounted in this mount namespace.
 fn mount_lower(steps: &LowerSteps<'_>, tree: Option<&OwnedFd>) -> Result<(), Errno> {
     make_directory(steps.at)?;
     match steps.path {
@@ -402,8 +390,8 @@ fn make_directory(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Where the space cannot hold what overlayfs notes of a file (tmpfs before Linux 6.6), a directory
-/// that is removed and made anew would show what was in it.
+/// Without extended attributes on the space (tmpfs before Linux 6.6) a removed and recreated
+/// directory would show its old content.
 fn takes_notes(upper: &CStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let upper = rustix::fs::openat(CWD, upper, flags, Mode::empty())?;
@@ -412,12 +400,12 @@ fn takes_notes(upper: &CStr) -> Result<(), Errno> {
     rustix::fs::fremovexattr(&upper, note)
 }
 
-/// Nothing of a failed try stays: the supervisor fills the place instead.
+/// Removes a failed try; the supervisor fills the place instead.
 fn clear(steps: &OverlaySteps<'_>) -> Result<(), Errno> {
     remove_directory(steps.inner)?;
     remove_directory(steps.work)?;
     match remove_directory(steps.upper) {
-        // What the supervisor had put there.
+        // Contains files of the supervisor.
         Err(Errno::NOTEMPTY) => Ok(()),
         other => other,
     }
@@ -430,8 +418,8 @@ fn remove_directory(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Lays an empty directory over [`PLACES`]: the space may become the body's root, and what an
-/// overlayfs is laid of is reached through it alone.
+/// Covers [`PLACES`] with an empty directory: the space may become the body's root, and overlay
+/// data must be reached through the overlayfs only.
 pub(super) fn cover_places() -> Result<(), Errno> {
     const OVERLAYS: &CStr = c"runner/overlays";
     const EMPTY: &CStr = c"runner/overlays/empty";
@@ -442,8 +430,8 @@ pub(super) fn cover_places() -> Result<(), Errno> {
 
 const DESCRIPTOR_PATH_BYTES: usize = 32;
 
-/// `/proc/self/fd/N`, which the list of mounts then shows, instead of a path of the host. Nothing
-/// is allocated.
+/// Formats `/proc/self/fd/N`, which hides the path of the host in the list of mounts. Allocates
+/// nothing.
 fn descriptor_path<'buffer>(
     descriptor: &OwnedFd,
     buffer: &'buffer mut [u8; DESCRIPTOR_PATH_BYTES],

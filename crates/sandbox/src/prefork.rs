@@ -1,9 +1,7 @@
-//! Prefork: a child that is cloned before anything is known of the run, and makes its namespaces
-//! meanwhile.
+//! Prefork: a child that creates its namespaces before anything is known of the run.
 //!
-//! The network namespace alone costs more than everything that the supervisor does before it knows
-//! what to run. Nothing of the run is in it: no id of the host, no group, no path, no stream.
-//! Dropped, it is killed and reaped, and the host never saw more of it than a process.
+//! Creating the network namespace takes longer than all that the supervisor does before it knows
+//! what to run. The child has no host ids, cgroup, paths or streams yet. Drop kills and reaps it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -19,15 +17,14 @@ use sys::namespace::kind;
 use sys::process::{self, Forked};
 use sys::signal;
 
-/// Address space for the plan: more than execve(2) takes of arguments and environment together.
+/// Address space for the plan: more than the execve(2) limit of arguments and environment.
 const ARENA_BYTES: usize = 16 << 20;
-/// Stack of the body's first process until its exec.
 const STACK_BYTES: usize = 256 << 10;
 
-/// How long a dropped child may take to die, seconds.
+/// Wait for a dropped child, seconds.
 const DROP_PATIENCE_S: i64 = 5;
 
-/// A child of ours, killed and reaped when it is dropped.
+/// A child process, killed and reaped on drop.
 #[derive(Debug)]
 pub struct Child {
     pid: i32,
@@ -36,7 +33,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Its pid as this process sees it.
+    /// Its pid in this pid namespace.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
@@ -48,7 +45,7 @@ impl Child {
         self.pidfd.as_fd()
     }
 
-    /// SIGKILL. That it has ended already is fine.
+    /// Sends SIGKILL. Ignores a child that has ended.
     ///
     /// # Errors
     /// The errno of pidfd_send_signal(2).
@@ -59,7 +56,7 @@ impl Child {
         }
     }
 
-    /// Waits for its end; with it everything in its pid namespace has ended.
+    /// Waits for its end; then everything in its pid namespace has ended.
     ///
     /// # Errors
     /// The errno of wait4(2).
@@ -73,44 +70,44 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.reaped {
-            // Until it is reaped its pid is nobody else's. Where neither is let through it dies with us.
+            // Safe until it is reaped: the pid is not reused. If both fail, it dies with this
+            // process.
             let killed = self
                 .kill()
                 .or_else(|_errno| process::kill(self.pid, libc::SIGKILL));
             if killed.is_err() {
                 return;
             }
-            // Not for ever: a frozen tree, or one in an uninterruptible wait, dies when it can,
-            // and the record that stays tells the next start.
+            // Bounded: a frozen or uninterruptible tree dies later, and the next start cleans up
+            // from the record.
             let patience = Timespec {
                 tv_sec: DROP_PATIENCE_S,
                 tv_nsec: 0,
             };
             let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
             if matches!(poll(&mut ended, Some(&patience)), Ok(count) if 0 < count) {
-                // Not so where whoever started us ignored SIGCHLD: the kernel has reaped it. Any other
-                // that stays goes with us.
+                // Fails if SIGCHLD is ignored, because the kernel has reaped it.
                 self.reaped = process::wait(self.pid, true).is_ok();
             }
         }
     }
 }
 
-/// A child that makes its namespaces and then waits to be told who the body is.
+/// A child that creates its namespaces and waits for the base plan.
 #[derive(Debug)]
 pub struct Prefork {
     pub(super) child: Child,
     pub(super) link: OwnedFd,
     pub(super) arena: Arena,
-    /// When it was cloned, by the monotonic clock.
+    /// Monotonic time of the clone.
     pub(super) cloned_ns: u64,
 }
 
 impl Prefork {
     /// Clones the child.
     ///
-    /// `into_cgroup` is an open directory of a version 2 group. The calling process must have one
-    /// thread only, and that thread must outlive the run: the child dies with it.
+    /// `into_cgroup` is an open directory of a version 2 cgroup. The calling process must have one
+    /// thread, which must outlive the run: the child dies with it.
     ///
     /// # Errors
     /// [`SandboxError`]; then nothing of the child is left.
@@ -119,7 +116,7 @@ impl Prefork {
             let object = object.to_owned();
             move |errno| SandboxError::Supervisor { act, object, errno }
         };
-        // A caller that ignores SIGCHLD would keep the child from ever hearing of the body.
+        // If SIGCHLD is ignored, init cannot wait for the body.
         signal::own_dispositions().map_err(supervisor("set", "the signals"))?;
         let arena = Arena::new(ARENA_BYTES).map_err(supervisor("map", "memory for the plan"))?;
         let (ours, theirs) = link::pair().map_err(supervisor("make", "a socket pair"))?;
@@ -128,11 +125,11 @@ impl Prefork {
         let wanted = kind::USER | kind::MOUNT | kind::PID;
         let cloned_ns = process::monotonic_ns();
         #[expect(unsafe_code, reason = "the one place where a child is cloned")]
-        // SAFETY: the caller has one thread only, as this function's contract says.
+        // SAFETY: the caller has one thread, as required by this function.
         let forked = unsafe { process::fork_into(wanted, into_cgroup) };
         match forked {
             Ok(Forked::Parent { pid, pidfd }) => {
-                // Before the base plan is sent: the child gives itself all of them back after that.
+                // Before the base plan is sent, because the child then restores its affinity.
                 if let Some(all) = &processors {
                     affinity::move_beside(pid, all);
                 }
@@ -148,7 +145,7 @@ impl Prefork {
                 })
             }
             Ok(Forked::Child) => {
-                // The other end would keep the link open after the supervisor's death.
+                // Otherwise the link stays open after the supervisor's death.
                 process::close_quietly(ours.as_raw_fd());
                 child::run(&arena, &theirs, processors.as_ref(), &mut stack)
             }

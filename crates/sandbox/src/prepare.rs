@@ -1,4 +1,4 @@
-//! Prepare: a child in namespaces of its own that has made the writable space and waits.
+//! Prepare: a child in its namespaces that has created the writable space and waits.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -18,17 +18,17 @@ use sys::credentials::HostIds;
 use sys::link::{self, Message, Received};
 use sys::{namespace, process};
 
-/// Who the body is on the host.
+/// Identity of the body on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// The caller's own ids, which are all that an ordinary user may map.
+    /// The caller's ids, the only ones that an ordinary user may map.
     Own(HostIds),
-    /// Ids of its own, which root claimed for this run.
+    /// Ids that root claimed for this run.
     Claimed(HostIds),
 }
 
 impl Identity {
-    /// The ids to assume for touching the body's files; `None` where they are ours anyway.
+    /// Ids to assume for accessing the body's files; `None` if they are the caller's.
     #[must_use]
     pub fn to_assume(self) -> Option<HostIds> {
         match self {
@@ -38,10 +38,9 @@ impl Identity {
     }
 }
 
-/// What is known before the clone.
+/// Everything that is known before the clone.
 #[derive(Debug, Clone)]
 pub struct BasePlan {
-    /// Who the body is.
     pub identity: Identity,
     /// An empty directory of the host; covered in the child's mount namespace only.
     pub mount_point: PathBuf,
@@ -49,12 +48,11 @@ pub struct BasePlan {
     pub space_bytes: u64,
     pub space_inodes: u64,
     pub view: Vec<ViewStep>,
-    /// Whether the body gets a pseudo-terminal.
     pub terminal: bool,
-    /// Whether the supervisor has to watch the body's processes itself.
+    /// The supervisor watches the body's processes itself.
     pub send_proc: bool,
-    /// Whether the kernel has time namespaces: the monotonic and the boot clock begin with the run,
-    /// so the body does not learn how long the host has been up.
+    /// Use a time namespace: the monotonic and boot clocks start with the run, which hides the
+    /// host's uptime.
     pub own_clocks: bool,
 }
 
@@ -66,7 +64,7 @@ pub struct BodyStreams {
     pub stderr: OwnedFd,
 }
 
-/// The child runs and makes its namespaces, which takes it a while: time for the supervisor.
+/// A child that creates its namespaces in parallel to the supervisor.
 #[derive(Debug)]
 pub struct Preparing {
     child: Child,
@@ -75,7 +73,7 @@ pub struct Preparing {
     cloned_ns: u64,
 }
 
-/// The child waits in its namespaces and has handed over the writable space.
+/// A child that waits in its namespaces and has handed over the writable space.
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) child: Child,
@@ -83,25 +81,25 @@ pub struct Prepared {
     pub(super) space: OwnedFd,
     pub(super) arena: Arena,
     pub(super) cloned_ns: u64,
-    /// What came with its word that the new root is assembled, once it has come.
+    /// Message that the new root is assembled, if it has arrived.
     pub(super) ready: Option<(Message, Received)>,
-    /// How many overlayfs it was asked for and has not answered.
+    /// Number of overlayfs requests without an answer.
     pub(super) overlays_asked: usize,
 }
 
 impl Prepared {
-    /// The root of the writable space: `bundle`, `scratch`, `runner` lie in it. To be touched with
-    /// the ids of [`Identity::to_assume`].
+    /// Root of the writable space, with `bundle`, `scratch` and `runner`. Access it with the ids of
+    /// [`Identity::to_assume`].
     #[must_use]
     pub fn space(&self) -> BorrowedFd<'_> {
         self.space.as_fd()
     }
 }
 
-/// Tells the child who the body is and what its base view is; it goes on with its writable space.
+/// Sends the base plan to the child, which creates its writable space.
 ///
-/// `claims` are descriptors that init shares, so that what they claim outlives a killed supervisor
-/// until the body has ended too.
+/// Init keeps the descriptors `claims`, so that they outlive a killed supervisor until the body has
+/// ended.
 ///
 /// # Errors
 /// [`SandboxError`]; then nothing of the child is left.
@@ -151,7 +149,7 @@ pub fn begin(
 }
 
 impl Preparing {
-    /// Waits until the writable space is there. `plan` is the one that it was begun with.
+    /// Waits for the writable space. `plan` is that of `begin`.
     ///
     /// # Errors
     /// [`SandboxError`]; then nothing of the child is left.
@@ -180,7 +178,7 @@ impl Preparing {
     }
 }
 
-/// The id maps, as text for uid_map and gid_map.
+/// Text for uid_map and gid_map.
 struct Maps {
     own: bool,
     uid: String,
@@ -255,7 +253,7 @@ fn lay_out_clocks(arena: &Arena) -> Result<ClockSteps<'_>, Errno> {
     })
 }
 
-/// Sends `message`. A child that has ended has said why, or says nothing any more.
+/// Sends `message`; on failure reads why the child ended.
 pub(super) fn send_or_hear_why(
     link: BorrowedFd<'_>,
     message: Message,
@@ -277,7 +275,7 @@ pub(super) fn send_or_hear_why(
 /// Waits for a message of `kind`; a reported failure becomes an error that names the object.
 ///
 /// # Errors
-/// [`SandboxError`]: the failure, or that the child said something else or nothing any more.
+/// [`SandboxError`]: the failure, an unexpected message, or the end of the child.
 pub fn expect_message(
     link: BorrowedFd<'_>,
     kind: u32,
@@ -285,7 +283,7 @@ pub fn expect_message(
     describe: &dyn Fn(ChildStep, usize) -> String,
 ) -> Result<(Message, Received), SandboxError> {
     let answer = match link::receive(link) {
-        // It ended with a message of ours unread; what it had said before comes after this.
+        // It ended with an unread message of ours; its own messages follow.
         Err(Errno::CONNRESET) => link::receive(link),
         other => other,
     };
@@ -342,7 +340,7 @@ pub(super) fn describe_base(plan: &BasePlan, step: ChildStep, index: usize) -> S
     }
 }
 
-/// A step of the view for people.
+/// Describes a step of the view for messages.
 pub(super) fn describe_view(step: &ViewStep) -> String {
     let mut text = String::from("(");
     let (act, path): (&str, &[u8]) = match step {

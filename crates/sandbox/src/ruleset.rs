@@ -1,24 +1,22 @@
-//! The Landlock ruleset: the second line behind the mounts.
+//! The Landlock ruleset: a second line of defense behind the mounts.
 //!
-//! It handles writing, executing, making, moving and removing. Those cost nothing where a file is
-//! opened for reading: the kernel asks for none of them then, and does not walk up the path.
+//! It handles writing, executing, creating, moving and removing, which cost nothing when a file is
+//! opened for reading.
 //!
-//! Not reading, nor truncating: with either handled the kernel walks up from every file that is
-//! opened, for reading too, until a rule allows it (since Linux 6.2 it works out at the open whether
-//! the descriptor may be truncated later), and opening costs half as much again. What can be read is
-//! decided by the mounts, and so is what can be truncated: wherever the ruleset would have refused
-//! it, the mount is read-only. Older kernels know no such right, so it is the same there.
+//! It does not handle reading and truncating: with either the kernel checks the path of every
+//! opened file up to a rule (since Linux 6.2 the open decides about a later truncate), and opening
+//! costs half as much again. Mounts decide both: wherever the ruleset would refuse truncating, the
+//! mount is read-only.
 //!
-//! Connecting to unix sockets by their names where something of the host is lent and the kernel knows that
-//! right: a name is then reached that the body made, or that was lent by itself.
+//! It handles connecting to named unix sockets if host directories are bind-mounted and the kernel
+//! supports it. Allowed are sockets of the body and those that were granted by name.
 //!
-//! No network rights: they are per port and would refuse the body's own loopback. No right to the
-//! controls of devices: every mount but those of the single devices in /dev is nodev.
+//! It handles neither network rights, which are per port and would block the body's loopback, nor
+//! device ioctls: all mounts except the single devices in /dev are nodev.
 
 use crate::image_root::{base_of_image, is_of_image};
 use crate::view::{Access, ViewStep, WRITABLE};
 
-/// The rights, with the values of `linux/landlock.h`.
 mod right {
     pub(super) const EXECUTE: u64 = 1 << 0;
     pub(super) const WRITE_FILE: u64 = 1 << 1;
@@ -30,24 +28,23 @@ mod right {
 }
 
 const WRITE_ALL: u64 = right::WRITE_FILE | right::REMOVE | right::MAKE | right::EXECUTE;
-/// What a rule for a file may hold: EINVAL for more (landlock_add_rule(2)).
+/// Rights that a rule for a file may have, else EINVAL (landlock_add_rule(2)).
 const FOR_FILES: u64 = right::WRITE_FILE | right::EXECUTE;
 
-/// The version that can refuse unix sockets by their names (Linux 7.1).
+/// First ABI that restricts named unix sockets (Linux 7.1).
 pub const RESOLVE_UNIX_SINCE: u32 = 9;
 
-/// One rule: rights at a path inside and beneath it.
+/// Rights at a path inside and beneath it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub path: Vec<u8>,
-    /// Rights that are allowed there.
     pub allowed: u64,
 }
 
-/// What is laid upon the body.
+/// The ruleset of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
-    /// Rights that are refused where no rule allows them.
+    /// Rights that are refused without a rule.
     pub handled: u64,
     /// Scopes: abstract sockets and signals.
     pub scoped: u64,
@@ -55,8 +52,8 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// The same where no unix socket can be connected or sent to but the body's own, which the kernel
-    /// always allows, and those at `named`, paths inside. For [`RESOLVE_UNIX_SINCE`] and later.
+    /// Restricts unix sockets to the body's own, which the kernel always allows, and those at the
+    /// inside paths `named`. Needs ABI [`RESOLVE_UNIX_SINCE`].
     #[must_use]
     pub fn with_own_sockets_and(mut self, named: impl Iterator<Item = Vec<u8>>) -> Self {
         self.handled |= right::RESOLVE_UNIX;
@@ -76,15 +73,14 @@ fn of_access(access: Access) -> u64 {
     }
 }
 
-/// The ruleset for a kernel with Landlock version `abi`, given all steps of the view.
-///
-/// `None` where the kernel has none.
+/// Builds the ruleset for Landlock version `abi` and all steps of the view; `None` without
+/// Landlock.
 #[must_use]
 pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     if abi == 0 {
         return None;
     }
-    // ABI 1 has no REFER: there moving between directories is always refused.
+    // Without REFER (ABI 1) moving between directories is always refused.
     let refer = if 2 <= abi { right::REFER } else { 0 };
     let scoped = if 6 <= abi { 0b11 } else { 0 };
     let handled = WRITE_ALL | right::MAKE_DEVICES | refer;
@@ -143,11 +139,11 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
     })
 }
 
-/// The same for a body whose root is an image: `top` are the directories in the image's root, none
-/// of them a link. Everything of the image can be executed; written only what lies in a directory of
-/// it, and nothing new can be made in the root itself. `writable` says whether the root is.
+/// Builds the ruleset for an image as root. `top` are the directories in its root, without links.
+/// All of the image can be executed; only content of its directories can be written, and nothing
+/// can be created in the root. `writable` is for the root.
 ///
-/// Of the base view those steps count that the image does not replace, and of `asked` all.
+/// Uses the steps of the base view that the image does not replace, and all of `asked`.
 #[must_use]
 pub fn of_image(
     abi: u32,
@@ -172,7 +168,6 @@ pub fn of_image(
     Some(ruleset)
 }
 
-/// Whether the place of a mount was made as a file.
 fn is_file(steps: &[ViewStep], target: &[u8]) -> bool {
     steps
         .iter()

@@ -1,6 +1,5 @@
-//! The child's checklist as data: what it is to do, laid out in memory that both processes share.
-//!
-//! Everything here is `Copy` and points into the arena only, so that the child allocates nothing.
+//! The child's plan as data in memory that both processes share. All types are `Copy` and point
+//! into the arena only, so that the child allocates nothing.
 
 use std::ffi::{CStr, c_char};
 use std::os::fd::RawFd;
@@ -16,10 +15,10 @@ use sys::arena::{Arena, Slot};
 use sys::mount::Attributes;
 use sys::process::ArgumentArea;
 
-/// Declares the steps once: the enum, their numbers and what each does, for people.
+/// Declares the enum, its numbers and its descriptions in one list.
 macro_rules! child_steps {
     ($($name:ident: $act:literal,)*) => {
-        /// What the child is doing, as it reports it when it fails.
+        /// Step that the child reports when it fails.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(i32)]
         pub enum ChildStep {
@@ -88,14 +87,14 @@ child_steps! {
 }
 
 impl ChildStep {
-    /// What it does, for people.
+    /// Description for messages.
     #[must_use]
     pub fn act(self) -> &'static str {
         let found = CHILD_STEPS.iter().find(|(step, _)| *step == self);
         found.map_or("", |(_, act)| *act)
     }
 
-    /// The step with this number, and what it does, for people.
+    /// Finds the step and its description by number.
     #[must_use]
     pub fn from_number(number: i32) -> Option<(Self, &'static str)> {
         CHILD_STEPS
@@ -105,54 +104,50 @@ impl ChildStep {
     }
 }
 
-/// Of a step that works through a list, and failed in what is none of its entries.
+/// Index for failures outside the entries of a list.
 pub(super) const NO_PLACE: i32 = -1;
 
-/// A failed step: which, which of several, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepError {
     pub(super) step: ChildStep,
-    /// Place in its list, where it works through one, or [`NO_PLACE`].
+    /// Index in the list of the step, or [`NO_PLACE`].
     pub(super) index: i32,
     pub(super) errno: Errno,
 }
 
-/// The kinds of messages on the link between supervisor and init.
 pub(super) mod message {
-    /// Init: the writable space is there; one descriptor.
+    /// Init: the writable space exists; one descriptor.
     pub(crate) const SPACE: u32 = 1;
-    /// Init: waiting for the launch; descriptors of proc and of the terminal, as asked.
+    /// Init: waiting for the launch; descriptors of proc and of the terminal, if requested.
     pub(crate) const READY: u32 = 2;
-    /// Init: the body has been executed.
     pub(crate) const STARTED: u32 = 3;
     /// Init: a step failed before the body was executed: number, index, errno.
     pub(crate) const FAILED: u32 = 4;
     /// Init: the body's first process ended: wait status.
     pub(crate) const ENDED: u32 = 5;
-    /// Init: a part of the network: which, how connections are captured; descriptors.
+    /// Init: a part of the network: which, capture mode; descriptors.
     pub(crate) const NETWORK: u32 = 6;
-    /// Init: of a connection that was asked for: its id, errno; a descriptor where there is one.
+    /// Init: result of a connection request: id, errno; a descriptor on success.
     pub(crate) const CONNECTED: u32 = 7;
-    /// Init: the body has been executed, and ends with init, of which a step failed after that:
-    /// number, index, errno.
+    /// Init: a step failed after the body was executed, and the body ends with init: number, index,
+    /// errno.
     pub(crate) const LOST: u32 = 9;
     pub(crate) const NOTHING: u32 = 0;
-    /// Supervisor: the base plan is in the arena, and maps that root writes are written; the
-    /// body's ends of its three streams, then claims to keep.
+    /// Supervisor: the base plan is in the arena, and id maps of root are written; the body's ends
+    /// of its three streams, then claims to keep.
     pub(crate) const BASE: u32 = 16;
-    /// Init: whether one overlayfs was laid out: 0, or errno.
+    /// Init: result of one overlayfs: 0 or errno.
     pub(crate) const OVERLAID: u32 = 8;
     /// Supervisor: the launch plan is in the arena; trees, then cgroup files to join.
     pub(crate) const LAUNCH: u32 = 17;
     /// Supervisor: a signal for the body's process group.
     pub(crate) const SIGNAL: u32 = 18;
-    /// Supervisor: a connection to the body's own loopback is wanted: id, family, port.
+    /// Supervisor: connect to the body's loopback: id, family, port.
     pub(crate) const CONNECT: u32 = 19;
-    /// Supervisor: the overlayfs that are wanted are in the arena; their trees, in order.
+    /// Supervisor: overlayfs requests are in the arena; their trees, in order.
     pub(crate) const OVERLAY: u32 = 20;
 }
 
-/// One step of the view, paths relative to the new root.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     Directory {
@@ -202,17 +197,15 @@ pub(super) enum Step<'a> {
     },
 }
 
-/// Id maps that the child writes itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnMaps<'a> {
     pub(super) uid_map: &'a [u8],
     pub(super) gid_map: &'a [u8],
 }
 
-/// What the child does before it waits for the launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BaseSteps<'a> {
-    /// `None`: the supervisor writes the maps and says so.
+    /// `None`: the supervisor writes the maps.
     pub(super) own_maps: Option<OwnMaps<'a>>,
     pub(super) inside_id: u32,
     /// `None`: the kernel has no time namespaces.
@@ -223,20 +216,18 @@ pub(super) struct BaseSteps<'a> {
     pub(super) view: &'a [Step<'a>],
     pub(super) terminal: bool,
     pub(super) send_proc: bool,
-    /// How many descriptors init keeps open, so that what they claim outlives the supervisor.
+    /// Number of descriptors that init keeps open, so that their locks outlive the supervisor.
     pub(super) claims: usize,
 }
 
-/// Clocks that begin with the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClockSteps<'a> {
-    /// As `/proc/self/timens_offsets` takes them.
+    /// Text for `/proc/self/timens_offsets`.
     pub(super) offsets: &'a [u8],
-    /// How far the monotonic clock is set back.
+    /// Offset of the monotonic clock, as a positive number.
     pub(super) monotonic_back_ns: u64,
 }
 
-/// The body's ends of the pipes, as descriptors that the child was handed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Streams {
     pub(super) stdin: RawFd,
@@ -251,33 +242,27 @@ pub(super) struct RulesetSteps<'a> {
     pub(super) rules: &'a [(&'a CStr, u64)],
 }
 
-/// An image that becomes the root.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RootSteps<'a> {
-    /// Which of the overlayfs that the child keeps.
     pub(super) overlay: usize,
     pub(super) writable: bool,
-    /// Relative to the space and to the image alike, and whether the mount is read-only.
+    /// Path relative to the space and to the image, and whether the mount is read-only.
     pub(super) grafts: &'a [(&'a CStr, bool)],
 }
 
-/// A limit of setrlimit(2), soft and hard alike.
+/// A limit of setrlimit(2), soft and hard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimit {
-    /// `RLIMIT_…`.
     pub resource: u32,
     pub value: u64,
 }
 
-/// What the child does once it may launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaunchSteps<'a> {
-    /// What is laid out in the network namespace; `None`: nothing but its own loopback.
     pub(super) network: Option<&'a NetworkSteps<'a>>,
     pub(super) view: &'a [Step<'a>],
-    /// `None`: the space itself is the root.
     pub(super) root: Option<RootSteps<'a>>,
-    /// Maps of a user namespace in which the body has other ids.
+    /// Maps of a second user namespace with other ids.
     pub(super) other_ids: Option<OwnMaps<'a>>,
     pub(super) resize: Option<(&'a CStr, &'a CStr)>,
     pub(super) trees: usize,
@@ -287,24 +272,23 @@ pub(super) struct LaunchSteps<'a> {
     pub(super) second_filter: &'a [Instruction],
     pub(super) limits: &'a [ResourceLimit],
     pub(super) working_directory: &'a CStr,
-    /// Tried in order, as execvp(3) does.
     pub(super) programs: &'a [&'a CStr],
     pub(super) argv: &'a [*const c_char],
     pub(super) environment: &'a [*const c_char],
     pub(super) null_stdin: bool,
-    /// Where this process's own arguments lie in memory: the body could read init's.
+    /// Erased, because the body could read init's arguments.
     pub(super) arguments: ArgumentArea,
 }
 
 impl<'a> BaseSteps<'a> {
-    /// The plan that the supervisor published in the arena before it sent [`message::BASE`].
+    /// Reads the plan that the supervisor published before it sent [`message::BASE`].
     pub(super) fn published(arena: &'a Arena) -> Self {
         #[expect(
             unsafe_code,
             reason = "memory that another process wrote has no safe type"
         )]
-        // SAFETY: `begin` publishes exactly this type there before it sends BASE, and this is
-        // called only once that message has come.
+        // SAFETY: `begin` publishes exactly this type before it sends BASE, and this is called only
+        // after that message.
         unsafe {
             arena.published(Slot::Base)
         }
@@ -312,21 +296,21 @@ impl<'a> BaseSteps<'a> {
 }
 
 impl<'a> LaunchSteps<'a> {
-    /// The plan that the supervisor published in the arena before it sent [`message::LAUNCH`].
+    /// Reads the plan that the supervisor published before it sent [`message::LAUNCH`].
     pub(super) fn published(arena: &'a Arena) -> Self {
         #[expect(
             unsafe_code,
             reason = "memory that another process wrote has no safe type"
         )]
-        // SAFETY: `launch` publishes exactly this type there before it sends LAUNCH, and this is
-        // called only once that message has come.
+        // SAFETY: `launch` publishes exactly this type before it sends LAUNCH, and this is called
+        // only after that message.
         unsafe {
             arena.published(Slot::Launch)
         }
     }
 }
 
-/// The steps whose end the child noted, in the order of their ends.
+/// Completed steps with their timestamps, in order.
 pub(super) fn moments(arena: &Arena) -> Vec<(&'static str, u64)> {
     let mut noted: Vec<(&'static str, u64)> = CHILD_STEPS
         .iter()
@@ -336,10 +320,10 @@ pub(super) fn moments(arena: &Arena) -> Vec<(&'static str, u64)> {
     noted
 }
 
-/// Lays `steps` out in the arena.
+/// Copies `steps` into the arena.
 ///
 /// # Errors
-/// EINVAL for a NUL in a path, ENOMEM when the arena is full.
+/// EINVAL for a NUL in a path, ENOMEM if the arena is full.
 pub(super) fn lay_out_view<'a>(
     arena: &'a Arena,
     steps: &[ViewStep],
@@ -349,7 +333,6 @@ pub(super) fn lay_out_view<'a>(
     arena.slice(&laid_out?)
 }
 
-/// How a mount is restricted.
 fn attributes(access: Access) -> Attributes {
     let nosuid = Attributes::NOSUID;
     match access {
@@ -420,12 +403,12 @@ fn lay_out_step<'a>(arena: &'a Arena, step: &ViewStep) -> Result<Step<'a>, Errno
     })
 }
 
-/// A path inside, relative to the new root, which is the child's working directory.
+/// Converts a path inside to one relative to the new root, the child's working directory.
 fn inside<'a>(arena: &'a Arena, path: &[u8]) -> Result<&'a CStr, Errno> {
     arena.c_string(path.strip_prefix(b"/").unwrap_or(path))
 }
 
-/// Lays the root of an image out in the arena.
+/// Copies the root of an image into the arena.
 ///
 /// # Errors
 /// As [`lay_out_view`].
@@ -446,7 +429,7 @@ pub(super) fn lay_out_root<'a>(
     })
 }
 
-/// Lays a ruleset out in the arena.
+/// Copies a ruleset into the arena.
 ///
 /// # Errors
 /// As [`lay_out_view`].
@@ -466,7 +449,7 @@ pub(super) fn lay_out_ruleset<'a>(
     })
 }
 
-/// Lays strings out as execve(2) wants them: pointers, the last one null.
+/// Copies strings into the arena as a null-terminated array for execve(2).
 ///
 /// # Errors
 /// As [`lay_out_view`].

@@ -1,9 +1,8 @@
-//! What the body sees: the steps that make the new root, in order.
+//! The body's view of the file system: the steps that create the new root, in order.
 //!
-//! The new root is itself the one limited tmpfs. Everything that the body may write is a
-//! directory of it with a mount of its own; the root's mount turns read-only at the end. So one
-//! size limit covers all of it, the supervisor reaches all of it through one descriptor, and no
-//! further tmpfs has to be made.
+//! The new root is the only limited tmpfs. Writable directories are bind mounts of it, and the root
+//! mount becomes read-only at the end. So one size limit covers everything, and the supervisor
+//! reaches it through one descriptor.
 
 use spec::body_network::ADDRESS_V4;
 use spec::host::{HostEntry, HostSupport};
@@ -15,25 +14,23 @@ use spec::request::ViewEntry;
 pub(crate) const INSIDE_ID: u32 = 1000;
 /// Home of the body.
 pub const HOME: &str = "/home/runner";
-/// Directories of the space in which something lies before anything is mounted.
 const FILLED: [&str; 2] = [BUNDLE, SCRATCH];
-/// Name of the host inside.
 pub(crate) const HOST_NAME: &str = "runner";
-/// Where the bundle lies.
+/// Directory of the bundle.
 pub const BUNDLE: &str = "/bundle";
-/// Where declared inputs and outputs lie: `_workflowFsRoot`.
+/// Directory of declared inputs and outputs: `_workflowFsRoot`.
 pub const SCRATCH: &str = "/scratch";
-/// The structured input.
+/// File of the structured input.
 pub const INPUT: &str = "/runner/input.json";
-/// The structured output.
+/// File of the structured output.
 pub const OUTPUT: &str = "/runner/out/output.json";
-/// Directories that the body may write, each a mount of its own.
+/// Directories that the body may write, each a mount.
 pub const WRITABLE: [&str; 6] = [BUNDLE, SCRATCH, "/runner/out", "/tmp", HOME, "/dev/shm"];
 
-/// How many of the first steps of [`base`] make the directories that the supervisor fills.
+/// Number of the first steps of [`base`] that create the directories that the supervisor fills.
 pub(crate) const FILLED_BY_SUPERVISOR: usize = 4;
 
-/// Paths of the host that become part of the base view where they exist.
+/// Paths of the host in the base view, if they exist.
 pub const BASE_CANDIDATES: [&str; 17] = [
     "/usr",
     "/bin",
@@ -48,17 +45,15 @@ pub const BASE_CANDIDATES: [&str; 17] = [
     "/etc/protocols",
     "/etc/localtime",
     "/etc/alternatives",
-    // Debian's Java has links from /usr/lib/jvm to here, and does not start without them.
+    // Debian's Java needs it: links from /usr/lib/jvm lead here.
     "/etc/java-11-openjdk",
     "/etc/java-17-openjdk",
     "/etc/java-21-openjdk",
     "/etc/java-25-openjdk",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Files of proc that every user may read and no body needs: the host's keys and kernel, and what of
-/// its disks, devices and other programs' locks tells one host, or what happens on it, from another.
-/// What only root may read or write is closed by its mode: uid 0 has no name in the body's user
-/// namespace.
+/// World-readable files of proc that would identify the host or reveal its activity. Other files
+/// are protected by their mode, because the user namespace does not map uid 0.
 const PROC_MASKS: [&str; 9] = [
     "keys",
     "key-users",
@@ -70,26 +65,26 @@ const PROC_MASKS: [&str; 9] = [
     "locks",
     "sys/kernel/random/boot_id",
 ];
-/// Pressure files take triggers from everybody (Linux 6.5): load on the host's scheduler.
+/// Every user may set triggers on pressure files (Linux 6.5), which load the host's scheduler.
 const PRESSURE: &str = "/proc/pressure";
 
-/// Why a body gets no device but those of every sandbox.
+/// Message for a refused device of the host.
 pub const NO_DEVICES: &str = "a body gets no device of the host: nothing here would limit what its \
      driver does for it";
 
-/// How the body may use what a mount shows.
+/// Access mode of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It can be read and executed.
+    /// Read and execute.
     ReadOnly,
-    /// It can be written as well.
+    /// Read, execute and write.
     Writable,
-    /// A device node: it can be opened.
+    /// Open a device node.
     Device,
 }
 
 impl Access {
-    /// Of a mount that is writable, or not.
+    /// Converts from whether the mount is writable.
     #[must_use]
     pub fn of(writable: bool) -> Self {
         match writable {
@@ -99,84 +94,75 @@ impl Access {
     }
 }
 
-/// Directory of the space, from its root, for what is shown elsewhere. What lies in it is nothing that
-/// a body should see: whoever shows the space to a body covers it.
+/// Directory of the space for overlay data. A view that contains the space must cover it.
 pub const PLACES: &str = "runner/overlays";
 
-/// One step. Paths inside are absolute; sources are paths of the host.
+/// One step. Targets are absolute paths inside; sources are paths of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewStep {
-    /// Makes a directory; one that exists is fine.
+    /// Creates a directory if it does not exist.
     Directory {
         path: Vec<u8>,
         mode: u32,
     },
-    /// Makes a file; one that exists is replaced.
+    /// Creates or replaces a file.
     File {
         path: Vec<u8>,
-        /// What stands in it.
         contents: Vec<u8>,
     },
-    /// Makes a symbolic link.
     Symlink {
         path: Vec<u8>,
         target: Vec<u8>,
     },
-    /// Shows a path of the host, with what is mounted beneath it.
+    /// Bind-mounts a path of the host recursively.
     Bind {
         source: Vec<u8>,
         target: Vec<u8>,
-        /// How it may be used.
         access: Access,
     },
-    /// Shows a tree that the supervisor has cloned: root cannot be let through its own
-    /// directories as somebody else.
+    /// Attaches a tree that the supervisor has cloned, for directories of root that the body's uid
+    /// cannot traverse.
     Attach {
-        /// Which of the trees that come with the launch.
+        /// Index into the trees of the launch.
         tree: usize,
-        /// How it may be used; the tree's own mount says the same.
+        /// Also set on the tree's own mount.
         access: Access,
         target: Vec<u8>,
     },
-    /// Shows an overlayfs that the child was asked for before the launch.
+    /// Attaches an overlayfs requested before the launch.
     AttachOverlay {
-        /// The number by which it was asked for.
         overlay: usize,
-        /// How it may be used; the overlayfs itself says the same.
+        /// Also set on the overlayfs itself.
         access: Access,
         target: Vec<u8>,
     },
-    /// Shows a directory of the new root at another place too: what covers its own place later does
-    /// not cover this.
+    /// Bind-mounts a directory of the new root at another place, before its own place is covered.
     BindOwn {
         source: Vec<u8>,
         target: Vec<u8>,
-        /// How it may be used.
         access: Access,
     },
-    /// Gives a directory of the new root a mount of its own, so that it stays writable.
+    /// Bind-mounts a directory of the new root on itself, so that it stays writable.
     OwnMount {
         path: Vec<u8>,
     },
-    /// Mounts a further tmpfs.
     Tmpfs {
         target: Vec<u8>,
         size_bytes: u64,
     },
-    /// Mounts proc of the pid namespace.
     Proc,
     Devpts,
-    /// Lays the new root's own /dev/null over a file of proc, if it is there.
+    /// Covers a file of proc, if it exists, with /dev/null.
     Mask {
         path: Vec<u8>,
     },
-    /// Lays an empty, read-only directory over a directory of proc, if it is there.
+    /// Covers a directory of proc, if it exists, with an empty read-only directory.
     MaskDirectory {
         path: Vec<u8>,
     },
 }
 
-/// The steps that every run has, whatever it is going to run.
+/// Builds the steps that every run has.
 #[must_use]
 pub fn base(host: &HostSupport) -> Vec<ViewStep> {
     let mut steps = Vec::with_capacity(72);
@@ -197,7 +183,7 @@ pub fn base(host: &HostSupport) -> Vec<ViewStep> {
     system_directories(host, &mut steps);
     own_files(&mut steps);
     steps.push(ViewStep::Proc);
-    // While the directory that the terminals will be mounted on is still empty.
+    // Must come before the terminals are mounted, while the directory is empty.
     steps.push(ViewStep::MaskDirectory {
         path: PRESSURE.into(),
     });
@@ -218,7 +204,7 @@ fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
         let (bytes, source) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
         match host.entry(path) {
             None => continue,
-            // A merged /usr: the link is made anew, since what it names is visible.
+            // Merged /usr: create the link again; its target is visible.
             Some(HostEntry::Link(target)) if !path.starts_with("/etc/") => {
                 steps.push(ViewStep::Symlink {
                     path: bytes,
@@ -232,7 +218,7 @@ fn system_directories(host: &HostSupport, steps: &mut Vec<ViewStep>) {
                     mode: 0o755,
                 });
             }
-            // A link below /etc (localtime is one) is followed by the bind.
+            // The bind follows links below /etc, such as localtime.
             Some(HostEntry::File | HostEntry::Link(_)) => {
                 steps.push(ViewStep::File {
                     path: bytes.clone(),
@@ -257,8 +243,8 @@ fn own_files(steps: &mut Vec<ViewStep>) {
     }
 }
 
-/// Files of /etc that no host and no image decides, and what stands in them: that of users as it is
-/// without an image.
+/// Files of /etc that neither host nor image decides. The files of users are those of a run without
+/// image.
 #[must_use]
 pub(crate) fn etc_files() -> [(&'static str, String); 5] {
     let id = INSIDE_ID;
@@ -273,12 +259,10 @@ pub(crate) fn etc_files() -> [(&'static str, String); 5] {
         ("/etc/group", format!("runner:x:{id}:\nnogroup:x:65534:\n")),
         (
             "/etc/hosts",
-            // Many a program looks its own host up (git for one, and every Java): that is answered
-            // here, and no attempt to reach anything.
+            // Many programs resolve their own host name (git, Java); this avoids a network lookup.
             format!("127.0.0.1 localhost\n127.0.0.1 {HOST_NAME}\n::1 localhost\n::1 {HOST_NAME}\n"),
         ),
-        // Ours, and never a name's own address. Where nothing may be reached, it cannot be either,
-        // and a question fails at once.
+        // Without network access this address is unreachable too, and lookups fail at once.
         (
             "/etc/resolv.conf",
             format!("nameserver {ADDRESS_V4}\noptions timeout:2 attempts:2\n"),
@@ -326,53 +310,44 @@ fn directory(path: &str) -> ViewStep {
     }
 }
 
-/// A mount that somebody asked for, with what there is for it.
+/// A requested mount with its resolved source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedMount {
-    /// Where it appears inside.
     pub target: Vec<u8>,
-    /// Whether a directory appears there.
     pub is_directory: bool,
     pub shown: Shown,
 }
 
-/// What a mount shows.
+/// Source of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// A path of the host.
     Host {
         source: Vec<u8>,
-        /// How it may be used.
         access: Access,
     },
     /// A tree that the supervisor has cloned.
     Tree {
         tree: usize,
-        /// How it may be used.
         access: Access,
     },
-    /// An overlayfs that the child was asked for.
+    /// An overlayfs requested from the child.
     Overlay {
-        /// The number by which it was asked for.
         overlay: usize,
-        /// How it may be used.
         access: Access,
     },
     /// A directory of the writable space.
     Own {
-        /// As an absolute path inside.
         source: Vec<u8>,
-        /// How it may be used.
         access: Access,
     },
     Tmpfs {
-        /// `None`: counted only against the disk limit of the run.
+        /// `None`: limited only by the disk limit of the run.
         size_bytes: Option<u64>,
     },
 }
 
 impl AskedMount {
-    /// What `entry` asks for; `is_directory` says what lies at its source.
+    /// Converts `entry`; `is_directory` is the type of its source.
     #[must_use]
     pub fn of(entry: &ViewEntry, is_directory: bool) -> Self {
         let bytes = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().to_vec();
@@ -434,25 +409,23 @@ impl AskedMount {
     }
 }
 
-/// Why a mount is refused.
+/// Reason for a refused mount.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
-    /// The place inside cannot be mounted on.
+    /// Nothing can be mounted at this path inside.
     #[error("mount target `{target}` {problem}")]
     Target {
         target: String,
-        /// What is wrong with it.
         problem: String,
-        /// The flag that shows the same at a place that is free.
+        /// The flag that mounts the same source at an allowed path.
         instead: Option<String>,
     },
-    /// Two mounts at one place.
     #[error("two mounts at `{target}`")]
     Duplicate { target: String },
 }
 
 impl ViewError {
-    /// Stable.
+    /// Stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -461,7 +434,7 @@ impl ViewError {
         }
     }
 
-    /// What to do.
+    /// Advice for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -474,8 +447,8 @@ impl ViewError {
     }
 }
 
-/// Checks the place of a mount inside: the rules of [`MountTarget`], and not the body's home. In /etc
-/// it may be where nothing of ours lies.
+/// Checks the target of a mount: the rules of [`MountTarget`], not the body's home, and in /etc
+/// only paths outside the base view.
 ///
 /// # Errors
 /// [`ViewError::Target`].
@@ -498,7 +471,7 @@ pub fn check_target(target: &[u8]) -> Result<(), ViewError> {
     }
 }
 
-/// Whether `target` lies in /etc, where nothing of the base view lies at it or above it.
+/// Whether `target` is in /etc and the base view has nothing at or above it.
 fn is_free_in_etc(target: &[u8]) -> bool {
     let written = etc_files();
     let written = written.iter().map(|(path, _)| *path);
@@ -506,10 +479,10 @@ fn is_free_in_etc(target: &[u8]) -> bool {
     lies_beneath(target, b"/etc") && !taken.any(|path| path == target || lies_beneath(target, path))
 }
 
-/// The steps for mounts that were asked for: parents before children.
+/// Builds the steps of requested mounts, parents before children.
 ///
 /// # Errors
-/// [`ViewError`] for a place that is refused or used twice.
+/// [`ViewError`] for a refused or duplicate target.
 pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
     let mut order: Vec<&AskedMount> = mounts.iter().collect();
     order.sort_by_key(|mount| &mount.target);
@@ -545,8 +518,8 @@ fn lies_beneath(path: &[u8], above: &[u8]) -> bool {
         .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// An empty directory of the space at a place in another mount, the bundle or the scratch root: what
-/// lies at that place belongs there, and must neither be seen nor written.
+/// Mounts an empty directory of the space inside another mount, so that the content of that mount
+/// is neither visible nor written.
 fn empty_of_own(target: &[u8], number: usize) -> [ViewStep; 3] {
     let directory = |path: &[u8]| ViewStep::Directory {
         path: path.to_vec(),
@@ -564,7 +537,6 @@ fn empty_of_own(target: &[u8], number: usize) -> [ViewStep; 3] {
     ]
 }
 
-/// The directories above `target`, and `target` itself as a directory or an empty file.
 fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
     let mut steps: Vec<ViewStep> = target
         .iter()

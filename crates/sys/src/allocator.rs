@@ -1,21 +1,20 @@
-//! The C library's allocator, with another end where there is no memory.
+//! The C library's allocator with a clean exit when out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use super::process::exit_now;
 
-/// What is said where there is no memory: nothing can be formatted then.
+/// A constant, because nothing can be formatted without memory.
 const NO_MEMORY: &[u8] = b"runner: failed: no memory is left for the supervisor: give it more \
     (ulimit -v, ulimit -d, the memory of its cgroup) (host_failed)\n";
-/// The exit code of a host that failed.
+/// Exit code of a host failure.
 const FAILED: i32 = 125;
 
-/// Ends the process with a line and exit code 125 where an allocation fails. Rust's own end is SIGABRT,
-/// and most of what allocates has no way to return an error.
+/// Allocator that prints a line and exits with code 125 when an allocation fails. Rust would send
+/// SIGABRT.
 #[derive(Debug)]
 pub struct ExitWithoutMemory;
 
-/// The block; does not return where there is none.
 fn block_or_exit(block: *mut u8) -> *mut u8 {
     if block.is_null() {
         out_of_memory();
@@ -26,12 +25,11 @@ fn block_or_exit(block: *mut u8) -> *mut u8 {
 #[cold]
 fn out_of_memory() -> ! {
     match rustix::io::write(rustix::stdio::stderr(), NO_MEMORY) {
-        // Where standard error takes nothing the code has to be enough.
         Ok(_) | Err(_) => exit_now(FAILED),
     }
 }
 
-// SAFETY: every block comes from `System` and goes back to it, with the same layout.
+// SAFETY: every block comes from `System` and is freed by it with the same layout.
 unsafe impl GlobalAlloc for ExitWithoutMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract is the same.

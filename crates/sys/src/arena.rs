@@ -1,8 +1,7 @@
-//! Memory that a process shares with the child that it cloned: plans are written into it after the clone.
+//! Memory shared with the child, into which plans are written after the clone.
 //!
-//! The manifest of a bundle is known only after the bundle was unpacked, and it is unpacked into
-//! the memory of a child that already runs. So what that child is to do is written here, in a
-//! mapping that both have at the same address: references into it hold on both sides.
+//! The manifest of a bundle is known only after it was unpacked, in parallel to the child. Both
+//! processes have the mapping at the same address, so references into it are valid in both.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -18,33 +17,27 @@ pub struct Arena {
     base: NonNull<u8>,
     size_bytes: usize,
     used_bytes: Cell<usize>,
-    /// How far behind the other process's clock the monotonic clock of this process is.
+    /// Lag of this process's monotonic clock behind that of the other process.
     behind_ns: Cell<u64>,
 }
 
-/// One of the values that are published, at its own place at the start of the mapping.
+/// Slots for published values at the start of the mapping, in the order of use: base, overlay,
+/// launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Slot {
-    /// What is to be done first.
     Base = 0,
-    /// What is to be done at last.
     Launch = 1,
-    /// What is to be tried in between.
     Overlay = 2,
 }
 
-/// Most bytes of a published value.
 const PUBLISHED_BYTES_MAX: usize = 1024;
-/// How many moments can be noted.
 pub(crate) const MOMENTS_MAX: usize = 256;
-/// Where the moments lie: behind the published values.
 const MOMENTS_AT: usize = 3 * PUBLISHED_BYTES_MAX;
-/// Where the plan begins: behind the moments.
 const PLAN_AT: usize = MOMENTS_AT + MOMENTS_MAX * size_of::<u64>();
 
 impl Arena {
-    /// Maps `size_bytes` of address space; pages cost memory only once they are written.
+    /// Maps `size_bytes` of address space. Only written pages use memory.
     ///
     /// # Errors
     /// The errno of mmap(2).
@@ -70,7 +63,7 @@ impl Arena {
     /// Copies `items` into the arena.
     ///
     /// # Errors
-    /// ENOMEM when it is full.
+    /// ENOMEM if it is full.
     pub fn slice<'arena, T: Copy>(&'arena self, items: &[T]) -> Result<&'arena [T], Errno> {
         let align = align_of::<T>();
         let start = self.used_bytes.get().next_multiple_of(align);
@@ -81,48 +74,46 @@ impl Arena {
         self.used_bytes.set(end);
         // SAFETY: `start` is at most `size_bytes` (checked above), within the one mapping.
         let target = unsafe { self.base.add(start) }.cast::<T>();
-        // SAFETY: the target is aligned, holds `items.len()` values, was never handed out before
-        // (the mark only grows), and cannot overlap memory that the caller owns.
+        // SAFETY: the target is aligned, holds `items.len()` values, was never returned before (the
+        // offset only grows), and cannot overlap memory of the caller.
         unsafe { target.copy_from_nonoverlapping(NonNull::from(items).cast(), items.len()) };
-        // SAFETY: the values were just written and nobody writes them again while the arena lives.
+        // SAFETY: the values were just written and are not written again while the arena lives.
         Ok(unsafe { std::slice::from_raw_parts(target.as_ptr(), items.len()) })
     }
 
     /// Copies `bytes` and a terminating NUL.
     ///
     /// # Errors
-    /// EINVAL when `bytes` contains a NUL, ENOMEM when the arena is full.
+    /// EINVAL if `bytes` contains a NUL, ENOMEM if the arena is full.
     pub fn c_string<'arena>(&'arena self, bytes: &[u8]) -> Result<&'arena CStr, Errno> {
-        // Piece by piece, so that no copy of a secret stays on the heap.
+        // In two pieces, so that no copy of a secret remains on the heap.
         let at = self.used_bytes.get();
         self.slice(bytes)?;
         self.slice(&[0_u8])?;
-        // SAFETY: within the mapping, where `slice` has just put the first of the two pieces.
+        // SAFETY: within the mapping, where `slice` has just put the first piece.
         let start = unsafe { self.base.add(at) };
-        // SAFETY: bytes need no alignment, so the two pieces lie one behind the other from `start`
-        // on; they were just written and nobody writes them again while they are borrowed.
+        // SAFETY: bytes need no alignment, so the pieces are contiguous from `start` on; they were
+        // just written and are not written again while borrowed.
         let all = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len() + 1) };
         CStr::from_bytes_with_nul(all).map_err(|_nul| Errno::INVAL)
     }
 
-    /// Overwrites all that was copied into the arena, in both processes: the body's environment has
-    /// secrets. Published values and moments stay.
-    ///
-    /// The other process must read none of it any more.
+    /// Overwrites the plan in both processes, because the environment contains secrets. Published
+    /// values and timestamps stay. The other process must not read the plan afterwards.
     pub fn overwrite_plan(&mut self) {
         for place in PLAN_AT..self.used_bytes.get() {
-            // SAFETY: within the mapping, as `slice` has checked.
+            // SAFETY: within the mapping, as checked by `slice`.
             let byte = unsafe { self.base.add(place) };
-            // SAFETY: the exclusive borrow says that this process has no reference into the
-            // mapping; volatile, so that it is written though nobody reads it again.
+            // SAFETY: the exclusive borrow excludes references into the mapping; volatile, so that
+            // the write is not optimized away.
             unsafe { byte.write_volatile(0) };
         }
     }
 
-    /// Puts `value` where [`Arena::published`] of the other process finds it.
+    /// Stores `value` for [`Arena::published`] of the other process.
     ///
     /// # Errors
-    /// E2BIG when it is larger than the place for it.
+    /// E2BIG if it is larger than the slot.
     pub fn publish<'arena, T: Copy + 'arena>(
         &'arena self,
         slot: Slot,
@@ -131,8 +122,8 @@ impl Arena {
         if PUBLISHED_BYTES_MAX < size_of::<T>() || PUBLISHED_BYTES_MAX < align_of::<T>() {
             return Err(Errno::TOOBIG);
         }
-        // SAFETY: PUBLISHED_BYTES_MAX bytes are reserved for this value, aligned as the base,
-        // which is page aligned; volatile, because the reader is another process.
+        // SAFETY: PUBLISHED_BYTES_MAX bytes are reserved for this value, aligned as the
+        // page-aligned base; volatile, because the reader is another process.
         unsafe { self.place::<T>(slot).write_volatile(value) };
         Ok(())
     }
@@ -143,8 +134,8 @@ impl Arena {
         unsafe { self.base.add(at) }.cast::<T>().as_ptr()
     }
 
-    /// Notes the moment of `number` for the other process: nanoseconds of the monotonic clock.
-    /// A number from `MOMENTS_MAX` on is left out.
+    /// Stores the timestamp of `number`, in nanoseconds of the monotonic clock. Ignores numbers
+    /// from `MOMENTS_MAX` on.
     pub fn note(&self, number: usize, moment_ns: u64) {
         if let Some(place) = self.moment(number) {
             place.store(
@@ -154,12 +145,12 @@ impl Arena {
         }
     }
 
-    /// From now on the monotonic clock of this process, not of the other, is `behind_ns` behind.
+    /// Sets the lag of this process's monotonic clock behind that of the other process.
     pub fn set_clock_behind(&self, behind_ns: u64) {
         self.behind_ns.set(behind_ns);
     }
 
-    /// The moment that was noted last for `number`; `None` where there is none.
+    /// The last timestamp stored for `number`.
     #[must_use]
     pub fn noted(&self, number: usize) -> Option<u64> {
         let moment_ns = self.moment(number)?.load(Ordering::Relaxed);
@@ -170,20 +161,20 @@ impl Arena {
         if MOMENTS_MAX <= number {
             return None;
         }
-        // SAFETY: within the mapping: `number` was checked, and the place for so many is reserved.
+        // SAFETY: within the mapping: `number` was checked.
         let place = unsafe { self.base.add(MOMENTS_AT + number * size_of::<u64>()) };
-        // SAFETY: at a multiple of eight bytes from the mapping's page aligned start, reserved for
-        // moments, and only ever touched as an atomic.
+        // SAFETY: a multiple of eight bytes from the page-aligned start, reserved for timestamps
+        // and only accessed as an atomic.
         Some(unsafe { place.cast::<AtomicU64>().as_ref() })
     }
 
-    /// The value that the other process published.
+    /// Returns the value that the other process published.
     ///
     /// # Safety
-    /// The other process must have published a value of exactly this type, and a message over a
-    /// socket must have said so since.
+    /// The other process must have published a value of exactly this type and have sent a message
+    /// afterwards.
     pub unsafe fn published<'arena, T: Copy + 'arena>(&'arena self, slot: Slot) -> T {
-        // SAFETY: the caller says that a `T` was written there, and its references point into this
+        // SAFETY: the caller guarantees that a `T` was written, and its references point into this
         // mapping, which has the same address in both processes.
         unsafe { self.place::<T>(slot).read_volatile() }
     }
@@ -191,7 +182,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone and every reference into it borrows `self`.
+        // SAFETY: this value owns the mapping and every reference into it borrows `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size_bytes) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping of ours");
     }

@@ -1,4 +1,4 @@
-//! cgroupfs: one function per interface file, version 1 and 2.
+//! Interface files of cgroupfs, version 1 and 2.
 //!
 //! Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ of the kernel.
 
@@ -13,24 +13,23 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::file::CallError;
 use spec::path::escape;
 
-/// clone3(2), Linux 5.7: the child starts in the group whose directory `clone_args.cgroup` is.
-///
-/// libc declares it as a C int, in which nothing is left of its only bit.
+/// clone3(2), Linux 5.7: the child starts in the cgroup `clone_args.cgroup`. In libc it is a C int,
+/// which truncates it to 0.
 pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// `f_type` of a version 2 hierarchy, statfs(2).
+/// statfs(2).
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
-/// `f_type` of a version 1 hierarchy, statfs(2).
+/// statfs(2).
 const CGROUP1_MAGIC: i64 = 0x0027_e0eb;
 
-/// An open group of one hierarchy.
+/// An open cgroup of one hierarchy.
 #[derive(Debug)]
 pub struct Group {
     directory: OwnedFd,
     path: String,
 }
 
-/// Makes the directory of a group.
+/// Creates the directory of a cgroup.
 ///
 /// # Errors
 /// mkdir(2): EEXIST, ENOENT without the parent, EACCES, EPERM, EROFS, EAGAIN at
@@ -40,18 +39,18 @@ pub fn make(path: &str) -> Result<(), CallError> {
         .map_err(|errno| CallError::new("mkdir", escape(path.as_bytes()), errno))
 }
 
-/// Removes the directory of a group.
+/// Removes the directory of a cgroup.
 ///
 /// # Errors
-/// rmdir(2): EBUSY while a process or a group is in it, ENOENT.
+/// rmdir(2): EBUSY while it contains a process or a cgroup, ENOENT.
 pub fn remove(path: &str) -> Result<(), CallError> {
     rustix::fs::rmdir(path).map_err(|errno| CallError::new("rmdir", escape(path.as_bytes()), errno))
 }
 
-/// Whether `path` may be written by the effective ids of this process; EROFS on a read-only mount.
+/// Checks that the effective ids of this process may write `path`.
 ///
 /// # Errors
-/// The errno of faccessat2(2) as the reason why not.
+/// The errno of faccessat2(2); EROFS on a read-only mount.
 pub fn may_write(path: &str) -> Result<(), Errno> {
     rustix::fs::accessat(
         rustix::fs::CWD,
@@ -62,10 +61,10 @@ pub fn may_write(path: &str) -> Result<(), Errno> {
 }
 
 impl Group {
-    /// Opens the directory of a group; refuses what is not in a cgroup file system.
+    /// Opens the directory of a cgroup.
     ///
     /// # Errors
-    /// open(2); EINVAL where the path is a directory of another file system.
+    /// open(2); EINVAL if the path is not on a cgroup file system.
     pub fn open(path: &str) -> Result<Self, CallError> {
         let failed = |call| move |errno| CallError::new(call, escape(path.as_bytes()), errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -82,19 +81,19 @@ impl Group {
         })
     }
 
-    /// The path that it was opened by.
+    /// Path that the cgroup was opened by.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The open directory, as `CLONE_INTO_CGROUP` wants it (clone(2), Linux 5.7, version 2 only).
+    /// The open directory, for `CLONE_INTO_CGROUP` (version 2).
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
-    /// The text of an interface file; `None` where this kernel has no such file.
+    /// Reads an interface file; `None` if this kernel does not have it.
     ///
     /// # Errors
     /// openat(2), read(2).
@@ -117,7 +116,7 @@ impl Group {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// A file that holds one number; `None` where there is no such file or it says `max`.
+    /// Reads a file that holds one number; `None` if it is missing or says `max`.
     ///
     /// # Errors
     /// openat(2), read(2).
@@ -125,7 +124,7 @@ impl Group {
         Ok(self.read(file)?.and_then(|text| text.trim().parse().ok()))
     }
 
-    /// The number behind `key` in a flat-keyed file such as `cgroup.events`.
+    /// Reads the number of `key` in a flat-keyed file such as `cgroup.events`.
     ///
     /// # Errors
     /// openat(2), read(2).
@@ -136,7 +135,7 @@ impl Group {
     /// Writes `value` to an interface file in one write(2).
     ///
     /// # Errors
-    /// openat(2): ENOENT where this kernel has no such file; write(2): EINVAL, EBUSY, ENODEV …
+    /// openat(2): ENOENT if this kernel does not have the file; write(2): EINVAL, EBUSY, ENODEV …
     pub fn write(&self, file: &'static str, value: &str) -> Result<(), CallError> {
         let opened = self.open_file(file, OFlags::WRONLY)?;
         loop {
@@ -148,11 +147,11 @@ impl Group {
         }
     }
 
-    /// Opens version 1's `tasks` for writing: whoever writes `0` to it joins the group.
+    /// Opens `tasks` of version 1 for writing. A thread that writes `0` to it joins the cgroup.
     ///
-    /// The right to do so is checked against who opened it, so that a child without
-    /// capabilities can join through an inherited descriptor. Unlike `cgroup.procs` it does not
-    /// take the lock over all thread groups, which costs an RCU grace period after idle.
+    /// The kernel checks the permission of the opener, so that a child without capabilities can
+    /// join through an inherited descriptor. Unlike `cgroup.procs` it avoids the lock over all
+    /// thread groups, which costs an RCU grace period after idle.
     ///
     /// # Errors
     /// openat(2).
@@ -160,15 +159,16 @@ impl Group {
         self.open_file("tasks", OFlags::WRONLY)
     }
 
-    /// Moves this process, all of its threads, into the group.
+    /// Moves all threads of this process into the cgroup.
     ///
     /// # Errors
-    /// write(2) to `cgroup.procs`: EACCES, EBUSY where the group hands out controllers.
+    /// write(2) to `cgroup.procs`: EACCES, EBUSY if the cgroup has controllers enabled for its
+    /// children.
     pub fn join(&self) -> Result<(), CallError> {
         self.write("cgroup.procs", "0")
     }
 
-    /// The processes of the group itself. `0` stands for one that our pid namespace cannot name.
+    /// Processes of the cgroup itself. `0` is a process outside our pid namespace.
     ///
     /// # Errors
     /// openat(2), read(2).
@@ -177,18 +177,19 @@ impl Group {
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Kills all there is in the group and below it, forks under way included. Version 2, Linux 5.14.
+    /// Kills all processes in the cgroup and below it, including forks in progress. Version 2,
+    /// Linux 5.14.
     ///
     /// # Errors
-    /// openat(2): ENOENT where the kernel is older or the hierarchy is version 1.
+    /// openat(2): ENOENT for an older kernel or version 1.
     pub fn kill_all(&self) -> Result<(), CallError> {
         self.write("cgroup.kill", "1")
     }
 
-    /// Sends SIGKILL to the processes that the group lists now; returns how many there were.
+    /// Sends SIGKILL to the listed processes and returns their number.
     ///
-    /// Each is pinned by a pidfd and then looked for in the list again, so that an id that was
-    /// given to somebody else in between is not hit.
+    /// Each process is opened as pidfd and looked up in the list again, so that a reused pid is not
+    /// killed.
     ///
     /// # Errors
     /// As [`Group::processes`]; pidfd_open(2) and pidfd_send_signal(2) except for ESRCH.
@@ -218,7 +219,7 @@ impl Group {
         Ok(listed.len())
     }
 
-    /// Whether a process lives in the group or below it. Version 1 has no such file: the list is read.
+    /// Whether the cgroup or one below it contains a process. Version 1 reads the process list.
     ///
     /// # Errors
     /// openat(2), read(2).
@@ -229,7 +230,7 @@ impl Group {
         }
     }
 
-    /// Waits until `cgroup.events` changes, at most `patience`. Version 1: plainly waits that long.
+    /// Waits at most `patience` until `cgroup.events` changes. Version 1 sleeps that long.
     ///
     /// # Errors
     /// openat(2), poll(2).
@@ -242,8 +243,7 @@ impl Group {
             }
             Err(error) => return Err(error),
         };
-        // kernfs reports a change only after the file was read once, and a change that came
-        // before this read is in what it says.
+        // kernfs reports a change only after the file was read once.
         let mut text = [0_u8; 256];
         let count = rustix::io::read(&events, &mut text)
             .map_err(|errno| self.failed("read", "cgroup.events", errno))?;

@@ -1,30 +1,28 @@
 //! File-system credentials of this thread: setfsuid(2) and setfsgid(2).
 //!
-//! Root's supervisor writes into a tmpfs that belongs to a user namespace in which its own uid
-//! has no name: without the body's ids each creation fails with EOVERFLOW. Leaving uid 0 also
-//! takes the capabilities over files away (capabilities(7)), so that what is done for the body
-//! is done with the body's rights.
+//! The supervisor of root writes into a tmpfs of a user namespace that does not map its uid:
+//! without the body's ids each creation fails with EOVERFLOW. Leaving uid 0 also drops the
+//! capabilities over files (capabilities(7)).
 
 use rustix::io::Errno;
 
-/// `nobody`, and what the kernel shows for an id without a name (user_namespaces(7)).
+/// `nobody`, also the kernel's number for an unmapped id (user_namespaces(7)).
 pub const OVERFLOW_UID: u32 = 65_534;
 
-/// Whether what belongs to `uid` is ours or root's: also an unmapped root's, seen from a user
-/// namespace.
+/// Whether `uid` is the effective uid or root, including an unmapped root in a user namespace.
 #[must_use]
 pub fn is_ours_or_roots(uid: u32) -> bool {
     [rustix::process::geteuid().as_raw(), 0, OVERFLOW_UID].contains(&uid)
 }
 
-/// An uid and a gid of the host.
+/// A uid and a gid of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostIds {
     pub uid: u32,
     pub gid: u32,
 }
 
-/// While it lives, this thread touches files as somebody else. Not for another thread.
+/// Guard: this thread accesses files with other ids while it lives. Not `Send`.
 #[derive(Debug)]
 pub struct AssumedFileIds {
     before: Option<HostIds>,
@@ -32,10 +30,10 @@ pub struct AssumedFileIds {
 }
 
 impl AssumedFileIds {
-    /// Touches files as `ids` until the guard is dropped; `None` changes nothing.
+    /// Accesses files as `ids` until the guard is dropped; `None` changes nothing.
     ///
     /// # Errors
-    /// EPERM where the kernel did not take the ids (setfsuid(2) itself cannot say so; it is asked).
+    /// EPERM if the kernel refused the ids (setfsuid(2) itself returns no error).
     pub fn assume(ids: Option<HostIds>) -> Result<Self, Errno> {
         let Some(ids) = ids else {
             return Ok(Self {
@@ -49,7 +47,7 @@ impl AssumedFileIds {
             before: Some(HostIds { uid, gid }),
             not_send: std::marker::PhantomData,
         };
-        // An impossible id changes nothing and returns the present one: the only way to ask.
+        // An invalid id changes nothing and returns the present one.
         if set_fs_uid(u32::MAX) != ids.uid || set_fs_gid(u32::MAX) != ids.gid {
             return Err(Errno::PERM);
         }

@@ -1,5 +1,5 @@
-//! Datagrams with the address that they were sent to: who answers for every address must answer
-//! from the one that was asked.
+//! Datagrams with their destination address, so that a server for all addresses answers from the
+//! right one.
 
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -7,25 +7,23 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::io::Errno;
 
-/// Room for one `in6_pktinfo` or `in_pktinfo` with its header, aligned as `cmsghdr` wants it.
+/// Holds one `in6_pktinfo` or `in_pktinfo` with its header, aligned for `cmsghdr`.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// One datagram's ends.
+/// Source and destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     pub from: SocketAddr,
-    /// The address that it was sent to.
     pub to: IpAddr,
 }
 
-/// Receives one datagram; how many bytes it has, at most as many as `buffer` holds, and its ends.
+/// Receives one datagram. Returns its length, at most that of `buffer`, and its addresses.
 ///
-/// The socket must have been told to say where datagrams were sent to: `set_packet_info_v4` and
-/// `_v6` of [`crate::socket`].
+/// The socket needs `set_packet_info_v4` or `_v6` of [`crate::socket`].
 ///
 /// # Errors
-/// EAGAIN where there is none; EPROTO where the kernel did not say its ends.
+/// EAGAIN if none is waiting; EPROTO if the kernel did not report the addresses.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Errno> {
     let mut name = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut control = Control([0; 64]);
@@ -40,8 +38,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Er
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len();
-    // SAFETY: every pointer in `message` leads to a local that lives through the call and is as
-    // long as the length beside it says.
+    // SAFETY: every pointer in `message` refers to a local that lives across the call and has the
+    // given length.
     let received = unsafe {
         libc::recvmsg(
             socket.as_fd().as_raw_fd(),
@@ -52,16 +50,16 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, Ends), Er
     let received = usize::try_from(received).map_err(|_negative| last_errno())?;
     let used = message.msg_controllen.min(control.0.len());
     let to = destination(&control.0[..used]).ok_or(Errno::PROTO)?;
-    // SAFETY: zeroes are a valid `sockaddr_storage`, and the kernel writes nothing else.
+    // SAFETY: zeroes are a valid `sockaddr_storage`, and the kernel writes valid data.
     let name = unsafe { name.assume_init() };
     let from = address(&name).ok_or(Errno::PROTO)?;
     Ok((received, Ends { from, to }))
 }
 
-/// Sends one datagram from the address that was asked to who asked.
+/// Sends an answer from the destination of a datagram to its source.
 ///
 /// # Errors
-/// EAGAIN where the socket's buffer is full; the errno of sendmsg(2).
+/// EAGAIN if the socket buffer is full; the errno of sendmsg(2).
 pub fn answer(socket: impl AsFd, bytes: &[u8], ends: Ends) -> Result<(), Errno> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec {
@@ -79,8 +77,8 @@ pub fn answer(socket: impl AsFd, bytes: &[u8], ends: Ends) -> Result<(), Errno> 
     };
     message.msg_name = to.as_ptr().cast_mut().cast();
     message.msg_namelen = to.addr_len();
-    // SAFETY: every pointer in `message` leads to a local or to `bytes`, which live through the
-    // call and are as long as the length beside them says; the kernel only reads them.
+    // SAFETY: every pointer in `message` refers to a local or to `bytes`, which live across the
+    // call and have the given lengths; the kernel only reads them.
     let sent = unsafe {
         libc::sendmsg(
             socket.as_fd().as_raw_fd(),
@@ -106,10 +104,8 @@ fn length_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
 }
 
-/// Bytes of `struct cmsghdr`: a length, a level, a type.
 const CONTROL_HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
 
-/// The destination that the first control message tells.
 fn destination(control: &[u8]) -> Option<IpAddr> {
     let length = usize::from_ne_bytes(*control.first_chunk()?);
     let level = i32::from_ne_bytes(*control.get(8..)?.first_chunk()?);
@@ -130,11 +126,11 @@ fn destination(control: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Lays out the control message that names the source; its length.
+/// Encodes the control message for the source and returns its length.
 fn write_source(control: &mut [u8; 64], source: IpAddr) -> usize {
     let (level, kind, bytes) = match source {
         IpAddr::V4(address) => {
-            // `ipi_spec_dst` is the source; the device is left to the route.
+            // `ipi_spec_dst` is the source; the device follows from the route.
             control[CONTROL_HEADER_BYTES + 4..][..4].copy_from_slice(&address.octets());
             (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
         }
@@ -153,8 +149,8 @@ fn write_source(control: &mut [u8; 64], source: IpAddr) -> usize {
 fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that these bytes are a `sockaddr_in`, which is shorter than
-            // the storage and aligned no more strictly.
+            // SAFETY: the family says that the bytes are a `sockaddr_in`, which is smaller than the
+            // storage and needs no stricter alignment.
             let v4 = unsafe { std::ptr::from_ref(name).cast::<libc::sockaddr_in>().read() };
             let octets = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(octets, u16::from_be(v4.sin_port)).into())

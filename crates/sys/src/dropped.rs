@@ -1,4 +1,4 @@
-//! How much the kernel dropped because a socket had no room: `SO_MEMINFO` (Linux 4.12).
+//! Packets dropped by a full socket buffer: `SO_MEMINFO` (Linux 4.12).
 
 use std::os::fd::{AsFd, AsRawFd as _};
 
@@ -6,22 +6,22 @@ use rustix::io::Errno;
 
 use super::process::check;
 
-/// `SO_MEMINFO` of asm-generic/socket.h.
+/// asm-generic/socket.h
 const SO_MEMINFO: libc::c_int = 55;
-/// `SK_MEMINFO_VARS` of linux/sock_diag.h, and where `SK_MEMINFO_DROPS` stands among them.
+/// `SK_MEMINFO_VARS` of linux/sock_diag.h, and the index `SK_MEMINFO_DROPS`.
 const FACTS: usize = 9;
 const DROPS_AT: usize = 8;
 
-/// Datagrams, packets or messages that came for `socket` and were dropped, since it was made.
+/// Returns the number of messages dropped for `socket` since its creation.
 ///
 /// # Errors
-/// The errno of getsockopt(2); ENODATA where the kernel does not tell this number.
+/// The errno of getsockopt(2); ENODATA if the kernel does not report the number.
 pub fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
     let mut facts = [0_u32; FACTS];
     let mut length =
         libc::socklen_t::try_from(size_of_val(&facts)).map_err(|_too_long| Errno::INVAL)?;
-    // SAFETY: `facts` and `length` live through the call; the kernel writes at most `length` bytes
-    // into the first, and how many they were into the second.
+    // SAFETY: `facts` and `length` live across the call; the kernel writes at most `length` bytes
+    // and their number.
     let told = unsafe {
         libc::syscall(
             libc::SYS_getsockopt,

@@ -7,20 +7,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-/// A system call that failed: which, on what, why.
+/// A failed system call with its object and errno.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} {object}: {errno}")]
 pub struct CallError {
-    /// Name of the system call.
     pub call: &'static str,
-    /// What it was aimed at, escaped.
+    /// Escaped.
     pub object: String,
     #[source]
     pub errno: Errno,
 }
 
 impl CallError {
-    /// An error of `call` on `object`.
+    /// Creates the error of `call` on `object`.
     pub fn new(call: &'static str, object: impl Into<String>, errno: Errno) -> Self {
         Self {
             call,
@@ -30,18 +29,17 @@ impl CallError {
     }
 }
 
-/// How a path beneath a directory is resolved: never out of it, never through a link of any kind.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens `path` beneath `directory` with `flags` (close-on-exec is added).
+/// Opens `path` beneath `directory` with `flags` and close-on-exec.
 ///
-/// Where openat2 answers ENOSYS (systemd's `RestrictSUIDSGID=` and `DynamicUser=` do that) the
-/// path is walked component by component with `O_NOFOLLOW`, to the same effect.
+/// If openat2 returns ENOSYS (with systemd's `RestrictSUIDSGID=` and `DynamicUser=`), the path is
+/// walked by component with `O_NOFOLLOW`, with the same result.
 ///
 /// # Errors
-/// The errno of openat2(2): ELOOP or EXDEV where a link or the way out was met.
+/// The errno of openat2(2): ELOOP or EXDEV for a link or a path out of the directory.
 pub fn open_beneath(
     directory: BorrowedFd<'_>,
     path: &[u8],
@@ -51,7 +49,7 @@ pub fn open_beneath(
     let name = CString::new(path).map_err(|_nul| Errno::INVAL)?;
     match rustix::fs::openat2(directory, &name, flags | OFlags::CLOEXEC, mode, BENEATH) {
         Err(Errno::NOSYS) => open_component_by_component(directory, path, flags, mode),
-        // EAGAIN: a rename raced with the resolution (openat2(2)); one more try settles it.
+        // EAGAIN: a rename raced with the resolution (openat2(2)); retry once.
         Err(Errno::AGAIN) => {
             rustix::fs::openat2(directory, &name, flags | OFlags::CLOEXEC, mode, BENEATH)
         }
@@ -88,21 +86,18 @@ fn open_component_by_component(
     rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
 }
 
-/// Why an open file was not read.
+/// Reason why an open file was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// fstat(2) failed.
     Stat(Errno),
-    /// It is a directory, a FIFO, a device …
+    /// Directory, FIFO, device …
     NotRegular,
-    /// read(2) failed.
     Read(Errno),
-    /// It holds more than it may.
     TooLarge,
 }
 
-/// Reads all of a regular file, which may hold `bytes_max` bytes. Whoever opens what others named
-/// opens it with `O_NONBLOCK`: a FIFO would otherwise be waited for.
+/// Reads a regular file of at most `bytes_max` bytes. Open untrusted names with `O_NONBLOCK`,
+/// because opening a FIFO blocks.
 ///
 /// # Errors
 /// [`Unread`].
@@ -123,8 +118,8 @@ pub fn read_regular(file: OwnedFd, bytes_max: usize) -> Result<Vec<u8>, Unread> 
     Ok(bytes)
 }
 
-/// Sets both times of `name` in `directory` to now, and of a link its own. A file system that is
-/// read-only keeps its times, and that is no error.
+/// Sets both times of `name` in `directory` to now, without following a link. Ignores read-only
+/// file systems.
 ///
 /// # Errors
 /// The errno of utimensat(2).

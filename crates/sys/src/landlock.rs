@@ -1,4 +1,4 @@
-//! Landlock(7): a ruleset over file hierarchies that a process lays upon itself.
+//! Landlock(7): rulesets over file hierarchies that a process applies to itself.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -9,15 +9,15 @@ use rustix::io::Errno;
 use super::place;
 use super::process::check;
 
-/// Rights over files, as in `linux/landlock.h`.
+/// File access rights of `linux/landlock.h`.
 pub mod rights {
-    /// Execute a file.
+    /// LANDLOCK_ACCESS_FS_EXECUTE.
     pub const EXECUTE: u64 = 1 << 0;
-    /// Open a file for writing.
+    /// LANDLOCK_ACCESS_FS_WRITE_FILE.
     pub const WRITE_FILE: u64 = 1 << 1;
-    /// Link or rename between directories (ABI 2).
+    /// LANDLOCK_ACCESS_FS_REFER: link or rename between directories (ABI 2).
     pub const REFER: u64 = 1 << 13;
-    /// The rights above that mean something for what is not a directory.
+    /// The rights above that apply to files that are not directories.
     pub(crate) const OF_FILES: u64 = EXECUTE | WRITE_FILE;
 }
 
@@ -34,14 +34,14 @@ struct PathBeneathAttr {
     parent_fd: i32,
 }
 
-/// The version of the kernel's Landlock, 0 where there is none: a kernel without it, one that was
-/// told to leave it out, or a filter around us that does not know it (EPERM).
+/// Version of the kernel's Landlock; 0 if it is missing, disabled, or hidden by an outer filter
+/// (EPERM).
 ///
 /// # Errors
-/// Any other errno of landlock_create_ruleset(2): then nobody knows.
+/// Any other errno of landlock_create_ruleset(2).
 pub fn abi() -> Result<u32, Errno> {
     let nothing = std::ptr::null::<RulesetAttr>();
-    // SAFETY: a null attribute with size 0 and the VERSION flag is the documented question.
+    // SAFETY: a null attribute with size 0 and the VERSION flag is the documented query.
     let version = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0, 1) });
     match version {
         Ok(version) => u32::try_from(version).map_err(|_range| Errno::RANGE),
@@ -50,37 +50,37 @@ pub fn abi() -> Result<u32, Errno> {
     }
 }
 
-/// A new ruleset that handles `handled` rights and `scoped` scopes. Allocates nothing.
+/// Creates a ruleset that handles `handled` rights and `scoped` scopes. Allocates nothing.
 ///
 /// # Errors
-/// The errno of landlock_create_ruleset(2); EINVAL for rights that the kernel does not know.
+/// The errno of landlock_create_ruleset(2); EINVAL for unknown rights.
 pub fn new_ruleset(handled: u64, scoped: u64) -> Result<OwnedFd, Errno> {
     let attr = RulesetAttr {
         handled_access_fs: handled,
         handled_access_net: 0,
         scoped,
     };
-    // Older kernels refuse a larger structure unless what they do not know is zero: it is.
+    // Older kernels accept a larger structure if the fields they do not know are zero.
     let size = size_of::<RulesetAttr>();
     // SAFETY: the structure lives across the call, and its size is passed.
     let fd = check(unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size, 0)
     })?;
     let fd = i32::try_from(fd).map_err(|_range| Errno::BADF)?;
-    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+    // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Allows `allowed` rights at `path` and beneath it; where it is not a directory, those of them that
-/// files have: the kernel answers EINVAL to the others. No link is followed: what was mounted at
-/// `path` may lie in a directory that others write, where a link would move the rule elsewhere.
+/// Allows `allowed` rights at `path` and beneath it. For a file only file rights are added: the
+/// kernel returns EINVAL for the others. No link is followed, because other users may write the
+/// directory of `path`.
 ///
 /// # Errors
-/// ENOENT where the path does not exist, ELOOP or ENOTDIR where there is a link on the way; the errno
-/// of landlock_add_rule(2).
+/// ENOENT if the path does not exist, ELOOP or ENOTDIR for a link on the way; the errno of
+/// landlock_add_rule(2).
 pub fn allow_beneath(ruleset: BorrowedFd<'_>, path: &CStr, allowed: u64) -> Result<(), Errno> {
     let parent = open_without_links(path)?;
-    // Most rules are of one kind of right, and need no look.
+    // Most rules have file rights only, which saves the stat.
     let allowed = if allowed & !rights::OF_FILES == 0 || is_directory(&parent)? {
         allowed
     } else {
@@ -103,7 +103,7 @@ pub fn allow_beneath(ruleset: BorrowedFd<'_>, path: &CStr, allowed: u64) -> Resu
     .map(|_zero| ())
 }
 
-/// One call, for there are many rules; component by component where that call is not known.
+/// One call with openat2(2) where it exists, because there are many rules.
 fn open_without_links(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -118,7 +118,7 @@ fn is_directory(found: &OwnedFd) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(mode) == FileType::Directory)
 }
 
-/// Lays the ruleset upon this thread and what it will start. Needs no_new_privs.
+/// Applies the ruleset to this thread and its children. Needs no_new_privs.
 ///
 /// # Errors
 /// EPERM without no_new_privs, E2BIG at the sixteenth ruleset.

@@ -1,4 +1,5 @@
-//! One module per primitive of the kernel: plain arguments, no policy, the only room with raw system calls.
+//! Wrappers of kernel interfaces: one module each, plain arguments, no policy. Only this crate
+//! makes raw system calls.
 #![allow(unsafe_code, reason = "the one room where raw system calls are made")]
 
 pub mod affinity;

@@ -1,7 +1,4 @@
-//! A pair of connected sockets that carries fixed messages and descriptors between two processes.
-//!
-//! SOCK_SEQPACKET: a message arrives whole or not at all, and the end of the other side is an
-//! end of file.
+//! A SOCK_SEQPACKET pair that carries fixed messages and descriptors between two processes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,14 +9,13 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// Most descriptors that one message carries: as many as the kernel takes (SCM_MAX_FD, unix(7)).
+/// Maximum descriptors of one message (SCM_MAX_FD, unix(7)).
 pub const DESCRIPTORS_MAX: usize = 253;
 
-/// One message: four numbers.
+/// One message: a kind and three values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Message {
     pub kind: u32,
-    /// Its numbers, by kind.
     pub values: [i32; 3],
 }
 
@@ -44,8 +40,7 @@ impl Message {
     }
 }
 
-/// The errno that a message states. The other side may have been taken over and state any number:
-/// one that the kernel never answers with stands for EPROTO.
+/// Converts a received errno. The sender may be compromised: an invalid number becomes EPROTO.
 #[must_use]
 pub fn stated_errno(number: i32) -> Errno {
     // Errno::from_raw_os_error panics for any other number.
@@ -55,10 +50,10 @@ pub fn stated_errno(number: i32) -> Errno {
     }
 }
 
-/// Descriptors that came with a message, in the order in which they were sent.
+/// Descriptors of a message, in the order of sending.
 pub type Received = [Option<OwnedFd>; DESCRIPTORS_MAX];
 
-/// A connected pair, close-on-exec.
+/// Creates a connected pair, close-on-exec.
 ///
 /// # Errors
 /// The errno of socketpair(2).
@@ -74,7 +69,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Sends a message with up to [`DESCRIPTORS_MAX`] descriptors. Allocates nothing.
 ///
 /// # Errors
-/// EPIPE where the other side is gone, E2BIG for too many descriptors.
+/// EPIPE if the peer is gone, E2BIG for too many descriptors.
 pub fn send(
     link: BorrowedFd<'_>,
     message: Message,
@@ -101,7 +96,7 @@ pub fn send(
     }
 }
 
-/// Waits for a message. `None`: the other side is gone. Allocates nothing.
+/// Waits for a message; `None` if the peer is gone. Allocates nothing.
 ///
 /// # Errors
 /// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
@@ -113,8 +108,8 @@ pub fn receive(link: BorrowedFd<'_>) -> Result<Option<(Message, Received)>, Errn
     }
 }
 
-/// The same, and whether descriptors are missing that came with the message: whoever has as many
-/// as it may have gets none (RLIMIT_NOFILE).
+/// Waits for a message. Also returns whether descriptors were lost because this process is at
+/// RLIMIT_NOFILE.
 ///
 /// # Errors
 /// The errno of recvmsg(2); EBADMSG for a message of another length or too many descriptors.
@@ -144,7 +139,7 @@ pub fn receive_what_fits(link: BorrowedFd<'_>) -> Result<Option<(Message, Receiv
             *places.next().ok_or(Errno::BADMSG)? = Some(descriptor);
         }
     }
-    // Of a longer one recvmsg(2) gives out as much as there is room for.
+    // recvmsg(2) truncates a longer message.
     let is_longer = answer.flags.contains(rustix::net::ReturnFlags::TRUNC);
     if is_longer || answer.bytes != MESSAGE_BYTES {
         return Err(Errno::BADMSG);

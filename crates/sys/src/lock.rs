@@ -1,17 +1,17 @@
-//! Claims that the kernel drops by itself: flock(2) and byte-range locks of an open file description.
+//! Locks of an open file description: flock(2) and byte ranges (fcntl(2)).
 //!
-//! Both belong to the open file description: a descriptor inherited over fork carries the claim
-//! on, and it ends when the last such descriptor is closed, whoever died first and however.
+//! A descriptor inherited over fork keeps the lock. The kernel releases it when the last such
+//! descriptor is closed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::FlockOperation;
 use rustix::io::{Errno, retry_on_intr};
 
-/// Takes the whole file, waiting for whoever has it.
+/// Locks the whole file exclusively and waits for it.
 ///
 /// # Errors
-/// flock(2) except for EINTR, which is tried again.
+/// flock(2) except for EINTR, which is retried.
 pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     loop {
         match rustix::fs::flock(file, FlockOperation::LockExclusive) {
@@ -21,7 +21,7 @@ pub fn claim_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Takes the whole file if nobody has it; `false`: somebody has it.
+/// Locks the whole file exclusively without waiting; `false` if it is locked.
 ///
 /// # Errors
 /// flock(2) except for EWOULDBLOCK.
@@ -33,13 +33,12 @@ pub fn try_claim_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
-/// Takes the whole file together with all others who share it, waiting for whoever has it alone.
+/// Locks the whole file shared and waits for it.
 ///
-/// On a file that this description has alone it is a step down, which flock(2) does not take at
-/// once: somebody who waits may come between.
+/// Downgrading an exclusive lock is not atomic in flock(2): a waiter may get the lock in between.
 ///
 /// # Errors
-/// flock(2) except for EINTR, which is tried again.
+/// flock(2) except for EINTR, which is retried.
 pub fn share_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     loop {
         match rustix::fs::flock(file, FlockOperation::LockShared) {
@@ -49,8 +48,7 @@ pub fn share_file(file: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Takes the whole file together with all others who share it if nobody has it alone; `false`:
-/// somebody has.
+/// Locks the whole file shared without waiting; `false` if it is locked exclusively.
 ///
 /// # Errors
 /// flock(2) except for EWOULDBLOCK.
@@ -62,10 +60,10 @@ pub fn try_share_file(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
-/// Takes the byte at `offset` for the open file description of `file` (F_OFD_SETLK, fcntl(2),
-/// Linux 3.15), which must be open for writing; `false`: another description has it.
+/// Locks the byte at `offset` (F_OFD_SETLK, fcntl(2), Linux 3.15) of a file that is open for
+/// writing; `false` if another description holds it.
 ///
-/// Two claims through the same description do not exclude each other.
+/// Two locks through the same description do not exclude each other.
 ///
 /// # Errors
 /// fcntl(2) except for EAGAIN and EACCES; EOVERFLOW for an offset beyond `off_t`.
@@ -75,11 +73,11 @@ pub fn try_claim_byte(file: BorrowedFd<'_>, offset: u64) -> Result<bool, Errno> 
         l_whence: i16::try_from(libc::SEEK_SET).map_err(|_wide| Errno::INVAL)?,
         l_start: libc::off_t::try_from(offset).map_err(|_wide| Errno::OVERFLOW)?,
         l_len: 1,
-        // Must be 0 for the OFD commands, else EINVAL.
+        // OFD commands require 0, else EINVAL.
         l_pid: 0,
     };
-    // SAFETY: F_OFD_SETLK reads one `struct flock` through a pointer that is valid for the call;
-    // the descriptor is borrowed and stays open.
+    // SAFETY: F_OFD_SETLK reads one `struct flock` that lives across the call; the descriptor is
+    // borrowed and stays open.
     let outcome = unsafe {
         libc::fcntl(
             file.as_fd().as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Mounts: the calls that assemble a new root. Nothing here allocates, so that a child may use it.
+//! Mount calls that assemble a new root. They allocate nothing, so that a child may use them.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,21 +12,21 @@ use rustix::mount::{
 
 use super::process::check;
 
-/// Attributes that mount_setattr(2) adds; see its manual (Linux 5.12).
+/// Attributes that mount_setattr(2) adds (Linux 5.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes(u64);
 
 impl Attributes {
-    /// Set-user-id bits and file capabilities do nothing.
+    /// Ignores set-user-id bits and file capabilities.
     pub const NOSUID: Self = Self(0x2);
-    /// Device nodes cannot be opened.
+    /// Denies opening device nodes.
     pub const NODEV: Self = Self(0x4);
-    /// Nothing can be executed.
+    /// Denies executing files.
     pub const NOEXEC: Self = Self(0x8);
-    /// Nothing can be written.
+    /// Denies writing.
     pub const RDONLY: Self = Self(0x1);
 
-    /// Both.
+    /// Returns the union of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -60,10 +60,10 @@ fn set_attributes(at: i32, path: &CStr, flags: u32, attributes: &MountAttr) -> R
     .map(|_zero| ())
 }
 
-/// Adds `attributes` to the mount at `path`; with `recursive` to those beneath it too.
+/// Adds `attributes` to the mount at `path`, and with `recursive` to the mounts beneath it.
 ///
-/// Only adds: a bind keeps the nosuid, nodev and noexec that its source had, which an ordinary
-/// user may not clear.
+/// Attributes are only added: an ordinary user may not clear the nosuid, nodev and noexec of a bind
+/// mount's source.
 ///
 /// # Errors
 /// The errno of mount_setattr(2).
@@ -82,8 +82,8 @@ pub fn restrict(path: &CStr, attributes: Attributes, recursive: bool) -> Result<
     )
 }
 
-/// The same for a detached tree, which turns private as well: a clone stays in the peer group of
-/// its source, and what either side mounts later would appear on the other.
+/// Adds `attributes` to a detached tree and makes it private: a clone stays in the peer group of
+/// its source, and later mounts would propagate.
 ///
 /// # Errors
 /// The errno of mount_setattr(2).
@@ -100,7 +100,7 @@ pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(),
 /// Maps the owners of a detached tree by the id maps of `user_namespace` (Linux 5.12).
 ///
 /// # Errors
-/// EINVAL where the file system cannot do it, EPERM without CAP_SYS_ADMIN over it.
+/// EINVAL if the file system does not support it, EPERM without CAP_SYS_ADMIN over it.
 pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Result<(), Errno> {
     let userns_fd = u64::from(user_namespace.as_raw_fd().cast_unsigned());
     let attr = MountAttr {
@@ -112,7 +112,7 @@ pub fn map_owners(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> Resul
     set_attributes(tree.as_raw_fd(), c"", AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
-/// A private copy of the mounts at `path`, attached nowhere (open_tree(2), OPEN_TREE_CLONE).
+/// Clones the mount at `path` as a detached tree (open_tree(2), OPEN_TREE_CLONE).
 ///
 /// # Errors
 /// The errno of open_tree(2).
@@ -123,8 +123,7 @@ pub fn clone_tree(path: &CStr) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(rustix::fs::CWD, path, flags)
 }
 
-/// A private copy of the one mount that `directory` is open in, from that directory on, attached
-/// nowhere.
+/// Clones the single mount of `directory`, from that directory on, as a detached tree.
 ///
 /// # Errors
 /// The errno of open_tree(2).
@@ -135,7 +134,7 @@ pub fn clone_directory(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(directory, c"", flags)
 }
 
-/// A private copy of the mounts at what is open, with those beneath it, attached nowhere.
+/// Clones the mount at `source` and those beneath it as a detached tree.
 ///
 /// # Errors
 /// The errno of open_tree(2).
@@ -147,7 +146,7 @@ pub fn clone_all(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(source, c"", flags)
 }
 
-/// Attaches a detached tree at what is open.
+/// Attaches a detached tree at an open file or directory.
 ///
 /// # Errors
 /// The errno of move_mount(2).
@@ -156,9 +155,8 @@ pub fn attach_at(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Err
     rustix::mount::move_mount(tree, c"", target, c"", flags)
 }
 
-/// Shows what is visible at `source`, with what is mounted beneath it, at `target` beneath the open
-/// directory `root` as well; with `read_only` its uppermost mount cannot be written there. No link
-/// is followed on the way to either, nor is `root` left.
+/// Bind-mounts `source` and the mounts beneath it at `target`, both beneath the open directory
+/// `root`. With `read_only` the top mount is read-only. No link is followed and `root` is not left.
 ///
 /// # Errors
 /// The errno of openat2(2), ELOOP for a link; of open_tree(2), mount_setattr(2) or move_mount(2).
@@ -195,7 +193,7 @@ pub fn attach(tree: BorrowedFd<'_>, target: &CStr) -> Result<(), Errno> {
     rustix::mount::move_mount(tree, c"", rustix::fs::CWD, target, flags)
 }
 
-/// A new tmpfs, attached nowhere, nosuid and nodev, its root with mode 0755.
+/// Creates a detached tmpfs: nosuid, nodev, mode 0755.
 ///
 /// `size` and `inodes` are the options `size=` and `nr_inodes=` of tmpfs(5).
 ///
@@ -211,17 +209,18 @@ pub fn new_tmpfs(size: &CStr, inodes: &CStr) -> Result<OwnedFd, Errno> {
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Most bytes of a string that fsconfig(2) takes, with its end.
+/// Maximum bytes of a string for fsconfig(2), including the NUL.
 pub const OPTION_BYTES_MAX: usize = 256;
 
-/// A new overlayfs, attached nowhere, nosuid and nodev: `lower` with `upper` and `work` over it;
-/// without them it is read-only and needs two directories in `lower`. What it notes of a file stands
-/// in extended attributes of the user (`userxattr`, Linux 5.11), which is all that a user namespace
-/// may set. All files are of one device, and keep their inode numbers.
+/// Creates a detached overlayfs, nosuid and nodev, with `upper` and `work` over `lower`. Without
+/// them it is read-only and needs two directories in `lower`.
+///
+/// It uses `userxattr` (Linux 5.11), the only extended attributes that a user namespace may set.
+/// All files have one device number and keep their inode numbers.
 ///
 /// # Errors
-/// The errno of fsopen(2), fsconfig(2) or fsmount(2): ENODEV where the kernel has none, EINVAL for
-/// a path of [`OPTION_BYTES_MAX`] bytes or more.
+/// The errno of fsopen(2), fsconfig(2) or fsmount(2): ENODEV without overlayfs, EINVAL for a path
+/// of [`OPTION_BYTES_MAX`] bytes or more.
 pub fn new_overlay(lower: &CStr, upper_and_work: Option<(&CStr, &CStr)>) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let context = context.as_fd();
@@ -240,7 +239,7 @@ pub fn new_overlay(lower: &CStr, upper_and_work: Option<(&CStr, &CStr)>) -> Resu
     rustix::mount::fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Takes away what is mounted at `target`, as soon as nobody uses it.
+/// Unmounts `target` lazily.
 ///
 /// # Errors
 /// The errno of umount2(2).
@@ -248,10 +247,10 @@ pub fn detach(target: &CStr) -> Result<(), Errno> {
     rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
 
-/// Changes the size limits of the tmpfs that is mounted at `path` (fspick(2)).
+/// Changes the limits of the tmpfs at `path` (fspick(2)).
 ///
 /// # Errors
-/// EINVAL where more is in use than the new limit allows.
+/// EINVAL if more is in use than the new limit allows.
 pub fn resize_tmpfs(path: &CStr, size: &CStr, inodes: &CStr) -> Result<(), Errno> {
     let context = rustix::mount::fspick(rustix::fs::CWD, path, FsPickFlags::FSPICK_CLOEXEC)?;
     rustix::mount::fsconfig_set_string(context.as_fd(), c"size", size)?;
@@ -276,13 +275,13 @@ pub fn tmpfs_at(target: &CStr, options: &CStr) -> Result<(), Errno> {
 /// Mounts the proc file system of this pid namespace.
 ///
 /// # Errors
-/// EPERM where the proc that is visible now has parts masked (mount_namespaces(7)).
+/// EPERM if parts of the visible proc are masked (mount_namespaces(7)).
 pub fn proc_at(target: &CStr) -> Result<(), Errno> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount(c"proc", target, c"proc", flags, None::<&CStr>)
 }
 
-/// Mounts a devpts of its own. The group of the terminals is the mounter's.
+/// Mounts a new devpts. The terminals get the group of the mounting process.
 ///
 /// # Errors
 /// The errno of mount(2).
@@ -297,7 +296,7 @@ pub fn devpts_at(target: &CStr) -> Result<(), Errno> {
     )
 }
 
-/// Makes `source` visible at `target`; with `recursive` what is mounted beneath it too.
+/// Bind-mounts `source` at `target`, with `recursive` including the mounts beneath it.
 ///
 /// # Errors
 /// The errno of mount(2).
@@ -309,7 +308,7 @@ pub fn bind(source: &CStr, target: &CStr, recursive: bool) -> Result<(), Errno> 
     }
 }
 
-/// No mount or unmount in this namespace reaches another one, nor the other way.
+/// Stops mount propagation from and to this namespace.
 ///
 /// # Errors
 /// The errno of mount(2).
@@ -320,13 +319,13 @@ pub fn make_private() -> Result<(), Errno> {
     )
 }
 
-/// The working directory, which must be a mount, becomes `/`; the old root is detached.
+/// Makes the working directory, which must be a mount point, the root and detaches the old root.
 ///
 /// # Errors
-/// EINVAL where the working directory is not a mount point.
+/// EINVAL if the working directory is not a mount point.
 pub fn pivot_into_working_directory() -> Result<(), Errno> {
     rustix::process::pivot_root(c".", c".")?;
-    // The old root now lies over the new one; `.` still names it.
+    // The old root is now stacked on the new one; `.` still refers to it.
     rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
     rustix::process::chdir(c"/")
 }

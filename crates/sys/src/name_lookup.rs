@@ -1,15 +1,14 @@
-//! Host names in a static program: getaddrinfo(3) kept to what the program itself carries.
+//! Host names in a static program: getaddrinfo(3) without loaded modules.
 //!
-//! glibc 2.34 and later have the services `files` and `dns` built in. For any other that
-//! nsswitch.conf(5) names (`resolve`, `mymachines`, `mdns4_minimal`) a static program loads the
-//! host's module and with it the host's libc, which works only where both are of one version.
+//! glibc 2.34 and later have the services `files` and `dns` built in. For any other in
+//! nsswitch.conf(5) (`resolve`, `mymachines`, `mdns4_minimal`) a static program loads the host's
+//! module and libc, which works only with the same libc version.
 
 use std::ffi::CStr;
 
-/// Looks up host names in /etc/hosts and by DNS, whatever nsswitch.conf(5) says, from now on and
-/// for the whole process. `false`: the C library did not take it, and goes by nsswitch.conf.
-///
-/// systemd-resolved answers DNS too: its address stands in resolv.conf(5).
+/// Limits host lookups of the process to /etc/hosts and DNS, regardless of nsswitch.conf(5).
+/// `false` if the C library refused. systemd-resolved also answers DNS at the address in
+/// resolv.conf(5).
 #[must_use]
 pub fn only_files_and_dns() -> bool {
     configure(c"hosts", c"files dns")
@@ -24,14 +23,14 @@ fn configure(database: &CStr, services: &CStr) -> bool {
             services: *const libc::c_char,
         ) -> libc::c_int;
     }
-    // SAFETY: both are strings that end in a NUL byte and live for the call, which copies what it
-    // keeps. It takes the lock of the switch itself.
+    // SAFETY: both are NUL-terminated strings that live across the call, which copies what it keeps
+    // and takes its own lock.
     unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) == 0 }
 }
 
 #[cfg(not(target_env = "gnu"))]
 fn configure(_database: &CStr, _services: &CStr) -> bool {
-    // musl reads no nsswitch.conf(5): it knows these two only.
+    // musl has no nsswitch.conf(5).
     true
 }
 

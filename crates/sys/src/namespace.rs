@@ -1,4 +1,4 @@
-//! Namespaces: which there are, leaving them, what lies in a fresh one.
+//! Namespaces: their kinds, unshare, and the setup of a new one.
 
 use std::ffi::CStr;
 
@@ -9,25 +9,25 @@ use super::process::check;
 
 /// CLONE_NEW… flags of clone3(2) and unshare(2).
 pub mod kind {
-    /// Mounts.
+    /// CLONE_NEWNS.
     pub const MOUNT: u64 = 0x0002_0000;
-    /// cgroup root.
+    /// CLONE_NEWCGROUP.
     pub const CGROUP: u64 = 0x0200_0000;
-    /// Host and domain name.
+    /// CLONE_NEWUTS.
     pub const UTS: u64 = 0x0400_0000;
-    /// System V IPC and POSIX message queues.
+    /// CLONE_NEWIPC.
     pub const IPC: u64 = 0x0800_0000;
-    /// Ids and capabilities.
+    /// CLONE_NEWUSER.
     pub const USER: u64 = 0x1000_0000;
-    /// Process ids.
+    /// CLONE_NEWPID.
     pub const PID: u64 = 0x2000_0000;
-    /// Network.
+    /// CLONE_NEWNET.
     pub const NETWORK: u64 = 0x4000_0000;
-    /// Offsets of the monotonic and the boot clock (Linux 5.6).
+    /// CLONE_NEWTIME (Linux 5.6).
     pub const TIME: u64 = 0x0000_0080;
 }
 
-/// unshare(2) with `kinds` of [`kind`].
+/// Calls unshare(2) with `kinds` of [`kind`].
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN in the user namespace.
@@ -36,11 +36,10 @@ pub fn leave(kinds: u64) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_unshare, kinds) }).map(|_zero| ())
 }
 
-/// Sets the clocks of this process back: enters a time namespace of its own whose offsets
-/// (time_namespaces(7)) are `offsets`. Its children have the same clocks.
+/// Enters a new time namespace with `offsets` (time_namespaces(7)). Children have the same clocks.
 ///
-/// Entered and not only left to the children: a child that shares this process's memory (vfork(2))
-/// cannot be in another time namespace before Linux 6.3.
+/// The process itself must enter: before Linux 6.3 a vfork(2) child that shares its memory cannot
+/// be in another time namespace.
 ///
 /// # Errors
 /// unshare(2): EINVAL without CONFIG_TIME_NS, ENOSPC at user.max_time_namespaces. The errno of
@@ -63,7 +62,7 @@ pub fn set_clocks(offsets: &[u8]) -> Result<(), Errno> {
 /// Writes `text` into an existing file in one write(2). Allocates nothing.
 ///
 /// # Errors
-/// The errno of open(2) or write(2); EIO where the kernel took only a part.
+/// The errno of open(2) or write(2); EIO for a partial write.
 pub fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty())?;
@@ -74,10 +73,10 @@ pub fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The loopback device is the first of every network namespace.
+/// Interface index of the loopback device, the first of every network namespace.
 pub const LOOPBACK_INDEX: u32 = 1;
 
-/// Brings the loopback device of this network namespace up.
+/// Brings up the loopback device of this network namespace.
 ///
 /// # Errors
 /// The errno of socket(2) or ioctl(2).
@@ -88,7 +87,7 @@ pub fn loopback_up() -> Result<(), Errno> {
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
-    // SAFETY: ifreq is a name and a union of plain data, for which all zero is a value.
+    // SAFETY: ifreq is a name and a union of plain data; all zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_name[0] = b'l'.cast_signed();
     request.ifr_name[1] = b'o'.cast_signed();

@@ -1,4 +1,4 @@
-//! Netlink: messages laid out beforehand, and one exchange with the kernel that allocates nothing.
+//! Netlink: prepared messages, and an exchange with the kernel that allocates nothing.
 
 use std::os::fd::OwnedFd;
 
@@ -6,11 +6,9 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-/// Bytes of an attribute's length and type.
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// `NLMSG_ERROR`: an error, or an acknowledgement where its number is 0.
+/// `NLMSG_ERROR`; with number 0 an acknowledgement.
 const MESSAGE_ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
 pub const REQUEST: u16 = 0x1;
@@ -22,25 +20,23 @@ pub const EXCLUSIVE: u16 = 0x200;
 pub const CREATE: u16 = 0x400;
 /// `NLM_F_APPEND`.
 pub const APPEND: u16 = 0x800;
-/// `NLA_F_NESTED`.
 const NESTED: u16 = 0x8000;
 
 /// An attribute of a message.
 #[derive(Debug, Clone)]
 pub enum Attribute {
-    /// Its bytes as they stand.
     Bytes(u16, Vec<u8>),
     Nested(u16, Vec<Self>),
 }
 
 impl Attribute {
-    /// A number in network byte order, as nf_tables wants it.
+    /// Creates a number in network byte order, as nf_tables requires.
     #[must_use]
     pub fn number(kind: u16, value: u32) -> Self {
         Self::Bytes(kind, value.to_be_bytes().to_vec())
     }
 
-    /// Text with the zero byte that ends it.
+    /// Creates a NUL-terminated string.
     #[must_use]
     pub fn text(kind: u16, text: &str) -> Self {
         Self::Bytes(kind, [text.as_bytes(), &[0]].concat())
@@ -74,7 +70,7 @@ fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Messages that are sent together, and how many of them the kernel acknowledges.
+/// Messages that are sent together, and the number of acknowledgements to expect.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -83,7 +79,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a message: type, flags, its fixed part, its attributes.
+    /// Appends a message: type, flags, fixed part, attributes.
     ///
     /// # Errors
     /// EMSGSIZE for an attribute of more than 64 KiB.
@@ -116,33 +112,33 @@ impl Batch {
         Ok(())
     }
 
-    /// The messages as they are sent.
+    /// The encoded messages.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many of them the kernel acknowledges.
+    /// Number of acknowledgements to expect.
     #[must_use]
     pub fn acknowledged(&self) -> u32 {
         self.acknowledged
     }
 }
 
-/// A socket to that part of the kernel, close-on-exec; `None` is routing.
+/// Opens a close-on-exec netlink socket; `None` is routing.
 ///
 /// # Errors
-/// The errno of socket(2): EPROTONOSUPPORT where the kernel has no such part.
+/// The errno of socket(2): EPROTONOSUPPORT if the kernel does not have the protocol.
 pub fn open(protocol: Option<Protocol>) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)
 }
 
-/// Sends `batch` and waits for that many acknowledgements. Allocates nothing.
+/// Sends `batch` and waits for `acknowledged` acknowledgements. Allocates nothing.
 ///
 /// # Errors
-/// The errno of sendto(2) or recvfrom(2); the kernel's own for the first message that it refused;
-/// EPROTO for an answer that is none.
+/// The errno of sendto(2) or recvfrom(2); the kernel's error for the first refused message; EPROTO
+/// for a malformed answer.
 pub fn exchange(socket: &OwnedFd, batch: &[u8], acknowledged: u32) -> Result<(), Errno> {
     let kernel = SocketAddrNetlink::new(0, 0);
     let sent = rustix::net::sendto(socket, batch, SendFlags::empty(), &kernel)?;
@@ -165,7 +161,7 @@ pub fn exchange(socket: &OwnedFd, batch: &[u8], acknowledged: u32) -> Result<(),
     Ok(())
 }
 
-/// What follows the acknowledgement at the start of `bytes`.
+/// Returns the bytes after the first acknowledgement.
 fn read_acknowledgement(bytes: &[u8]) -> Result<&[u8], Errno> {
     let Some((header, after)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Errno::PROTO);

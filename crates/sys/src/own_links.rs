@@ -1,20 +1,20 @@
-//! Paths that the caller names, through links that the caller or root laid. Those of others would say
-//! where the caller's rights read and write: as `fs.protected_symlinks`, for every directory.
+//! Opens paths of the caller through links of the caller or root only. Links of other users would
+//! redirect the caller's rights: the rule of `fs.protected_symlinks`, for every directory.
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How many links a path may lead through (`path_resolution(7)`).
+/// Limit of path_resolution(7).
 const LINKS_MAX: u32 = 40;
 
-/// Why a path was not opened.
+/// Reason why a path was not opened.
 #[derive(Debug)]
 pub enum Unopened {
-    /// A link on the way is neither root's nor of the effective uid.
+    /// The link belongs neither to root nor to the effective uid.
     Link { link: Vec<u8>, uid: u32 },
-    /// The errno of openat(2), fstat(2) or readlinkat(2).
+    /// Errno of openat(2), fstat(2) or readlinkat(2).
     Call(Errno),
 }
 
@@ -24,8 +24,8 @@ impl From<Errno> for Unopened {
     }
 }
 
-/// What lies at `path`, open by `O_PATH`, found one component after the other: nothing can be swapped
-/// between look and use. Links that the kernel makes up (those of /proc) are taken by their text.
+/// Opens `path` with `O_PATH` by component, so that no component can change between check and use.
+/// Links of /proc are followed by their text.
 ///
 /// # Errors
 /// [`Unopened`].

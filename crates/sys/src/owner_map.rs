@@ -1,4 +1,4 @@
-//! A user namespace that exists only to say which owner a mount shows as which (mount_setattr(2)).
+//! User namespaces for idmapped mounts (mount_setattr(2)).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,14 +9,15 @@ use super::credentials::HostIds;
 use super::namespace::kind;
 use super::process::{self, Forked};
 
-/// The namespace; nothing runs in it.
+/// A user namespace without processes.
 #[derive(Debug)]
 pub struct OwnerMap(OwnedFd);
 
 impl OwnerMap {
-    /// Files of `owner` are shown as `body`'s, and what `body` makes becomes `owner`'s.
+    /// Creates a map that shows files of `owner` as `body`'s, and stores files of `body` as
+    /// `owner`'s.
     ///
-    /// Only from a process with one thread, with CAP_SETUID over the initial ids.
+    /// The calling process must have one thread and CAP_SETUID over the initial ids.
     ///
     /// # Errors
     /// The errno of clone3(2), open(2) or write(2).
@@ -25,15 +26,15 @@ impl OwnerMap {
         // SAFETY: the caller has one thread, and the child only waits to be killed.
         let forked = unsafe { process::fork_into(kind::USER, None) }?;
         let Forked::Parent { pid, pidfd } = forked else {
-            // The supervisor may be killed before it kills this, and before this could say so: then
-            // this has another parent by now, and nobody would ever end it.
+            // If the parent was killed before the death signal is set, the child has another parent
+            // and would never end.
             if super::privileges::die_with_parent().is_err()
                 || rustix::process::getppid() != Some(parent)
             {
                 process::exit_now(1);
             }
             loop {
-                // SAFETY: waits for a signal; no memory is touched.
+                // SAFETY: waits for a signal; accesses no memory.
                 unsafe { libc::pause() };
             }
         };

@@ -1,4 +1,4 @@
-//! A tap: a socket that is told of packets and takes none of them away (packet(7)).
+//! Packet sockets that copy packets without consuming them (packet(7)).
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
@@ -7,29 +7,27 @@ use rustix::io::Errno;
 use super::process::check;
 use spec::bpf::Instruction;
 
-/// A close-on-exec, non-blocking tap on a device, before which `filter` decides. It gets packets
-/// from their network header on, of every protocol.
-///
-/// Allocates nothing.
+/// Opens a close-on-exec, non-blocking packet socket on a device, with `filter` attached. Packets
+/// of every protocol arrive from the network header on. Allocates nothing.
 ///
 /// # Errors
 /// EPERM without CAP_NET_RAW in the user namespace of the network namespace; the errno of
 /// socket(2), setsockopt(2) or bind(2).
 pub fn tap(device_index: u32, filter: &[Instruction]) -> Result<OwnedFd, Errno> {
-    // Protocol 0: nothing arrives before the filter is there and the socket is bound.
+    // Protocol 0: nothing arrives until the filter is set and the socket is bound.
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: integers only.
     let made = check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_PACKET, kind, 0) })?;
     let made = i32::try_from(made).map_err(|_range| Errno::RANGE)?;
-    // SAFETY: the kernel has just made this descriptor, which nobody else owns.
+    // SAFETY: the kernel just made this descriptor; it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(made) };
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_too_long| Errno::INVAL)?,
-        // The kernel copies from it and never writes; the C type has no const.
+        // The kernel only reads it; the C type has no const.
         filter: filter.as_ptr().cast::<libc::sock_filter>().cast_mut(),
     };
     // SAFETY: `program` points to `len` instructions, whose layout `kernel::seccomp` checks and
-    // which live until the call returns.
+    // which live across the call.
     check(unsafe {
         libc::syscall(
             libc::SYS_setsockopt,
@@ -40,14 +38,14 @@ pub fn tap(device_index: u32, filter: &[Instruction]) -> Result<OwnedFd, Errno> 
             size_of_val(&program),
         )
     })?;
-    // SAFETY: sockaddr_ll is plain integers, for which all zero is a value.
+    // SAFETY: sockaddr_ll is plain integers; all zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = u16::try_from(libc::AF_PACKET).map_err(|_range| Errno::RANGE)?;
     address.sll_protocol = u16::try_from(libc::ETH_P_ALL)
         .map_err(|_range| Errno::RANGE)?
         .to_be();
     address.sll_ifindex = device_index.cast_signed();
-    // SAFETY: the address lives through the call and is as long as the size says.
+    // SAFETY: the address lives across the call and has the given size.
     check(unsafe {
         libc::syscall(
             libc::SYS_bind,

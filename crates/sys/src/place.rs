@@ -1,5 +1,5 @@
-//! Places that are found without following a link, component by component: for mounts into, and out
-//! of, directories that somebody else may write. Nothing here allocates, so that a child may use it.
+//! Opens paths by component without following links, for mounts in directories that other users may
+//! write. Allocates nothing, so that a child may use it.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -7,14 +7,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Longest name of one component, bytes.
 const NAME_MAX: usize = 255;
 
-/// The open directory above the last component of `path`, and that component.
+/// Opens the directory above the last component of `path` and returns both.
 ///
 /// # Errors
-/// The errno of openat(2), ENOTDIR for a link on the way; EXDEV for `..`, ENAMETOOLONG, ENOENT for an
-/// empty path.
+/// The errno of openat(2), ENOTDIR for a link on the way; EXDEV for `..`, ENAMETOOLONG, ENOENT for
+/// an empty path.
 pub fn find(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let bytes = path.to_bytes_with_nul();
@@ -26,7 +25,7 @@ pub fn find(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
         match component {
             b"" | b"." => (),
             b".." => return Err(Errno::XDEV),
-            // A longer one would be copied to the heap.
+            // rustix would copy a longer one to the heap.
             long if NAME_MAX < long.len() => return Err(Errno::NAMETOOLONG),
             name => held = rustix::fs::openat(held.as_fd(), name, flags, Mode::empty())?,
         }
@@ -40,10 +39,10 @@ pub fn find(path: &CStr) -> Result<(OwnedFd, &CStr), Errno> {
     }
 }
 
-/// What lies at `path`, open by `O_PATH`, and what kind it is of. `/` is one too.
+/// Opens `path` with `O_PATH` and returns its file type.
 ///
 /// # Errors
-/// As [`find`]; ELOOP where it is a link.
+/// As [`find`]; ELOOP for a link.
 pub fn open(path: &CStr) -> Result<(OwnedFd, FileType), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if path == c"/" {

@@ -2,11 +2,11 @@
 
 use rustix::io::Errno;
 
-/// Highest capability number that is asked for; the kernel answers EINVAL beyond its own last.
+/// Highest capability number to try; the kernel returns EINVAL beyond its last.
 const CAPABILITY_MAX: u32 = 63;
 
-/// Empties the bounding set, and with it what any exec of this process or of a child can gain; what
-/// it has now it keeps. Needs CAP_SETPCAP.
+/// Empties the bounding set, so that no later exec gains a capability; the current ones stay. Needs
+/// CAP_SETPCAP.
 ///
 /// # Errors
 /// EPERM without the capability.
@@ -21,14 +21,14 @@ pub fn drop_bounding_set() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Empties the ambient, inheritable, permitted and effective sets and locks the secure bits, in
-/// this order, after [`drop_bounding_set`].
+/// Empties the ambient, inheritable, permitted and effective sets and locks the secure bits. Call
+/// it after [`drop_bounding_set`].
 ///
 /// # Errors
-/// EPERM where a step came too late, which would leave something behind.
+/// EPERM for a wrong order of the steps.
 pub fn drop_all() -> Result<(), Errno> {
     // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP, SECBIT_NO_CAP_AMBIENT_RAISE, each with its lock, and
-    // the lock of SECBIT_KEEP_CAPS: uid 0 means nothing from here on.
+    // the lock of SECBIT_KEEP_CAPS: uid 0 gets no capabilities from here on.
     const SECURE_BITS: u64 = 0b1110_1111;
     prctl(libc::PR_SET_SECUREBITS, SECURE_BITS)?;
     prctl(
@@ -63,12 +63,12 @@ fn clear_sets() -> Result<(), Errno> {
         permitted: 0,
         inheritable: 0,
     }; 2];
-    // SAFETY: version 3 wants a header and two data structures, which is what is passed.
+    // SAFETY: version 3 requires a header and two data structures, which are passed.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
     super::process::check(result).map(|_zero| ())
 }
 
-/// No execve of this process or of its descendants gains anything any more.
+/// Sets no_new_privs: no execve of this process or its descendants gains privileges.
 ///
 /// # Errors
 /// The errno of prctl(2).
@@ -76,7 +76,7 @@ pub fn no_new_privileges() -> Result<(), Errno> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-/// Processes of the same uid can no longer look into this one through /proc or ptrace.
+/// Denies processes of the same uid access to this one through /proc or ptrace.
 ///
 /// # Errors
 /// The errno of prctl(2).
@@ -84,8 +84,8 @@ pub fn not_dumpable() -> Result<(), Errno> {
     prctl(libc::PR_SET_DUMPABLE, 0)
 }
 
-/// Takes [`not_dumpable`] back, which a change of ids has done as well: a process that is not
-/// dumpable may not write its own id maps.
+/// Reverts [`not_dumpable`] or a change of ids: a process must be dumpable to write its own id
+/// maps.
 ///
 /// # Errors
 /// The errno of prctl(2).
@@ -93,7 +93,7 @@ pub fn dumpable() -> Result<(), Errno> {
     prctl(libc::PR_SET_DUMPABLE, 1)
 }
 
-/// SIGKILL for this process when the thread that cloned it ends. A change of ids clears it.
+/// Requests SIGKILL when the thread that cloned this process ends. A change of ids clears it.
 ///
 /// # Errors
 /// The errno of prctl(2).
@@ -104,10 +104,10 @@ pub fn die_with_parent() -> Result<(), Errno> {
 /// Sets real, effective and saved ids and empties the supplementary groups, of this thread only.
 ///
 /// # Errors
-/// EINVAL where the ids have no mapping yet, EPERM without the capability.
+/// EINVAL for unmapped ids, EPERM without the capability.
 pub fn become_ids(uid: u32, gid: u32) -> Result<(), Errno> {
-    // SAFETY: zero groups, so the pointer is not read. The raw calls change this thread only; the
-    // C library's would signal threads that a fresh clone does not have.
+    // SAFETY: zero groups, so the pointer is not read. The raw call changes this thread only; the C
+    // library would signal threads that a fresh clone does not have.
     let groups = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) };
     super::process::check(groups)?;
     // SAFETY: integers only.
@@ -118,7 +118,7 @@ pub fn become_ids(uid: u32, gid: u32) -> Result<(), Errno> {
 }
 
 fn prctl(option: i32, argument: u64) -> Result<(), Errno> {
-    // SAFETY: these options take integers; unused arguments are zero, as they must be.
+    // SAFETY: these options take integers; unused arguments are zero, as required.
     let result = unsafe { libc::prctl(option, argument, 0_u64, 0_u64, 0_u64) };
     super::process::check(result.into()).map(|_value| ())
 }

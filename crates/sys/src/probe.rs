@@ -1,4 +1,4 @@
-//! Questions to the host that change nothing.
+//! Probes of host features that change nothing.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
@@ -12,22 +12,22 @@ use super::mount;
 use super::namespace::{self, kind};
 use super::process::{self, Forked};
 
-/// Effective user id of this process, as its user namespace names it.
+/// Effective uid of this process in its user namespace.
 #[must_use]
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Effective group id of this process.
+/// Effective gid of this process in its user namespace.
 #[must_use]
 pub fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// What is at `path`, without following a last link; `None`: nothing.
+/// Returns the file type at `path` without following a final link; `None` if it does not exist.
 ///
 /// # Errors
-/// The errno of lstat(2) or readlink(2), but for those that mean "nothing there".
+/// The errno of lstat(2) or readlink(2), except "not found".
 pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -41,22 +41,22 @@ pub fn look(path: &CStr) -> Result<Option<HostEntry>, Errno> {
     }
 }
 
-/// Calls of the kernel without which no body is confined, but for [`Self::Openat2`]: where that is
-/// missing, paths are walked name by name, and only a run with an image is not started.
+/// System calls that confinement needs. Without [`Self::Openat2`] paths are walked by component,
+/// and only runs with an image fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// fsopen(2), Linux 5.2: mounts made before they are attached.
+    /// fsopen(2), Linux 5.2.
     Fsopen,
     /// clone3(2), Linux 5.3.
     Clone3,
-    /// openat2(2), Linux 5.6: paths that cannot leave their directory.
+    /// openat2(2), Linux 5.6.
     Openat2,
-    /// mount_setattr(2), Linux 5.12: attributes of whole mount trees.
+    /// mount_setattr(2), Linux 5.12.
     MountSetattr,
 }
 
-/// Whether the kernel has the call, and nothing above us hides it. Every call is made with
-/// arguments that it refuses, so that nothing happens.
+/// Whether the call exists and no outer filter hides it. The arguments are invalid, so the call has
+/// no effect.
 #[must_use]
 pub fn has_call(call: Call) -> bool {
     let nothing = std::ptr::null::<u8>();
@@ -75,7 +75,7 @@ pub fn has_call(call: Call) -> bool {
     !matches!(process::check(answer), Err(Errno::NOSYS))
 }
 
-/// Whether the kernel can load a seccomp filter that ends processes (Linux 4.14).
+/// Whether the kernel supports seccomp filters that kill processes (Linux 4.14).
 #[must_use]
 pub fn has_seccomp_filter() -> bool {
     const GET_ACTION_AVAIL: u32 = 2;
@@ -86,19 +86,19 @@ pub fn has_seccomp_filter() -> bool {
     process::check(answer).is_ok()
 }
 
-/// Whether the kernel has no_new_privs (Linux 3.5).
+/// Whether the kernel supports no_new_privs (Linux 3.5).
 #[must_use]
 pub fn has_no_new_privileges() -> bool {
-    // SAFETY: this option takes no argument and only says what is set.
+    // SAFETY: this option takes no argument and only reads the flag.
     let answer = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
     process::check(answer.into()).is_ok()
 }
 
-/// Really lays an overlayfs over a directory, in a user and a mount namespace of a child that ends
-/// at once; with `writable`, and with what overlayfs notes of a file then, which a tmpfs takes since
-/// Linux 6.6.
+/// Mounts an overlayfs over a directory, in the user and mount namespace of a child that ends at
+/// once. With `writable` it also tests the extended attributes, which tmpfs supports since Linux
+/// 6.6.
 ///
-/// Only from a process with one thread.
+/// The calling process must have one thread.
 ///
 /// # Errors
 /// The errno of the call that failed.
@@ -130,7 +130,7 @@ fn lay_overlay_here([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<
     namespace::write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
     mount::make_private()?;
     let space = mount::new_tmpfs(c"65536", c"64")?;
-    // A directory that every system has; only this child sees what lies over it.
+    // A directory that exists on every system; only this child sees the mount.
     mount::attach(space.as_fd(), c"/proc")?;
     rustix::process::chdir(c"/proc")?;
     for directory in [c"lower", c"upper", c"work"] {
@@ -144,10 +144,10 @@ fn lay_overlay_here([uid_map, gid_map]: &[String; 2], writable: bool) -> Result<
     mount::new_overlay(c"lower", Some((c"upper", c"work"))).map(drop)
 }
 
-/// Really makes namespaces: a child in a user namespace of its own and in `kinds` (of
-/// [`super::namespace::kind`]), which ends at once.
+/// Creates `kinds` of namespaces (see [`super::namespace::kind`]) and a user namespace in a child
+/// that ends at once.
 ///
-/// Only from a process with one thread.
+/// The calling process must have one thread.
 ///
 /// # Errors
 /// The errno of clone3(2) or wait4(2).

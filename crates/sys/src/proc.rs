@@ -1,5 +1,4 @@
-//! Files of /proc/PID, read beneath an open /proc: proc_pid_stat(5), proc_pid_statm(5),
-//! proc_pid_smaps(5), proc_pid_status(5).
+//! Files of /proc/PID: proc_pid_stat(5), proc_pid_statm(5), proc_pid_smaps(5), proc_pid_status(5).
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -7,15 +6,15 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// What /proc/PID/stat says that limits are about.
+/// Fields of /proc/PID/stat that limits use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// CPU time of the process and of all descendants that were waited for, clock ticks.
+    /// CPU time of the process and of its waited-for descendants, clock ticks.
     pub cpu_ticks: u64,
     pub threads: u64,
 }
 
-/// The ids of all processes that this /proc lists.
+/// Lists the pids of this /proc.
 ///
 /// # Errors
 /// openat(2), getdents64(2).
@@ -29,15 +28,15 @@ pub fn process_ids(proc: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
     Ok(ids)
 }
 
-/// CPU time and threads; `None`: the process is gone.
+/// Reads CPU time and threads; `None` if the process is gone.
 ///
 /// # Errors
-/// openat(2), read(2); EPROTO where the file is not what proc(5) says.
+/// openat(2), read(2); EPROTO for a malformed file.
 pub fn stat(proc: BorrowedFd<'_>, id: u32) -> Result<Option<Stat>, Errno> {
     parsed(read(proc, id, c"stat")?, parse_stat)
 }
 
-/// Resident pages, shared ones included; `None`: the process is gone.
+/// Reads the resident pages, including shared ones; `None` if the process is gone.
 ///
 /// # Errors
 /// As [`stat`].
@@ -47,22 +46,21 @@ pub fn resident_pages(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errn
     })
 }
 
-/// Proportional share of memory in bytes: what is mapped by n processes counts one n-th for each.
-/// Linux 4.14; `None`: the process is gone.
+/// Reads the proportional set size in bytes (Linux 4.14); `None` if the process is gone.
 ///
 /// # Errors
-/// As [`stat`]; EACCES or EPERM where its memory is closed to us (ptrace(2) decides).
+/// As [`stat`]; EACCES or EPERM if ptrace(2) access is denied.
 pub fn proportional_bytes(proc: BorrowedFd<'_>, id: u32) -> Result<Option<u64>, Errno> {
     let text = match read(proc, id, c"smaps_rollup") {
-        // A zombie, or a process whose memory is gone already, has nothing to roll up.
+        // The file of a zombie is empty.
         Ok(Some(text)) if text.is_empty() => return Ok(Some(0)),
         other => other?,
     };
     parsed(text, |text| kilobytes(text, "Pss:"))
 }
 
-/// Resident anonymous and shared memory in bytes, files on a disk left out. Linux 4.5; `None`:
-/// the process is gone.
+/// Reads resident anonymous and shared memory in bytes, without file mappings (Linux 4.5); `None`
+/// if the process is gone.
 ///
 /// # Errors
 /// As [`stat`].
@@ -104,12 +102,12 @@ fn read(proc: BorrowedFd<'_>, id: u32, file: &CStr) -> Result<Option<String>, Er
     Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// The second field is the name the process gave itself: it may hold spaces and brackets, so that
-/// only the last `)` ends it.
+/// The second field is the process name, which may contain spaces and parentheses; only the last
+/// `)` ends it.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    // The first of them is field 3, `state`; times are fields 14 to 17, threads field 20.
+    // The first one is field 3, `state`; times are fields 14 to 17, threads field 20.
     let mut cpu_ticks: u64 = 0;
     for field in fields.get(11..15)? {
         // The children's times are signed in the file.

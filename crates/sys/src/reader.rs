@@ -1,5 +1,4 @@
-//! A process of its own for what a stranger wrote: it may take too long, take too much or fall over,
-//! and the process that asked goes on.
+//! Runs work on untrusted data in a child process with limits on time and memory.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,37 +10,33 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::rlimit::{self, resource};
 use super::{privileges, process, signal};
 
-/// What the process may take.
+/// Limits of the child.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Wall time, and processor time rounded up to seconds.
+    /// Wall time; CPU time is the same, rounded up to seconds.
     pub time: Duration,
-    /// Address space beyond what the process that asks has mapped.
+    /// Address space beyond that of the parent.
     pub memory_bytes: u64,
-    /// Bytes of its answer.
     pub answer_bytes: usize,
 }
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// It took longer than [`Bounds::time`].
     Late,
-    /// It said nothing: it ended for want of memory or of stack.
+    /// The child ended without an answer, out of memory or stack.
     Ended,
-    /// Its answer is longer than [`Bounds::answer_bytes`].
     Long,
-    /// A signal for the process that asks came, by its number. It is taken from the descriptor.
+    /// A signal for the parent, read from the descriptor.
     Signal(i32),
-    /// A call of the process that asks failed.
+    /// A system call of the parent failed.
     Host(Errno),
 }
 
-/// Does `work` in a child and returns what it answers, which is never empty. What the child reads it
-/// has by the fork; it has the rights of the process that asks, and no way to say anything to a
-/// terminal.
+/// Runs `work` in a child and returns its answer, which is never empty. The child has the memory
+/// and rights of the parent; its standard error is /dev/null.
 ///
-/// `signals` is a descriptor of signalfd(2). The child is gone when this returns.
+/// `signals` is a signalfd(2). The child has ended when this returns.
 ///
 /// # Errors
 /// [`NoAnswer`].
@@ -52,8 +47,8 @@ pub fn read_apart(
 ) -> Result<Vec<u8>, NoAnswer> {
     let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(NoAnswer::Host)?;
     let mapped = mapped_bytes().map_err(NoAnswer::Host)?;
-    // SAFETY: the child computes, allocates, which fork(3) of the C library leaves usable, writes
-    // and exits; the supervisor has one thread.
+    // SAFETY: the child computes, allocates (usable after fork(3)), writes and exits; the
+    // supervisor has one thread.
     let forked = unsafe { process::fork() }.map_err(NoAnswer::Host)?;
     let Some(pid) = forked else {
         drop(ours);
@@ -61,8 +56,7 @@ pub fn read_apart(
     };
     drop(theirs);
     let answer = follow(&bounds, &ours, signals);
-    // Whatever came of it, nothing of it is left. A caller that ignores SIGCHLD has it reaped by the
-    // kernel.
+    // Kill the child in every case. If the caller ignores SIGCHLD, the kernel has reaped it.
     process::kill(pid, libc::SIGKILL)
         .and_then(|()| process::wait(pid, true).map(|_ended| ()))
         .or_else(|errno| match errno {
@@ -90,7 +84,7 @@ fn answer(bounds: &Bounds, mapped: u64, pipe: &OwnedFd, work: &dyn Fn() -> Vec<u
 
 fn confine(bounds: &Bounds, mapped: u64) -> Result<(), Errno> {
     privileges::die_with_parent()?;
-    // What the allocator, or the handler of an overflown stack, says is not for the caller's eyes.
+    // Hide messages of the allocator and of the stack overflow handler.
     let null = rustix::fs::open(
         "/dev/null",
         rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
@@ -107,7 +101,7 @@ fn confine(bounds: &Bounds, mapped: u64) -> Result<(), Errno> {
     )
 }
 
-/// The address space of this process (proc_pid_statm(5), in pages).
+/// Address space of this process (proc_pid_statm(5), in pages).
 fn mapped_bytes() -> Result<u64, Errno> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let file = rustix::fs::open("/proc/self/statm", flags, rustix::fs::Mode::empty())?;

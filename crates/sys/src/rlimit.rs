@@ -1,4 +1,4 @@
-//! setrlimit(2).
+//! Resource limits: prlimit(2).
 
 use rustix::io::Errno;
 
@@ -8,13 +8,11 @@ use super::process::check;
 pub mod resource {
     /// CPU time of a process, seconds.
     pub const CPU: u32 = libc::RLIMIT_CPU;
-    /// Size of a file that a process writes, bytes.
+    /// Size of a written file, bytes.
     pub const FILE_SIZE: u32 = libc::RLIMIT_FSIZE;
     /// Data, heap and private writable mappings of a process, bytes.
     pub const DATA: u32 = libc::RLIMIT_DATA;
-    /// Stack of the main thread, bytes.
     pub(crate) const STACK: u32 = libc::RLIMIT_STACK;
-    /// All mappings of a process, bytes.
     pub(crate) const ADDRESS_SPACE: u32 = libc::RLIMIT_AS;
     /// Core file, bytes.
     pub const CORE: u32 = libc::RLIMIT_CORE;
@@ -28,8 +26,8 @@ pub mod resource {
     pub const PENDING_SIGNALS: u32 = libc::RLIMIT_SIGPENDING;
 }
 
-/// Sets soft and hard limit to `value`, or to the present hard limit where that is lower: raising
-/// it is not ours to do. Allocates nothing.
+/// Sets soft and hard limit to `value`, or to the present hard limit if that is lower. Allocates
+/// nothing.
 ///
 /// # Errors
 /// The errno of prlimit(2).
@@ -59,7 +57,7 @@ pub fn raise(resource: u32) -> Result<(), Errno> {
     )
 }
 
-/// The soft limit; `u64::MAX` where there is none.
+/// Returns the soft limit; `u64::MAX` is unlimited.
 ///
 /// # Errors
 /// The errno of prlimit(2).
@@ -67,7 +65,7 @@ pub fn soft(resource: u32) -> Result<u64, Errno> {
     Ok(present(resource)?.rlim_cur)
 }
 
-/// The hard limit; `u64::MAX` where there is none.
+/// Returns the hard limit; `u64::MAX` is unlimited.
 ///
 /// # Errors
 /// The errno of prlimit(2).

@@ -1,4 +1,4 @@
-//! Where the kernel would send a packet for an address: `RTM_GETROUTE` of rtnetlink(7).
+//! Route lookup: `RTM_GETROUTE` of rtnetlink(7).
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -15,26 +15,23 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const NLMSG_ERROR: u16 = 2;
 const RTA_DST: u16 = 1;
-/// Bytes of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-/// Where `rtm_type` stands in `struct rtmsg`.
+/// Offset of `rtm_type` in `struct rtmsg`.
 const KIND_AT: usize = HEADER_BYTES + 7;
-/// Answers that are not ours: as many as there could be left of questions that failed.
+/// Maximum stale answers, left over from failed requests, to skip.
 const FOREIGN_MAX: usize = 16;
 
-/// What kind of route leads to an address (`RTN_…` of linux/rtnetlink.h).
+/// Type of a route (`RTN_…` of linux/rtnetlink.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteKind {
     Unicast,
-    /// The address is one of this host's own, in this network namespace.
+    /// An address of this network namespace.
     Local,
-    /// To all hosts of a network.
     Broadcast,
-    /// Anything else, by its number.
     Other(u8),
 }
 
-/// A socket for such questions.
+/// A socket for route lookups.
 #[derive(Debug)]
 pub struct Routes {
     socket: OwnedFd,
@@ -42,7 +39,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Opens it, for the network namespace of the calling process.
+    /// Opens a socket for the network namespace of the calling process.
     ///
     /// # Errors
     /// The errno of socket(2).
@@ -53,11 +50,11 @@ impl Routes {
         Ok(Self { socket, asked: 0 })
     }
 
-    /// What kind of route leads to `address` now. The kernel answers at once.
+    /// Looks up the type of the route to `address`.
     ///
     /// # Errors
-    /// ENETUNREACH, EHOSTUNREACH, EACCES or EINVAL where there is none or one that forbids; EPROTO
-    /// for an answer that is none; the errno of sendto(2) or recvfrom(2).
+    /// ENETUNREACH, EHOSTUNREACH, EACCES or EINVAL if no route exists or it is forbidden; EPROTO
+    /// for a malformed answer; the errno of sendto(2) or recvfrom(2).
     pub fn kind(&mut self, address: IpAddr) -> Result<RouteKind, Errno> {
         self.asked = self.asked.wrapping_add(1);
         let question = question(address, self.asked)?;
@@ -90,12 +87,12 @@ fn question(address: IpAddr, number: u32) -> Result<Vec<u8>, Errno> {
         &[Attribute::Bytes(RTA_DST, octets)],
     )?;
     let mut message = batch.bytes().to_vec();
-    // `nlmsg_seq`: which question an answer belongs to.
+    // `nlmsg_seq`
     message[8..12].copy_from_slice(&number.to_ne_bytes());
     Ok(message)
 }
 
-/// The kind that the answer to question `number` tells; `None` for another question's.
+/// `None`: the answer belongs to another request.
 fn read_answer(answer: &[u8], number: u32) -> Result<Option<RouteKind>, Errno> {
     let header = answer.first_chunk::<HEADER_BYTES>().ok_or(Errno::PROTO)?;
     let [_, _, _, _, k0, k1, _, _, n0, n1, n2, n3, ..] = *header;

@@ -1,10 +1,10 @@
-//! seccomp(2): load a filter that was compiled before.
+//! seccomp(2): loads a compiled filter.
 
 use rustix::io::Errno;
 use spec::bpf::Instruction;
 use std::mem::{align_of, offset_of, size_of};
 
-// The kernel reads our instructions in place: they must be its `struct sock_filter`.
+// `Instruction` must have the layout of `struct sock_filter`.
 const _: () = {
     assert!(size_of::<Instruction>() == size_of::<libc::sock_filter>());
     assert!(align_of::<Instruction>() == align_of::<libc::sock_filter>());
@@ -14,24 +14,22 @@ const _: () = {
     assert!(offset_of!(Instruction, k) == offset_of!(libc::sock_filter, k));
 };
 
-/// Puts this thread, and all that it starts from now on, under `program`. It cannot be undone.
+/// Applies `program` to this thread and its children, irrevocably. Needs no_new_privs.
 ///
-/// Allocates nothing and takes no lock, so it may be called between clone and exec. The caller
-/// has set no_new_privs.
+/// Allocates nothing and takes no lock, so it may be called between clone and exec.
 ///
 /// # Errors
-/// The errno of seccomp(2): EINVAL where the kernel finds the program invalid or there are more
-/// than 4096 instructions (or none), EACCES where neither no_new_privs is set nor CAP_SYS_ADMIN
-/// held, ENOSYS where the kernel has no filters.
+/// The errno of seccomp(2): EINVAL for an invalid program, none or more than 4096 instructions,
+/// EACCES without no_new_privs or CAP_SYS_ADMIN, ENOSYS without kernel support.
 pub fn load(program: &[Instruction]) -> Result<(), Errno> {
     let len = u16::try_from(program.len()).map_err(|_too_long| Errno::INVAL)?;
     let program = libc::sock_fprog {
         len,
-        // The kernel copies from it and never writes; the C type has no const.
+        // The kernel only reads it; the C type has no const.
         filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut(),
     };
-    // SAFETY: `program` points to `len` instructions that live until the call returns; their
-    // layout is checked above. The call touches no other memory of ours.
+    // SAFETY: `program` points to `len` instructions that live across the call; their layout is
+    // checked above.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -43,9 +41,9 @@ pub fn load(program: &[Instruction]) -> Result<(), Errno> {
     if answer == 0 {
         return Ok(());
     }
-    // SAFETY: it takes nothing and only says where this thread's errno lies.
+    // SAFETY: takes nothing and returns the address of this thread's errno.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the place lives as long as the thread and nobody else writes to it.
+    // SAFETY: the location is valid for the life of the thread and has no other writer.
     let errno = unsafe { *errno };
     Err(Errno::from_raw_os_error(errno))
 }

@@ -16,7 +16,7 @@ impl SignalSet {
     /// No signal.
     pub const NONE: Self = Self(0);
 
-    /// The set of `signals`.
+    /// Creates the set of `signals`.
     #[must_use]
     pub fn of(signals: &[i32]) -> Self {
         Self(
@@ -33,7 +33,7 @@ impl SignalSet {
 /// The errno of rt_sigprocmask(2).
 pub fn set_mask(blocked: SignalSet) -> Result<(), Errno> {
     let before = std::ptr::null_mut::<u64>();
-    // SAFETY: the kernel's set is 64 bits, which is the size that is passed.
+    // SAFETY: the kernel's set is 64 bits, the size that is passed.
     check(unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -46,25 +46,24 @@ pub fn set_mask(blocked: SignalSet) -> Result<(), Errno> {
     .map(|_zero| ())
 }
 
-/// Whether one of `signals`, which must be blocked, waits to be delivered. One that is ignored never
-/// does.
+/// Whether one of `signals`, which must be blocked, is pending. Ignored signals never are.
 ///
 /// # Errors
 /// The errno of rt_sigpending(2).
 pub fn is_pending(signals: SignalSet) -> Result<bool, Errno> {
     let mut waiting = 0_u64;
-    // SAFETY: the kernel writes as many bytes as are passed, which is the size of `waiting`.
+    // SAFETY: the kernel writes the passed number of bytes, the size of `waiting`.
     check(unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut waiting, size_of::<u64>()) })?;
     Ok(waiting & signals.0 != 0)
 }
 
-/// A descriptor that becomes readable when one of `signals` is pending; they must be blocked.
+/// Creates a signalfd for `signals`, which must be blocked.
 ///
 /// # Errors
 /// The errno of signalfd4(2).
 pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-    // SAFETY: the kernel's set is 64 bits, which is the size that is passed; -1 asks for a new one.
+    // SAFETY: the kernel's set is 64 bits, the size that is passed; -1 creates a new descriptor.
     let fd = check(unsafe {
         libc::syscall(
             libc::SYS_signalfd4,
@@ -75,13 +74,12 @@ pub fn descriptor(signals: SignalSet) -> Result<OwnedFd, Errno> {
         )
     })?;
     let fd = i32::try_from(fd).map_err(|_range| Errno::BADF)?;
-    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+    // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Signals that ask a run to end.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Signals that would end this process by default and ask it for nothing: they are the body's.
+/// Signals that end a process by default; they are forwarded to the body.
 const PASSED_ON: [i32; 9] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
@@ -94,8 +92,8 @@ const PASSED_ON: [i32; 9] = [
     libc::SIGXCPU,
 ];
 
-/// All that a supervisor takes from its [`descriptor`]: those that end a run, the change of a
-/// terminal's size, and those that are passed on to the body, real-time ones included.
+/// Signals that the supervisor reads from its [`descriptor`]: those that end a run, SIGWINCH, and
+/// those forwarded to the body, including real-time signals.
 #[must_use]
 pub fn of_a_run() -> SignalSet {
     let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
@@ -108,13 +106,13 @@ pub fn of_a_run() -> SignalSet {
     SignalSet::of(&all)
 }
 
-/// Whether a signal asks a run to end.
+/// Whether a signal requests the end of a run.
 #[must_use]
 pub fn ends_a_run(number: i32) -> bool {
     ENDING.contains(&number)
 }
 
-/// Takes one pending signal from a [`descriptor`]; `None` when none is pending.
+/// Reads one pending signal from a [`descriptor`]; `None` if none is pending.
 ///
 /// # Errors
 /// The errno of read(2).
@@ -133,8 +131,8 @@ pub fn take(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Option<i32>, Errn
     }
 }
 
-/// SIGCHLD as the kernel delivers it by default, whatever the caller left: where it is ignored,
-/// children vanish without a status. SIGPIPE ignored: a reader that goes away is an error value.
+/// Sets SIGCHLD to default, because children of a process that ignores it leave no status, and
+/// ignores SIGPIPE, so that a closed reader is an error value.
 ///
 /// # Errors
 /// The errno of sigaction(2).
@@ -166,13 +164,13 @@ pub fn default_faults() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Every signal as it is by default: what the caller ignores stays ignored across clone(2) and
-/// execve(2) otherwise, whatever `CLONE_CLEAR_SIGHAND` does. Allocates nothing.
+/// Sets every signal to default: ignored signals stay ignored across clone(2) and execve(2), even
+/// with `CLONE_CLEAR_SIGHAND`. Allocates nothing.
 ///
 /// # Errors
 /// The errno of rt_sigaction(2).
 pub fn default_dispositions() -> Result<(), Errno> {
-    // struct sigaction as the kernel has it; all zero is SIG_DFL without flags.
+    // The kernel's struct sigaction; all zero is SIG_DFL without flags.
     let default = [0_u64; 4];
     let before = std::ptr::null_mut::<u64>();
     for signal in 1..=64 {

@@ -7,12 +7,10 @@ use rustix::io::Errno;
 
 use super::process::check;
 
-/// `IPV6_TRANSPARENT` (linux/in6.h).
 const IPV6_TRANSPARENT: c_int = 75;
-/// `IPV6_FREEBIND` (linux/in6.h).
 const IPV6_FREEBIND: c_int = 78;
 
-/// Lets an IPv4 socket accept what was sent to addresses that are not its host's (ip(7)).
+/// Lets an IPv4 socket accept data for foreign addresses (IP_TRANSPARENT, ip(7)).
 ///
 /// # Errors
 /// EPERM without CAP_NET_ADMIN in the user namespace of the network namespace.
@@ -20,7 +18,7 @@ pub fn set_transparent_v4(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IP, libc::IP_TRANSPARENT)
 }
 
-/// The same for an IPv6 socket.
+/// Lets an IPv6 socket accept data for foreign addresses.
 ///
 /// # Errors
 /// EPERM without CAP_NET_ADMIN in the user namespace of the network namespace.
@@ -28,7 +26,7 @@ pub fn set_transparent_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, IPV6_TRANSPARENT)
 }
 
-/// Datagrams come with the address that they were sent to (IP_PKTINFO, ip(7)).
+/// Enables the destination address of datagrams (IP_PKTINFO, ip(7)).
 ///
 /// # Errors
 /// The errno of setsockopt(2).
@@ -36,7 +34,7 @@ pub fn set_packet_info_v4(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO)
 }
 
-/// The same for an IPv6 socket (IPV6_RECVPKTINFO, ipv6(7)).
+/// Enables the destination address of datagrams for IPv6 (IPV6_RECVPKTINFO, ipv6(7)).
 ///
 /// # Errors
 /// The errno of setsockopt(2).
@@ -44,8 +42,8 @@ pub fn set_packet_info_v6(socket: impl AsFd) -> Result<(), Errno> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
 }
 
-/// Lets an IPv6 socket send from addresses that are its host's only by a route (IPV6_FREEBIND,
-/// Linux 4.15). An IPv4 socket may do so without.
+/// Lets an IPv6 socket send from addresses that are local only by a route (IPV6_FREEBIND, Linux
+/// 4.15). IPv4 allows it by default.
 ///
 /// # Errors
 /// The errno of setsockopt(2).
@@ -57,7 +55,7 @@ fn set(socket: impl AsFd, level: c_int, option: c_int) -> Result<(), Errno> {
     let on: c_int = 1;
     let descriptor = socket.as_fd().as_raw_fd();
     let length = libc::socklen_t::try_from(size_of::<c_int>()).map_err(|_| Errno::INVAL)?;
-    // SAFETY: `on` lives through the call and is `length` bytes long; the kernel only reads it.
+    // SAFETY: `on` lives across the call and is `length` bytes long; the kernel only reads it.
     let set = unsafe {
         libc::syscall(
             libc::SYS_setsockopt,

@@ -1,5 +1,5 @@
-//! Room for the main thread's stack, which the kernel only makes when it is written to, and which it
-//! refuses with SIGSEGV.
+//! Reserves the main thread's stack. The kernel allocates it on first write and sends SIGSEGV if it
+//! cannot.
 
 use std::hint::black_box;
 use std::ptr::null_mut;
@@ -9,34 +9,30 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::rlimit::{resource, soft};
 
-/// What the program is sure of from its start on: several times what was ever seen in use.
+/// Guaranteed stack: several times the highest use measured.
 const STACK_BYTES: usize = 1 << 20;
-/// The least limit on the stack: arguments and environment, which the kernel counts too, take a quarter
-/// of it at most.
+/// Minimum stack limit: arguments and environment may take a quarter of it.
 const LIMIT_BYTES_MIN: u64 = 2 << 20;
 
-/// Why the stack may not become as large as it may have to.
+/// Reason why the stack cannot grow to its required size.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StackError {
-    /// The limit on the stack itself.
     #[error(
         "the limit on the stack is {limit_bytes} bytes, less than {LIMIT_BYTES_MIN}; raise it (ulimit -s, LimitSTACK=)"
     )]
     Limit { limit_bytes: u64 },
-    /// The limit on the address space.
     #[error(
         "the limit on address space leaves no {STACK_BYTES} bytes for the stack; raise it (ulimit -v, LimitAS=)"
     )]
     AddressSpace(#[source] Errno),
 }
 
-/// Makes sure that the stack can become 1 MiB large. Without limits it costs two system calls; under a
-/// limit on the address space so much of the stack is made at once, so that nothing else takes it. A
-/// host that commits no more memory than it has (vm.overcommit_memory=2) may still refuse it later. Where
-/// limits cannot be read nothing is done: a run, which has to set some, fails for that itself.
+/// Ensures that the stack can grow to 1 MiB. Under a limit on the address space it is allocated at
+/// once. With vm.overcommit_memory=2 it may still fail later. Unreadable limits are ignored:
+/// setting limits fails later in the run.
 ///
 /// # Errors
-/// Which limit is too low.
+/// The limit that is too low.
 pub fn reserve() -> Result<(), StackError> {
     let (Ok(limit_bytes), Ok(space_bytes)) = (soft(resource::STACK), soft(resource::ADDRESS_SPACE))
     else {
@@ -58,13 +54,13 @@ pub fn reserve() -> Result<(), StackError> {
         )
     };
     let mapped = mapped.map_err(StackError::AddressSpace)?;
-    // SAFETY: mapped above, and known to nobody else.
+    // SAFETY: mapped above, with no other user.
     unsafe { munmap(mapped, STACK_BYTES) }.map_err(StackError::AddressSpace)?;
     grow();
     Ok(())
 }
 
-/// Writes to as much of the stack. What the kernel has made it does not take back.
+/// Writes to the stack, so that the kernel allocates it.
 #[inline(never)]
 fn grow() {
     black_box(&mut [1_u8; STACK_BYTES]);

@@ -1,20 +1,20 @@
-//! Descriptors that the caller passed on.
+//! Inherited descriptors.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
-/// A copy of a descriptor that the caller left open for us, close-on-exec and above 2.
+/// Duplicates an inherited descriptor, close-on-exec and above 2.
 ///
 /// # Errors
-/// EBADF where it is not open; EMFILE.
+/// EBADF if it is closed; EMFILE.
 pub fn duplicate_inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: fcntl F_DUPFD_CLOEXEC takes plain integers and touches no memory of ours.
+    // SAFETY: fcntl F_DUPFD_CLOEXEC takes plain integers and accesses no memory.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
     if copy < 0 {
         return Err(last_errno());
     }
-    // SAFETY: the kernel just made this descriptor and nothing else knows its number.
+    // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 

@@ -1,4 +1,4 @@
-//! Pseudo-terminals: a pair of a devpts of one's own, controlling terminal, raw mode, size.
+//! Pseudo-terminals: pairs, controlling terminal, raw mode, size.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::process::check;
 
-/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns master and slave.
+/// Opens the multiplexer at `ptmx`, unlocks a terminal and returns both ends.
 ///
 /// # Errors
 /// The errno of open(2) or ioctl(2).
@@ -24,11 +24,11 @@ pub fn open_pair(ptmx: &CStr) -> Result<(OwnedFd, OwnedFd), Errno> {
     let slave =
         check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, slave_flags) }.into())?;
     let slave = i32::try_from(slave).map_err(|_range| Errno::BADF)?;
-    // SAFETY: the kernel just made this descriptor, and nobody else owns it.
+    // SAFETY: the kernel just made this descriptor; it has no other owner.
     Ok((master, unsafe { OwnedFd::from_raw_fd(slave) }))
 }
 
-/// Makes `terminal` the controlling terminal of this session, which must have none.
+/// Makes `terminal` the controlling terminal of this session, which must not have one.
 ///
 /// # Errors
 /// The errno of ioctl(2).
@@ -36,16 +36,16 @@ pub fn make_controlling(terminal: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::process::ioctl_tiocsctty(terminal)
 }
 
-/// Copies the window size of `from` to `to`, where `from` is a terminal.
+/// Copies the window size from terminal `from` to terminal `to`.
 ///
 /// # Errors
-/// ENOTTY where one of them is none.
+/// ENOTTY if one of them is not a terminal.
 pub fn copy_size(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Errno> {
     let size = rustix::termios::tcgetwinsize(from)?;
     rustix::termios::tcsetwinsize(to, size)
 }
 
-/// A terminal in raw mode, as it was before once the guard is dropped.
+/// A terminal in raw mode; the guard restores the previous mode on drop.
 #[derive(Debug)]
 pub struct RawMode<'fd> {
     terminal: BorrowedFd<'fd>,
@@ -56,7 +56,7 @@ impl<'fd> RawMode<'fd> {
     /// Puts `terminal` into raw mode.
     ///
     /// # Errors
-    /// ENOTTY where it is none.
+    /// ENOTTY if it is not a terminal.
     pub fn enter(terminal: BorrowedFd<'fd>) -> Result<Self, Errno> {
         let before = rustix::termios::tcgetattr(terminal)?;
         let mut raw = before.clone();
@@ -73,7 +73,7 @@ impl Drop for RawMode<'_> {
             rustix::termios::OptionalActions::Drain,
             &self.before,
         );
-        // The terminal may be gone, and then there is nothing to restore.
+        // EIO: the terminal is gone.
         debug_assert!(restored.is_ok() || restored == Err(Errno::IO));
     }
 }

@@ -1,49 +1,46 @@
-//! Which back end, beneath which group: a pure decision over what was observed.
+//! Choice of the back end and the parent cgroup: pure, from observed facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::{self, Controller, Hierarchy, Layout};
 use super::{Backend, Hybrid, SUPERVISOR_LEAF, Unified, V1Parent, group_name};
 
-/// What one group looks like from here.
+/// Properties of one cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// Why no group can be made in it; `None`: one can.
+    /// Why no cgroup can be created in it; `None`: writable.
     pub unwritable: Option<String>,
-    /// `cgroup.procs` may be written, which moving a process across this group asks for.
+    /// `cgroup.procs` is writable, which moving a process across this cgroup requires.
     pub may_move_processes: bool,
     /// Version 2: `cgroup.controllers`.
     pub controllers: String,
     /// Version 2: `cgroup.subtree_control`.
     pub enabled: String,
-    /// How many other processes are in the group itself.
     pub other_processes: usize,
-    /// The top of the whole tree, where processes and controllers may stand together.
+    /// The root cgroup, which may have both processes and controllers.
     pub top_of_tree: bool,
-    /// systemd marked it as handed over (`trusted.delegate` or `user.delegate` is 1).
+    /// Delegated by systemd (`trusted.delegate` or `user.delegate` is 1).
     pub marked_delegated: bool,
 }
 
-/// Everything that the choice depends on.
+/// All inputs of the choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostCgroups {
     /// /proc/self/cgroup.
     pub own: String,
     /// /proc/self/mountinfo.
     pub mounts: String,
-    /// The groups that `groups_to_probe` names, by path.
+    /// The cgroups of `groups_to_probe`, by path.
     pub groups: BTreeMap<String, GroupFacts>,
-    /// The effective uid is 0.
     pub is_root: bool,
-    /// Which systemd managers answer.
     pub managers: Vec<ScopeOwner>,
-    /// This process was re-executed into a scope that systemd delegated.
+    /// This process was re-executed in a delegated systemd scope.
     pub in_delegated_scope: bool,
 }
 
-/// The groups whose [`GroupFacts`] the choice will want: parents and, in version 2, their ancestors.
+/// The cgroups whose [`GroupFacts`] are needed: parents and, in version 2, their ancestors.
 ///
-/// `parent_named`: a path such as `/runner` that is taken below the top of each hierarchy.
+/// `parent_named` is a path such as `/runner` below the top of each hierarchy.
 #[must_use]
 pub(crate) fn groups_to_probe(
     parent_named: Option<&str>,
@@ -66,7 +63,7 @@ pub(crate) fn groups_to_probe(
     wanted
 }
 
-/// Chooses the back end; beneath the group that we were started in unless `parent_named` names one.
+/// Chooses the back end, beneath `parent_named` or our own cgroup.
 #[must_use]
 pub fn choose(parent_named: Option<&str>, host: &HostCgroups) -> Backend {
     let layout = layout::read(&host.own, &host.mounts);
@@ -79,7 +76,7 @@ pub fn choose(parent_named: Option<&str>, host: &HostCgroups) -> Backend {
     choose_v1(parent_named, &layout, host)
 }
 
-/// The first reason whole; the hierarchies of one host mostly have the same.
+/// The first reason in full; the hierarchies of one host mostly have the same.
 fn in_short(reasons: &[String]) -> String {
     match reasons {
         [] => "no controller is there".to_owned(),
@@ -88,9 +85,8 @@ fn in_short(reasons: &[String]) -> String {
     }
 }
 
-/// Whether a run of ours would be better off in a scope of its own: `Some` says whose manager to ask.
-///
-/// True for a version 2 tree that systemd manages and whose part around us was not handed over.
+/// Whether to re-execute in a systemd scope, and which manager to ask: true if systemd manages the
+/// version 2 tree and has not delegated our part.
 #[must_use]
 pub fn should_reexec(parent_named: Option<&str>, host: &HostCgroups) -> Option<ScopeOwner> {
     if host.in_delegated_scope || parent_named.is_some() {
@@ -107,16 +103,16 @@ pub fn should_reexec(parent_named: Option<&str>, host: &HostCgroups) -> Option<S
     host.managers.contains(&owner).then_some(owner)
 }
 
-/// Whose systemd manager makes the scope.
+/// The systemd manager that creates the scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeOwner {
     System,
-    /// The user's own: `--user`.
+    /// `--user`.
     User,
 }
 
-/// Version 2 is what limits memory here: no version 1 hierarchy has the controller, and the top
-/// of the tree that we see, or our own group, has.
+/// Whether version 2 limits memory: no version 1 hierarchy has the controller, and the visible top
+/// of the tree or our own cgroup has it.
 fn tree_has_memory(layout: &Layout, host: &HostCgroups) -> bool {
     let Some(unified) = &layout.unified else {
         return false;
@@ -126,7 +122,7 @@ fn tree_has_memory(layout: &Layout, host: &HostCgroups) -> bool {
     }
     let mut seen = vec![unified.mount_point.as_str()];
     seen.extend(unified.own.iter().map(String::as_str));
-    // A tree without any version 1 hierarchy is version 2's, whatever it hands out.
+    // Without version 1 the tree is used in any case.
     layout.v1.is_empty()
         || seen.iter().any(|path| {
             host.groups
@@ -156,8 +152,8 @@ fn choose_v2(
     if own_facts.unwritable.is_none() && !lacks_all {
         return delegated(&own, host).and_then(|()| usable_v2(&own, unified, host));
     }
-    // Our own group cannot be limited or not be written. An ancestor will do where it was handed
-    // over as a whole (DelegateSubgroup=) or where nobody manages the tree.
+    // Our own cgroup is not writable or cannot be limited. Use an ancestor if it is delegated as a
+    // whole (DelegateSubgroup=) or if no manager owns the tree.
     let ours_to_use = |path: &&str| {
         host.groups.get(*path).is_some_and(|facts| {
             facts.unwritable.is_none()
@@ -177,7 +173,7 @@ fn choose_v2(
     }
 }
 
-/// The leaf that an earlier run of this process moved us into is no parent: the group above is.
+/// The leaf of an earlier run in this process is not a parent: use the cgroup above.
 fn outside_of_leaf(own: String, host: &HostCgroups) -> String {
     let above = own
         .strip_suffix(&group_name(SUPERVISOR_LEAF))
@@ -196,7 +192,7 @@ fn outside_of_leaf(own: String, host: &HostCgroups) -> String {
     }
 }
 
-/// Root may write everywhere, so that access says nothing: what systemd manages wants its mark.
+/// Root can write everywhere, so check systemd's delegation mark instead.
 fn delegated(own: &str, host: &HostCgroups) -> Result<(), String> {
     let facts = facts(own, host)?;
     let taken_on_trust = !host.is_root || !systemd_manages(host) || host.in_delegated_scope;
@@ -230,7 +226,7 @@ fn usable_v2(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<Un
         .copied()
         .filter(|controller| !has(&facts.enabled, *controller))
         .collect();
-    // A group below the top holds processes or hands out controllers, not both (EBUSY).
+    // A cgroup below the top has either processes or enabled controllers (EBUSY).
     let must_be_empty = !to_enable.is_empty() && !facts.top_of_tree;
     if must_be_empty && 0 < facts.other_processes {
         return Err(format!(
@@ -283,11 +279,11 @@ fn choose_v1(parent_named: Option<&str>, layout: &Layout, host: &HostCgroups) ->
         Some(parent)
     });
     if unified.is_some() {
-        // cpu.stat of version 2 counts CPU time in every group, without a controller.
+        // cpu.stat of version 2 counts CPU time in every cgroup, without a controller.
         missing.retain(|(controller, _)| *controller != Controller::Cpuacct);
     }
     let freezer = match (&unified, &layout.freezer) {
-        // cgroup.kill does it better.
+        // cgroup.kill replaces the freezer.
         (Some(_), _) | (None, None) => None,
         (None, Some(freezer)) => usable_v1(freezer, parent_named, host).ok(),
     };
@@ -311,8 +307,8 @@ fn usable_v1(
     }
 }
 
-/// Version 2 asks for the right to write `cgroup.procs` of the nearest group above both the group
-/// that a process leaves and the one it enters, and CLONE_INTO_CGROUP counts as a move.
+/// Version 2 requires write access to `cgroup.procs` of the nearest common ancestor of the old and
+/// the new cgroup, also for CLONE_INTO_CGROUP.
 fn may_enter(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<(), String> {
     if host.is_root {
         return Ok(());
@@ -329,7 +325,6 @@ fn may_enter(parent: &str, unified: &Hierarchy, host: &HostCgroups) -> Result<()
     }
 }
 
-/// `path` and the groups above it, up to the mount point.
 fn upwards<'path>(path: &'path str, mount_point: &'path str) -> impl Iterator<Item = &'path str> {
     std::iter::successors(Some(path), move |here| {
         let above = here.rsplit_once('/').map(|(above, _)| above)?;

@@ -1,4 +1,4 @@
-//! What the groups of a run counted. Each is `None` where this kernel does not count it.
+//! Counters of a run's cgroups. Each is `None` if the kernel does not have it.
 
 use super::run_cgroup::RunCgroup;
 use super::{CgroupError, Controller};
@@ -6,29 +6,25 @@ use super::{CgroupError, Controller};
 /// CPU time of the whole tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuTime {
-    /// User and system together, microseconds.
+    /// User and system, microseconds.
     pub total_us: u64,
-    /// In user mode, microseconds.
     pub user_us: Option<u64>,
-    /// In the kernel, microseconds.
     pub system_us: Option<u64>,
 }
 
-/// Everything that is told of a run that has ended. What cannot be read is `None`.
+/// All counters of a run that has ended. Unreadable ones are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     pub cpu_time: Option<CpuTime>,
     pub memory_peak_bytes: Option<u64>,
-    /// Files in memory at the end, bytes; only after a kill for want of memory.
+    /// Tmpfs and shared memory at the end, bytes; only after an OOM kill.
     pub memory_file_bytes: Option<u64>,
-    /// Highest number of processes.
     pub processes_peak: Option<u64>,
-    /// Kills for want of memory.
     pub oom_kills: Option<u64>,
 }
 
 impl RunCgroup {
-    /// All counters at once, when nothing lives in the groups any more.
+    /// Reads all counters, when the cgroups are empty.
     #[must_use]
     pub fn count(&self) -> Counted {
         let oom_kills = self.oom_kills().ok().flatten();
@@ -44,7 +40,7 @@ impl RunCgroup {
         }
     }
 
-    /// CPU time so far. Version 1: from when the body joined; version 2: from clone on.
+    /// CPU time so far. Version 1: since the body joined; version 2: since clone.
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -76,7 +72,7 @@ impl RunCgroup {
         }))
     }
 
-    /// Highest memory of the whole tree, files in memory included. Version 2: Linux 5.19.
+    /// Peak memory of the whole tree, including page cache. Version 2: Linux 5.19.
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -89,7 +85,7 @@ impl RunCgroup {
         .map_err(CgroupError::Count)
     }
 
-    /// Memory now.
+    /// Current memory.
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -102,8 +98,8 @@ impl RunCgroup {
         .map_err(CgroupError::Count)
     }
 
-    /// How much of the memory now is files in a tmpfs and shared memory, which ends with them and
-    /// not with a process. What can be dropped and read again from a disk is not in it.
+    /// Current memory of tmpfs files and shared memory, which outlives a process. Excludes page
+    /// cache of disks.
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -116,7 +112,7 @@ impl RunCgroup {
         .map_err(CgroupError::Count)
     }
 
-    /// Processes that were killed for want of memory. Version 1: Linux 4.13.
+    /// Number of OOM kills. Version 1: Linux 4.13.
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -129,7 +125,7 @@ impl RunCgroup {
         .map_err(CgroupError::Count)
     }
 
-    /// Highest number of processes and threads at once. Linux 6.1 (`pids.peak`).
+    /// Peak number of processes and threads. Linux 6.1 (`pids.peak`).
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -140,7 +136,7 @@ impl RunCgroup {
         }
     }
 
-    /// How often a fork was refused because of the limit.
+    /// Number of forks refused by the limit.
     ///
     /// # Errors
     /// [`CgroupError::Count`].
@@ -154,8 +150,8 @@ impl RunCgroup {
     }
 }
 
-/// Version 1 measures the total, and samples its two parts at each tick, so that they may add up
-/// to more: they give the proportion. Without a sample all of it is user time, as in wait4(2).
+/// Version 1 measures the total and samples the parts at each tick, so their sum may be larger: use
+/// their ratio. Without samples all is user time, as in wait4(2).
 fn split(total_us: u64, sampled: Option<(u64, u64)>) -> CpuTime {
     let Some((user, system)) = sampled else {
         return CpuTime {

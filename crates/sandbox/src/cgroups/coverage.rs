@@ -1,10 +1,10 @@
-//! How strongly each limit holds under the chosen back end.
+//! How each limit is enforced by the chosen back end.
 
 use spec::report::EnforcementState;
 
 use super::{Backend, Controller};
 
-/// One limit: how strongly it holds, and through what.
+/// Enforcement of one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AxisCoverage {
     /// `memory`, `processes`, `cpu_share`, `cpu_time`.
@@ -12,12 +12,11 @@ pub struct AxisCoverage {
     pub state: EnforcementState,
     /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
     pub enforced_by: &'static str,
-    /// Why it is not `enforced`.
     pub reason: Option<String>,
 }
 
 impl Backend {
-    /// What the back end promises. [`super::RunCgroup::coverage`] says what became of it.
+    /// The planned coverage. [`super::RunCgroup::coverage`] has the actual one.
     #[must_use]
     pub fn coverage(&self) -> Vec<AxisCoverage> {
         match self {
@@ -34,7 +33,7 @@ impl Backend {
     }
 }
 
-/// The four axes, where `mechanism` has all controllers but the `missing` ones.
+/// The four axes for a `mechanism` with all controllers except `missing`.
 pub(super) fn of(
     mechanism: &'static str,
     missing: &[(Controller, String)],

@@ -1,27 +1,24 @@
-//! Where the hierarchies are mounted and which groups this process is in: pure, from two texts of /proc.
+//! Mounted hierarchies and our own cgroups: pure, from two files of /proc.
 
 use std::collections::BTreeMap;
 
-/// A controller that a limit or a counter of ours needs.
+/// A controller that a limit or a counter uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
-    /// Memory limit, peak, out-of-memory kills.
     Memory,
-    /// Number of processes and threads.
     Pids,
-    /// Share of the processors.
     Cpu,
-    /// CPU time used. Version 2 counts it in every group, without a controller.
+    /// CPU time. Version 2 counts it without a controller.
     Cpuacct,
 }
 
 impl Controller {
-    /// All of them, in the order in which groups are made.
+    /// All controllers, in the order of creation.
     pub const ALL: [Self; 4] = [Self::Memory, Self::Pids, Self::Cpu, Self::Cpuacct];
-    /// Those that version 2 has.
+    /// Controllers of version 2.
     pub const OF_V2: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
-    /// The kernel's name.
+    /// Name in the kernel.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,17 +30,16 @@ impl Controller {
     }
 }
 
-/// One mounted hierarchy as this process stands in it.
+/// A mounted hierarchy and our own cgroup in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
-    /// Where its top is visible.
     pub(super) mount_point: String,
-    /// The directory of the group that this process is in, or why it is not visible.
+    /// Directory of our own cgroup, or why it is not visible.
     pub(super) own: Result<String, String>,
 }
 
 impl Hierarchy {
-    /// The group beneath which runs are made: the one that `named` says, else our own.
+    /// Parent of the runs' cgroups: `named`, else our own.
     pub(super) fn parent(&self, named: Option<&str>) -> Result<String, String> {
         match named {
             Some(named) => join(&self.mount_point, named),
@@ -52,14 +48,11 @@ impl Hierarchy {
     }
 }
 
-/// All mounted hierarchies that matter here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Version 1, by controller; controllers that are mounted together share one place.
+    /// Version 1; controllers that are mounted together share one hierarchy.
     pub(super) v1: BTreeMap<Controller, Hierarchy>,
-    /// Version 1's freezer.
     pub(super) freezer: Option<Hierarchy>,
-    /// The version 2 tree.
     pub(super) unified: Option<Hierarchy>,
 }
 
@@ -102,7 +95,7 @@ pub(super) fn read(own: &str, mounts: &str) -> Layout {
     layout
 }
 
-/// Picks the mount that shows our own group; if none does, the first one, with the reason.
+/// Picks the mount that contains our own cgroup, else the first one with the reason.
 fn hierarchy<'mount>(path: &str, mounts: impl Iterator<Item = &'mount Mount>) -> Option<Hierarchy> {
     let mut fallback = None;
     for mount in mounts {
@@ -126,7 +119,7 @@ fn hierarchy<'mount>(path: &str, mounts: impl Iterator<Item = &'mount Mount>) ->
     fallback
 }
 
-/// What remains of `path` below `root`. A group outside our cgroup namespace begins with `/..`.
+/// Strips `root` from `path`. A cgroup outside our cgroup namespace begins with `/..`.
 fn beneath<'path>(path: &'path str, root: &str) -> Option<&'path str> {
     if path.split('/').any(|segment| segment == "..") {
         return None;
@@ -175,7 +168,6 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the `\040` of mountinfo.
 fn unescape(field: &str) -> String {
     let mut text = String::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! Groups that a dead run recorded: what is still in them is killed, then they are removed.
+//! Removal of cgroups that a dead run recorded.
 
 use std::time::Instant;
 
@@ -11,18 +11,18 @@ use sys::file::CallError;
 use super::run_cgroup::{REMOVE_PATIENCE, remove_when_empty, sweep};
 use super::{CgroupError, group_name};
 
-/// Kills what is in the groups of a dead run and removes them, in the given order; the answers
-/// come in the same order. A group that is not there is no error.
+/// Kills the processes in the cgroups of a dead run and removes them in order, with one result
+/// each. Missing cgroups are no error.
 ///
-/// The caller must hold the claim of the run's record: then nothing in them belongs to anybody else.
+/// The caller must hold the lock of the run's record, so that no other run uses them.
 ///
 /// # Errors
 /// For each path: [`CgroupError::NotOurs`] unless its last component is the name of this run's
-/// group; [`CgroupError::Kill`], [`CgroupError::Remove`].
+/// cgroup; [`CgroupError::Kill`], [`CgroupError::Remove`].
 #[must_use]
 pub fn remove_leftovers(run_id: &str, paths: &[&str]) -> Vec<Result<(), CgroupError>> {
-    // All are stopped before the first is emptied: a process is in several of them, and one that
-    // kills at a stroke, or refuses forks, spares the others the chase.
+    // Stop all cgroups before emptying the first: a process is in several of them, and
+    // `cgroup.kill` or a fork limit in one also acts on the others.
     let opened: Vec<Result<Option<Group>, CgroupError>> = paths
         .iter()
         .map(|path| open(run_id, path).and_then(stop))

@@ -1,4 +1,4 @@
-//! Limits as the interface files want them, version 1 and 2.
+//! Writes limits to the interface files of version 1 and 2.
 
 use rustix::io::Errno;
 
@@ -9,7 +9,7 @@ use super::CgroupError;
 /// Limits memory and forbids swap. `false`: this kernel does not count swap.
 pub(super) fn memory_v2(group: &Group, bytes: u64) -> Result<bool, CgroupError> {
     set(group, "memory.max", bytes)?;
-    // All or nothing: a body that lost one process to the limit has no sane state. Linux 4.19.
+    // A body that lost one process has an undefined state, so kill all. Linux 4.19.
     set_if_present(group, "memory.oom.group", 1)?;
     set_if_present(group, "memory.swap.max", 0)
 }
@@ -17,13 +17,12 @@ pub(super) fn memory_v2(group: &Group, bytes: u64) -> Result<bool, CgroupError> 
 /// Limits memory, and memory and swap together. `false`: this kernel does not count swap.
 pub(super) fn memory_v1(group: &Group, bytes: u64) -> Result<bool, CgroupError> {
     set(group, "memory.limit_in_bytes", bytes)?;
-    // Version 1 does not count socket buffers as memory until they have a limit of their own.
+    // Version 1 counts socket buffers only with this limit.
     set_if_present(group, "memory.kmem.tcp.limit_in_bytes", bytes)?;
-    // Only after the limit: memory and swap together may not be less than memory (EINVAL).
+    // After the memory limit, which it may not be less than (EINVAL).
     set_if_present(group, "memory.memsw.limit_in_bytes", bytes)
 }
 
-/// Limits processes and threads.
 pub(super) fn processes(group: &Group, limit: Option<u64>) -> Result<(), CgroupError> {
     match limit {
         Some(limit) => set(group, "pids.max", limit),
@@ -31,7 +30,6 @@ pub(super) fn processes(group: &Group, limit: Option<u64>) -> Result<(), CgroupE
     }
 }
 
-/// Limits the share of the processors.
 pub(super) fn cpu_v2(group: &Group, cpu_millis: Option<u64>) -> Result<(), CgroupError> {
     let Some(cpu_millis) = cpu_millis else {
         return Ok(());
@@ -40,7 +38,6 @@ pub(super) fn cpu_v2(group: &Group, cpu_millis: Option<u64>) -> Result<(), Cgrou
     write(group, "cpu.max", format!("{quota_us} {period_us}"))
 }
 
-/// Limits the share of the processors in a group beneath `parent`.
 pub(super) fn cpu_v1(
     group: &Group,
     parent: &str,
@@ -52,7 +49,7 @@ pub(super) fn cpu_v1(
     let (quota_us, period_us) = quota(cpu_millis);
     set(group, "cpu.cfs_period_us", period_us)?;
     match set(group, "cpu.cfs_quota_us", quota_us) {
-        // Version 1 refuses a share above that of a group further up, which then holds anyway.
+        // Version 1 refuses a share above that of an ancestor, whose limit applies anyway.
         Err(CgroupError::Limit { source, .. })
             if source.errno == Errno::INVAL && tighter_above(parent, cpu_millis) =>
         {
@@ -79,7 +76,8 @@ fn tighter_above(parent: &str, cpu_millis: u64) -> bool {
     false
 }
 
-/// Quota and period in microseconds. The kernel takes no quota below 1 ms and no period above 1 s.
+/// Quota and period in microseconds. The kernel requires a quota of at least 1 ms and a period of
+/// at most 1 s.
 fn quota(cpu_millis: u64) -> (u64, u64) {
     match cpu_millis {
         0..10 => (cpu_millis.max(1) * 1_000, 1_000_000),
@@ -102,7 +100,7 @@ fn set(group: &Group, file: &'static str, value: u64) -> Result<(), CgroupError>
     write(group, file, value.to_string())
 }
 
-/// `false`: this kernel has no such file.
+/// `false`: this kernel does not have the file.
 fn set_if_present(group: &Group, file: &'static str, value: u64) -> Result<bool, CgroupError> {
     match set(group, file, value) {
         Ok(()) => Ok(true),

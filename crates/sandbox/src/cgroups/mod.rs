@@ -1,12 +1,12 @@
-//! The group of one run in every hierarchy: chosen, made, limited, read, killed, removed.
+//! The cgroups of one run in every hierarchy.
 //!
-//! In reading order: `layout` (where the hierarchies are), `choose` (which back end), `observe`
-//! (the facts for it), `run_cgroup` (the life of one run's groups), `limits`, `counters`, `leftover`, `coverage` (what holds how
-//! strongly), `scope` (the way out where systemd did not hand the group over).
+//! In reading order: `layout` (where the hierarchies are), `choose` (the back end), `observe`
+//! (facts for the choice), `run_cgroup` (the life cycle), `limits`, `counters`, `leftover`,
+//! `coverage` (how limits are enforced), `scope` (systemd scope, if the cgroup is not delegated).
 //!
-//! Nobody ever writes another process's id to `cgroup.procs`: that takes the lock over all thread
-//! groups and costs an RCU grace period, 15 ms after idle. Version 2 is entered by
-//! `CLONE_INTO_CGROUP`, version 1 by the child itself writing `0` to `tasks`.
+//! A process never writes the pid of another one to `cgroup.procs`: that takes the lock over all
+//! thread groups and costs an RCU grace period, 15 ms after idle. Version 2 is joined by
+//! `CLONE_INTO_CGROUP`, version 1 by the child writing `0` to `tasks`.
 
 mod choose;
 mod counters;
@@ -29,71 +29,65 @@ pub use observe::observe;
 pub use run_cgroup::RunCgroup;
 pub use scope::delegated_scope_argv;
 
-/// Where the supervisor goes inside a group that is to hand out controllers.
+/// The supervisor moves into this leaf before controllers are enabled.
 const SUPERVISOR_LEAF: &str = "supervisor";
 
-/// What the groups of one run limit; `None`: unlimited.
+/// Limits of the cgroups of one run; `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CgroupLimits {
-    /// Memory of the whole tree, files in memory and swap included.
+    /// Memory of the whole tree, including page cache and swap.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads at once.
     pub processes: Option<u64>,
-    /// Share of the processors in thousandths: 1500 is one and a half.
+    /// CPU share in thousandths: 1500 is one and a half.
     pub cpu_millis: Option<u64>,
 }
 
 /// How runs are limited on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// One group in the version 2 tree.
+    /// A cgroup in the version 2 tree.
     V2(Unified),
-    /// A group in each version 1 hierarchy, and where possible one in the version 2 tree.
+    /// A cgroup in each version 1 hierarchy, and if possible one in the version 2 tree.
     V1(Hybrid),
-    /// No group: resource limits and a watcher that polls.
+    /// Resource limits and polling.
     None { reason: String },
 }
 
 /// Version 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unified {
-    /// The group beneath which runs are made.
     pub parent: String,
-    /// Controllers that a run's group will have.
     pub controllers: Vec<Controller>,
-    /// Those of them that the parent does not hand out yet.
+    /// Controllers that the parent must enable first.
     pub to_enable: Vec<Controller>,
-    /// This process stands in the parent and must go into a leaf before controllers are enabled.
+    /// This process is in the parent and must move before controllers are enabled.
     pub move_to_leaf: bool,
-    /// Controllers that a run's group will not have, and why.
+    /// Unavailable controllers, with reasons.
     pub missing: Vec<(Controller, String)>,
-    /// The parent is a scope that systemd made for us.
     pub in_delegated_scope: bool,
 }
 
-/// Version 1, with or without a version 2 tree beside it.
+/// Version 1, with or without a version 2 tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hybrid {
-    /// The groups beneath which runs are made, one for each hierarchy.
+    /// One for each hierarchy.
     pub parents: Vec<V1Parent>,
-    /// The group of the version 2 tree: it has no controllers of ours, but kills at a stroke.
+    /// The version 2 cgroup: without controllers, used for `cgroup.kill`.
     pub unified: Option<String>,
-    /// The group of the freezer hierarchy, only where there is no version 2 tree.
+    /// The cgroup of the freezer hierarchy, used without a version 2 tree.
     pub freezer: Option<String>,
-    /// Controllers that a run will not have, and why.
     pub missing: Vec<(Controller, String)>,
 }
 
-/// The group of one version 1 hierarchy beneath which runs are made.
+/// Parent of the runs' cgroups in one version 1 hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct V1Parent {
     pub path: String,
-    /// The controllers of this hierarchy that we use.
     pub controllers: Vec<Controller>,
 }
 
 impl Backend {
-    /// As it stands in the report: `v2`, `v2-scope`, `v1`, `none`.
+    /// Name in the report: `v2`, `v2-scope`, `v1`, `none`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -104,12 +98,11 @@ impl Backend {
         }
     }
 
-    /// The same for a child that lives already: without the version 2 group beside version 1's,
-    /// where the run loses neither a limit nor a counter by it.
+    /// Returns the back end for a running child: without the version 2 cgroup if version 1 has all
+    /// limits and counters.
     ///
-    /// A process can be cloned into that group for nothing, and be moved into it for an RCU grace
-    /// period. What it gives, an end at a stroke, the end of the pid namespace's init gives too,
-    /// and init then stands in no group that could slow it down.
+    /// Cloning into that cgroup is free, but moving costs an RCU grace period. It only adds
+    /// `cgroup.kill`, which ending the init of the pid namespace replaces.
     #[must_use]
     pub fn for_living_child(self) -> Self {
         let needed = [Controller::Memory, Controller::Pids, Controller::Cpuacct];
@@ -129,8 +122,8 @@ impl Backend {
         }
     }
 
-    /// Every directory that a run of this id can come to have, in the order in which they are
-    /// made. To be recorded before [`Backend::create`].
+    /// Lists every directory of a run in the order of creation. Record them before
+    /// [`Backend::create`].
     #[must_use]
     pub fn planned_paths(&self, run_id: &str) -> Vec<String> {
         let parents: Vec<&str> = match self {
@@ -151,7 +144,7 @@ impl Backend {
     }
 }
 
-/// Name of a run's group: by it, and by nothing else, a leftover is known as ours.
+/// Only this name identifies a leftover as ours.
 fn group_name(run_id: &str) -> String {
     format!("runner-{run_id}")
 }
@@ -160,32 +153,27 @@ fn group_path(parent: &str, run_id: &str) -> String {
     format!("{}/{}", parent.trim_end_matches('/'), group_name(run_id))
 }
 
-/// What went wrong with the groups of a run.
+/// Error of the cgroups of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// The host's groups cannot be looked at.
     #[error("cannot see which cgroups this host has")]
     Observe(#[source] CallError),
-    /// The parent cannot hand out what a limit needs because it cannot be emptied of ourselves.
+    /// The supervisor cannot leave the parent, so that its controllers cannot be enabled.
     #[error(
         "cannot move the supervisor into the leaf {leaf}, so that {parent} cannot hand out controllers"
     )]
     MoveToLeaf {
-        /// The group that we were started in.
         parent: String,
-        /// Where we should have gone.
         leaf: String,
         #[source]
         source: CallError,
     },
-    /// The group cannot be made.
     #[error("cannot make the run's cgroup {group}; its parent must exist and be ours to write")]
     Make {
         group: String,
         #[source]
         source: CallError,
     },
-    /// A limit was not taken.
     #[error("cannot set the limit {file} of {group} to {value}")]
     Limit {
         group: String,
@@ -194,42 +182,36 @@ pub enum CgroupError {
         #[source]
         source: CallError,
     },
-    /// The way in cannot be opened for the child.
+    /// `tasks` cannot be opened for the child.
     #[error("cannot open the way into the run's cgroup {group}")]
     WayIn {
         group: String,
         #[source]
         source: CallError,
     },
-    /// A counter cannot be read.
     #[error("cannot read the counters of the run's cgroup")]
     Count(#[source] CallError),
-    /// What is in the group cannot be killed.
     #[error("cannot kill what is in the run's cgroup {group}")]
     Kill {
         group: String,
         #[source]
         source: CallError,
     },
-    /// Something still lives in the group.
     #[error("{processes} processes still live in the run's cgroup {group} after {waited_ms} ms")]
     StillPopulated {
         group: String,
-        /// How many, those in groups below not counted.
+        /// Without those in child cgroups.
         processes: usize,
-        /// How long it was waited for.
         waited_ms: u128,
     },
-    /// The group cannot be removed; a later start will try again.
+    /// The cgroup cannot be removed; a later start retries.
     #[error("cannot remove the run's cgroups {}; a later start tries again", groups.join(", "))]
     Remove {
-        /// What is still there.
         groups: Vec<String>,
-        /// Why the first of them is.
         #[source]
         source: CallError,
     },
-    /// A recorded path does not have the form of a group of ours.
+    /// A recorded path is not the name of a run's cgroup.
     #[error("{path} is not the path of a cgroup of run {run_id}; it is left alone")]
     NotOurs {
         path: String,

@@ -1,4 +1,4 @@
-//! The facts for [`super::choose`]: two texts of /proc, and one look at each group in question.
+//! Collects the facts for [`super::choose`]: two files of /proc, and each cgroup in question.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -11,15 +11,15 @@ use sys::file::CallError;
 use super::choose::{GroupFacts, HostCgroups, ScopeOwner, groups_to_probe};
 use super::{CgroupError, Controller, layout};
 
-/// More than the mounts of a usual host take.
+/// Larger than mountinfo of a usual host.
 const TEXT_BYTES: usize = 32 << 10;
 
-/// Looks at this host as far as [`super::choose`] and [`super::should_reexec`] want it.
+/// Observes this host for [`super::choose`] and [`super::should_reexec`].
 ///
 /// # Errors
-/// [`CgroupError::Observe`] where /proc/self cannot be read, or a group could not be looked at because
-/// the host had run out of something just then: a body is not to go without its groups for that. What
-/// is merely missing or not ours is a fact.
+/// [`CgroupError::Observe`] if /proc/self cannot be read, or if a cgroup cannot be checked because
+/// of a temporary shortage: the body must not run without cgroups for that. Missing files and
+/// permissions are facts.
 pub fn observe(
     parent_named: Option<&str>,
     in_delegated_scope: bool,
@@ -63,10 +63,8 @@ fn is_in(tree: Option<&str>, path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What asks whether a group is ours to write.
 const WRITE_CHECK: &str = "faccessat2";
 
-/// Whether the same call may be answered otherwise a moment later.
 fn passes(errno: Errno) -> bool {
     matches!(
         errno,
@@ -78,7 +76,7 @@ fn check_write(path: &str) -> Result<(), CallError> {
     may_write(path).map_err(|errno| CallError::new(WRITE_CHECK, path, errno))
 }
 
-/// Version 1 asks for the right to write and nothing else; one call, for this is before launch.
+/// Version 1 only requires write access; one call, because this delays the launch.
 fn look_at_v1(path: &str) -> Result<GroupFacts, CallError> {
     check_write(path)?;
     Ok(GroupFacts::default())
@@ -131,7 +129,7 @@ fn is_marked(group: &Group, name: &str) -> Result<bool, CallError> {
     }
 }
 
-/// A manager answers on a socket of its own, the user's in his runtime directory.
+/// A manager has a socket; that of the user is in the runtime directory.
 fn managers(uid: u32) -> Result<Vec<ScopeOwner>, CallError> {
     let mut managers = Vec::new();
     for (owner, socket) in [
@@ -148,12 +146,12 @@ fn managers(uid: u32) -> Result<Vec<ScopeOwner>, CallError> {
 }
 
 fn read_or_empty(path: &'static str) -> Result<String, CgroupError> {
-    // Room for all of it at once: these files are made anew for each read.
+    // Read in one call: the kernel generates these files for each read.
     let mut bytes = Vec::with_capacity(TEXT_BYTES);
     let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     match read {
         Ok(_) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        // A kernel without cgroups has no such file.
+        // The kernel has no cgroups.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(CgroupError::Observe(CallError::new(
             "read",

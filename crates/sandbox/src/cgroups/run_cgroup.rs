@@ -1,4 +1,4 @@
-//! The groups of one run: a guard that makes them, limits them, kills what is in them, removes them.
+//! The cgroups of one run: create, limit, kill and remove.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,24 +15,24 @@ use super::{
     Backend, CgroupError, CgroupLimits, Controller, SUPERVISOR_LEAF, Unified, V1Parent, group_path,
 };
 
-/// How long an emptying group is waited for before it is reported as left.
+/// Wait for an emptying cgroup before it is reported as left.
 pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
-/// The same for a guard that nobody closed.
+/// The same in `drop`.
 const DROP_PATIENCE: Duration = Duration::from_millis(500);
-/// How often a group without `cgroup.kill` is swept before it is given up.
+/// Kill sweeps over a cgroup without `cgroup.kill`.
 const KILL_SWEEPS_MAX: usize = 200;
 
-/// The groups of one run. [`RunCgroup::close`] it; dropped, it kills and removes as far as it can
-/// and tells nobody, and what is left then stands in the run's record.
+/// The cgroups of one run. Call [`RunCgroup::close`]; drop kills and removes without reporting
+/// errors, and the run's record keeps the rest.
 #[derive(Debug)]
 pub struct RunCgroup {
     run_id: String,
     mechanism: &'static str,
     planned: Vec<String>,
-    /// In the order of making; removed in reverse.
+    /// In the order of creation; removed in reverse.
     made: Vec<String>,
     unified: Option<Group>,
-    /// The version 2 group has the controllers, not only the kill switch.
+    /// The version 2 cgroup has controllers, not only `cgroup.kill`.
     unified_limits: bool,
     freezer: Option<Group>,
     v1_parents: Vec<V1Parent>,
@@ -42,11 +42,10 @@ pub struct RunCgroup {
 }
 
 impl Backend {
-    /// Makes what must be there before the child is cloned: the group of the version 2 tree.
+    /// Creates the version 2 cgroup, which must exist before the child is cloned.
     ///
-    /// In a version 2 tree this first moves the supervisor into a leaf and enables controllers,
-    /// where that is needed. A controller that is refused becomes a gap in
-    /// [`RunCgroup::coverage`]. [`Backend::None`] gives a run without groups.
+    /// If needed this first moves the supervisor into a leaf and enables controllers. A refused
+    /// controller becomes a gap in [`RunCgroup::coverage`]. [`Backend::None`] creates no cgroups.
     ///
     /// # Errors
     /// [`CgroupError::MoveToLeaf`], [`CgroupError::Make`].
@@ -94,8 +93,8 @@ impl Backend {
     }
 }
 
-/// Enables the controllers, one write each: in a combined write one refusal fails all.
-/// Returns those that were refused.
+/// Enables the controllers with one write each, because one refusal fails a combined write. Returns
+/// the refused ones.
 fn hand_out(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError> {
     if unified.to_enable.is_empty() {
         return Ok(Vec::new());
@@ -128,17 +127,17 @@ fn hand_out(unified: &Unified) -> Result<Vec<(Controller, String)>, CgroupError>
 }
 
 impl RunCgroup {
-    /// The directory for `CLONE_INTO_CGROUP`; `None` where there is no version 2 group.
+    /// Directory for `CLONE_INTO_CGROUP`; `None` without a version 2 cgroup.
     #[must_use]
     pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
         self.unified.as_ref().map(Group::directory)
     }
 
-    /// Sets the limits, making the version 1 groups first. To be called after clone, so that it
-    /// runs beside the child's own work.
+    /// Creates the version 1 cgroups and sets the limits. Call it after clone, to run in parallel
+    /// to the child.
     ///
-    /// Returns the opened `tasks` files of version 1. The child writes `0` to each, in any order,
-    /// before it unshares its cgroup namespace.
+    /// Returns the open `tasks` files of version 1. The child writes `0` to each before it unshares
+    /// its cgroup namespace.
     ///
     /// # Errors
     /// [`CgroupError::Make`], [`CgroupError::Limit`], [`CgroupError::WayIn`].
@@ -148,7 +147,7 @@ impl RunCgroup {
             return Ok(Vec::new());
         }
         for parent in std::mem::take(&mut self.v1_parents) {
-            // Without a limit the group would count nothing that anybody reads.
+            // Without a limit this cgroup would only add an unused counter.
             if parent.controllers == [Controller::Cpu] && limits.cpu_millis.is_none() {
                 continue;
             }
@@ -168,13 +167,13 @@ impl RunCgroup {
             .collect()
     }
 
-    /// Every directory that this run may have; the same as [`Backend::planned_paths`].
+    /// Every directory that this run may have, as [`Backend::planned_paths`].
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         self.planned.clone()
     }
 
-    /// How strongly each limit holds, after what [`Backend::create`] and [`RunCgroup::apply`] met.
+    /// How each limit is enforced, after [`Backend::create`] and [`RunCgroup::apply`].
     #[must_use]
     pub fn coverage(&self) -> Vec<AxisCoverage> {
         coverage::of(
@@ -184,13 +183,13 @@ impl RunCgroup {
         )
     }
 
-    /// Sends SIGKILL to everything in the run's groups. It may still be dying on return.
+    /// Sends SIGKILL to all processes in the run's cgroups. They may still be dying on return.
     ///
-    /// A child that has not joined yet is not in them, and neither is init where there is no
-    /// version 2 tree: the caller kills init as well.
+    /// The caller also kills init: it is in none of them without a version 2 tree, and neither is a
+    /// child that has not joined yet.
     ///
-    /// `cgroup.kill` where there is one (Linux 5.14); else forks are refused (`pids.max`), the
-    /// group is frozen where it can be, and all that is listed is killed until nothing is.
+    /// Uses `cgroup.kill` (Linux 5.14). Without it forks are refused (`pids.max`), the cgroup is
+    /// frozen if possible, and listed processes are killed until none is left.
     ///
     /// # Errors
     /// [`CgroupError::Kill`].
@@ -200,7 +199,7 @@ impl RunCgroup {
             move |source| CgroupError::Kill { group, source }
         };
         if self.made.is_empty() {
-            // Nothing lived in them any more.
+            // All are empty.
             return Ok(());
         }
         if let Some(group) = &self.unified {
@@ -213,7 +212,7 @@ impl RunCgroup {
         if let Some((group, _)) = self.with(Controller::Pids) {
             group.write("pids.max", "0").map_err(failed(group))?;
         }
-        // A group that has everything; of version 1's any, since the body is in all or in none.
+        // Prefer one with all processes; any of version 1, because the body is in all or none.
         let Some(group) = self
             .unified
             .as_ref()
@@ -225,10 +224,10 @@ impl RunCgroup {
         sweep(group).map_err(failed(group))
     }
 
-    /// Counts and removes the groups while init is still dying, where nothing lives in them any
-    /// more; `None`: something may. What cannot be removed now is left to [`RunCgroup::close`].
+    /// Counts and removes the cgroups while init is dying; `None` if a process may still be in
+    /// them. [`RunCgroup::close`] removes what remains.
     ///
-    /// Only where init is in none of them: version 1 beside a child that lived before.
+    /// Only works if init is in none of them: version 1 with a preforked child.
     pub fn settle(&mut self) -> Option<Counted> {
         if self.unified.is_some() || self.freezer.is_some() {
             return None;
@@ -242,7 +241,7 @@ impl RunCgroup {
         Some(counted)
     }
 
-    /// Waits until nothing lives in the groups, so that the counters stand still.
+    /// Waits until the cgroups are empty, so that the counters are final.
     ///
     /// # Errors
     /// [`CgroupError::StillPopulated`] after `patience`; [`CgroupError::Count`].
@@ -269,7 +268,7 @@ impl RunCgroup {
         Ok(())
     }
 
-    /// Removes the groups, last made first, waiting for what is still dying in them.
+    /// Removes the cgroups, last created first, and waits for dying processes.
     ///
     /// # Errors
     /// [`CgroupError::Remove`] with all that is left; a later start finds it in the run's record.
@@ -277,12 +276,10 @@ impl RunCgroup {
         self.remove_all(REMOVE_PATIENCE)
     }
 
-    /// The version 2 group.
     pub(super) fn unified(&self) -> Option<&Group> {
         self.unified.as_ref()
     }
 
-    /// The version 1 group that has `controller`.
     pub(super) fn v1_group(&self, controller: Controller) -> Option<&Group> {
         self.v1
             .iter()
@@ -290,7 +287,7 @@ impl RunCgroup {
             .map(|(_, group)| group)
     }
 
-    /// The group that has `controller`, and whether it is a version 2 one.
+    /// The cgroup with `controller`, and whether it is version 2.
     pub(super) fn with(&self, controller: Controller) -> Option<(&Group, bool)> {
         if self.missing.iter().any(|(absent, _)| *absent == controller) {
             return None;
@@ -384,9 +381,8 @@ impl Drop for RunCgroup {
         if self.made.is_empty() {
             return;
         }
-        // Nobody is left to be told. What fails here stays in the run's record, and a later start
-        // kills and removes it. Without a free descriptor nothing can be killed, and an empty
-        // group can be removed all the same.
+        // Errors cannot be reported here; a later start cleans up from the record. Without a free
+        // descriptor killing fails, but an empty cgroup can still be removed.
         let patience = match self.kill() {
             Ok(()) => DROP_PATIENCE,
             Err(_) => Duration::ZERO,
@@ -397,7 +393,6 @@ impl Drop for RunCgroup {
     }
 }
 
-/// Kills what is listed until nothing is, frozen meanwhile where the group can be.
 pub(super) fn sweep(group: &Group) -> Result<(), CallError> {
     let mut pause = Duration::from_micros(50);
     for _ in 0..KILL_SWEEPS_MAX {
@@ -420,7 +415,7 @@ pub(super) fn sweep(group: &Group) -> Result<(), CallError> {
     ))
 }
 
-/// Freezes; returns how to thaw. `None`: this group has no freezer.
+/// Freezes and returns the file and value that thaw; `None` without a freezer.
 fn freeze(group: &Group) -> Result<Option<(&'static str, &'static str)>, CallError> {
     for (file, freeze, thaw) in [
         ("cgroup.freeze", "1", "0"),

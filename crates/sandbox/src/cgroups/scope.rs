@@ -1,15 +1,15 @@
-//! Version 2, not handed over: the command that runs us again inside a scope of our own.
+//! Re-execution in a systemd scope, if the version 2 cgroup is not delegated.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use super::choose::ScopeOwner;
 
-/// The argument vector of `systemd-run` that runs `program` with `arguments` (without its name)
-/// in a transient scope that may make groups of its own.
+/// Builds the `systemd-run` command that runs `program` with `arguments` (without its name) in a
+/// transient delegated scope.
 ///
-/// With `--scope` systemd-run registers its own process and executes the program in place: process
-/// id, descriptors, environment, working directory and exit code stay ours.
+/// With `--scope` systemd-run registers its own process and executes the program in place, which
+/// keeps pid, descriptors, environment, working directory and exit code.
 #[must_use]
 pub fn delegated_scope_argv(
     owner: ScopeOwner,

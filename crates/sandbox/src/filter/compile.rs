@@ -1,10 +1,10 @@
-//! From a policy to a BPF program: a balanced tree of comparisons over ranges of call numbers.
+//! Compiles a policy to a BPF program: a balanced tree of comparisons over ranges of call numbers.
 //!
-//! A tree, because the kernel runs every new filter once for each call number to learn which are
-//! always allowed: with a list that takes four times as long to load.
+//! The kernel runs every new filter once per call number to find those that are always allowed: a
+//! list takes four times as long to load as a tree.
 //!
-//! The program is written from its end to its beginning. Jumps only go forward, so the place that
-//! a jump leads to is always written before the jump.
+//! The program is written from end to start, because jumps only go forward: a target exists before
+//! its jumps.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ use spec::bpf::{
 
 /// Compiles `policy` for its architecture.
 ///
-/// Refusals that are reported answer NOTIFY in the listener's variant and their errno in the plain
-/// one; the rest is the same in both.
+/// Reported refusals return NOTIFY in the listener's variant and their errno in the plain one; the
+/// rest is the same in both.
 #[must_use]
 pub fn compile(policy: &SyscallPolicy, variant: Variant) -> Vec<Instruction> {
     let mut writer = Writer::default();
@@ -26,7 +26,7 @@ pub fn compile(policy: &SyscallPolicy, variant: Variant) -> Vec<Instruction> {
         .iter()
         .map(|range| (range.first, writer.rule(range.rule, variant)))
         .collect();
-    // Different rules may come to the same answer; then they are one range.
+    // Merge ranges with the same result.
     targets.dedup_by_key(|(_, target)| *target);
     let tree = writer.tree(&targets);
     writer.enter(tree, policy.arch)
@@ -69,15 +69,13 @@ fn ranges(policy: &SyscallPolicy) -> Vec<Range<'_>> {
     ranges
 }
 
-/// A place in the program, counted from its end: the instructions from there to the end.
+/// Position in the program, counted from its end.
 type Place = usize;
 
-/// Where a jump leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target {
-    /// A place that was written.
     At(Place),
-    /// An answer; it is written where it is needed, as often as it lies out of reach.
+    /// A return value; written again where no earlier one is in reach.
     Answer(u32),
 }
 
@@ -85,20 +83,17 @@ enum Target {
 #[derive(Default)]
 struct Writer {
     reversed: Vec<Instruction>,
-    /// Tests of an argument that were written before: condition, where it holds, where not.
+    /// Written tests: condition, target if it holds, target if not.
     tests: HashMap<(Condition, Target, Target), Place>,
-    /// The nearest place that does what the target asks for.
     nearest: HashMap<Target, Place>,
 }
 
 impl Writer {
-    /// Writes one instruction before all others.
     fn write(&mut self, code: u16, jt: u8, jf: u8, k: u32) -> Place {
         self.reversed.push(Instruction::new(code, jt, jf, k));
         self.reversed.len()
     }
 
-    /// All cases of `rule`; the target is where its decision begins.
     fn rule(&mut self, rule: &Rule, variant: Variant) -> Target {
         let heard = variant == Variant::Listener && rule.report == Some(Reporting::Yes);
         let answer = |decision: Decision| {
@@ -119,7 +114,6 @@ impl Writer {
         otherwise
     }
 
-    /// Goes on at `holds` or at `fails`.
     fn condition(&mut self, condition: &Condition, holds: Target, fails: Target) -> Target {
         let test = (condition.clone(), holds, fails);
         if let Some(place) = self.tests.get(&test) {
@@ -135,30 +129,29 @@ impl Writer {
         if condition.mask != u32::MAX {
             self.write(AND, 0, 0, condition.mask);
         }
-        // Loading the lower half only is what makes bits above it powerless.
+        // Only the lower half is loaded, as the kernel ignores the upper bits.
         let place = self.write(LOAD, 0, 0, argument_offset(condition.argument));
         self.tests.insert(test, place);
         Target::At(place)
     }
 
-    /// A comparison that leads to `yes` or `no`.
     fn jump(&mut self, code: u16, k: u32, yes: Target, no: Target) -> Target {
-        // What has to be written for `no` will stand between the jump and `yes`.
+        // Instructions for `no` are written between the jump and `yes`.
         let yes = self.near(yes, 1);
         let no = self.near(no, 0);
         let distance = |to: Place| u8::try_from(self.reversed.len() - to);
         Target::At(match (distance(yes), distance(no)) {
             (Ok(jt), Ok(jf)) => self.write(code, jt, jf, k),
-            // `near` has just brought both into reach; if it ever fails to, nothing may pass.
+            // Unreachable after `near`; fail closed.
             _ => self.write(RETURN, 0, 0, KILL_PROCESS),
         })
     }
 
-    /// A place that does what `target` asks for and that a conditional jump can reach from
-    /// `spare` instructions before here.
+    /// Returns a position for `target` within reach of a conditional jump, `spare` instructions
+    /// before here.
     ///
-    /// Such a jump skips at most 255 instructions. For what lies farther away a stepping stone is
-    /// written, which later jumps use too.
+    /// A conditional jump skips at most 255 instructions. Farther targets get an intermediate jump,
+    /// which later jumps reuse.
     fn near(&mut self, target: Target, spare: usize) -> Place {
         let known = match target {
             Target::At(place) => Some(*self.nearest.get(&target).unwrap_or(&place)),
@@ -179,16 +172,14 @@ impl Writer {
         stone
     }
 
-    /// An unconditional jump over the next `count` instructions.
     fn skip(&mut self, count: usize) -> Place {
         match u32::try_from(count) {
             Ok(count) => self.write(JUMP, 0, 0, count),
-            // No program is that long; if one were, nothing may pass.
+            // Too long for a program; fail closed.
             Err(_) => self.write(RETURN, 0, 0, KILL_PROCESS),
         }
     }
 
-    /// The tree over `ranges`: the number is compared with the first of the upper half.
     fn tree(&mut self, ranges: &[(u32, Target)]) -> Target {
         let (lower, upper) = ranges.split_at(ranges.len() / 2);
         match (lower, upper) {
@@ -202,9 +193,9 @@ impl Writer {
         }
     }
 
-    /// The beginning: the architecture, then the number, then `tree`.
+    /// Writes the start: check the architecture, load the number, continue with `tree`.
     fn enter(mut self, tree: Target, arch: Arch) -> Vec<Instruction> {
-        // The tree's top is what was written last, but where one answer serves all numbers.
+        // The tree was written last, unless one return value covers all numbers.
         if tree != Target::At(self.reversed.len()) {
             let place = self.near(tree, 0);
             if place != self.reversed.len() {

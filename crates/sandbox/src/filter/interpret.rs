@@ -1,21 +1,19 @@
-//! The filter's machine in plain code: runs a program as the kernel would.
+//! Interpreter for filter programs, as the kernel runs them.
 
 use crate::filter::Arguments;
 use spec::bpf::{AND, Instruction, JUMP, JUMP_AT_LEAST, JUMP_EQUAL, KILL_PROCESS, LOAD, RETURN};
 
-/// What the kernel shows a filter: `struct seccomp_data` of `<linux/seccomp.h>`.
+/// Input of a filter: `struct seccomp_data` of `<linux/seccomp.h>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeccompData {
     pub number: u32,
-    /// `AUDIT_ARCH_…` value.
     pub arch: u32,
-    /// Address of the calling instruction.
     pub instruction_pointer: u64,
     pub arguments: Arguments,
 }
 
 impl SeccompData {
-    /// The little-endian word at byte `offset`; `None` where the kernel would reject the load.
+    /// The little-endian word at byte `offset`; `None` if the kernel rejects the load.
     fn word(&self, offset: u32) -> Option<u32> {
         if !offset.is_multiple_of(4) {
             return None;
@@ -39,26 +37,23 @@ impl SeccompData {
     }
 }
 
-/// What an executed instruction did.
+/// Result of an executed instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Branch {
-    /// Went on, or was an unconditional jump or the return.
+    /// No comparison.
     Straight,
-    /// A comparison that held.
     Taken,
-    /// A comparison that did not hold.
     NotTaken,
 }
 
-/// The value that `program` answers for `data`.
-///
-/// A program that the kernel would not accept answers KILL_PROCESS at the offending instruction.
+/// Returns the value of `program` for `data`; KILL_PROCESS at an instruction that the kernel would
+/// reject.
 #[must_use]
 pub fn interpret(program: &[Instruction], data: &SeccompData) -> u32 {
     interpret_observed(program, data, |_, _| ())
 }
 
-/// As [`interpret`]; tells `observe` the place of each executed instruction and what it did.
+/// As [`interpret`]; calls `observe` with the index of each executed instruction and its result.
 pub fn interpret_observed(
     program: &[Instruction],
     data: &SeccompData,
@@ -66,7 +61,7 @@ pub fn interpret_observed(
 ) -> u32 {
     let mut accumulator = 0;
     let mut place = 0_usize;
-    // Jumps go forward only, so the loop ends.
+    // Ends, because jumps only go forward.
     while let Some(instruction) = program.get(place) {
         let mut branch = Branch::Straight;
         let mut skip = 0;

@@ -1,10 +1,10 @@
-//! The second filter: no unix socket, where trees of the host are lent in which somebody may listen.
+//! A second filter that denies unix sockets, for runs with bind mounts of host directories.
 //!
-//! A name in the file system can be connected to whatever the mount is (read-only, another owner), and
-//! what listens there is a program of the host: an agent, a terminal multiplexer, a bus. The kernel
-//! tells such names apart from Landlock ABI 9 on, and this filter is not loaded there; before that
-//! nothing but the call for a socket can be refused. Pairs stay, for they are connected already; not those of datagrams, which can be
-//! sent and connected elsewhere all the same.
+//! A socket in the file system can be connected regardless of the mount (read-only, other owner),
+//! and its server is a program of the host: an agent, a terminal multiplexer, a bus. Landlock
+//! restricts this from ABI 9 on, and this filter is then not loaded. Older kernels can only deny
+//! socket(2). Stream pairs are allowed, because they are connected; datagram pairs are not, because
+//! they can be reconnected.
 
 use crate::filter::Arch;
 use spec::bpf::{
@@ -14,11 +14,11 @@ use spec::bpf::{
 
 const AF_UNIX: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
-/// The type; the flags CLOEXEC and NONBLOCK are higher bits.
+/// The higher bits are the flags CLOEXEC and NONBLOCK.
 const TYPE_MASK: u32 = 0xf;
-/// What a kernel without unix sockets says.
+/// The errno of a kernel without unix sockets.
 const EAFNOSUPPORT: u32 = 97;
-/// System call numbers of socket(2) and socketpair(2), and the `AUDIT_ARCH_…` value.
+/// Numbers of socket(2) and socketpair(2), and the `AUDIT_ARCH_…` value.
 const fn numbers(arch: Arch) -> (u32, u32, u32) {
     match arch {
         Arch::X86_64 => (41, 53, 0xc000_003e),
@@ -26,7 +26,7 @@ const fn numbers(arch: Arch) -> (u32, u32, u32) {
     }
 }
 
-/// The filter for `arch`. Calls of another architecture are the first filter's business.
+/// The filter for `arch`. The first filter handles other architectures.
 #[must_use]
 pub const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
     let (socket, socketpair, audit) = numbers(arch);

@@ -1,11 +1,10 @@
 //! The seccomp filter: policy data compiled to a tree of BPF instructions.
 //!
-//! `policies/syscalls-default.yaml` decides. [`SyscallPolicy::read`] joins it with the numbers of
-//! one architecture, [`SyscallPolicy::tightened`] takes out of it what
-//! `policies/syscalls-strict.yaml` refuses, [`compile`] makes the program that the kernel runs, and
-//! [`SyscallPolicy::ruling`] answers the same question in plain code, with the rule's name. For
-//! both policies all of that is done ahead of time: the files `built_in_rules`, `default_*` and
-//! `strict_*` are generated and checked in, and nothing is parsed at start.
+//! [`SyscallPolicy::read`] joins `policies/syscalls-default.yaml` with the numbers of one
+//! architecture, [`SyscallPolicy::tightened`] removes what `policies/syscalls-strict.yaml` refuses,
+//! [`compile`] creates the program, and [`SyscallPolicy::ruling`] evaluates the rules in plain
+//! code. The files `built_in_rules`, `default_*` and `strict_*` are generated and checked in, so
+//! that nothing is parsed at start.
 #![forbid(unsafe_code)]
 
 mod built_in_rules;
@@ -34,17 +33,15 @@ pub use policy::{
     Arguments, Call, Case, Condition, Decision, Reporting, Rule, Ruling, SyscallPolicy, UNKNOWN,
 };
 
-/// An architecture that the filter knows.
+/// A supported architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arch {
-    /// 64-bit x86.
     X86_64,
-    /// 64-bit ARM.
     Aarch64,
 }
 
 impl Arch {
-    /// The one that this program was built for.
+    /// The architecture of this build.
     pub const NATIVE: Self = {
         #[cfg(target_arch = "x86_64")]
         {
@@ -68,16 +65,16 @@ impl Arch {
     }
 }
 
-/// What becomes of refusals that are worth a line in the report.
+/// Handling of reported refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// A plain errno; nobody hears of it.
+    /// A plain errno, without a report.
     Plain,
-    /// Handed to the supervisor's listener, which answers with the same errno and counts.
+    /// Sent to the supervisor's listener, which returns the same errno and counts.
     Listener,
 }
 
-/// The policy `name` for `arch`, built in.
+/// The built-in policy `name` for `arch`.
 #[must_use]
 pub fn built_in_policy(name: SyscallPolicyName, arch: Arch) -> &'static SyscallPolicy {
     match (name, arch) {
@@ -88,7 +85,7 @@ pub fn built_in_policy(name: SyscallPolicyName, arch: Arch) -> &'static SyscallP
     }
 }
 
-/// The policy `name` compiled ahead of time; for [`Arch::NATIVE`] it can be loaded as it is.
+/// The built-in policy `name`, compiled; loadable for [`Arch::NATIVE`].
 #[must_use]
 pub fn built_in_program(
     name: SyscallPolicyName,

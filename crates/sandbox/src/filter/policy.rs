@@ -1,7 +1,5 @@
-//! A system call policy for one architecture, and what it decides: the naive reading of the rules.
-//!
-//! Slow and plain on purpose: it explains single calls, and tests hold the compiled filter
-//! against it.
+//! System call policy of one architecture, and a plain evaluation of its rules. Tests compare the
+//! compiled filter with it.
 
 use std::borrow::Cow;
 
@@ -12,28 +10,28 @@ use crate::filter::Arch;
 /// The six arguments of a system call.
 pub type Arguments = [u64; 6];
 
-/// Place in [`SyscallPolicy::rules`] of the rule for known calls that no rule names.
+/// Index in [`SyscallPolicy::rules`] of the rule for known calls without a rule.
 pub(crate) const UNLISTED: u8 = 0;
-/// Place of the rule for numbers that no table knows.
+/// Index of the rule for unknown numbers.
 pub const UNKNOWN: u8 = 1;
-/// Place of the rule for the x32 ABI.
+/// Index of the rule for the x32 ABI.
 pub(crate) const X32: u8 = 2;
 
-/// Id under which a call of a foreign architecture is reported; the filter kills the process.
+/// Rule id reported for calls of a foreign architecture; the filter kills the process.
 pub(crate) const FOREIGN_ARCHITECTURE: &str = "foreign-architecture";
 
 /// First number of the x32 ABI (`__X32_SYSCALL_BIT`).
 pub(super) const X32_NUMBER_MIN: u32 = 0x4000_0000;
 
-/// A policy bound to the numbers of one architecture.
+/// A policy with the numbers of one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyscallPolicy {
     pub arch: Arch,
-    /// The rules; the first three are `UNLISTED`, [`UNKNOWN`] and `X32`.
+    /// The first three are `UNLISTED`, [`UNKNOWN`] and `X32`.
     pub rules: Cow<'static, [Rule]>,
     /// Every known call, ascending by number.
     pub calls: Cow<'static, [Call]>,
-    /// Their names in the same order, one space between.
+    /// Names in the same order, separated by one space.
     pub names: Cow<'static, str>,
 }
 
@@ -41,7 +39,7 @@ pub struct SyscallPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     pub number: u16,
-    /// Place of its rule in [`SyscallPolicy::rules`].
+    /// Index in [`SyscallPolicy::rules`].
     pub rule: u8,
 }
 
@@ -54,14 +52,12 @@ impl Call {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Stable name; denials carry it.
     pub id: Cow<'static, str>,
     pub reason: Cow<'static, str>,
-    /// Whether a refusal is reported; `None` where the rule refuses nothing.
+    /// `None` if the rule refuses nothing.
     pub report: Option<Reporting>,
-    /// The first whose conditions all hold decides.
+    /// The first case whose conditions all hold decides.
     pub cases: Cow<'static, [Case]>,
-    /// What is decided where no case does.
     pub action: Decision,
 }
 
@@ -70,20 +66,18 @@ pub struct Rule {
 #[serde(deny_unknown_fields)]
 pub struct Case {
     pub when: Cow<'static, [Condition]>,
-    /// What is decided then.
     pub then: Decision,
 }
 
-/// Something about the lower 32 bits of an argument.
+/// A condition on the lower 32 bits of an argument.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// Which argument, 0 to 5.
+    /// 0 to 5.
     pub argument: u8,
-    /// The bits that count.
     #[serde(default = "every_bit")]
     pub mask: u32,
-    /// What those bits may be.
+    /// Allowed values of the masked bits.
     pub one_of: Cow<'static, [u32]>,
 }
 
@@ -91,10 +85,9 @@ const fn every_bit() -> u32 {
     u32::MAX
 }
 
-/// What a rule decides.
+/// Decision of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Decision {
-    /// The kernel does the call.
     #[serde(rename = "allow")]
     Allow,
     #[serde(rename = "EPERM")]
@@ -103,21 +96,20 @@ pub enum Decision {
     InvalidArgument,
     #[serde(rename = "ENOLCK")]
     NoLocks,
-    /// "Function not implemented": whoever tests for the call takes another way.
+    /// ENOSYS: callers that test for the call use a fallback.
     #[serde(rename = "ENOSYS")]
     NotImplemented,
     #[serde(rename = "EPROTONOSUPPORT")]
     ProtocolNotSupported,
     #[serde(rename = "EOPNOTSUPP")]
     OperationNotSupported,
-    /// "Address family not supported by protocol".
     #[serde(rename = "EAFNOSUPPORT")]
     FamilyNotSupported,
 }
 
 impl Decision {
-    /// The errno that the body gets; `None` where the call is allowed. The numbers are those of
-    /// `<asm-generic/errno.h>`, which both architectures use.
+    /// The errno for the body; `None` if the call is allowed. Numbers of `<asm-generic/errno.h>`,
+    /// which both architectures use.
     #[must_use]
     pub const fn errno(self) -> Option<u16> {
         match self {
@@ -132,7 +124,7 @@ impl Decision {
         }
     }
 
-    /// As it is written in the policy: `allow`, or the errno's name.
+    /// Name in the policy: `allow`, or the errno's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -148,27 +140,25 @@ impl Decision {
     }
 }
 
-/// Whether a refusal is worth a line in the report.
+/// Whether a refusal is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reporting {
-    /// A denial: the listener hears of it.
+    /// A denial, sent to the listener.
     Yes,
-    /// A library's test whether the call is there: a plain errno in every variant.
+    /// Libraries test for this call: a plain errno in every variant.
     Probe,
 }
 
-/// What the policy says about one call.
+/// Decision about one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ruling<'p> {
-    /// The rule that decided.
     pub rule: &'p Rule,
     pub decision: Decision,
 }
 
 impl Condition {
-    /// Whether it holds for `arguments`. Whatever stands above the lower 32 bits is ignored, as
-    /// the kernel ignores it.
+    /// Whether the condition holds for `arguments`. Ignores the upper 32 bits, as the kernel does.
     #[must_use]
     pub fn holds(&self, arguments: &Arguments) -> bool {
         let bytes = arguments[usize::from(self.argument)].to_le_bytes();
@@ -178,7 +168,7 @@ impl Condition {
 }
 
 impl Rule {
-    /// What this rule decides about `arguments`.
+    /// Returns the decision for `arguments`.
     #[must_use]
     pub fn decide(&self, arguments: &Arguments) -> Decision {
         self.cases
@@ -187,13 +177,13 @@ impl Rule {
             .map_or(self.action, |case| case.then)
     }
 
-    /// Whether any call can be allowed by it.
+    /// Whether the rule can allow a call.
     #[must_use]
     pub fn allows(&self) -> bool {
         self.decisions().any(|decision| decision == Decision::Allow)
     }
 
-    /// Whether any call can be refused by it.
+    /// Whether the rule can refuse a call.
     #[must_use]
     pub fn refuses(&self) -> bool {
         self.decisions().any(|decision| decision != Decision::Allow)
@@ -205,7 +195,6 @@ impl Rule {
 }
 
 impl SyscallPolicy {
-    /// The rule that decides about the call `name`; `None` where this architecture has none.
     #[must_use]
     pub(crate) fn rule_of(&self, name: &str) -> Option<&Rule> {
         let known = self.calls.iter().zip(self.names.split(' '));
@@ -213,8 +202,7 @@ impl SyscallPolicy {
         self.rules.get(usize::from(call.rule))
     }
 
-    /// What is decided about call `number` of the native architecture with `arguments`, and by
-    /// which rule.
+    /// Returns the decision about call `number` of the native architecture, and the rule.
     #[must_use]
     pub fn ruling(&self, number: u32, arguments: &Arguments) -> Ruling<'_> {
         let place = match self
@@ -233,7 +221,7 @@ impl SyscallPolicy {
         }
     }
 
-    /// The name of call `number`; `None` where no table knows it.
+    /// The name of call `number`; `None` if it is unknown.
     #[must_use]
     pub fn name_of(&self, number: u32) -> Option<&str> {
         self.calls
@@ -243,7 +231,7 @@ impl SyscallPolicy {
             .map(|(_, name)| name)
     }
 
-    /// The number of the call `name`; `None` where this architecture has no such call.
+    /// The number of the call `name`; `None` if this architecture does not have it.
     #[must_use]
     pub fn number_of(&self, name: &str) -> Option<u32> {
         self.calls

@@ -1,4 +1,4 @@
-//! Reading a policy: YAML rules by name, joined with the numbers of one architecture.
+//! Reads a policy: YAML rules by name, with the numbers of one architecture.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,15 @@ use crate::filter::policy::{Call, Case, Decision, Reporting, Rule, SyscallPolicy
 use crate::filter::{Arch, FOREIGN_ARCHITECTURE, UNLISTED};
 use spec::path::escape;
 
-/// Why a policy was refused.
+/// Reason for a refused policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// Not YAML, or not of the policy's shape.
+    /// Invalid YAML or schema.
     #[error("reading the system call policy: {source}")]
     Shape {
-        /// Line, column and what was expected there.
+        /// With line and column.
         source: Box<serde_saphyr::Error>,
     },
-    /// A line of the number table that is not "number name".
     #[error(
         "system call numbers, line {line}: found `{found}`, expected a number of at most 65535 \
          and a name, the number greater than the one before"
@@ -27,24 +26,21 @@ pub enum PolicyError {
         line: usize,
         found: String,
     },
-    /// A name that the number table does not have.
     #[error(
         "rule `{rule}` names the system call `{call}`, which no number table has: correct the \
          name or add its number"
     )]
     UnknownCall { rule: String, call: String },
-    /// A call that two rules decide about.
+    /// A call with two rules.
     #[error("rules `{first}` and `{second}` both name `{call}`: keep it in one of them")]
     TwoRules {
         call: String,
         first: String,
-        /// Which other rule, escaped.
         second: String,
     },
-    /// Two rules of one name.
     #[error("two rules have the id `{id}`, but denials are told apart by it: rename one")]
     TwoIds { id: String },
-    /// A rule that refuses something and does not say whether that is reported, or the reverse.
+    /// `report` is missing on a rule that refuses, or set on one that does not.
     #[error(
         "rule `{rule}`: `report` (yes or probe) must stand where something is refused, and only \
          there"
@@ -63,21 +59,19 @@ pub enum PolicyError {
     /// A rule of a tightening that allows.
     #[error("rule `{rule}` allows its calls, but a tightening can only refuse: give an errno")]
     Loosens { rule: String },
-    /// A rule of a tightening about a call of which nothing is allowed.
+    /// A rule of a tightening about a call that is already refused.
     #[error("rule `{rule}` refuses `{call}`, which rule `{below}` refuses already: take it out")]
     RefusedAlready {
         rule: String,
         call: String,
-        /// Which rule refuses it below the tightening.
         below: String,
     },
-    /// A rule of a tightening with conditions, about calls that several rules decide about.
+    /// A rule of a tightening with conditions on calls of several rules.
     #[error(
         "rule `{rule}` has conditions: its calls must stand in one rule of the policy below, which \
          decides about the rest"
     )]
     SeveralBelow { rule: String },
-    /// More rules than a table can number.
     #[error("the policy has {found} rules, expected at most 253: join some")]
     TooMany { found: usize },
 }
@@ -126,13 +120,13 @@ impl From<FallbackText> for RuleText {
 }
 
 impl SyscallPolicy {
-    /// Reads the YAML `rules` for `arch`, whose table of numbers is `numbers`.
+    /// Reads the YAML `rules` for `arch` with its number table `numbers`.
     ///
-    /// `elsewhere` are the tables of other architectures: a name that only they have is passed
-    /// over, a name that nobody has is a mistake.
+    /// `elsewhere` are the tables of other architectures: names that only they have are skipped,
+    /// unknown names are errors.
     ///
     /// # Errors
-    /// `PolicyError` where a text has not its shape or contradicts itself.
+    /// `PolicyError` for malformed or contradictory text.
     pub fn read(
         rules: &str,
         arch: Arch,
@@ -188,7 +182,6 @@ fn read_numbers(text: &str) -> Result<Vec<(u16, &str)>, PolicyError> {
     Ok(calls)
 }
 
-/// The names of the calls in `tables`.
 pub(super) fn names_of<'text>(tables: &[&'text str]) -> Result<BTreeSet<&'text str>, PolicyError> {
     let mut names = BTreeSet::new();
     for table in tables {
@@ -209,7 +202,7 @@ pub(super) fn check_ids<'rule>(rules: impl Iterator<Item = &'rule str>) -> Resul
     Ok(())
 }
 
-/// Which rule, by its place, decides about each named call.
+/// Rule index of each named call.
 fn places<'r>(
     rules: &'r [RuleText],
     known: &BTreeSet<&str>,
@@ -230,13 +223,12 @@ fn places<'r>(
     Ok(places)
 }
 
-/// A rule's place among `found` rules, as calls hold it.
+/// Converts a rule index to the type in `Call`; `found` is the number of rules.
 pub(super) fn place_of(place: usize, found: usize) -> Result<u8, PolicyError> {
     u8::try_from(place).map_err(|_too_many| PolicyError::TooMany { found })
 }
 
-/// The rule at `place` decides about `call`, about which no other one has decided. `id` tells what
-/// the rule at a place is called.
+/// Assigns the rule at `place` to `call`, once. `id` returns the name of a rule.
 pub(super) fn decide_once<'text>(
     places: &mut BTreeMap<&'text str, u8>,
     call: &'text str,
@@ -264,7 +256,6 @@ fn checked(text: RuleText) -> Result<Rule, PolicyError> {
     })
 }
 
-/// `rule`, where it says what can be meant.
 pub(super) fn sound(rule: Rule) -> Result<Rule, PolicyError> {
     if rule.refuses() != rule.report.is_some() {
         return Err(PolicyError::Report {

@@ -1,8 +1,7 @@
-//! A stricter policy: another one, less what a tightening refuses.
+//! A stricter policy: a base policy and additional refusals.
 //!
-//! A tightening has no way to write that something is allowed: its rules take whole calls, or, with
-//! conditions, go before the rule that decided about them. So what it makes allows nothing that the
-//! policy below does not allow.
+//! The syntax of a tightening cannot allow: its rules take whole calls, or, with conditions,
+//! precede the rule of the base policy. So the result allows a subset of the base policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,12 +30,12 @@ struct RefusalText {
 }
 
 impl SyscallPolicy {
-    /// This policy, less what the YAML `tightening` refuses. Its rules come after this policy's.
+    /// Applies the YAML `tightening`. Its rules come after this policy's.
     ///
     /// `elsewhere` are the number tables of other architectures, as for [`SyscallPolicy::read`].
     ///
     /// # Errors
-    /// `PolicyError` where the text has not its shape, contradicts itself, or refuses nothing.
+    /// `PolicyError` if the text is malformed, contradictory, or refuses nothing.
     pub fn tightened(&self, tightening: &str, elsewhere: &[&str]) -> Result<Self, PolicyError> {
         let text: TighteningText =
             serde_saphyr::from_str(tightening).map_err(|error| PolicyError::Shape {
@@ -72,8 +71,7 @@ impl SyscallPolicy {
         Ok(stricter)
     }
 
-    /// Cases and action of the rule below that decides about the calls of `rule`, with its own case
-    /// before them.
+    /// Cases and action of the base rule for the calls of `rule`, with its own case first.
     fn before_what_is_below(
         &self,
         rule: &RefusalText,
@@ -88,14 +86,13 @@ impl SyscallPolicy {
             when: rule.when.clone().into(),
             then: rule.action,
         };
-        // What it replaces could never be reached.
+        // The replaced cases would be unreachable.
         let others = first.cases.iter().filter(|case| case.when != own.when);
         let others: Vec<Case> = others.cloned().collect();
         let cases = std::iter::once(own).chain(others);
         Ok((cases.collect(), first.action))
     }
 
-    /// Which rule, by its place among all, refuses each named call.
     fn places<'text>(
         &self,
         text: &'text TighteningText,
@@ -120,7 +117,7 @@ impl SyscallPolicy {
         Ok(places)
     }
 
-    /// Whether there is such a call, and some of it is allowed so far.
+    /// Whether the call exists and the base policy allows some of it.
     fn check_refusable(
         &self,
         rule: &RefusalText,

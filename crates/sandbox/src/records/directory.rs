@@ -1,4 +1,4 @@
-//! The runtime directory itself: where it lies, and whether it is ours alone.
+//! Path, creation and checks of the runtime directory.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,8 @@ use sys::credentials::is_ours_or_roots;
 
 use super::{RecordsError, failed};
 
-/// Where the runtime directory lies unless the caller names one.
-///
-/// `runtime_of_user` is what `XDG_RUNTIME_DIR` says; the specification wants a relative one ignored.
+/// Default path of the runtime directory. `runtime_of_user` is `XDG_RUNTIME_DIR`; the specification
+/// says to ignore a relative one.
 #[must_use]
 pub fn default_directory(uid: u32, runtime_of_user: Option<&Path>) -> PathBuf {
     match runtime_of_user.filter(|path| path.is_absolute()) {
@@ -23,7 +22,7 @@ pub fn default_directory(uid: u32, runtime_of_user: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Mode of what a run must be able to pass through. Root's runs are another user by then.
+/// Mode of directories that a run must traverse. Runs of root have another uid.
 pub(super) fn search_mode() -> u32 {
     match rustix::process::geteuid().is_root() {
         true => 0o711,
@@ -31,7 +30,6 @@ pub(super) fn search_mode() -> u32 {
     }
 }
 
-/// Opens the runtime directory, making it where it is missing.
 pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RecordsError> {
     if !path.is_absolute() {
         return Err(RecordsError::Relative {
@@ -42,7 +40,6 @@ pub(super) fn open_checked(path: &Path) -> Result<OwnedFd, RecordsError> {
     open_or_make(path, rustix::fs::CWD, path, search_mode())
 }
 
-/// Opens a directory inside the runtime directory, making it where it is missing.
 pub(super) fn open_part(
     path: &Path,
     directory: BorrowedFd<'_>,
@@ -52,7 +49,7 @@ pub(super) fn open_part(
     open_or_make(&path.join(name), directory, Path::new(name), mode)
 }
 
-/// Whoever may rename the runtime directory away could put his own in its place.
+/// A user who may rename the runtime directory could replace it.
 fn check_parent(path: &Path) -> Result<(), RecordsError> {
     let parent = path.parent().unwrap_or(path);
     let stat = rustix::fs::stat(parent).map_err(|errno| {
@@ -89,7 +86,7 @@ fn open_or_make(
     let opened = match open() {
         Err(Errno::NOENT) => {
             match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(mode)) {
-                // EEXIST: another start was faster; whose it is is looked at below.
+                // EEXIST: another start was faster; the owner is checked below.
                 Ok(()) | Err(Errno::EXIST) => (),
                 Err(errno) => return Err(fault("make a directory", "mkdirat")(errno)),
             }
@@ -123,8 +120,8 @@ fn open_or_make(
         return Err(not_safe(path, &stat, expected()));
     }
     if stat.st_mode & mode != mode {
-        // Narrowed by the umask of whoever made it, perhaps a start that was killed right then:
-        // that one is still empty. Anything else is somebody's intention.
+        // A start killed before chmod leaves an empty directory with a mode narrowed by umask. Keep
+        // any other mode: it is intended.
         if !is_empty(&directory).map_err(fault("list a directory", "getdents"))? {
             return Err(not_safe(path, &stat, expected()));
         }

@@ -1,19 +1,16 @@
-//! Records of runs, so that what a killed supervisor left is found, and a live run never touched.
+//! Records of runs, to clean up after a killed supervisor without touching live runs.
 //!
-//! The runtime directory holds:
+//! The runtime directory contains:
 //!
-//! - `runs/<run id>`: the record of one run, JSON lines, each appended *before* the thing is made.
-//!   The supervisor holds flock(2) on it. The claim is tied to the open file description, which
-//!   the sandbox's init inherits: it lasts until the supervisor *and* init, and with init the
-//!   whole body, are dead. Whoever gets the lock therefore knows that nothing of the run lives,
-//!   except what a crash of the kernel's own guarantees would leave, and that is killed first.
-//!   A finished record is emptied and kept under a spare name for the next run: making an inode
-//!   costs a millisecond where /run is not in memory, renaming one costs 30 µs.
-//! - `mount`: an empty directory. Each run mounts its new root on it, in its own mount namespace,
-//!   so that no directory of the host is covered and none has to be made.
-//! - `uids`: one byte for each uid of the range, claimed by a byte-range lock.
-//! - `locks`: one byte for each workspace, claimed likewise while outputs are written to it. A lock
-//!   on the workspace itself could be held by every body that may read it.
+//! - `runs/<run id>`: the record of one run in JSON lines, each appended *before* the object is
+//!   created. The supervisor holds flock(2) on it, and init inherits the open file description. So
+//!   the lock lasts until both, and with init the whole body, are dead. A finished record is
+//!   emptied and reused under a spare name: creating an inode takes 1 ms if /run is on a disk,
+//!   renaming 30 µs.
+//! - `mount`: an empty directory on which each run mounts its new root in its own mount namespace.
+//! - `uids`: one byte per uid of the range, locked while in use.
+//! - `locks`: one byte per workspace, locked while outputs are written. The workspace itself is not
+//!   locked, because every body that may read it could hold that lock.
 
 mod directory;
 mod record;
@@ -37,9 +34,8 @@ pub use directory::default_directory;
 pub use record::{Entry, RunRecord};
 pub use uids::UidClaim;
 
-/// How often a record is made anew when a collector took it in the instant before it was claimed.
+/// Retries if a concurrent cleanup removes the new record before it is locked.
 const BEGIN_TRIES_MAX: usize = 64;
-/// The longest record that is read back.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// The runtime directory, opened and checked.
@@ -51,7 +47,7 @@ pub struct RunRecords {
     mount_point: PathBuf,
 }
 
-/// Something that a dead run left and that only the caller knows how to remove.
+/// A temporary file of a dead run, which the caller removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
     pub run_id: String,
@@ -59,54 +55,46 @@ pub struct Leftover {
     pub entry: Entry,
 }
 
-/// What became of the record of one dead run.
+/// Result of cleaning up one dead run.
 #[derive(Debug)]
 pub struct Collected {
     pub run_id: String,
-    /// What it had recorded and is not there any more.
     pub removed: Vec<Entry>,
-    /// What could not be removed; the record then stays for the next start.
+    /// If not empty, the record stays for the next start.
     pub failures: Vec<RecordsError>,
 }
 
-/// What the caller's way of removing a temporary file may fail with.
+/// Error of the caller's function that removes a temporary file.
 pub type CleanFailure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong with the runtime directory.
+/// Error of the runtime directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
-    /// The path is not absolute, so that two runs could mean different directories.
     #[error("the runtime directory {path} is not absolute")]
     Relative { path: String },
-    /// A system call failed on something in the runtime directory.
     #[error("cannot {act} in the runtime directory {path}")]
     Call {
-        /// What was to be done.
         act: &'static str,
-        /// The runtime directory, escaped.
+        /// Escaped.
         path: String,
         #[source]
         source: CallError,
     },
-    /// Somebody else could put his own records there.
+    /// Another user could put records there.
     #[error(
         "the runtime directory {path} is not safe: {found}, expected {expected}; \
          remove it or name another"
     )]
     Unsafe {
-        /// Which part of it, escaped.
+        /// Escaped.
         path: String,
         found: String,
-        /// What it must be.
         expected: String,
     },
-    /// The run id cannot be a file name of ours.
     #[error("`{found}` is not a run id: 1 to 64 of a-z, 0-9 and `-` are expected")]
     RunId { found: String },
-    /// Another run has this id.
     #[error("run {run_id} is already recorded")]
     Exists { run_id: String },
-    /// A complete line of a record is not one that was ever written.
     #[error(
         "line {line} of the record of run {run_id} cannot be understood; remove runs/{run_id} by hand"
     )]
@@ -114,53 +102,47 @@ pub enum RecordsError {
         run_id: String,
         /// Counted from 1.
         line: usize,
-        /// What the parser says.
         #[source]
         source: serde_json::Error,
     },
-    /// An entry cannot be written as a line.
     #[error("an entry of the record of run {run_id} cannot be written")]
     Encode {
         run_id: String,
-        /// What the encoder says.
         #[source]
         source: serde_json::Error,
     },
-    /// A cgroup of a dead run is still there.
     #[error("a cgroup of the dead run {run_id} cannot be removed")]
     Cgroup {
         run_id: String,
         #[source]
         source: Box<cgroups::CgroupError>,
     },
-    /// A temporary file of a dead run is still there.
     #[error("the temporary {name} in {directory} of the dead run {run_id} cannot be removed")]
     Temporary {
         run_id: String,
-        /// Where it lies, escaped.
+        /// Escaped.
         directory: String,
         name: String,
         #[source]
         source: CleanFailure,
     },
-    /// The range is empty, or leaves the numbers that a uid can have.
+    /// The range is empty or exceeds valid uids.
     #[error("the uid range {base} + {count} is not usable: it must be within 1 to 4294967293")]
     UidRange { base: u32, count: u32 },
-    /// Every uid of the range is in use.
     #[error("all {count} uids from {base} on are in use by live runs; widen the range")]
     UidsExhausted { base: u32, count: u32 },
 }
 
 impl RunRecords {
-    /// Opens the runtime directory, making what is missing.
+    /// Opens the runtime directory and creates missing parts.
     ///
     /// # Errors
-    /// [`RecordsError::Unsafe`] where it belongs to somebody else, is a link or no directory, or
-    /// may be written by others; [`RecordsError::Relative`]; [`RecordsError::Call`].
+    /// [`RecordsError::Unsafe`] if it has another owner, is not a directory, or is writable for
+    /// others; [`RecordsError::Relative`]; [`RecordsError::Call`].
     pub fn open(path: &Path) -> Result<Self, RecordsError> {
         let directory = directory::open_checked(path)?;
         let runs = directory::open_part(path, directory.as_fd(), "runs", 0o700)?;
-        // Only its existence and its owner matter; nothing is ever made in it.
+        // Only its existence and owner matter; it stays empty.
         drop(directory::open_part(
             path,
             directory.as_fd(),
@@ -175,13 +157,13 @@ impl RunRecords {
         })
     }
 
-    /// The empty directory that a run mounts its new root on, in a mount namespace of its own.
+    /// The empty directory on which a run mounts its new root, in its own mount namespace.
     #[must_use]
     pub fn mount_point(&self) -> &Path {
         &self.mount_point
     }
 
-    /// Starts the record of a run and claims it for as long as its descriptor is open anywhere.
+    /// Creates the record of a run and locks it for as long as its descriptor is open anywhere.
     ///
     /// # Errors
     /// [`RecordsError::RunId`], [`RecordsError::Exists`], [`RecordsError::Call`].
@@ -191,7 +173,7 @@ impl RunRecords {
                 found: escape(run_id.as_bytes()),
             });
         }
-        // Everything that may fail comes before the record has its name.
+        // Everything that may fail comes before the rename.
         let runs = self
             .runs
             .try_clone()
@@ -220,7 +202,7 @@ impl RunRecords {
                 };
             lock::claim_file(file.as_fd())
                 .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
-            // A collector may have found it unclaimed and empty, and removed it.
+            // A concurrent cleanup may have removed the unlocked, empty file.
             if self.is_still(run_id, file.as_fd())? {
                 return Ok(self.begun(run_id, runs, file));
             }
@@ -228,14 +210,12 @@ impl RunRecords {
         Err(self.failed("claim a record", run_id, "flock", Errno::AGAIN))
     }
 
-    /// Removes what dead runs left: cgroups here, after killing what is still in them; temporary
-    /// files through `clean`, to which one that is not there is no error. Live runs are skipped.
-    ///
-    /// One readdir where there is nothing to do.
+    /// Cleans up dead runs: kills and removes cgroups, and passes temporary files to `clean`, which
+    /// must accept missing files. Live runs are skipped. Costs one readdir if no run is left.
     ///
     /// # Errors
-    /// [`RecordsError::Call`] where the records cannot be listed. What goes wrong with one run
-    /// stands in its [`Collected`] and keeps nobody else's from being removed.
+    /// [`RecordsError::Call`] if the records cannot be listed. Errors of one run are in its
+    /// [`Collected`].
     pub fn collect_leftovers(
         &self,
         clean: &mut dyn FnMut(&Leftover) -> Result<(), CleanFailure>,
@@ -264,10 +244,10 @@ impl RunRecords {
         Ok(collected)
     }
 
-    /// Claims a uid for one run out of `base .. base + count`, starting the search at a place
-    /// that `seed` decides. Never 0, 65534 (`nobody`) or 4294967295 (`-1`).
+    /// Claims a uid out of `base .. base + count`. `seed` decides where the search starts. Never 0,
+    /// 65534 (`nobody`) or 4294967295 (`-1`).
     ///
-    /// The claim lasts until the last copy of its descriptor is closed, init's included.
+    /// The claim lasts until the last copy of its descriptor, including init's, is closed.
     ///
     /// # Errors
     /// [`RecordsError::UidRange`], [`RecordsError::UidsExhausted`], [`RecordsError::Call`].
@@ -283,14 +263,14 @@ impl RunRecords {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let record = match rustix::fs::openat(&self.runs, run_id, flags, Mode::empty()) {
             Ok(record) => record,
-            // Finished, or collected by somebody else, since it was listed.
+            // Finished or removed since it was listed.
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.failed("read a record", run_id, "openat", errno)),
         };
         let claimed = lock::try_claim_file(record.as_fd())
             .map_err(|errno| self.failed("claim a record", run_id, "flock", errno))?;
-        // Claimed by somebody: live. Not the file of that name any more: finished meanwhile, and
-        // the name may by now be that of a live run.
+        // Locked: live. Another file: finished meanwhile, and the name may now belong to a live
+        // run.
         if !claimed || !self.is_still(run_id, record.as_fd())? {
             return Ok(None);
         }
@@ -326,7 +306,7 @@ impl RunRecords {
             }
         }
         if collected.failures.is_empty() {
-            // While it is claimed, so that nobody else finds the name without its file.
+            // While locked, so that the name never refers to no file.
             rustix::fs::unlinkat(&self.runs, run_id, AtFlags::empty())
                 .map_err(|errno| self.failed("remove a record", run_id, "unlinkat", errno))?;
         }
@@ -338,7 +318,7 @@ impl RunRecords {
         RunRecord::new(run_id.to_owned(), self.path.clone(), runs, File::from(file))
     }
 
-    /// Claims an emptied record of a finished run and gives it this run's name; `None`: there is none.
+    /// Locks an empty spare record and gives it this run's name; `None` if no spare is free.
     fn claim_spare(&self, run_id: &str) -> Result<Option<OwnedFd>, RecordsError> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for spare in record::SPARES {
@@ -353,18 +333,18 @@ impl RunRecords {
                 .map_err(|errno| self.failed("look at a record", spare, "fstat", errno))?
                 .st_size
                 == 0;
-            // Claimed by somebody: the init of the run before is still dying, or another run
-            // was faster. Not that file any more: it is another run's record by now.
+            // Locked: the init of the previous run is still dying, or another run was faster.
+            // Another file: it is now another run's record.
             if !claimed || !empty || !self.is_still(spare, file.as_fd())? {
                 continue;
             }
-            // Claimed before it has the name, so that no collector ever finds it unclaimed.
+            // Locked before the rename, so that a cleanup never finds it unlocked.
             return match record::rename(&self.runs, spare, run_id) {
                 Ok(()) => Ok(Some(file)),
                 Err(Errno::EXIST) => Err(RecordsError::Exists {
                     run_id: run_id.to_owned(),
                 }),
-                // A file system that cannot rename without replacing.
+                // The file system does not support RENAME_NOREPLACE.
                 Err(Errno::INVAL) => Ok(None),
                 Err(errno) => Err(self.failed("name a record", run_id, "renameat2", errno)),
             };
@@ -372,7 +352,7 @@ impl RunRecords {
         Ok(None)
     }
 
-    /// Whether the name still stands for the file that was opened.
+    /// Whether the name still refers to the opened file.
     fn is_still(&self, run_id: &str, opened: BorrowedFd<'_>) -> Result<bool, RecordsError> {
         let failed = |errno| self.failed("look at a record", run_id, "fstatat", errno);
         let held = rustix::fs::fstat(opened).map_err(failed)?;
@@ -412,7 +392,7 @@ fn io(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// `None`: the entry is no temporary.
+/// Returns `None` for other entries.
 fn remove_temporary(
     run_id: &str,
     entry: &Entry,
@@ -433,7 +413,7 @@ fn remove_temporary(
     }))
 }
 
-/// One path component that is no dot file and no glob.
+/// One path component, neither hidden nor with glob characters.
 fn is_run_id(bytes: &[u8]) -> bool {
     (1..=64).contains(&bytes.len())
         && bytes

@@ -1,4 +1,4 @@
-//! The record of one run: what it is about to make, one JSON line each.
+//! The record of one run: one JSON line per object.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,27 +13,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{RecordsError, failed, io};
 
-/// Names of emptied records: no run has such an id.
+/// Names of spare records; invalid as run ids.
 pub(super) const SPARES: [&str; 4] = [".spare-0", ".spare-1", ".spare-2", ".spare-3"];
 
-/// The file in which workspaces are locked, in the runtime directory.
 const LOCKS: &str = "locks";
 
-/// Renames a record, never over another.
 pub(super) fn rename(runs: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
     rustix::fs::renameat_with(runs, from, runs, to, RenameFlags::NOREPLACE)
 }
 
-/// Something of a run that outlives its supervisor.
+/// An object of a run that outlives its supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// The directory of a cgroup, absolute.
+    /// Absolute path.
     Cgroup(String),
-    /// A file or directory of ours at a place of the host's.
     Temporary {
-        /// Where it lies, absolute.
         directory: PathBuf,
-        /// Its name there, one component.
+        /// One component.
         name: OsString,
     },
 }
@@ -47,8 +43,8 @@ impl Entry {
     }
 }
 
-/// The record of a live run. Dropped without [`RunRecord::finish`] it stays behind, and a later
-/// start removes what it names.
+/// The record of a live run. If dropped without [`RunRecord::finish`], a later start removes what
+/// it names.
 #[derive(Debug)]
 pub struct RunRecord {
     run_id: String,
@@ -69,15 +65,15 @@ impl RunRecord {
         }
     }
 
-    /// Writes down what is about to be made. Only when this has returned it may be made.
+    /// Records an entry. Create the object only after this returns.
     ///
     /// # Errors
-    /// [`RecordsError::Call`], [`RecordsError::Encode`]; then nothing was written down.
+    /// [`RecordsError::Call`], [`RecordsError::Encode`]; then nothing was recorded.
     pub fn record(&mut self, entry: &Entry) -> Result<(), RecordsError> {
         self.append(std::slice::from_ref(entry), |entry| Line::from(entry))
     }
 
-    /// Writes down several things at once, in the order in which they will be made.
+    /// Records several entries in the order of creation.
     ///
     /// # Errors
     /// As [`RunRecord::record`].
@@ -85,7 +81,7 @@ impl RunRecord {
         self.append(entries, |entry| Line::from(entry))
     }
 
-    /// Takes back what was removed, or became the caller's to keep.
+    /// Deletes an entry whose object was removed or now belongs to the caller.
     ///
     /// # Errors
     /// As [`RunRecord::record`].
@@ -95,14 +91,14 @@ impl RunRecord {
         })
     }
 
-    /// The claim. The sandbox's init keeps it open until it dies; the body must not have it.
+    /// Descriptor that holds the lock. Init keeps it open; the body must not get it.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Opens the file in which workspaces are locked, anew: claims through one open file description
-    /// do not exclude each other.
+    /// Opens the file for workspace locks again: locks through one open file description do not
+    /// exclude each other.
     ///
     /// # Errors
     /// [`RecordsError::Call`].
@@ -113,11 +109,10 @@ impl RunRecord {
             .map_err(|errno| failed(&self.path, "open the locks", LOCKS, "openat", errno))
     }
 
-    /// Ends the record, while it is still claimed: it is emptied and becomes a spare one, or is
-    /// removed where there are enough of those.
+    /// Empties the record and keeps it as a spare, or removes it if enough spares exist.
     ///
     /// # Errors
-    /// [`RecordsError::Call`]; the record then stays, and a later start looks through it.
+    /// [`RecordsError::Call`]; the record then stays for a later start.
     pub fn finish(self) -> Result<(), RecordsError> {
         let fault = |act, call| {
             let (path, run_id) = (&self.path, &self.run_id);
@@ -152,7 +147,7 @@ impl RunRecord {
             failed(&self.path, "write a record", run_id, call, io(error))
         };
         if let Err(error) = self.file.write_all(&text) {
-            // Half a line would make the next one unreadable.
+            // A partial line would corrupt the next one.
             self.file
                 .set_len(self.length)
                 .map_err(|error| fault("ftruncate", &error))?;
@@ -164,9 +159,9 @@ impl RunRecord {
     }
 }
 
-/// What a record still names, in the order of making, and what is wrong with it if anything is.
+/// Returns the remaining entries in the order of creation, and the first error.
 ///
-/// A last line without its end was torn by a crash: what it names was not made yet.
+/// An unterminated last line was torn by a crash before its object was created.
 pub(super) fn remaining(run_id: &str, text: &[u8]) -> (Vec<Entry>, Option<RecordsError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut failure = None;
@@ -227,7 +222,7 @@ impl From<&Entry> for Line {
     }
 }
 
-/// A name as text where it is text, else its bytes: JSON has no other way to carry them.
+/// JSON strings cannot hold non-UTF-8 names.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Name {

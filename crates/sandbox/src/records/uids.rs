@@ -1,4 +1,4 @@
-//! A uid of the host for one run, claimed by a lock on one byte.
+//! Claims of host uids for runs: locks on single bytes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -18,13 +18,13 @@ pub struct UidClaim {
 }
 
 impl UidClaim {
-    /// The uid. Its gid is the same number.
+    /// The uid. The gid is the same number.
     #[must_use]
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// The claim. The sandbox's init keeps it open until it dies; the body must not have it.
+    /// Descriptor that holds the claim. Init keeps it open; the body must not get it.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -38,13 +38,13 @@ pub(super) fn claim(
     count: u32,
     seed: u64,
 ) -> Result<UidClaim, RecordsError> {
-    // 4294967295 is `-1`, "no change", to the calls that set ids.
+    // 4294967295 is `-1`, "no change", in calls that set ids.
     let usable = base.checked_add(count).is_some_and(|end| end < u32::MAX);
     if base == 0 || count == 0 || !usable {
         return Err(RecordsError::UidRange { base, count });
     }
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // An open file description of its own: within one, claims do not exclude each other.
+    // A separate open file description: locks within one do not exclude each other.
     let fd = rustix::fs::openat(directory, "uids", flags, Mode::from_raw_mode(0o600))
         .map_err(|errno| failed(path, "claim a uid", "uids", "openat", errno))?;
     let first = scattered(seed) % u64::from(count);
@@ -56,7 +56,7 @@ pub(super) fn claim(
         if uid == OVERFLOW_UID {
             continue;
         }
-        // The byte is that of the uid itself, so that ranges which overlap exclude each other.
+        // The offset is the uid, so that overlapping ranges exclude each other.
         let claimed = lock::try_claim_byte(fd.as_fd(), u64::from(uid))
             .map_err(|errno| failed(path, "claim a uid", "uids", "fcntl", errno))?;
         if claimed {
@@ -66,7 +66,7 @@ pub(super) fn claim(
     Err(RecordsError::UidsExhausted { base, count })
 }
 
-/// Spreads a seed over all 64 bits (the finalizer of SplitMix64): neighbours start far apart.
+/// Finalizer of SplitMix64: similar seeds start far apart.
 fn scattered(seed: u64) -> u64 {
     let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,43 +1,39 @@
-//! Judge: what was observed becomes an outcome. Pure, so that coinciding causes are a table.
+//! Judge: derives the outcome from the observations. Pure, so that tests cover coinciding causes.
 
 use spec::outcome::Outcome;
 
-/// Why the supervisor ended the body.
+/// Reason why the supervisor ended the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The wall time limit was reached.
     WallTime,
-    /// The CPU time limit was reached.
     CpuTime,
-    /// The supervisor, which had to watch the memory itself, saw it above the limit.
+    /// Seen by sampling, without a memory cgroup.
     Memory,
-    /// The output limit was reached under `--on-output-limit=kill`.
+    /// With `--on-output-limit=kill`.
     Output,
-    /// The caller sent this signal.
+    /// Number of the caller's signal.
     Cancelled(i32),
 }
 
-/// What is known once everything has ended.
+/// Facts after the end of all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// The wait status of the body's first process; `None` where init ended without telling.
+    /// Wait status of the body's first process; `None` if init did not report it.
     pub raw_status: Option<i32>,
-    /// Why the supervisor began to end the body; `None` where it did not.
     pub reason: Option<Reason>,
-    /// Processes that the memory limit ended.
     pub oom_kills: u64,
-    /// Whether the CPU time of the whole tree has reached its limit.
+    /// The CPU time of the whole tree has reached its limit.
     pub cpu_time_reached: bool,
 }
 
 const SIGKILL: i32 = 9;
 const SIGXCPU: i32 = 24;
 
-/// The one verdict.
+/// Decides the outcome.
 ///
-/// The supervisor's own reason comes first: it decided before the body ended. Then the memory
-/// limit, which shows as a SIGKILL that nobody of us sent while the kernel counted a kill. A body
-/// that ends at the same instant as its deadline has ended: the watch looks for the end first.
+/// The supervisor's reason comes first, because it decided before the body ended. Then the memory
+/// limit: a SIGKILL that the supervisor did not send, with an OOM kill counted. A body that ends at
+/// its deadline has ended, because the watch checks the end first.
 #[must_use]
 pub fn judge(facts: Facts) -> Outcome {
     match facts.reason {
@@ -49,7 +45,7 @@ pub fn judge(facts: Facts) -> Outcome {
         None => (),
     }
     let Some(raw_status) = facts.raw_status else {
-        // The whole group was ended at once, init with it.
+        // The whole cgroup was killed, including init.
         return if 0 < facts.oom_kills {
             Outcome::OutOfMemory
         } else {

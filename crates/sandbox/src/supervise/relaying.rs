@@ -1,4 +1,4 @@
-//! The relay as the watch drives it: its events, its questions to init, its end.
+//! The relay in the watch: its events, requests to init, and end.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,18 +8,16 @@ use rustix::io::Errno;
 use crate::launch::Launched;
 use egress::relay::Relay;
 
-/// Questions to init that may be unanswered: their answers, each with a descriptor, must fit into
-/// the link.
+/// Maximum pending requests to init: their answers, each with a descriptor, must fit into the link.
 const UNANSWERED_MAX: usize = 16;
 
-/// The relay of a run that has one.
 #[derive(Debug)]
 pub(super) struct Relaying<'run> {
     relay: Option<&'run mut Relay>,
-    /// Ids of questions to init.
+    /// Ids of pending requests to init.
     unanswered: Vec<i32>,
     init_listens: bool,
-    /// When what is left is not waited for any longer.
+    /// End of the wait for remaining data.
     over_at: Option<Instant>,
 }
 
@@ -33,18 +31,18 @@ impl<'run> Relaying<'run> {
         }
     }
 
-    /// Readable when [`Relaying::turn`] has something to do.
+    /// Readable when [`Relaying::turn`] has work.
     pub(super) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.relay.as_ref().map(|relay| relay.as_fd())
     }
 
-    /// When [`Relaying::turn`] has something to do by itself, or the wait for it is over.
+    /// When [`Relaying::turn`] has timed work, or the wait ends.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let of_relay = self.relay.as_ref().and_then(|relay| relay.deadline());
         [of_relay, self.over_at].into_iter().flatten().min()
     }
 
-    /// Does what there is to do. `is_ready`: its descriptor is readable.
+    /// Handles events. `is_ready`: the descriptor is readable.
     ///
     /// # Errors
     /// The errno of epoll_wait(2) or sendmsg(2).
@@ -84,7 +82,6 @@ impl<'run> Relaying<'run> {
         Ok(())
     }
 
-    /// Init's answer to one of the questions.
     pub(super) fn answered(&mut self, id: i32, socket: Result<OwnedFd, Errno>, now: Instant) {
         self.unanswered.retain(|known| *known != id);
         if let Some(relay) = &mut self.relay {
@@ -92,7 +89,7 @@ impl<'run> Relaying<'run> {
         }
     }
 
-    /// Nothing of the body runs any longer: what it has sent is forwarded for at most `patience`.
+    /// Forwards remaining data of the ended body for at most `patience`.
     pub(super) fn body_has_ended(&mut self, now: Instant, patience: Duration) {
         self.init_listens = false;
         self.over_at = Some(now + patience);
@@ -104,13 +101,12 @@ impl<'run> Relaying<'run> {
         }
     }
 
-    /// What is left is not waited for.
     pub(super) fn give_up(&mut self) {
         self.relay = None;
         self.over_at = None;
     }
 
-    /// Whether nothing is waited for; asked once the body has ended.
+    /// Whether the wait is over; called after the body has ended.
     pub(super) fn is_over(&self) -> bool {
         self.relay.as_ref().is_none_or(|relay| relay.is_settled())
     }

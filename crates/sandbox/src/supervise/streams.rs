@@ -1,7 +1,7 @@
-//! The body's standard streams: pipes of ours, pumped with the reader's back-pressure.
+//! The body's standard streams: pipes with the reader's back-pressure.
 //!
-//! The body never holds a descriptor of the caller's: no terminal to push characters into, no
-//! file to rewind.
+//! The body never gets a descriptor of the caller, so it cannot inject terminal input or rewind a
+//! file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,23 +12,20 @@ use rustix::pipe::PipeFlags;
 
 use crate::prepare::BodyStreams;
 
-/// Bytes that one read takes.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes that a pipe always takes at once where it is writable at all (pipe(7)).
+/// Bytes that a writable pipe always accepts at once (pipe(7)).
 const PIPE_BUF_BYTES: usize = 4_096;
 
-/// Pipes for the three streams: the body's ends and ours. Ours do not block.
+/// Supervisor's ends of the pipes for the three streams, non-blocking.
 #[derive(Debug)]
 pub struct Pipes {
-    /// Where the body's input is written; `None` where it reads /dev/null.
+    /// `None`: the body reads /dev/null.
     pub stdin: Option<OwnedFd>,
-    /// Where its output is read.
     pub stdout: OwnedFd,
-    /// Where its errors are read.
     pub stderr: OwnedFd,
 }
 
-/// Makes the pipes. All descriptors lie above 2, so that the child can put them in place.
+/// Creates the pipes. All descriptors are above 2, so that the child can dup2 them.
 ///
 /// # Errors
 /// The errno of pipe2(2) or open(2): EMFILE at the descriptor limit.
@@ -62,16 +59,15 @@ pub fn make_pipes(with_stdin: bool) -> Result<(BodyStreams, Pipes), Errno> {
     ))
 }
 
-/// Where output goes.
+/// Destination of output.
 #[derive(Debug)]
 pub enum Sink {
-    /// To the caller's descriptor.
     Passed(Writer),
-    /// Into memory, up to the limit.
+    /// To memory, up to the limit.
     Captured(Vec<u8>),
 }
 
-/// A descriptor of the caller's that is written to without ever blocking the supervisor.
+/// Writes to a descriptor of the caller without blocking the supervisor.
 #[derive(Debug)]
 pub struct Writer {
     descriptor: OwnedFd,
@@ -80,24 +76,24 @@ pub struct Writer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriterKind {
-    /// A description of our own that does not block.
+    /// A separate non-blocking file description.
     NonBlocking,
-    /// Shared with the caller, so that it must stay as it is: at most PIPE_BUF at once.
+    /// A blocking description shared with the caller: write at most PIPE_BUF.
     Small,
-    /// A socket: each send says that it must not block.
+    /// A socket: send with MSG_DONTWAIT.
     Socket,
-    /// A file never blocks.
+    /// A regular file never blocks.
     File,
 }
 
 impl Writer {
-    /// A writer to what `descriptor` names.
+    /// Creates a writer to `descriptor`.
     ///
-    /// O_NONBLOCK belongs to the open file description, which the caller shares: it is not ours to
-    /// set. Pipes and terminals are opened once more for a description of our own.
+    /// O_NONBLOCK would also affect the caller, which shares the open file description. So pipes
+    /// and terminals are opened again.
     ///
     /// # Errors
-    /// EBADF where it is closed.
+    /// EBADF if it is closed.
     pub fn new(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         let own = rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?;
         let mode = rustix::fs::fstat(&own)?.st_mode;
@@ -107,7 +103,7 @@ impl Writer {
             _ => {
                 let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&own));
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                // A descriptor of another user's, or a device that cannot be opened again.
+                // Fails for files of another user and for devices that cannot be reopened.
                 match rustix::fs::open(path, flags, Mode::empty()) {
                     Ok(descriptor) => {
                         return Ok(Self {
@@ -141,7 +137,7 @@ impl Writer {
     }
 }
 
-/// One output stream of the body on its way.
+/// Copies one output stream of the body.
 #[derive(Debug)]
 pub struct OutputPump {
     source: Option<OwnedFd>,
@@ -154,36 +150,34 @@ pub struct OutputPump {
     copy: Option<Copy>,
 }
 
-/// What passed through so far, while that is not more than the limit.
 #[derive(Debug)]
 struct Copy {
     bytes: Vec<u8>,
     limit_bytes: usize,
 }
 
-/// What became of one output stream.
+/// Result of one output stream.
 #[derive(Debug)]
 pub struct Finished {
-    /// Bytes that the body wrote.
+    /// Bytes written by the body.
     pub seen_bytes: u64,
-    /// Bytes of those that were thrown away.
     pub dropped_bytes: u64,
     pub captured: Option<Vec<u8>>,
-    /// All that passed through, where a copy was asked for and nothing is missing in it.
+    /// The whole stream, if a copy was requested and it is complete.
     pub copy: Option<Vec<u8>>,
 }
 
-/// What a pump waits for.
+/// Descriptor that a pump waits for.
 #[derive(Debug, Clone, Copy)]
 pub enum Waiting<'pump> {
-    /// Bytes of the body.
+    /// For reading.
     Source(BorrowedFd<'pump>),
-    /// Room at the reader.
+    /// For writing.
     Sink(BorrowedFd<'pump>),
 }
 
 impl OutputPump {
-    /// A pump from `source`; what goes beyond `limit_bytes` is counted and thrown away.
+    /// Creates a pump from `source`; bytes beyond `limit_bytes` are counted and discarded.
     #[must_use]
     pub fn new(source: OwnedFd, sink: Sink, limit_bytes: Option<u64>) -> Self {
         Self {
@@ -198,7 +192,7 @@ impl OutputPump {
         }
     }
 
-    /// Keeps a copy of what passes through, up to `limit_bytes`; beyond that none at all.
+    /// Keeps a copy of the stream; beyond `limit_bytes` it is dropped entirely.
     #[must_use]
     pub fn with_copy(mut self, limit_bytes: usize) -> Self {
         self.copy = Some(Copy {
@@ -208,7 +202,7 @@ impl OutputPump {
         self
     }
 
-    /// What to poll for; `None` once all is done.
+    /// What to poll for; `None` at the end.
     #[must_use]
     pub fn waiting(&self) -> Option<Waiting<'_>> {
         match (&self.sink, self.written < self.pending.len()) {
@@ -220,11 +214,11 @@ impl OutputPump {
         }
     }
 
-    /// Moves what can be moved without waiting. `false` where nothing could be.
+    /// Moves available bytes without blocking. Returns `false` if nothing moved.
     ///
     /// # Errors
-    /// The errno of read(2) or write(2), but for a reader that has gone: then the pipe is closed,
-    /// and the body learns of it as it would from the reader itself.
+    /// The errno of read(2) or write(2). A closed reader is not an error: the pipe is closed, so
+    /// that the body gets EPIPE.
     pub(crate) fn advance(&mut self) -> Result<bool, Errno> {
         if self.written < self.pending.len() {
             return self.flush();
@@ -241,7 +235,7 @@ impl OutputPump {
                 self.source = None;
                 Ok(true)
             }
-            // A terminal whose other side has gone answers EIO in place of an end of file.
+            // A terminal returns EIO instead of end of file.
             Err(Errno::IO) => {
                 self.source = None;
                 Ok(true)
@@ -255,7 +249,7 @@ impl OutputPump {
         }
     }
 
-    /// Keeps of the last `count` bytes what the limit still allows.
+    /// Truncates the last `count` bytes to the limit.
     fn admit(&mut self, count: usize) {
         let count_bytes = u64::try_from(count).unwrap_or(u64::MAX);
         let before = self.seen_bytes;
@@ -303,7 +297,7 @@ impl OutputPump {
         }
     }
 
-    /// Closes the stream; what was still on its way is counted as thrown away.
+    /// Closes the stream and counts pending bytes as discarded.
     pub fn give_up(&mut self) {
         let rest = self.pending.len() - self.written;
         self.dropped_bytes += u64::try_from(rest).unwrap_or(u64::MAX);
@@ -312,14 +306,13 @@ impl OutputPump {
         self.copy = None;
     }
 
-    /// Whether more came than the limit allows.
     #[must_use]
     pub(crate) fn over_limit(&self) -> bool {
         self.limit_bytes
             .is_some_and(|limit| limit < self.seen_bytes)
     }
 
-    /// What became of it.
+    /// Ends the pump and returns its result.
     #[must_use]
     pub fn finish(self) -> Finished {
         let captured = match self.sink {
@@ -336,19 +329,19 @@ impl OutputPump {
     }
 }
 
-/// The body's standard input on its way.
+/// Copies to the body's standard input.
 #[derive(Debug)]
 pub struct InputPump {
     source: Option<OwnedFd>,
     sink: Option<OwnedFd>,
     pending: Vec<u8>,
     written: usize,
-    /// A terminal knows the end of its input by a character.
+    /// On a terminal a character marks the end of input.
     end_character: Option<u8>,
 }
 
 impl InputPump {
-    /// Passes `text` on and then the end.
+    /// Sends `text` and then the end of input.
     #[must_use]
     pub fn of_text(text: Vec<u8>, sink: OwnedFd) -> Self {
         Self {
@@ -360,10 +353,10 @@ impl InputPump {
         }
     }
 
-    /// Passes on what the caller's standard input gives.
+    /// Copies the caller's standard input.
     ///
     /// # Errors
-    /// EBADF where it is closed.
+    /// EBADF if it is closed.
     pub fn of_caller(
         source: BorrowedFd<'_>,
         sink: OwnedFd,
@@ -380,7 +373,7 @@ impl InputPump {
         })
     }
 
-    /// The descriptor to poll, and whether for writing; `None` once all is done.
+    /// What to poll for; `None` at the end.
     #[must_use]
     pub fn waiting(&self) -> Option<Waiting<'_>> {
         let sink = self.sink.as_ref()?;
@@ -392,10 +385,10 @@ impl InputPump {
             .map(|source| Waiting::Source(source.as_fd()))
     }
 
-    /// Moves what can be moved without waiting; called when the polled descriptor is ready.
+    /// Moves available bytes; call it when the polled descriptor is ready.
     ///
     /// # Errors
-    /// The errno of read(2) or write(2), but for a body that has closed its input.
+    /// The errno of read(2) or write(2); a body that has closed its input is not an error.
     pub(crate) fn advance(&mut self) -> Result<(), Errno> {
         if self.written == self.pending.len() && self.source.is_some() {
             self.fill()?;

@@ -1,4 +1,4 @@
-//! Watch: from launch to the end of everything that the run started.
+//! Watch: from launch to the end of all processes of the run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,51 +14,49 @@ use egress::relay::Relay;
 use spec::request::OnOutputLimit;
 use sys::{process, signal, terminal};
 
-/// How long the kernel may take to end a killed tree before it is called unkillable.
+/// Time after SIGKILL until the tree counts as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(20);
-/// Shortest time between two looks at counters.
+/// Minimum time between two samples.
 const METER_PERIOD_MIN: Duration = Duration::from_millis(10);
-/// Time between two looks where memory has to be watched by us.
+/// Sampling period without a memory cgroup.
 const MEMORY_PERIOD: Duration = Duration::from_millis(50);
 
-/// The limits that the watch holds.
+/// Limits that the watch enforces.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchLimits {
     pub wall_time: Option<Duration>,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
-    /// CPU time of the whole tree.
     pub cpu_time: Option<Duration>,
-    /// Memory of the whole tree, only where no group holds it.
+    /// Memory of the whole tree, without a memory cgroup.
     pub memory_bytes: Option<u64>,
-    /// What happens at the output limit.
     pub on_output_limit: OnOutputLimit,
     /// Sent when a limit is reached.
     pub stop_signal: i32,
-    /// Processors of the host: how fast CPU time can pass.
+    /// CPUs of the host, which bound the speed of CPU time.
     pub processors: u32,
 }
 
-/// What the watch asks while the body runs, and how it ends the tree.
+/// Measures the run and kills it.
 pub trait Meter {
-    /// CPU time of the whole tree, microseconds; `None` where it cannot be told.
+    /// CPU time of the whole tree, microseconds; `None` if unknown.
     fn cpu_time_us(&mut self) -> Option<u64>;
-    /// Memory of the whole tree, bytes; `None` where it cannot be told or a group limits it.
+    /// Memory of the whole tree, bytes; `None` if unknown or limited by a cgroup.
     fn memory_bytes(&mut self) -> Option<u64>;
-    /// The body's first process has ended, and init ends now: time to count.
+    /// Called when the body's first process has ended, for final counts.
     fn body_ended(&mut self);
-    /// When the watch is to wake it next, where it wants to be.
+    /// Time of the next requested wake-up.
     fn next_turn(&self) -> Option<Instant>;
-    /// The watch has woken, for this or for something else.
+    /// Called at each wake-up.
     fn turn(&mut self, now: Instant);
-    /// Ends every process of the run at once, beside SIGKILL to init.
+    /// Kills every process of the run, in addition to SIGKILL to init.
     ///
     /// # Errors
-    /// What could not be done, for the report.
+    /// The failure, for the report.
     fn kill_all(&mut self) -> Result<(), String>;
 }
 
-/// The streams on their way.
+/// Pumps of the standard streams.
 #[derive(Debug)]
 pub struct Streams {
     pub stdin: Option<InputPump>,
@@ -66,24 +64,21 @@ pub struct Streams {
     pub stderr: OutputPump,
 }
 
-/// What was observed.
+/// Result of the watch.
 #[derive(Debug)]
 pub struct Observed {
-    /// The wait status of the body's first process; `None` where init could not tell.
+    /// Wait status of the body's first process; `None` if init did not report it.
     pub raw_status: Option<i32>,
-    /// The wait status of init, once it was reaped.
+    /// Wait status of init, once reaped.
     pub init_status: Option<i32>,
-    /// Why the body was ended, if the supervisor ended it.
+    /// Why the supervisor ended the body.
     pub reason: Option<Reason>,
-    /// From the start of the watch to the end of the tree.
     pub wall_time: Duration,
-    /// CPU time that wait4(2) told, user and system, microseconds.
+    /// User and system CPU time of wait4(2), microseconds.
     pub waited_cpu_us: Option<(u64, u64)>,
-    /// Highest memory that was seen, where it was watched.
+    /// Peak of the samples.
     pub memory_seen_bytes: Option<u64>,
-    /// What could not be done.
     pub problems: Vec<String>,
-    /// The tree would not die.
     pub unkillable: bool,
 }
 
@@ -105,13 +100,13 @@ struct Watch<'run> {
     observed: Observed,
 }
 
-/// Watches until everything has ended and the streams are drained.
+/// Watches until all processes have ended and the streams are drained.
 ///
-/// `signals` is a signal descriptor of the signals that cancel a run; `caller_terminal` the
-/// terminal whose size the body's follows; `relay` what holds the other end of its network.
+/// `signals` is a signalfd of the signals that cancel a run; the body's terminal follows the size
+/// of `caller_terminal`; `relay` is the other end of the network.
 ///
 /// # Errors
-/// The errno of poll(2) or of the streams; the caller's guard then ends the tree.
+/// The errno of poll(2) or of the streams; the caller's guard then kills the tree.
 pub fn watch(
     launched: &mut Launched,
     streams: &mut Streams,
@@ -156,7 +151,6 @@ pub fn watch(
     Ok(watch.observed)
 }
 
-/// What a poll waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Link,
@@ -191,7 +185,7 @@ impl Watch<'_> {
         {
             pump.advance()?;
         }
-        // The end is looked for before any deadline: a body that ends with it has ended.
+        // Before the deadlines: a body that ends at its deadline has ended.
         if is_ready(Source::Link) {
             self.hear(now)?;
         }
@@ -251,7 +245,6 @@ impl Watch<'_> {
         Ok(ready.map(|(_, source)| source).collect())
     }
 
-    /// Until the next thing that happens by itself.
     fn timeout(&self) -> Option<Timespec> {
         let now = Instant::now();
         let mut next = self.next_look.filter(|_| !self.init_gone);
@@ -287,15 +280,14 @@ impl Watch<'_> {
                 self.meter.body_ended();
             }
             Word::Connected(id, socket) => self.relaying.answered(id, socket, now),
-            // Init is about to be reaped; its own descriptor says so.
+            // Init ends; its pidfd follows.
             Word::Gone => self.ended_at = Some(now),
         }
         Ok(())
     }
 
-    /// Init has ended, and the kernel has ended everything else in its namespace.
     fn end(&mut self, now: Instant) -> Result<(), Errno> {
-        // Its last word may stand behind answers.
+        // The last message may follow answers.
         while self.ended_at.is_none() {
             self.hear(now)?;
         }
@@ -307,7 +299,7 @@ impl Watch<'_> {
         self.last_progress = now;
         self.relaying.body_has_ended(now, self.drain_patience());
         if self.stopping_since.is_some() || self.killed_at.is_some() {
-            // Whoever had to be stopped keeps nobody waiting.
+            // Do not wait for the relay of a stopped run.
             self.relaying.give_up();
         }
         Ok(())
@@ -322,14 +314,14 @@ impl Watch<'_> {
                 continue;
             }
             if !signal::ends_a_run(number) {
-                // As docker: what asks the runner for nothing is the body's.
+                // Forward other signals to the body, as docker does.
                 if self.stopping_since.is_none() && self.ended_at.is_none() {
                     self.pass_on(number);
                 }
                 continue;
             }
             if self.init_gone {
-                // The body is gone; the reader is not waited for any longer.
+                // The body is gone; do not wait for the reader.
                 self.give_up();
             } else if self.stopping_since.is_some() {
                 self.kill(now);
@@ -376,7 +368,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Reads the counters that no mechanism of the kernel's turns into an end by itself.
+    /// Checks the limits that no kernel mechanism enforces.
     fn look(&mut self, now: Instant) {
         if let Some(limit) = self.limits.memory_bytes
             && let Some(bytes) = self.meter.memory_bytes()
@@ -384,7 +376,7 @@ impl Watch<'_> {
             let seen = &mut self.observed.memory_seen_bytes;
             *seen = Some(seen.unwrap_or(0).max(bytes));
             if limit < bytes {
-                // No grace: a body above its limit goes on taking memory from the host.
+                // No grace: the body would go on allocating host memory.
                 self.observed.reason = Some(Reason::Memory);
                 self.kill(now);
                 return;
@@ -400,7 +392,7 @@ impl Watch<'_> {
         self.schedule_look(now);
     }
 
-    /// CPU time passes at most as fast as there are processors: no look is needed before.
+    /// CPU time grows at most by the number of CPUs, so no earlier sample is needed.
     fn schedule_look(&mut self, now: Instant) {
         let mut next = None;
         if let Some(limit) = self.limits.cpu_time {
@@ -418,7 +410,6 @@ impl Watch<'_> {
         self.next_look = next;
     }
 
-    /// Asks the body to end; the grace begins.
     fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);
@@ -438,7 +429,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends the whole tree. The group first: a fork storm outruns a single signal.
+    /// Kills the whole tree. The cgroup first: a fork bomb is faster than single signals.
     fn kill(&mut self, now: Instant) {
         if let Err(problem) = self.meter.kill_all() {
             self.observed.problems.push(problem);
@@ -451,14 +442,13 @@ impl Watch<'_> {
         self.killed_at = Some(now);
     }
 
-    /// Whatever is still on its way is not waited for.
     fn give_up(&mut self) {
         self.streams.stdout.give_up();
         self.streams.stderr.give_up();
         self.relaying.give_up();
     }
 
-    /// After the end the reader of the streams is waited for as long as it goes on reading.
+    /// After the end, wait only while the reader of the streams makes progress.
     fn bound_draining(&mut self, now: Instant) {
         if self.drain_patience() <= now.duration_since(self.last_progress) {
             self.streams.stdout.give_up();
@@ -474,7 +464,7 @@ fn poll_for(waiting: Waiting<'_>) -> PollFd<'_> {
     }
 }
 
-/// The descriptor of the signals that a run listens to, blocked for this thread from now on.
+/// Blocks the signals of a run in this thread and returns a signalfd for them.
 ///
 /// # Errors
 /// The errno of rt_sigprocmask(2) or signalfd4(2).

@@ -1,8 +1,8 @@
-//! The watcher where there is no cgroup: adds up the processes of the run's own pid namespace.
+//! Watcher without a cgroup: sums over the processes of the run's pid namespace.
 //!
-//! Weaker than a cgroup, and said so in the report: between two looks a body can rise and fall
-//! again; memory of files in a tmpfs counts only while it is mapped by a process (the tmpfs has
-//! its own size); the CPU time of a child whose parent ignores SIGCHLD is lost when it ends.
+//! It is weaker than a cgroup, which the report states: peaks between two samples are missed, tmpfs
+//! memory counts only while it is mapped (the tmpfs has its own limit), and CPU time of a child
+//! whose parent ignores SIGCHLD is lost when it ends.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,15 +11,14 @@ use rustix::io::Errno;
 use sys::file::CallError;
 use sys::proc;
 
-/// What the processes of the run use now.
+/// Current use of the run's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Memory. Not above the limit: an upper bound, in which a page that two processes share
-    /// counts twice. Above the limit: looked at exactly before it was said.
+    /// Below the limit an upper bound, in which shared pages count per process; above the limit
+    /// exact.
     pub memory_bytes: u64,
-    /// CPU time of the living and of all who were waited for, init's included. Never falls.
+    /// CPU time of live and reaped processes, including init. Never decreases.
     pub cpu_time_us: u64,
-    /// Processes and threads, init included.
     pub processes: u64,
 }
 
@@ -28,7 +27,7 @@ pub struct Sample {
 #[error("cannot count the processes of the sandbox")]
 pub struct SampleError(#[source] CallError);
 
-/// Looks at the processes that one /proc lists, which must be that of the run's pid namespace.
+/// Samples the processes of one /proc, which must be that of the run's pid namespace.
 #[derive(Debug)]
 pub struct Sampler<'proc> {
     proc: BorrowedFd<'proc>,
@@ -39,7 +38,7 @@ pub struct Sampler<'proc> {
 }
 
 impl<'proc> Sampler<'proc> {
-    /// Watches the pid namespace whose proc file system `proc` is the open top directory of.
+    /// Creates a sampler; `proc` is the open root of the pid namespace's proc.
     #[must_use]
     pub fn new(proc: BorrowedFd<'proc>, memory_limit_bytes: Option<u64>) -> Self {
         Self {
@@ -51,12 +50,12 @@ impl<'proc> Sampler<'proc> {
         }
     }
 
-    /// Adds up. Two small files for each process; a third only for a tree that seems above its
+    /// Takes a sample. Reads two small files per process, and a third one if the sum exceeds the
     /// memory limit.
     ///
     /// # Errors
-    /// [`SampleError`]; a process that ends meanwhile is none. After init's death the list is
-    /// empty and so is the sample, but for the CPU time.
+    /// [`SampleError`]; a process that ends meanwhile is not an error. After init's death the
+    /// sample is empty except for the CPU time.
     pub fn sample(&mut self) -> Result<Sample, SampleError> {
         let failed = |file| move |errno| SampleError(CallError::new("read", file, errno));
         let ids = proc::process_ids(self.proc).map_err(failed("/proc of the sandbox"))?;
@@ -78,7 +77,8 @@ impl<'proc> Sampler<'proc> {
         {
             sample.memory_bytes = self.exact_memory_bytes(&ids)?;
         }
-        // A child between its end and being waited for is in the list; one that was lost is not.
+        // An ended process counts until it is reaped; without SIGCHLD its time is lost, so keep the
+        // maximum.
         self.cpu_ticks_seen = self.cpu_ticks_seen.max(cpu_ticks);
         sample.cpu_time_us = self.cpu_ticks_seen.saturating_mul(1_000_000) / self.ticks_per_second;
         Ok(sample)
@@ -88,7 +88,7 @@ impl<'proc> Sampler<'proc> {
         let mut total: u64 = 0;
         for id in ids {
             let bytes = match proc::proportional_bytes(self.proc, *id) {
-                // Its memory is closed to us: it made itself non-dumpable. Its size is not.
+                // A non-dumpable process hides smaps, but not its size.
                 Err(Errno::ACCESS | Errno::PERM) => proc::unbacked_bytes(self.proc, *id),
                 other => other,
             };

@@ -170,8 +170,8 @@ impl Registry {
             .ok_or_else(|| unusable("the token fits into no header".to_owned()))
     }
 
-    /// Validates the URL of the token service. Plain HTTP is allowed for loopback, and where the
-    /// registry may use it.
+    /// Validates the URL of the token service. Plain HTTP is allowed only for a registry that may
+    /// use it, and for loopback.
     fn realm(&self, realm: &str) -> Result<Uri, Fault<OciError>> {
         let refused = |found: String| {
             Fault::Unusable(format!(

@@ -14,7 +14,6 @@ use crate::sieve::{AllLeftOut, Sieve, entries, told};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// Most names in one warning.
 const NAMES_MAX: usize = 100;
 
 pub(crate) struct BundleSieve<'files> {
@@ -24,7 +23,6 @@ pub(crate) struct BundleSieve<'files> {
     by_bundle: Ignored<'files>,
     credentials: CredentialRules,
     ignored: RefCell<AllLeftOut>,
-    /// Files that look like credentials, left out or not.
     suspects: RefCell<AllLeftOut>,
 }
 
@@ -79,7 +77,6 @@ impl<'files> BundleSieve<'files> {
         warnings
     }
 
-    /// Records a file that looks like credentials.
     fn suspects(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
         let is_directory = match found.kind {
             FoundKind::Directory => true,

@@ -29,7 +29,6 @@ use spec::manifest::{
 use spec::path::{RelPath, escape};
 use spec::report::{WarningReport, with_causes};
 
-/// Most manifests per check.
 const MANIFESTS_MAX: usize = 1_000;
 
 /// Checks the manifest `manifest` of the workspace and every document that it refers to.
@@ -80,7 +79,6 @@ pub fn check(
     report
 }
 
-/// The block that a document of this name contains.
 fn block_of(path: &RelPath) -> Option<&'static str> {
     match path.file_name() {
         b"SANDBOX.md" => Some("sandbox"),
@@ -90,7 +88,6 @@ fn block_of(path: &RelPath) -> Option<&'static str> {
     }
 }
 
-/// Whether a document contains only the blocks of AIP-16.
 fn is_io(path: &RelPath) -> bool {
     path.file_name() == b"IO.md"
 }
@@ -148,10 +145,8 @@ struct Checker<'call> {
     require_pin: bool,
     /// Stack of the manifests being checked, outermost first.
     open: Vec<RelPath>,
-    /// Checked manifests, and whether others may refer to them.
     seen: BTreeMap<RelPath, bool>,
     report: CheckReport,
-    /// The error limit was reached.
     is_cut: bool,
 }
 
@@ -222,7 +217,6 @@ impl Checker<'_> {
         }
     }
 
-    /// Collects the messages of a valid manifest.
     fn told(&mut self, path: &RelPath, root: &Node, manifest: &Manifest, is_own: bool) {
         let warnings = &mut self.report.warnings;
         warnings.extend(manifest.warnings.iter().cloned());
@@ -309,7 +303,6 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports movable references where only commits are allowed.
     fn pins(&mut self, path: &RelPath, root: &Node) {
         if !self.require_pin {
             return;

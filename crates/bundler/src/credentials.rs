@@ -15,7 +15,6 @@ struct CompiledRule {
 }
 
 impl CredentialRules {
-    /// Compiles the rules, or returns what is wrong with them.
     pub(crate) fn new() -> Result<Self, String> {
         let rules = credential_files::rules()?.into_iter().map(|rule| {
             let patterns = Patterns::parse(&rule.paths.join("\n"))
@@ -29,7 +28,6 @@ impl CredentialRules {
         rules.collect::<Result<_, String>>().map(Self)
     }
 
-    /// Returns the name of the rule that matches `path`.
     pub(crate) fn find(
         &self,
         files: &dyn WorkspaceFiles,

@@ -26,7 +26,6 @@ pub struct DefineCode<'call> {
     /// Files of the workspace, including manifests of `ref` sources. For a host directory use
     /// [`crate::files::DirectoryFiles`].
     pub files: &'call dyn WorkspaceFiles,
-    /// Files for the registry slugs in those manifests.
     pub registry: &'call Registry,
     /// Copies the targets of links instead of the links.
     pub follow_symlinks: bool,

@@ -24,18 +24,15 @@ pub enum ComposeError {
     },
     #[error("`{path}` {problem}")]
     ManifestMissing {
-        /// Escaped.
         path: String,
         /// Completes the sentence.
         problem: String,
     },
     #[error("the manifest `{manifest}` lies outside the workspace `{workspace}`")]
     ManifestOutside { manifest: String, workspace: String },
-    /// A manifest or a block document cannot be read.
     #[error("`{file}` {problem}")]
     Unreadable {
         file: String,
-        /// Completes the sentence.
         problem: &'static str,
         #[source]
         source: Option<CallError>,
@@ -46,7 +43,6 @@ pub enum ComposeError {
     /// Not in any convention folder.
     #[error("`{workspace}` has no code-workspace `{name}`; {}", known_words(.known))]
     WorkspaceNotFound {
-        /// Escaped.
         name: String,
         workspace: String,
         known: Vec<String>,
@@ -57,7 +53,6 @@ pub enum ComposeError {
         at: Box<SourceOrigin>,
         problem: Box<SourceProblem>,
     },
-    /// A link that is invalid in the merged tree.
     #[error("{at}: `{path}` {error}")]
     Link {
         at: Box<SourceOrigin>,
@@ -71,7 +66,6 @@ pub enum ComposeError {
         entry: String,
         what: SizeLimit,
     },
-    /// Writing the bundle or its lock file failed.
     #[error("`{file}` cannot be written")]
     Output {
         file: String,
@@ -92,17 +86,14 @@ pub enum ComposeError {
 pub enum SizeLimit {
     #[error("more than {limit} files, directories and links (unpack.entries)")]
     Entries { limit: u64 },
-    /// Size of all files, in bytes.
     #[error("{bytes} bytes in all files up to it, expected at most {} (unpack.unpacked)", units::limit(.limit))]
     Unpacked {
         /// Up to and including the entry.
         bytes: u64,
         limit: u64,
     },
-    /// Size of the compressed archive, in bytes.
     #[error("the archive has more than {} (unpack.archive)", units::limit(.limit))]
     Archive { limit: u64 },
-    /// Size of all names, in bytes.
     #[error("more than {limit} bytes in all names, 160 for each of unpack.entries")]
     Names { limit: u64 },
 }

@@ -163,7 +163,6 @@ impl Found {
 #[derive(Debug)]
 pub struct DirectoryFiles {
     root: OwnedFd,
-    /// Cache of the last parent: the next file is usually its neighbour.
     parent: RefCell<Option<(Vec<u8>, OwnedFd)>>,
 }
 

@@ -17,7 +17,6 @@ pub(crate) fn base_of(
     })
 }
 
-/// Resolves the folder that a source path names; `None` is the workspace.
 pub(crate) fn folder_at(
     base: Option<&RelPath>,
     path: &SourcePath,

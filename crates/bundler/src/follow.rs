@@ -13,7 +13,6 @@ use sys::file::CallError;
 const LINKS_MAX: usize = 40;
 
 pub(crate) struct Followed {
-    /// Free of links; `None` for the root.
     pub path: Option<RelPath>,
     pub found: Found,
 }
@@ -21,7 +20,6 @@ pub(crate) struct Followed {
 pub(crate) enum NotFollowed {
     /// Not found, without a link in the path.
     Missing,
-    /// A link is the cause.
     Link(Box<SourceProblem>),
     Call(CallError),
 }
@@ -119,7 +117,6 @@ pub(crate) fn follow(
     Ok(Followed { path: here, found })
 }
 
-/// Returns the part of an absolute target below `root`.
 fn beneath<'target>(root: Option<&Path>, target: &'target [u8]) -> Option<&'target [u8]> {
     let rest = target.strip_prefix(root?.as_os_str().as_bytes())?;
     match rest.first() {

@@ -29,7 +29,6 @@ pub struct GatherOptions<'call> {
     pub follow_symlinks: bool,
     /// Workspace on this host; absolute links into it are followed.
     pub workspace: Option<&'call Path>,
-    /// Files to skip: the outputs.
     pub exclude: Vec<FileIdentity>,
 }
 
@@ -47,15 +46,11 @@ pub struct Gathered<'files> {
     pub overlay: Overlay,
     /// The overlay in the form that the archive writer needs.
     pub tree: Tree,
-    /// In overlay order.
     pub origins: Vec<SourceOrigin>,
-    /// Counts of each source.
     pub given: Vec<Given>,
-    /// Commits of the fetched references.
     pub commits: Vec<SourceCommit>,
     pub fetched: Vec<FetchedSource>,
     pub warnings: Vec<WarningReport>,
-    /// Size limit of the archive.
     pub archive_bytes_max: u64,
     workspace: &'files dyn WorkspaceFiles,
     repositories: Vec<DirectoryFiles>,

@@ -12,9 +12,7 @@ use spec::host_policy::UnpackCaps;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// Reserved for this program.
 const RESERVED: &[u8] = b".runner";
-/// Path of the resolved manifest in a bundle.
 const RESOLVED_MANIFEST: &[u8] = b".runner/manifest.json";
 /// Listed entries per entry of the limit, since entries may be left out or replaced.
 const LISTED_FOR_EACH: u64 = 16;
@@ -23,7 +21,6 @@ const LISTED_FOR_EACH: u64 = 16;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Given {
     pub files: u64,
-    /// Size of all files.
     pub bytes: u64,
 }
 
@@ -38,7 +35,6 @@ pub(crate) struct Gathering {
     pub warnings: Vec<WarningReport>,
 }
 
-/// The first left-out entry, and the count.
 #[derive(Default)]
 struct LeftOut {
     first: Option<RelPath>,
@@ -87,7 +83,6 @@ impl Gathering {
         self.caps.entries.saturating_mul(LISTED_FOR_EACH)
     }
 
-    /// Returns how many more names may be listed.
     pub(crate) fn room_to_list(&self) -> u64 {
         self.list_max().saturating_sub(self.listed)
     }
@@ -115,7 +110,6 @@ impl Gathering {
         false
     }
 
-    /// Refuses an explicit source for an entry that every bundle leaves out.
     pub(crate) fn refuse_left_out(path: &RelPath) -> Result<(), SourceProblem> {
         match path.segments().any(|segment| LEFT_OUT.contains(&segment)) {
             true => Err(SourceProblem::Reserved {
@@ -126,7 +120,6 @@ impl Gathering {
         }
     }
 
-    /// Refuses a source that writes to the reserved folder.
     pub(crate) fn refuse_reserved(to: &RelPath) -> Result<(), SourceProblem> {
         match is_reserved(to) {
             true => Err(SourceProblem::Reserved {
@@ -186,7 +179,6 @@ impl Gathering {
         }
     }
 
-    /// Adds a file whose content is in a manifest.
     pub(crate) fn inline(
         &mut self,
         path: &RelPath,
@@ -210,7 +202,6 @@ impl Gathering {
             .map_err(|problem| ComposeError::of_source(&origin, problem))
     }
 
-    /// Checks the merged tree and converts it for the archive writer.
     pub(crate) fn finish(&mut self) -> Result<Tree, ComposeError> {
         let caps = self.caps;
         let limits = limits_of(caps).tree();

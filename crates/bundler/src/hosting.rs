@@ -34,7 +34,6 @@ pub fn client<'caller>(
     })
 }
 
-/// Converts the caps of a host policy.
 #[must_use]
 pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
     UnpackLimits {

@@ -17,9 +17,7 @@ use crate::error::SourceProblem;
 use crate::files::{FoundKind, WorkspaceFiles};
 use spec::path::{RelPath, escape};
 
-/// Largest ignore file.
 const BYTES_MAX: u64 = 1 << 20;
-/// Most patterns in all ignore files.
 const PATTERNS_MAX: usize = 20_000;
 
 pub(crate) struct Ignored<'files> {
@@ -40,7 +38,6 @@ impl<'files> Ignored<'files> {
         }
     }
 
-    /// Reads the ignore file of this directory, if any.
     pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
         let path = beneath(directory, self.name)?;
         let unreadable = |source| SourceProblem::Unreadable {
@@ -97,7 +94,6 @@ impl<'files> Ignored<'files> {
     }
 }
 
-/// Patterns of one file.
 pub(crate) struct Patterns {
     matcher: Gitignore,
     count: usize,

@@ -23,24 +23,19 @@ pub enum LayerForm {
     },
     /// A file with its content in the manifest.
     Inline { path: RelPath, content: Arc<[u8]> },
-    /// Files of the workspace.
     Local {
         /// Base of `path`; `None` for the workspace.
         base: Option<RelPath>,
         /// As written; a pattern if no such file exists. `None` for the folder itself.
         path: Option<RelPath>,
-        /// Requires a directory.
         directory: bool,
         target: SourceTarget,
-        /// Selects files of a directory.
         glob: Option<String>,
     },
     GitHub {
-        /// `owner/name`.
         repository: String,
         /// Commit, tag or branch.
         reference: String,
-        /// `None` for the whole repository.
         path: Option<RelPath>,
         target: SourceTarget,
     },

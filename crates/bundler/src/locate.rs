@@ -21,7 +21,6 @@ const CONVENTIONS: [(&str, &str); 5] = [
     (".code", "manifest.yml"),
     (".code", "CODE.md"),
 ];
-/// Most names in a message.
 const NAMES_MAX: usize = 20;
 
 /// A manifest and its workspace.
@@ -136,7 +135,6 @@ fn open(workspace: &Path) -> Result<DirectoryFiles, ComposeError> {
     })
 }
 
-/// Accepts a single segment that is valid as a folder name.
 fn plain_name(subject: &Path) -> Option<RelPath> {
     let bytes = subject.as_os_str().as_bytes();
     RelPath::parse(bytes)
@@ -163,7 +161,6 @@ fn by_convention(files: &DirectoryFiles, name: &RelPath) -> Result<Option<RelPat
     Ok(None)
 }
 
-/// Warns about ignored manifests beside `manifest`.
 fn beside(files: &DirectoryFiles, manifest: &RelPath) -> Result<Vec<WarningReport>, ComposeError> {
     let folder = manifest.parent();
     let found =

@@ -36,7 +36,6 @@ pub type Registry = BTreeMap<String, PathBuf>;
 /// A parsed manifest.
 #[derive(Debug)]
 pub struct ManifestFile {
-    /// Relative to the workspace.
     pub path: RelPath,
     pub root: Node,
     pub manifest: Manifest,
@@ -83,7 +82,6 @@ pub(crate) fn find_manifest(
     Ok(found.next().map(|first| (first, found.collect())))
 }
 
-/// A manifest and its block documents, not validated.
 #[derive(Debug)]
 pub(crate) struct ManifestText {
     pub root: Node,
@@ -276,7 +274,6 @@ fn add(
 #[error("`{file}` {problem}")]
 pub struct Unread {
     pub file: String,
-    /// Completes the sentence.
     pub problem: &'static str,
     #[source]
     pub source: Option<CallError>,

@@ -14,7 +14,6 @@ pub enum SourceKind {
     Local,
     GitHub,
     Reference,
-    /// A directory that becomes a source artifact.
     Snapshot,
     /// Added by this program: `.runner/manifest.json`.
     Resolved,

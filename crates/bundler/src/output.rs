@@ -31,7 +31,6 @@ pub struct OutputFile {
 
 #[derive(Debug)]
 enum Place {
-    /// Not a regular file: written directly.
     Stream,
     Named {
         directory: OwnedFd,
@@ -366,7 +365,6 @@ impl Drop for OutputFile {
     }
 }
 
-/// Links an unnamed file into `directory`.
 fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     // AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH before Linux 6.10: linkat(2).
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());

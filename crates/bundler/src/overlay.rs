@@ -42,11 +42,9 @@ impl Item {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     Bytes(Arc<[u8]>),
-    /// Read while the bundle is written.
     File {
         root: RootIndex,
         path: RelPath,
-        /// Expected version.
         stamp: Stamp,
     },
 }
@@ -64,7 +62,6 @@ pub struct Placed {
 /// One source has a file where another has a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConflict {
-    /// Path of the new entry.
     pub path: RelPath,
     pub here: &'static str,
     /// Path of the existing entry: equal, above or below.

@@ -21,7 +21,6 @@ pub(crate) struct PathPattern(Vec<SegmentPattern>);
 
 #[derive(Debug, Clone)]
 enum SegmentPattern {
-    /// `**`.
     Any,
     One(Pattern),
 }
@@ -63,7 +62,6 @@ impl PathPattern {
         Ok(Self(segments))
     }
 
-    /// Whether it matches the whole `path`.
     pub(crate) fn matches(&self, path: &RelPath) -> bool {
         let text = String::from_utf8_lossy(path.as_bytes());
         let names: Vec<&str> = text.split('/').collect();

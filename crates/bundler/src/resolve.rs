@@ -29,9 +29,7 @@ pub const SOURCES_MAX: usize = 4_096;
 /// Inputs of resolution.
 #[derive(Debug, Clone, Copy)]
 pub struct ResolveRequest<'call> {
-    /// Relative to the workspace.
     pub manifest: &'call RelPath,
-    /// Files for registry slugs of block references.
     pub registry: &'call Registry,
     /// Refuses references to branches and tags.
     pub require_pin: bool,
@@ -40,7 +38,6 @@ pub struct ResolveRequest<'call> {
 /// A resolved manifest.
 #[derive(Debug)]
 pub struct Resolution {
-    /// Relative to the workspace.
     pub file: RelPath,
     pub root: Node,
     /// With inherited values: the content of `.runner/manifest.json`.
@@ -113,23 +110,16 @@ struct Resolver<'call> {
     require_pin: bool,
     layers: Vec<Layer>,
     warnings: Vec<WarningReport>,
-    /// Cache: each manifest is read once.
     read: BTreeMap<RelPath, Rc<ManifestFile>>,
-    /// Cache: each code-workspace is merged once.
     merged: BTreeMap<RelPath, Rc<Workspace>>,
-    /// Inventories of secrets that were referred to.
     inventories: Vec<Inventory>,
-    /// The outermost manifest, which requests the secrets.
     who: Option<Consumer>,
-    /// Stack of the manifests being resolved, outermost first.
     open: Vec<RelPath>,
 }
 
-/// A merged code-workspace with its provenance.
 struct Workspace {
     level: Level,
     provenance: BTreeMap<String, String>,
-    /// Range in the list of all sources.
     layers: Range<usize>,
     /// Nesting depth of its code-workspaces.
     height: usize,
@@ -139,7 +129,6 @@ struct Inherited {
     manifest: serde_json::Value,
     /// Maps a JSON Pointer to the manifest that decided it.
     provenance: BTreeMap<String, String>,
-    /// Nesting depth of its code-workspaces.
     height: usize,
 }
 
@@ -234,7 +223,6 @@ impl<'call> Resolver<'call> {
         })
     }
 
-    /// Adds one source. Returns the workspace for a `ref`.
     fn source(
         &mut self,
         origin: SourceOrigin,
@@ -429,7 +417,6 @@ pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = W
     })
 }
 
-/// Name of a code-workspace in a chain of references.
 pub(crate) fn folder_name(manifest: &RelPath) -> String {
     match manifest.parent() {
         Some(folder) => folder.to_string(),
@@ -446,7 +433,6 @@ fn kind_of(source: &CodeSource) -> SourceKind {
     }
 }
 
-/// Returns the source nodes with their JSON Pointers.
 fn source_nodes(root: &Node) -> Vec<(String, &Node)> {
     let Some(code) = root.get("code") else {
         let lean = root.get("source");
@@ -465,7 +451,6 @@ fn source_nodes(root: &Node) -> Vec<(String, &Node)> {
     }
 }
 
-/// Adds `metadata.runner.provenance` and keeps other metadata.
 fn add_provenance(manifest: &mut serde_json::Value, provenance: &BTreeMap<String, String>) {
     let mut at = manifest;
     for key in ["metadata", "runner"] {

@@ -127,7 +127,6 @@ fn refused(code: &'static str, message: String, hint: Option<String>) -> Problem
     }
 }
 
-/// Positions the error in the manifest; inherited values have no position.
 fn at(resolution: &Resolution, pointer: &str, problem: Problem) -> ManifestError {
     let mut steps = pointer.split('/').skip(1);
     let node = steps.try_fold(&resolution.root, Node::child);

@@ -12,7 +12,6 @@ use spec::inventory::{Inventories, Inventory, may_have};
 use spec::manifest::{self, Format, SecretRequest};
 use spec::report::WarningReport;
 
-/// Keys of an entry that stay in the workspace.
 const KEPT_HOME: [&str; 3] = ["backend", "audit", "tags"];
 
 /// Checks each secret of the resolved `manifest` against the `named` inventories and the

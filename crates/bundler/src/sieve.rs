@@ -4,7 +4,6 @@ use crate::error::SourceProblem;
 use crate::files::Found;
 use spec::path::RelPath;
 
-/// Most entries listed individually.
 const TOLD_MAX: usize = 100;
 
 /// An entry left out without a request.
@@ -18,9 +17,7 @@ pub struct LeftOut {
 /// All entries left out without a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllLeftOut {
-    /// The first ones, in walk order.
     pub told: Vec<LeftOut>,
-    /// Total number.
     pub count: u64,
 }
 
@@ -34,7 +31,6 @@ impl AllLeftOut {
     }
 }
 
-/// Formats `1 entry` or `7 entries`.
 pub(crate) fn entries(count: u64) -> String {
     match count {
         1 => "1 entry".to_owned(),
@@ -42,7 +38,6 @@ pub(crate) fn entries(count: u64) -> String {
     }
 }
 
-/// Formats the first entries and the number of the others.
 pub(crate) fn told(left_out: &AllLeftOut, most: usize) -> String {
     let told = left_out.told.iter().take(most);
     let words: Vec<String> = told

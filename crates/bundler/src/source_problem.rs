@@ -15,12 +15,10 @@ pub(crate) const LINK_HINT: &str = "replace the link by a relative one to a file
 pub enum SourceProblem {
     #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
     Missing {
-        /// In the workspace or the repository.
         path: RelPath,
         /// A similar existing name, escaped.
         near: Option<String>,
     },
-    /// No file matches the pattern.
     #[error("`{path}` matches no file")]
     NoMatch { path: RelPath },
     #[error("`{path}` is {found}; expected a directory")]
@@ -31,7 +29,6 @@ pub enum SourceProblem {
         "`{path}` is a symlink, which is not followed; expected the folder of a code-workspace"
     )]
     ReferenceIsLink { path: RelPath },
-    /// The path leaves the workspace.
     #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
     Outside {
         path: String,
@@ -46,12 +43,10 @@ pub enum SourceProblem {
         /// Completes the sentence.
         found: &'static str,
     },
-    /// A type that bundles do not support.
     #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
     SpecialFile { path: RelPath, found: &'static str },
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
     Pattern { pattern: String, reason: String },
-    /// An invalid ignore file.
     #[error("`{path}`{}: {reason}", line_words(*.line))]
     IgnoreFile {
         path: RelPath,
@@ -59,7 +54,6 @@ pub enum SourceProblem {
         line: Option<usize>,
         reason: String,
     },
-    /// The built-in list of credential files is invalid.
     #[error("the list of credential files: {0}")]
     CredentialList(String),
     #[error("`{path}` {error}")]
@@ -75,7 +69,6 @@ pub enum SourceProblem {
     ThroughLink { path: RelPath, link: RelPath },
     #[error("`{path}` {reason}")]
     Reserved { path: String, reason: &'static str },
-    /// Path too long or too deep.
     #[error("`{path}` {error}")]
     Path {
         /// Truncated and escaped.
@@ -88,7 +81,6 @@ pub enum SourceProblem {
         segments: usize,
         limit: usize,
     },
-    /// One source has a file where another has a directory.
     #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
     Conflict {
         path: RelPath,
@@ -130,12 +122,9 @@ pub enum SourceProblem {
         entry: RelPath,
         what: SizeLimit,
     },
-    /// A movable reference where only commits are allowed.
     #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
     PinRequired {
-        /// `owner/name`.
         repository: String,
-        /// Escaped.
         reference: String,
         shape: RefShape,
     },
@@ -146,7 +135,6 @@ pub enum SourceProblem {
 /// Why a link cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FollowProblem {
-    /// The target is outside the workspace.
     #[error("which leaves the workspace")]
     Escapes,
     #[error("which is not there")]

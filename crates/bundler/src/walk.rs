@@ -16,7 +16,6 @@ use spec::did_you_mean::nearest;
 use spec::path::{RelPath, escape};
 use sys::file::CallError;
 
-/// Most names that are compared with a misspelled path.
 const NEIGHBOURS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -46,9 +45,7 @@ pub(crate) struct Walk<'walk> {
     pub gathering: &'walk mut Gathering,
 }
 
-/// Target and filter of a tree.
 struct Course<'course> {
-    /// Target folder in the bundle.
     prefix: Option<&'course RelPath>,
     /// Filter for paths relative to the tree; `None` includes everything, empty directories too.
     accept: Option<&'course dyn Fn(&RelPath) -> bool>,
@@ -76,7 +73,6 @@ impl<'course> Course<'course> {
 }
 
 impl Walk<'_> {
-    /// Places a whole directory (`None`: the root) below `prefix`.
     pub(crate) fn tree(
         &mut self,
         from: Option<&RelPath>,
@@ -132,7 +128,6 @@ impl Walk<'_> {
         self.local_directory(source, real.as_ref())
     }
 
-    /// Places the base folder of a source, or one of its parents.
     fn folder(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
         let Some(from) = source.base else {
             return self.local_directory(source, None);
@@ -229,7 +224,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks up `path`, following links if this walk does.
     fn look(&self, path: &RelPath) -> Result<Option<Followed>, SourceProblem> {
         match self.links {
             Links::Keep => {
@@ -350,7 +344,6 @@ impl Walk<'_> {
         self.leaf(path.as_ref().unwrap_or(from), &found, &to)
     }
 
-    /// Places an entry that is not a directory.
     fn leaf(&mut self, from: &RelPath, found: &Found, to: &RelPath) -> Result<(), SourceProblem> {
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
@@ -419,7 +412,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports a missing `path`; a link in it may be the cause.
     fn missing(&self, path: &RelPath) -> SourceProblem {
         match self.link_above(path) {
             Some(link) => SourceProblem::ThroughLink {

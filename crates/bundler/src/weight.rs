@@ -6,9 +6,7 @@ use crate::overlay::{Item, Overlay};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// The largest files above 10 MiB are listed.
 const LARGE_BYTES: u64 = 10 << 20;
-/// Most large files that are listed.
 const LARGEST: usize = 10;
 /// Marker file of a Python virtual environment.
 const ENVIRONMENT: &[u8] = b"pyvenv.cfg";

@@ -17,7 +17,6 @@ use spec::path::RelPath;
 use sys::file::CallError;
 
 const READ_BYTES: usize = 256 * 1024;
-/// The default of `gzip`.
 const LEVEL: u32 = 6;
 /// "Unknown" (RFC 1952): the same on every host.
 const OPERATING_SYSTEM: u8 = 255;
@@ -29,9 +28,7 @@ pub struct WrittenBundle {
     pub content_digest: Digest,
     pub archive_digest: Digest,
     pub archive_bytes: u64,
-    /// Size of all files.
     pub bytes: u64,
-    /// Number of files, directories and links.
     pub entries: u64,
 }
 
@@ -187,7 +184,6 @@ fn unwritten(error: &std::io::Error) -> ComposeError {
     }
 }
 
-/// Counts and hashes the data, and fails above a limit.
 struct Measured<Inner> {
     inner: Inner,
     hasher: Sha256,

@@ -6,7 +6,6 @@ use crate::github::reference::is_commit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pointed {
-    /// 40 hexadecimal digits.
     pub(super) sha: String,
     /// An annotated tag must be resolved further.
     pub(super) kind: ObjectKind,
@@ -16,7 +15,6 @@ pub(super) struct Pointed {
 pub(super) enum ObjectKind {
     Commit,
     Tag,
-    /// A tree or a blob: not available as an archive.
     Other(String),
 }
 
@@ -71,7 +69,6 @@ pub(super) fn pointed(item: &Value) -> Result<Pointed, String> {
     Ok(Pointed { sha, kind })
 }
 
-/// Strips `refs/tags/` or `refs/heads/`.
 fn short(full: &str) -> Option<String> {
     let name = full.strip_prefix("refs/")?;
     let (_, name) = name.split_once('/')?;

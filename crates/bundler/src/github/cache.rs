@@ -33,7 +33,6 @@ const LABEL: &str = "label.json";
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const OTHERS_MAY_WRITE: u32 = 0o022;
-/// How often the lookup is repeated when the entry is removed between open and lock.
 const LOOKS_MAX: u32 = 10;
 
 /// Name of an entry: the SHA-256 of what identifies it.
@@ -48,7 +47,6 @@ impl Key {
     }
 }
 
-/// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Label {
@@ -66,7 +64,6 @@ pub(super) struct Label {
 /// A locked entry: it is not removed while this value lives.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Holds the lock.
     pub(super) directory: OwnedFd,
     pub(super) label: Label,
 }
@@ -142,7 +139,6 @@ impl Cache {
         self.root.join("entries").join(&key.0)
     }
 
-    /// Returns a random name in `building`.
     fn fresh(&self) -> Result<PathBuf, GitHubError> {
         let mut bytes = [0_u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -151,7 +147,6 @@ impl Cache {
         Ok(self.root.join("building").join(format!("{name:016x}")))
     }
 
-    /// Locks the names until the descriptor is dropped.
     fn lock_names(&self) -> Result<OwnedFd, GitHubError> {
         let path = self.root.join("lock");
         let lock = open_file(&path, OFlags::RDWR | OFlags::CREATE)?;
@@ -444,7 +439,6 @@ fn open_file(path: &Path, flags: OFlags) -> Result<OwnedFd, GitHubError> {
         .map_err(|errno| failed("open", path, errno))
 }
 
-/// Whether `path` still refers to the open directory.
 fn is_still(directory: &OwnedFd, path: &Path) -> Result<bool, GitHubError> {
     let there = match rustix::fs::lstat(path) {
         Ok(there) => there,
@@ -455,7 +449,6 @@ fn is_still(directory: &OwnedFd, path: &Path) -> Result<bool, GitHubError> {
     Ok((there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino))
 }
 
-/// Returns `None` for an invalid label and for another entry's.
 fn read_label(directory: &OwnedFd, key: &Key) -> Option<Label> {
     use std::io::Read as _;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -24,10 +24,8 @@ pub struct ClientSettings<'caller> {
     pub base_url: String,
     /// Sent only to `base_url`.
     pub token: Option<Token>,
-    /// Refuses references that are not commits.
     pub require_pin: bool,
     pub limits: UnpackLimits,
-    /// Absolute.
     pub cache_directory: PathBuf,
     /// Above this size the least recently used entries are removed.
     pub cache_size_bytes: u64,

@@ -11,13 +11,10 @@ pub enum GitHubError {
     /// A movable reference where only commits are allowed.
     #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
     PinRequired {
-        /// `owner/name`.
         repository: String,
-        /// Escaped.
         reference: String,
         shape: RefShape,
     },
-    /// Missing, or not visible to this caller.
     #[error("{repository}: the service at {service} knows no such repository, or does not show it")]
     RepositoryNotFound {
         /// `owner/name`.
@@ -25,12 +22,9 @@ pub enum GitHubError {
         service: String,
         with_token: bool,
     },
-    /// No such tag or branch.
     #[error("{repository}: there is no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
     RefNotFound {
-        /// `owner/name`.
         repository: String,
-        /// Escaped.
         reference: String,
         shape: RefShape,
         /// A similar existing name, escaped.
@@ -45,63 +39,50 @@ pub enum GitHubError {
     /// The tag points to a tree or a blob.
     #[error("{repository}: the tag `{reference}` is one of {found}; expected one of a commit")]
     NotACommit {
-        /// `owner/name`.
         repository: String,
-        /// Escaped.
         reference: String,
         found: String,
     },
-    /// The lock file has no commit for the reference.
     #[error("{repository}: the lock file has no commit for `{reference}`")]
     NotLocked {
-        /// `owner/name`.
         repository: String,
-        /// Escaped.
         reference: String,
     },
     #[error("{repository} at {sha}: `{path}` {problem}")]
     FolderNotFound {
-        /// `owner/name`.
         repository: String,
         sha: String,
         path: RelPath,
         /// `is not there`, or its type.
         problem: String,
     },
-    /// The service rejects or requires a token.
     #[error("{request}: the service refuses {}", credentials(.token.as_deref()))]
     Unauthorized {
         request: String,
         /// Source of the token; `None` without a token.
         token: Option<String>,
     },
-    /// The rate limit is reached, or access is forbidden.
     #[error("{request}: the service answered {status}{}", ends(.until.as_deref()))]
     RateLimited {
         request: String,
-        /// 403 or 429.
         status: u16,
         until: Option<String>,
         with_token: bool,
     },
-    /// Not reachable, or error responses on every attempt.
     #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
     Unavailable {
         request: String,
         tries: u32,
         cause: String,
     },
-    /// The archive violates a rule of bundles.
     #[error("{repository} at {sha}: the archive is refused: {cause}")]
     ArchiveRefused {
-        /// `owner/name`.
         repository: String,
         sha: String,
         cause: String,
         #[source]
         source: Option<Box<UnpackError>>,
     },
-    /// The cache directory is unusable.
     #[error("the cache {object} {problem}")]
     Cache {
         /// The directory or the file, escaped.
@@ -110,7 +91,6 @@ pub enum GitHubError {
         #[source]
         source: Option<CallError>,
     },
-    /// The settings of the client are unusable.
     #[error("{setting}: {problem}")]
     Setting {
         /// Key in the host policy.

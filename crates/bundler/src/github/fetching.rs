@@ -19,13 +19,11 @@ use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::units;
 
-/// Approximate overhead of each entry on the disk, in bytes.
 const DISK_BYTES_EACH: u64 = 4096;
 const TREE: &str = "tree";
 const ARCHIVE: &str = "archive.tar.gz";
 
 impl Client<'_> {
-    /// Returns the cached folder, if its digest is right.
     pub(super) fn kept(&self, key: &Key) -> Result<Option<FetchedTree>, GitHubError> {
         let cache = self.cache()?;
         let Some(held) = cache.find(key)? else {
@@ -54,7 +52,6 @@ impl Client<'_> {
         })
     }
 
-    /// Unpacks the cached archive; `None` if missing or damaged.
     pub(super) fn unpack_kept(
         &self,
         wanted: &Wanted<'_>,
@@ -77,7 +74,6 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Downloads and unpacks the archive and caches both.
     pub(super) fn fetch_anew(&self, wanted: &Wanted<'_>) -> Result<FetchedTree, GitHubError> {
         let (repository, sha) = (wanted.repository, wanted.sha);
         self.service.tell(&Progress::Fetching { repository, sha });
@@ -221,7 +217,6 @@ impl Archive {
     }
 }
 
-/// Opens the archive of an entry; `None` if its digest is wrong.
 fn whole_archive(held: &Held) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = rustix::fs::openat(&held.directory, ARCHIVE, flags, Mode::empty())

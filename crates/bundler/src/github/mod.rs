@@ -53,16 +53,13 @@ pub trait GitHub {
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'now> {
     Resolving {
-        /// `owner/name`.
         repository: &'now str,
         reference: &'now str,
     },
     Fetching {
-        /// `owner/name`.
         repository: &'now str,
         sha: &'now str,
     },
-    /// Part of an archive was received.
     Receiving {
         bytes: u64,
         /// Total size, if the service states it.
@@ -93,7 +90,6 @@ pub struct FetchedTree {
     pub archive_bytes: u64,
     /// SHA-256 of that archive. The service may pack the same commit differently.
     pub archive_digest: Digest,
-    /// No request was made.
     pub from_cache: bool,
     /// Prevents removal of the directory.
     pub hold: Option<OwnedFd>,

@@ -15,7 +15,6 @@ use spec::percent::percent_encoded;
 use spec::report::WarningReport;
 
 const JSON: &str = "application/vnd.github+json";
-/// Longest chain of annotated tags.
 const TAGS_MAX: usize = 5;
 
 impl Client<'_> {
@@ -72,7 +71,6 @@ impl Client<'_> {
         })
     }
 
-    /// Looks up a tag (`tags`) or a branch (`heads`).
     fn named(&self, repository: &str, kind: &str, reference: &str) -> Result<Named, GitHubError> {
         let wanted = format!("{kind}/{reference}");
         let path = format!(
@@ -93,7 +91,6 @@ impl Client<'_> {
         })
     }
 
-    /// Follows annotated tags to the commit.
     fn commit_of(
         &self,
         repository: &str,
@@ -130,7 +127,6 @@ impl Client<'_> {
         })
     }
 
-    /// Distinguishes a missing repository from a missing name.
     fn nothing_of(
         &self,
         repository: &str,

@@ -117,7 +117,6 @@ impl<'caller> Service<'caller> {
         }
     }
 
-    /// Formats the request for messages.
     fn shown(&self, path: &str) -> String {
         format!("GET {}{path}", self.base_url)
     }
@@ -159,7 +158,6 @@ impl<'caller> Service<'caller> {
         Ok(answer?)
     }
 
-    /// Handles responses that mean the same for every request.
     fn judged(&self, path: &str, answer: Answer) -> Result<Answer, Fault> {
         let status = answer.status;
         let wait = retry_after(&answer.headers);

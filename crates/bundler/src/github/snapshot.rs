@@ -10,29 +10,21 @@ use archive::{EntryRefusal, UnpackError, UnpackLimits, unpack_hosted};
 use spec::digest::Digest;
 use spec::path::RelPath;
 
-/// An unpacked archive.
 #[derive(Debug)]
 pub(super) struct Archive {
-    /// Of the archive.
     pub(super) bytes: u64,
-    /// SHA-256 of the archive.
     pub(super) digest: Digest,
-    /// SHA-256 of the canonical tar of the folder.
     pub(super) content_digest: Digest,
-    /// Size of all files of the folder.
     pub(super) file_bytes: u64,
     pub(super) entries: u64,
-    /// Type of the entry that is not a folder.
     pub(super) instead: Option<&'static str>,
 }
 
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// Truncated or corrupt: download again.
     Damaged(String),
     /// Violates a rule of bundles, or is of another commit.
     Refused(String, Option<Box<UnpackError>>),
-    /// A local failure.
     Host(Box<GitHubError>),
 }
 

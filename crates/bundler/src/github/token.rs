@@ -44,7 +44,6 @@ impl Token {
         &self.origin
     }
 
-    /// Returns the value of `Authorization`.
     pub(super) fn header(&self) -> HeaderValue {
         self.header.clone()
     }

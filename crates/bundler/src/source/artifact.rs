@@ -15,7 +15,6 @@ pub struct ArtifactDocuments {
     pub config: Vec<u8>,
     pub config_digest: Digest,
     pub manifest: Vec<u8>,
-    /// Digest of the manifest, which identifies the artifact.
     pub digest: Digest,
 }
 

@@ -22,10 +22,8 @@ pub enum BuildError {
         escape(.found.as_bytes())
     )]
     Name {
-        /// `name` or `version`.
         what: &'static str,
         found: String,
-        /// It is the directory's own name.
         is_default: bool,
     },
     #[error("`{directory}` is {found}, which gives no version")]
@@ -40,10 +38,8 @@ pub enum BuildError {
         bytes: usize,
         bytes_max: usize,
     },
-    /// A missing path of `--sparse` or `--include`.
     #[error("{flag} names `{path}`, which is not there")]
     NotThere { flag: &'static str, path: RelPath },
-    /// A path of `--sparse` without content in the snapshot.
     #[error("--sparse names `{path}`, of which no file is in the snapshot")]
     SparseEmpty { path: RelPath },
     /// Submodules are requested without a checkout.

@@ -43,7 +43,6 @@ use spec::report::WarningReport;
 use spec::tokens::iso_date;
 use sys::file::CallError;
 
-/// Digits of a commit in a version.
 const SHORT_DIGITS: usize = 7;
 /// End of the year 9999, the last time with an RFC 3339 form.
 const LAST_S: i64 = 253_402_300_799;
@@ -58,17 +57,13 @@ pub struct BuildRequest<'call> {
     pub description: Option<&'call str>,
     /// Only these paths and those below; empty for all.
     pub sparse: Vec<RelPath>,
-    /// Includes the files of submodules.
     pub submodules: bool,
-    /// Included although they look like credentials.
     pub include: Vec<RelPath>,
     /// Refuses to leave out entries without a request.
     pub strict: bool,
-    /// Does not run git.
     pub no_git: bool,
     /// In seconds since 1970; `None`: the commit time.
     pub created_s: Option<i64>,
-    /// Files to skip: the outputs.
     pub exclude: Vec<FileIdentity>,
 }
 
@@ -76,9 +71,7 @@ pub struct BuildRequest<'call> {
 #[derive(Debug, Clone, Copy)]
 pub struct BuildHost<'call> {
     pub caps: UnpackCaps,
-    /// The value of `PATH`.
     pub path: &'call [u8],
-    /// Parent of the temporary git directory.
     pub temporary_directory: &'call Path,
     /// Repositories of this user are trusted, besides those of the directory's owner.
     pub caller_uid: u32,
@@ -87,7 +80,6 @@ pub struct BuildHost<'call> {
 /// A directory that becomes a snapshot.
 #[derive(Debug)]
 pub struct SourceDirectory {
-    /// Path as given, escaped.
     shown: String,
     path: PathBuf,
     files: DirectoryFiles,
@@ -97,9 +89,7 @@ pub struct SourceDirectory {
 #[derive(Debug)]
 pub struct Snapshot<'files> {
     pub config: SourceConfig,
-    /// In seconds since 1970.
     pub created_s: i64,
-    /// Left out without a request.
     pub left_out: AllLeftOut,
     pub warnings: Vec<WarningReport>,
     gathered: Gathered<'files>,
@@ -389,7 +379,6 @@ fn files_of<'gathered>(
         })
 }
 
-/// Files that git does not track, except those of submodules.
 fn untracked<'gathered>(
     facts: &GitFacts,
     gathered: &'gathered Gathered<'_>,

@@ -13,16 +13,13 @@ use spec::path::RelPath;
 /// Always left out without a report: databases of version control and of stax.
 const NEVER: [&[u8]; 4] = [b".git", b".hg", b".svn", b".stax"];
 
-/// Filters of a snapshot.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Narrowed {
     /// Only these paths and those below; empty for all.
     pub(super) sparse: Vec<RelPath>,
-    /// Submodules that are left out.
     pub(super) submodules: BTreeSet<RelPath>,
     /// Included with their content although they look like credentials.
     pub(super) include: Vec<RelPath>,
-    /// The outputs.
     pub(super) exclude: Vec<FileIdentity>,
 }
 
@@ -35,7 +32,6 @@ pub(super) struct SnapshotSieve<'files> {
 }
 
 impl<'files> SnapshotSieve<'files> {
-    /// Fails if the list of credential files is invalid.
     pub(super) fn new(
         files: &'files dyn WorkspaceFiles,
         narrowed: Narrowed,
@@ -53,7 +49,6 @@ impl<'files> SnapshotSieve<'files> {
         self.left_out.into_inner()
     }
 
-    /// Whether the entry is left out on request or from every snapshot.
     fn is_unwanted(&self, path: &RelPath, found: &Found) -> bool {
         let is_directory = found.kind == FoundKind::Directory;
         NEVER.contains(&path.file_name())
@@ -71,7 +66,6 @@ impl<'files> SnapshotSieve<'files> {
                 .any(|one| is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path)))
     }
 
-    /// Returns the name of the matching credential rule.
     fn credential_rule(
         &self,
         path: &RelPath,

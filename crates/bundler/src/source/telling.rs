@@ -7,13 +7,10 @@ use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
-/// Files above 10 MiB rarely belong into a source snapshot.
 const LARGE_BYTES: u64 = 10 << 20;
-/// Most names in one warning.
 const NAMES_MAX: usize = 20;
 
 pub(super) struct Told<'call> {
-    /// Why a `.git` is not trusted.
     pub(super) doubt: Option<&'call str>,
     pub(super) facts: Option<&'call GitFacts>,
     pub(super) untracked: &'call [&'call RelPath],
@@ -22,7 +19,6 @@ pub(super) struct Told<'call> {
 }
 
 impl Told<'_> {
-    /// Returns the warnings of the walk and of the findings.
     pub(super) fn warnings(&self, gathered: &Gathered<'_>) -> Vec<WarningReport> {
         let mut warnings = gathered.warnings.clone();
         let mut warn = |code: &str, message: String| {

@@ -31,9 +31,7 @@ pub struct Client {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mishap {
     Passing(String),
-    /// A retry would fail the same way.
     Unusable(String),
-    /// The server does not speak TLS.
     NoTls,
     Cancelled,
 }
@@ -187,7 +185,6 @@ fn told(start: &str, error: &dyn std::fmt::Display) -> String {
     escape(format!("{start}{error}").as_bytes())
 }
 
-/// Returns a time-out of the library that came through [`std::io::Read`].
 fn timeout_inside(error: &std::io::Error) -> Option<Timeout> {
     match error.get_ref()?.downcast_ref::<ureq::Error>()? {
         ureq::Error::Timeout(which) => Some(*which),
@@ -209,7 +206,6 @@ fn is_cancelled(error: &std::io::Error) -> bool {
     }
 }
 
-/// Whether the first bytes of the server are not TLS.
 fn is_no_tls(error: &std::io::Error) -> bool {
     let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
     matches!(inside, Some(rustls::Error::InvalidMessage(_)))

@@ -9,11 +9,8 @@ use spec::tokens::iso_date;
 /// Error of one attempt; `E` is the caller's error type.
 #[derive(Debug)]
 pub enum Fault<E> {
-    /// A retry would fail the same way.
     Final(Box<E>),
-    /// An unusable response that a retry would repeat.
     Unusable(String),
-    /// A retry may help.
     Passing {
         cause: String,
         /// Delay that the server asks for.
@@ -25,7 +22,6 @@ pub enum Fault<E> {
 /// The server limits the request rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// 429, or an equivalent status.
     pub status: u16,
     pub until: Option<String>,
 }

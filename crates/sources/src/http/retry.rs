@@ -11,14 +11,10 @@ pub(crate) const TRIES_MAX: u32 = 4;
 #[derive(Debug)]
 pub enum GaveUp<E> {
     Final(Box<E>),
-    /// A temporary error that persisted.
     Unavailable {
         tries: u32,
-        /// Of the last attempt.
         cause: String,
-        /// Set if the rate limit was reached.
         limit: Option<RateLimit>,
-        /// The last error was not temporary.
         is_final: bool,
     },
 }

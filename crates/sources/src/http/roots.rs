@@ -11,9 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use spec::path::escape;
 use sys::file::{CallError, Unread, read_regular};
 
-/// Largest certificate file, in bytes.
 const FILE_BYTES_MAX: usize = 4 << 20;
-/// Most files read from one directory.
 const FILES_MAX: usize = 64;
 
 /// Unusable certificate file or directory.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Interval between checks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Callback that is polled several times a second while waiting.

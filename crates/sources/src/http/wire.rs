@@ -24,7 +24,6 @@ use ureq::{Error, Timeout};
 
 use crate::http::watch::{Cancelled, LOOK_EVERY, Watch};
 
-/// Most addresses tried per host.
 const ADDRESSES_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -61,7 +60,6 @@ impl Until {
         }
     }
 
-    /// Returns the length of the next poll.
     fn piece(self) -> Result<Duration, Error> {
         let left = match self.at {
             Some(at) => at.saturating_duration_since(Instant::now()),

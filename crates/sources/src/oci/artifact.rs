@@ -16,7 +16,6 @@ use spec::units::limit;
 const SCHEMA_VERSION: u32 = 2;
 /// Content of the empty descriptor (image-spec, manifest.md).
 const EMPTY_BYTES: &[u8] = b"{}";
-/// Longest quote of a document in a message, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 120;
 const PLATFORMS_MAX: usize = 16;
 
@@ -61,7 +60,6 @@ pub enum ArtifactProblem {
     Algorithm { found: String },
     #[error("{what} has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
     TooLarge {
-        /// `its config` or `its layer`.
         what: &'static str,
         bytes: u64,
         limit_bytes: u64,

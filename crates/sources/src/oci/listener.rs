@@ -30,12 +30,10 @@ impl Listener for Silent {
 /// Current activity, for a terminal.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'now> {
-    /// A document is requested.
     Asking {
         /// Name of the origin, for messages.
         place: &'now str,
     },
-    /// Part of a blob was received.
     Receiving {
         digest: &'now Digest,
         bytes: u64,
@@ -47,7 +45,6 @@ pub enum Progress<'now> {
         bytes: u64,
         of_bytes: u64,
     },
-    /// Part of a blob was sent.
     Sending {
         digest: &'now Digest,
         bytes: u64,

@@ -19,7 +19,6 @@ use spec::request::Caller;
 pub struct Terms<'call> {
     pub caller: &'call Caller,
     pub policy: &'call HostPolicy,
-    /// The caller allows plain HTTP.
     pub insecure: bool,
     pub listener: Arc<dyn Listener>,
 }

@@ -65,13 +65,11 @@ pub struct Snapshot {
     pub layer: Wanted,
     /// Locked while this lives. [`InUse::tree`] lists it.
     pub tree: InUse,
-    /// Sum of all files.
     pub bytes: u64,
     /// Number of regular files, if known.
     pub files: Option<u64>,
     /// The tree was already unpacked.
     pub cached: bool,
-    /// No request was made.
     pub from_store: bool,
     pub warnings: Vec<WarningReport>,
 }
@@ -135,7 +133,6 @@ pub fn artifact(
     })
 }
 
-/// Reads documents from the store, else from the origin.
 struct Documents<'call> {
     store: &'call Store,
     origin: &'call dyn Origin,
@@ -228,7 +225,6 @@ pub fn snapshot(
 pub struct Source {
     /// `from_store` includes the config.
     pub artifact: Artifact,
-    /// `None` for the empty descriptor.
     pub config: Option<SourceConfig>,
     pub layer: Wanted,
 }

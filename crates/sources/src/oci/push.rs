@@ -163,7 +163,6 @@ fn cancelled() -> OciError {
     }
 }
 
-/// Reader that fails when cancelled.
 struct Heeded<'call> {
     inner: &'call mut dyn Read,
     listener: &'call dyn Listener,

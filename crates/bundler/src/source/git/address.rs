@@ -2,7 +2,6 @@
 
 use spec::credential::looks_issued;
 
-/// Longest address, in bytes.
 const BYTES_MAX: usize = 2_048;
 /// Other schemes run programs or name local files.
 const SCHEMES: [&str; 5] = ["https", "http", "ssh", "git+ssh", "git"];
@@ -12,7 +11,6 @@ const EVERYBODY: &str = "git";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) url: String,
-    /// `owner/name`.
     pub(super) repository: Option<String>,
 }
 
@@ -56,7 +54,6 @@ pub(super) fn address_of(written: &str) -> Option<Address> {
     })
 }
 
-/// Keeps the user only if it is [`EVERYBODY`].
 fn host_of(authority: &str, with_user: bool) -> Option<String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),

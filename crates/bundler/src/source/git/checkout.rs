@@ -14,14 +14,11 @@ use rustix::fs::{Mode, OFlags};
 use spec::path::{RelPath, escape};
 use sys::file::{open_beneath, read_regular};
 
-/// Longest one-line file of a repository.
 const LINE_BYTES_MAX: usize = 8 << 10;
-/// Largest configuration of a repository, in bytes.
 pub(super) const CONFIG_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Checkout {
-    /// Root of the working tree.
     pub(super) top: PathBuf,
     /// Path of the directory in the checkout; `None` for its root.
     pub(super) below: Option<RelPath>,
@@ -34,7 +31,6 @@ pub(super) struct Checkout {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Search {
     Nothing,
-    /// A `.git` that is not trusted, and the reason.
     NotBelieved(String),
     Found(Checkout),
 }
@@ -100,7 +96,6 @@ fn owned(path: &Path, trusted: &[u32; 2]) -> bool {
     std::fs::metadata(path).is_ok_and(|found| trusted.contains(&found.uid()))
 }
 
-/// The check of git for a repository.
 fn is_repository(directory: &Path) -> bool {
     let is_file = |name: &str| std::fs::metadata(directory.join(name)).is_ok_and(|it| it.is_file());
     let is_directory = |name: &str| directory.join(name).is_dir();
@@ -144,7 +139,6 @@ impl Quoted for [u8] {
     }
 }
 
-/// Reads the line of a file and resolves the path after `start` relative to `from`.
 fn path_in(file: &Path, start: &[u8], from: &Path) -> Option<PathBuf> {
     let line = line_of(file)?;
     let named = line.strip_prefix(start)?;

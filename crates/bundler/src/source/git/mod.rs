@@ -15,13 +15,9 @@ use crate::source::git::program::StandIn;
 use spec::oci::source_config::Origin;
 use spec::path::RelPath;
 
-/// Largest output of git for a commit.
 const COMMIT_BYTES_MAX: usize = 1 << 20;
-/// Largest list of files.
 const LIST_BYTES_MAX: usize = 512 << 20;
-/// Patterns of the sparse checkout, in the git directory.
 const SPARSE: &str = "info/sparse-checkout";
-/// Most sparse checkout patterns that are recorded.
 const SPARSE_MAX: usize = 1_000;
 /// Settings that affect only the comparison of files. Each value must be a plain word.
 const PASSED: [&str; 8] = [
@@ -43,10 +39,8 @@ const FORMATS: [(&str, &[&str]); 2] = [
 /// Error while asking git.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// The program is not installed.
     #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
     Missing { directory: String },
-    /// The temporary git directory cannot be created.
     #[error("a temporary directory for git cannot be made")]
     StandIn {
         #[source]
@@ -54,7 +48,6 @@ pub enum GitError {
     },
     #[error("git {asked} failed: {complaint}")]
     Failed {
-        /// The subcommand.
         asked: String,
         /// Escaped stderr, or the exit status.
         complaint: String,
@@ -87,7 +80,6 @@ impl GitError {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'call> {
     pub(super) directory: &'call Path,
-    /// The value of `PATH`.
     pub(super) path: &'call [u8],
     pub(super) temporary_directory: &'call Path,
     pub(super) caller_uid: u32,
@@ -98,7 +90,6 @@ pub(super) struct GitFacts {
     pub(super) origin: Origin,
     /// Path of the directory in the checkout; `None` for its root.
     pub(super) below: Option<RelPath>,
-    /// Commit time in seconds since 1970.
     pub(super) committed_s: Option<i64>,
     pub(super) sparse: Vec<String>,
     /// Relative to the directory.
@@ -150,7 +141,6 @@ pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
     Ok(Found::Checkout(Box::new(facts)))
 }
 
-/// Reads the settings of the repository with git, without includes.
 fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, String>, GitError> {
     let mut settings = BTreeMap::new();
     // Required by git in a repository.
@@ -232,7 +222,6 @@ fn furnish(
     Ok(())
 }
 
-/// The shared part of a split index.
 fn shared_indexes(own: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(own).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -262,7 +251,6 @@ impl Question<'_> {
         self.stand_in.ask(top, self.directory, words, bytes_max)
     }
 
-    /// Reads branch, commit and commit time; a new repository has no commit.
     fn commit(&self) -> Result<GitFacts, GitError> {
         let mut facts = GitFacts::default();
         let word = |answer: Option<Vec<u8>>| {
@@ -298,7 +286,6 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// Lists the files below the directory that differ from the commit.
     fn changed(&self) -> Result<Vec<Vec<u8>>, GitError> {
         let words = [
             "status",

@@ -23,9 +23,7 @@ use sys::signal::{SignalSet, is_pending, set_mask};
 
 /// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Interval between checks for signals.
 const LOOKED_EVERY: Duration = Duration::from_millis(100);
-/// Longest part of stderr that is shown.
 const COMPLAINT_BYTES: usize = 300;
 /// Passed on the command line, which nothing overrides: each setting could run a program.
 const SETTINGS: [&str; 6] = [
@@ -57,7 +55,6 @@ pub(super) struct StandIn {
 }
 
 impl StandIn {
-    /// Creates it in `above` with the minimum content of a repository.
     pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, GitError> {
         let mut number = [0; 8];
         random(&mut number).map_err(|errno| GitError::StandIn {
@@ -88,7 +85,6 @@ impl StandIn {
             .map_err(|source| GitError::StandIn { source })
     }
 
-    /// Links a name to the file of the repository, without opening it.
     pub(super) fn link(&self, name: &str, real: &Path) -> Result<(), GitError> {
         std::os::unix::fs::symlink(real, self.directory.join(name))
             .map_err(|source| GitError::StandIn { source })

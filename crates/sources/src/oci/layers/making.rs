@@ -25,9 +25,7 @@ use spec::units;
 use store::Shelf;
 use sys::file::CallError;
 
-/// Largest config, in bytes: the same as for a manifest.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
-/// Most layers of a manifest, empty ones included.
 const MANIFEST_LAYERS_MAX: usize = 256;
 /// Longest note of a layer, in bytes. The store reads somewhat more than this.
 const NOTE_BYTES_MAX: usize = 60 << 20;
@@ -37,10 +35,8 @@ const NOTE_BYTES_MAX: usize = 60 << 20;
 struct Note {
     /// An opaque root hides all layers below.
     hides_all: bool,
-    /// The layer has no entries and hides nothing.
     is_empty: bool,
     entries: u64,
-    /// Code and message of each warning.
     warnings: Vec<(String, String)>,
 }
 
@@ -159,7 +155,6 @@ pub fn image(
 }
 
 struct Described {
-    /// Counted from 1.
     index: usize,
     blob: Wanted,
     compression: Compression,

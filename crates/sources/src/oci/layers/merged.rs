@@ -177,7 +177,6 @@ impl<'layers> Merged<'layers> {
         Ok(directories)
     }
 
-    /// Resolves `path` with all links, as for a process with this root.
     fn find(&self, path: &[u8]) -> Result<Option<Place>, LookError> {
         self.walk(path).map_err(LookError::Call)
     }
@@ -233,7 +232,6 @@ impl<'layers> Merged<'layers> {
 struct Here<'a, 'layers> {
     roots: &'a [BorrowedFd<'layers>],
     names: Vec<Vec<u8>>,
-    /// `None` for the root.
     directories: Option<Vec<OwnedFd>>,
     steps: u32,
 }

@@ -41,7 +41,6 @@ pub enum ImageProblem {
         index: usize,
         url: String,
     },
-    /// Invalid digest, or too large.
     #[error("layer {index}: {problem}")]
     Layer {
         /// Counted from 1.

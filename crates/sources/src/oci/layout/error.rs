@@ -16,7 +16,6 @@ pub enum LayoutError {
         #[source]
         source: CallError,
     },
-    /// A file with invalid content.
     #[error("the layout `{directory}`: `{file}` {problem}")]
     File {
         directory: String,

@@ -34,7 +34,6 @@ impl Directory {
         Ok(Self { shown, descriptor })
     }
 
-    /// Opens a regular file and returns its size; `None` if it does not exist.
     pub(super) fn file(&self, name: &str) -> Result<Option<(File, u64)>, LayoutError> {
         // O_NONBLOCK: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;

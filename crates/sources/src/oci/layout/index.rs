@@ -10,11 +10,9 @@ use spec::digest::Digest;
 use spec::oci::media::INDEX;
 use spec::path::escape;
 
-/// Marks a directory as a layout.
 pub(super) const MARK: &str = "oci-layout";
 pub(super) const MARK_TEXT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 pub(super) const LIST: &str = "index.json";
-/// Annotation with the name of a manifest.
 const NAME: &str = "org.opencontainers.image.ref.name";
 /// Largest `oci-layout`, in bytes.
 pub(super) const MARK_BYTES_MAX: u64 = 4 << 10;

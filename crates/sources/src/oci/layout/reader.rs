@@ -14,13 +14,11 @@ use spec::document::excerpt;
 use spec::oci::media::{MANIFEST_BYTES_MAX, is_index};
 use spec::oci::reference::Which;
 
-/// Deepest nesting of indexes.
 const DEPTH_MAX: u32 = 4;
 /// Most nested indexes; each digest is read once, since indexes can refer to each other many times.
 const INDEXES_MAX: usize = 256;
 /// Most manifests in all nested indexes.
 const LISTED_MAX: usize = 100_000;
-/// Most names in a message.
 const SHOWN_MAX: usize = 10;
 
 /// An OCI layout, read beneath its directory descriptor and without following links.
@@ -137,7 +135,6 @@ impl Layout {
         }
     }
 
-    /// Lists the entries of all nested indexes.
     fn nested(&self) -> Result<Vec<Listed>, LayoutError> {
         let mut read = BTreeSet::new();
         let mut all = Vec::new();

@@ -45,7 +45,6 @@ pub struct LayoutWriter {
 
 #[derive(Debug)]
 enum Place {
-    /// The layout existed before.
     Kept,
     /// Renamed at the end from a random temporary name.
     New {
@@ -272,7 +271,6 @@ impl LayoutWriter {
         settled.map_err(|error| self.without(temporary, error))
     }
 
-    /// Opens the parent directory of a file without following links; returns it and the file name.
     fn folder_of<'name>(&self, name: &'name str) -> Result<(OwnedFd, &'name str), LayoutError> {
         let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
         let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -290,7 +288,6 @@ impl LayoutWriter {
     }
 }
 
-/// Removes an unfinished layout.
 impl Drop for LayoutWriter {
     fn drop(&mut self) {
         if let Place::New {
@@ -305,7 +302,6 @@ impl Drop for LayoutWriter {
     }
 }
 
-/// Removes a directory that contains only the files of a writer.
 fn remove(above: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(above, name, flags, Mode::empty())?;

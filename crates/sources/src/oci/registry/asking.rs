@@ -19,11 +19,8 @@ use crate::oci::registry::{BlobSource, Registry};
 use secrets::mask::Masks;
 use spec::document::excerpt;
 
-/// Docker's directory of certificate authorities per registry.
 const CERTIFICATES_OF_REGISTRIES: &str = "/etc/docker/certs.d";
-/// Largest error document, in bytes.
 const SAID_BYTES_MAX: u64 = 64 << 10;
-/// Most errors of one document that are shown.
 const SAID_MAX: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -109,7 +106,6 @@ impl Registry {
         })
     }
 
-    /// Formats the request for messages.
     pub(super) fn shown_request(&self, method: &Method, path: &str) -> String {
         let scheme = self.scheme.get().copied().unwrap_or("https");
         let reference = &self.reference;
@@ -261,7 +257,6 @@ impl Registry {
         Ok(self.scheme.get_or_init(|| scheme))
     }
 
-    /// Whether credentials may be sent to the URL.
     fn is_own(&self, url: &Uri) -> bool {
         let scheme = self.scheme.get().copied().unwrap_or("https");
         plain_url(&format!("{scheme}://{}/", self.reference.registry))
@@ -301,7 +296,6 @@ impl Registry {
         .into()
     }
 
-    /// Returns the error text of a registry, if any.
     pub(super) fn said_in(&self, answer: Answer) -> Option<String> {
         let bytes = answer.bytes(&self.client, SAID_BYTES_MAX).ok()?;
         let said: Said = serde_json::from_slice(&bytes).ok()?;
@@ -336,7 +330,6 @@ impl Registry {
         excerpt(&text)
     }
 
-    /// Handles responses that mean the same for every request.
     fn judged(&self, ask: &Ask<'_>, url: &Uri, answer: Answer) -> Result<Answer, Fault<OciError>> {
         let status = answer.status;
         if let Some(fault) = settled(status, retry_after(&answer.headers)) {
@@ -376,7 +369,6 @@ pub(super) fn cancelled() -> OciError {
     }
 }
 
-/// Returns a fault if a retry may help.
 pub(super) fn settled(status: StatusCode, wait: Option<Duration>) -> Option<Fault<OciError>> {
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Some(Fault::rate_limited(status, wait, None));

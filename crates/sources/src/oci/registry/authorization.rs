@@ -20,7 +20,6 @@ use spec::oci::challenge::{Challenge, challenges};
 use spec::percent::percent_encoded;
 use spec::units::limit;
 
-/// Largest response of a token service, in bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
 /// The `client_id` for token services.
 const CLIENT: &str = "runner";
@@ -37,7 +36,6 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Response of a token service.
 #[derive(Deserialize)]
 struct Given {
     #[serde(default)]
@@ -86,7 +84,6 @@ impl Registry {
         }
     }
 
-    /// Looked up once.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, Fault<OciError>> {
         if let Some(found) = self.credentials.get() {
             return Ok(found.clone());
@@ -191,7 +188,6 @@ impl Registry {
     }
 }
 
-/// Parameters of a Bearer challenge.
 struct Asked<'header> {
     realm: &'header str,
     service: Option<&'header str>,

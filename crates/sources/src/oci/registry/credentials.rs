@@ -21,7 +21,6 @@ use sys::file::{CallError, Unread, read_regular};
 
 const FILE: &str = "config.json";
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// Mode bit for world-writable files.
 const FOR_ALL: u32 = 0o0002;
 /// Output of a helper without credentials, with a non-zero exit code (docker-credential-helpers,
 /// credentials/error.go).
@@ -42,7 +41,6 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Output of a helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Printed {

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use spec::base64::{Base64, decode};
 use spec::percent::percent_encoded;
 
-/// The part of `config.json` that concerns credentials.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DockerConfig {
@@ -73,7 +72,6 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Longest name of a helper, in bytes.
 const HELPER_BYTES_MAX: usize = 100;
 
 /// The key of Docker's client for a registry with an index.
@@ -93,7 +91,6 @@ impl DockerConfig {
         })
     }
 
-    /// Returns the helper for `registry`, else the default helper.
     pub(super) fn helper(&self, registry: &str) -> Option<Helper<'_>> {
         let index = index_of(registry);
         let own = self.cred_helpers.get_key_value(registry);
@@ -147,9 +144,7 @@ impl DockerConfig {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Helper<'config> {
-    /// The part after `docker-credential-`.
     pub(super) name: &'config str,
-    /// The key of the registry for the helper.
     pub(super) server: String,
     /// Configured for this registry: no other source is used.
     pub(super) is_own: bool,

@@ -15,24 +15,19 @@ pub enum RegistryError {
     },
     #[error("{place}: the registry has no {what}{}", said(.detail))]
     NotFound {
-        /// `HOST[:PORT]/REPOSITORY`.
         place: String,
-        /// `manifest TAG` or `blob DIGEST`.
         what: String,
-        /// Message of the registry.
         detail: Option<String>,
     },
     #[error("{request}: the registry refuses {}{}", asked_with(.credentials.as_deref()), said(.detail))]
     Unauthorized {
         request: String,
-        /// Source of the credentials; `None` without credentials.
         credentials: Option<String>,
         detail: Option<String>,
     },
     #[error("{request}: the registry forbids it to {}{}", asked_with(.credentials.as_deref()), said(.detail))]
     Denied {
         request: String,
-        /// Source of the credentials; `None` without credentials.
         credentials: Option<String>,
         detail: Option<String>,
     },
@@ -42,21 +37,18 @@ pub enum RegistryError {
         status: u16,
         until: Option<String>,
     },
-    /// Not reachable, or error responses on every attempt.
     #[error("{request}: no usable answer after {}: {cause}", times(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
         cause: String,
     },
-    /// A body ended early or stalled.
     #[error("{request}: the body broke off after {bytes} bytes: {cause}")]
     BrokenOff {
         request: String,
         bytes: u64,
         cause: String,
     },
-    /// An unusable response that a retry would repeat.
     #[error("{request}: the answer cannot be used: {cause}")]
     Unusable {
         request: String,
@@ -66,7 +58,6 @@ pub enum RegistryError {
     #[error("{request}: found {what} with the digest {found}, expected {expected}")]
     WrongDigest {
         request: String,
-        /// `a manifest`.
         what: &'static str,
         found: String,
         /// The requested digest, or the one that the registry stated.
@@ -75,36 +66,30 @@ pub enum RegistryError {
     #[error("{request}: the {what} has more than {}", limit(.bytes_max))]
     TooLarge {
         request: String,
-        /// `manifest` or `answer`.
         what: &'static str,
         bytes_max: u64,
     },
-    /// The registry rejected an upload.
     #[error("{request}: the registry answered {status}{}", said(.detail))]
     Refused {
         request: String,
         status: u16,
         detail: Option<String>,
     },
-    /// The credentials file or a helper is unusable.
     #[error("credentials for {registry}: {origin} {problem}")]
     Credentials {
         registry: String,
-        /// The file or the helper, escaped.
         origin: String,
         /// Completes the sentence. Quotes neither the file nor the helper.
         problem: String,
         #[source]
         source: Option<CallError>,
     },
-    /// The local connection settings are unusable.
     #[error("{registry}: {problem}")]
     Setting {
         registry: String,
         /// What is wrong, and what is expected.
         problem: String,
     },
-    /// The data to send cannot be read.
     #[error("{what} cannot be read")]
     Source {
         what: String,

@@ -77,11 +77,8 @@ pub struct Registry {
     reference: Reference,
     connection: Connection,
     client: Client,
-    /// Set after the first probe.
     scheme: OnceCell<&'static str>,
-    /// Set after the first lookup.
     credentials: OnceCell<Option<Credentials>>,
-    /// From the last challenge.
     authorization: RefCell<Option<Authorization>>,
 }
 

@@ -19,7 +19,6 @@ use spec::oci::reference::Which;
 
 const DIGEST_HEADER: &str = "docker-content-digest";
 
-/// The media type in a document.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Typed {
@@ -162,7 +161,6 @@ impl Registry {
         }
     }
 
-    /// Checks that a partial response starts at the requested byte.
     fn starts_at(&self, headers: &HeaderMap, from_byte: u64) -> Result<u64, Fault<OciError>> {
         let stated = headers
             .get(header::CONTENT_RANGE)
@@ -181,7 +179,6 @@ impl Registry {
         }
     }
 
-    /// Returns the fault for an unexpected response.
     pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, answer: Answer) -> Fault<OciError> {
         let status = answer.status;
         if !status.is_client_error() {
@@ -207,7 +204,6 @@ pub(super) fn final_of(error: RegistryError) -> Fault<OciError> {
     Fault::Final(Box::new(error.into()))
 }
 
-/// Returns `Content-Type`, unless it is only JSON.
 fn stated_type(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let bare = stated.split(';').next()?.trim().to_ascii_lowercase();

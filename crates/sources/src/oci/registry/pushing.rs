@@ -74,7 +74,6 @@ impl Registry {
         }
     }
 
-    /// Starts an upload and sends the blob in one request.
     fn upload(&self, digest: &Digest, payload: Payload<'_>) -> Result<(), Fault<OciError>> {
         let begin = Ask::new(&Method::POST, "blobs/uploads/");
         let begun = self.ask(&begin)?;
@@ -152,14 +151,12 @@ impl Registry {
     }
 }
 
-/// Adds the digest to the upload URL.
 fn with_digest(place: &Uri, digest: &Digest) -> Result<Uri, Fault<OciError>> {
     let mark = if place.query().is_some() { '&' } else { '?' };
     plain_url(&format!("{place}{mark}digest={digest}"))
         .ok_or_else(|| Fault::Unusable("the place of the upload cannot be written".to_owned()))
 }
 
-/// Reader that reports progress.
 struct Told<'push> {
     source: &'push mut dyn BlobSource,
     listener: &'push dyn Listener,

@@ -10,7 +10,6 @@ use crate::oci::store::{BLOBS, Store, StoreError, Wanted, hexadecimal};
 use spec::digest::Digest;
 use sys::file;
 
-/// How often the lookup is repeated when the blob is removed between open and lock.
 const LOOKS_MAX: u32 = 8;
 
 /// A locked blob: it is not removed while this value lives.

@@ -53,7 +53,6 @@ impl Store {
         })
     }
 
-    /// Removes claims of killed processes.
     pub(super) fn forget_claims(&self) -> Result<(), StoreError> {
         for name in self.shelf.names(CLAIMS)? {
             let name = format!("{CLAIMS}/{name}");

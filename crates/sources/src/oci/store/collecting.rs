@@ -26,10 +26,8 @@ pub struct Gone {
 /// A named manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The reference that it was pulled or built as.
     pub name: String,
     pub digest: Digest,
-    /// Time of the last use.
     pub used: SystemTime,
 }
 

@@ -12,7 +12,6 @@ use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, hexadecimal};
 use spec::digest::Digest;
 use sys::lock::try_claim_file;
 
-/// Blobs are never written again.
 const BLOB_MODE: u32 = 0o400;
 
 /// A blob that is being written. Dropping it unfinished removes the file.

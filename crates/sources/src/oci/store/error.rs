@@ -8,7 +8,6 @@ use store::CacheError;
 /// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A failed system call, or an unsafe directory.
     #[error("the store of artifacts cannot be used")]
     Cache(#[from] CacheError),
     /// Fewer bytes than the descriptor states, also after retries.
@@ -26,7 +25,6 @@ pub enum StoreError {
     Size {
         place: String,
         digest: Digest,
-        /// `more`, or a number.
         found: String,
         bytes: u64,
     },
@@ -57,7 +55,6 @@ impl StoreError {
         self.errno().is_some_and(store::is_full)
     }
 
-    /// Whether the bytes do not match the digest.
     #[must_use]
     pub(crate) fn is_other_bytes(&self) -> bool {
         matches!(self, Self::Digest { .. })

@@ -23,7 +23,6 @@ const FRUITLESS_MAX: u32 = 5;
 const TRIES_MAX: u32 = 64;
 /// Delay before the second attempt in a row; it doubles for each later one.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// Interval between checks for cancellation.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
 impl Store {
@@ -84,7 +83,6 @@ impl Store {
     }
 }
 
-/// `bytes` bytes are in the file and in the hasher.
 struct Download<'call> {
     store: &'call Store,
     wanted: &'call Wanted,
@@ -130,7 +128,6 @@ impl Download<'_> {
         Digest::from_hasher(self.hasher.clone())
     }
 
-    /// Hashes the partial file of an earlier process. Returns whether there was any.
     fn take_up(&mut self) -> Result<bool, OciError> {
         let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
         let left = u64::try_from(status.st_size).unwrap_or(u64::MAX);

@@ -150,7 +150,6 @@ impl Store {
         }
     }
 
-    /// Whether `name` still refers to the open `file`.
     fn is_still(&self, file: &OwnedFd, name: &str) -> Result<bool, StoreError> {
         Ok(self.shelf.is_still(file, name)?)
     }

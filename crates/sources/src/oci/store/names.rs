@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::oci::store::{BUILDING, NAMES, Store, StoreError, hexadecimal};
 use spec::digest::Digest;
 
-/// Longest name file, in bytes, including the JSON around the name.
 const NAME_BYTES_MAX: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,7 +63,6 @@ impl Store {
         Ok(names)
     }
 
-    /// Removes the names of missing manifests. The caller holds the lock on the names.
     pub(super) fn forget_names(&self) -> Result<(), StoreError> {
         for file in self.shelf.names(NAMES)? {
             let file = format!("{NAMES}/{file}");
@@ -76,7 +74,6 @@ impl Store {
         Ok(())
     }
 
-    /// Returns `None` for an incomplete file.
     fn read_name(&self, file: &str) -> Result<Option<(String, Digest)>, StoreError> {
         let bytes = self.shelf.read(file, NAME_BYTES_MAX)?;
         Ok(bytes.and_then(|bytes| {

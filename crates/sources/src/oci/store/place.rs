@@ -7,7 +7,6 @@ use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 use store::place::file_system;
 
-/// Default size limit.
 const SIZE_BYTES: u64 = 20 << 30;
 /// By default at most one part in this many of the file system.
 const PART_OF_DISK: u64 = 4;

@@ -1,8 +1,8 @@
-//! What of the workspace becomes part of a bundle, and what is left out and why.
+//! Selects the workspace files of a bundle.
 //!
-//! A manifest's own folder is a working tree: credentials and what `.gitignore` names lie there by
-//! accident. What a source names was meant: of it only `.bundleignore` leaves anything out, and
-//! credentials are told.
+//! A manifest's own folder is a working tree that may contain credentials and ignored files, so
+//! both are left out. For folders that a source names, only `.bundleignore` applies, and
+//! credentials cause a warning.
 
 use std::cell::RefCell;
 
@@ -14,23 +14,20 @@ use crate::sieve::{AllLeftOut, Sieve, entries, told};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// Most names in one warning.
 const NAMES_MAX: usize = 100;
 
-/// The sieve of one source.
 pub(crate) struct BundleSieve<'files> {
     files: &'files dyn WorkspaceFiles,
-    /// `None`: the source says what it takes.
+    /// `None` for folders that a source names.
     by_git: Option<Ignored<'files>>,
     by_bundle: Ignored<'files>,
     credentials: CredentialRules,
     ignored: RefCell<AllLeftOut>,
-    /// What looks like credentials, left out or not.
     suspects: RefCell<AllLeftOut>,
 }
 
 impl<'files> BundleSieve<'files> {
-    /// Of a manifest's own folder, or of what a source names.
+    /// `is_own_folder`: a manifest's own folder, not a folder that a source names.
     pub(crate) fn new(
         files: &'files dyn WorkspaceFiles,
         is_own_folder: bool,
@@ -45,7 +42,6 @@ impl<'files> BundleSieve<'files> {
         })
     }
 
-    /// What is to be told, as codes and texts.
     pub(crate) fn told(&self) -> Vec<WarningReport> {
         let ignored = self.ignored.borrow();
         let suspects = self.suspects.borrow();
@@ -81,7 +77,6 @@ impl<'files> BundleSieve<'files> {
         warnings
     }
 
-    /// Whether it looks like credentials; that is remembered.
     fn suspects(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem> {
         let is_directory = match found.kind {
             FoundKind::Directory => true,
@@ -123,7 +118,7 @@ impl Sieve for BundleSieve<'_> {
             self.ignored.borrow_mut().add(path, by.to_owned());
             return Ok(false);
         }
-        // Who names it in a list of what is taken knows what it is.
+        // A file that the source lists by name is intended.
         let is_suspect = wanted.is_none() && self.suspects(path, found)?;
         Ok(!is_suspect || by_git.is_none())
     }

@@ -1,6 +1,5 @@
-//! Everything that is wrong with a manifest, the documents of its blocks and the code-workspaces
-//! below it. Of sources no byte is read, but for
-//! those that say what is left out.
+//! Reports all errors of a manifest, its block documents and its code-workspaces. It reads ignore
+//! files, but no other byte of a source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +29,9 @@ use spec::manifest::{
 use spec::path::{RelPath, escape};
 use spec::report::{WarningReport, with_causes};
 
-/// Most manifests that are looked at for one.
 const MANIFESTS_MAX: usize = 1_000;
 
-/// Reads the manifest at `manifest` in the workspace, and everything that it refers to.
+/// Checks the manifest `manifest` of the workspace and every document that it refers to.
 #[must_use]
 pub fn check(
     request: ResolveRequest<'_>,
@@ -61,7 +59,7 @@ pub fn check(
             ..CheckError::default()
         });
     }
-    // What the whole contradicts itself in, its parts do not show.
+    // Contradictions between the blocks of a manifest are not visible in a single block document.
     let is_part = block_of(request.manifest).is_some() || is_io(request.manifest);
     if report.errors.is_empty() && !is_part {
         match resolve(request, files) {
@@ -81,7 +79,6 @@ pub fn check(
     report
 }
 
-/// The block that a document of this name holds.
 fn block_of(path: &RelPath) -> Option<&'static str> {
     match path.file_name() {
         b"SANDBOX.md" => Some("sandbox"),
@@ -91,13 +88,12 @@ fn block_of(path: &RelPath) -> Option<&'static str> {
     }
 }
 
-/// Whether a document holds the blocks of AIP-16 and nothing else.
 fn is_io(path: &RelPath) -> bool {
     path.file_name() == b"IO.md"
 }
 
-/// What `bundle` or `exec` would refuse of the whole. What lies in repositories is not known here:
-/// where there are such sources, nobody knows whether the file of `run` is missing.
+/// Reports what `bundle` or `exec` would refuse. With repository sources the files are unknown, so
+/// a missing file of `run` is not reported.
 fn runnable(
     resolution: &Resolution,
     files: &dyn WorkspaceFiles,
@@ -147,12 +143,10 @@ struct Checker<'call> {
     files: &'call dyn WorkspaceFiles,
     registry: &'call Registry,
     require_pin: bool,
-    /// The manifests around the one that is looked at, outermost first.
+    /// Stack of the manifests being checked, outermost first.
     open: Vec<RelPath>,
-    /// Every manifest that was looked at, and whether others may refer to it.
     seen: BTreeMap<RelPath, bool>,
     report: CheckReport,
-    /// Whether enough errors were found before everything was looked at.
     is_cut: bool,
 }
 
@@ -162,7 +156,7 @@ impl Checker<'_> {
     }
 
     fn manifest(&mut self, path: &RelPath) {
-        // One that cannot be read is told once, and not for being of another kind.
+        // `true` prevents a second error about its kind.
         self.seen.insert(path.clone(), true);
         if let Some(block) = block_of(path).filter(|_| self.open.is_empty()) {
             return self.block(path, block);
@@ -201,7 +195,7 @@ impl Checker<'_> {
         self.open.pop();
     }
 
-    /// Reads a document that a block lies in, as a manifest beside it would that names it.
+    /// Reads a block document as a manifest beside it would.
     fn block(&mut self, path: &RelPath, block: &str) {
         let name = serde_json::Value::from(escape(path.file_name()));
         let text = format!("{block}: {{file: {name}}}");
@@ -223,12 +217,11 @@ impl Checker<'_> {
         }
     }
 
-    /// What a manifest without errors has to say.
     fn told(&mut self, path: &RelPath, root: &Node, manifest: &Manifest, is_own: bool) {
         let warnings = &mut self.report.warnings;
         warnings.extend(manifest.warnings.iter().cloned());
         for refusal in &manifest.refusals {
-            // Making a bundle is what resolves the sources.
+            // `bundle` resolves the sources.
             if refusal.code() != "code_unresolved" {
                 warnings.push(WarningReport::new(refusal.code(), refusal.to_string()));
             }
@@ -257,13 +250,12 @@ impl Checker<'_> {
         }
     }
 
-    /// The schemas that a run would refuse.
     fn schemas(&mut self, path: &RelPath, root: &Node) {
         for block in ["inputs", "outputs"] {
             let Some(node) = root.get(block) else {
                 continue;
             };
-            // What is not a map is told where the manifest is read.
+            // Reading the manifest reports a value that is not a map.
             if !matches!(node.value, Value::Map(_)) {
                 continue;
             }
@@ -311,7 +303,6 @@ impl Checker<'_> {
         }
     }
 
-    /// References that can be moved, where only commits are accepted.
     fn pins(&mut self, path: &RelPath, root: &Node) {
         if !self.require_pin {
             return;
@@ -378,7 +369,7 @@ impl Checker<'_> {
     }
 }
 
-/// A `type` that is none, and a text where a schema or a list belongs, told where it stands.
+/// Reports an unknown `type`, and a string in place of a schema or a list.
 fn wrong_type_of(
     path: &RelPath,
     block: &str,
@@ -412,7 +403,6 @@ fn origin(file: &RelPath, node: &Node, pointer: String, kind: SourceKind) -> Sou
     }
 }
 
-/// Adds what is not there yet.
 fn add_new<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
     for one in more {
         if !list.contains(&one) {
@@ -421,7 +411,7 @@ fn add_new<T: PartialEq>(list: &mut Vec<T>, more: Vec<T>) {
     }
 }
 
-/// As the document has it: one error for each that a manifest has.
+/// Converts to the errors of the report: one for each error of a manifest.
 #[must_use]
 pub fn of_compose(error: &ComposeError) -> Vec<CheckError> {
     let plain = |message: String| CheckError {

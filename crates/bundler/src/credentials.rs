@@ -1,4 +1,4 @@
-//! Files that look like credentials, by the rules of `policies/credential-files.yaml`.
+//! Detection of credential files by `policies/credential-files.yaml`.
 
 use crate::error::SourceProblem;
 use crate::files::WorkspaceFiles;
@@ -6,7 +6,6 @@ use crate::ignored::{Patterns, start_of};
 use spec::credential_files::{self, LOOKED_AT_BYTES, Lines};
 use spec::path::RelPath;
 
-/// The rules, ready to be asked.
 pub(crate) struct CredentialRules(Vec<CompiledRule>);
 
 struct CompiledRule {
@@ -16,7 +15,6 @@ struct CompiledRule {
 }
 
 impl CredentialRules {
-    /// The rules, or what is wrong with them.
     pub(crate) fn new() -> Result<Self, String> {
         let rules = credential_files::rules()?.into_iter().map(|rule| {
             let patterns = Patterns::parse(&rule.paths.join("\n"))
@@ -30,7 +28,6 @@ impl CredentialRules {
         rules.collect::<Result<_, String>>().map(Self)
     }
 
-    /// The name of the rule that calls `path` credentials.
     pub(crate) fn find(
         &self,
         files: &dyn WorkspaceFiles,

@@ -14,23 +14,21 @@ use crate::write::{WrittenBundle, write};
 use spec::code_block::CodeSource;
 use spec::host_policy::UnpackCaps;
 
-/// What a bundle is made of, and through whom its files are had.
+/// Inputs of a bundle.
 #[derive(Clone, Copy)]
 pub struct DefineCode<'call> {
-    /// The sources, in the order in which they lie over each other; later ones win.
+    /// In overlay order: later sources win.
     pub code: &'call [CodeSource],
-    /// Where the workspace lies on this host; only absolute links into it need that.
+    /// Workspace on this host; needed only for absolute links into it.
     pub workspace_root: Option<&'call Path>,
-    /// Repositories: the only one who sees credentials.
+    /// Client for repositories; only it handles credentials.
     pub github: &'call dyn GitHub,
-    /// The files of the workspace; manifests of `ref` sources are read through it too.
-    /// [`crate::files::DirectoryFiles`] are those of a directory of this host.
+    /// Files of the workspace, including manifests of `ref` sources. For a host directory use
+    /// [`crate::files::DirectoryFiles`].
     pub files: &'call dyn WorkspaceFiles,
-    /// Files that registry slugs in those manifests stand for.
     pub registry: &'call Registry,
-    /// Whether what links point to is copied in their place.
+    /// Copies the targets of links instead of the links.
     pub follow_symlinks: bool,
-    /// How large the bundle may be.
     pub caps: UnpackCaps,
 }
 
@@ -46,12 +44,12 @@ impl std::fmt::Debug for DefineCode<'_> {
     }
 }
 
-/// Writes the merged files of all sources to `out`, as a `.tar.gz`. Where every `github` source
-/// names a commit, the same sources give the same bytes. Nothing else is written anywhere.
+/// Writes the merged files of all sources to `out` as a `.tar.gz`. If every `github` source names a
+/// commit, the same sources give the same bytes.
 ///
 /// # Errors
-/// [`ComposeError`]: before a byte is written for all that can be known from manifests and
-/// listings. After an error `out` holds no bundle.
+/// [`ComposeError`]: before the first byte for everything that manifests and listings show. After
+/// an error the content of `out` is invalid.
 pub fn define_code(
     args: DefineCode<'_>,
     out: &mut dyn Write,

@@ -1,4 +1,4 @@
-//! Why no bundle is made: the manifest, one of its sources, its size, or where it was to be written.
+//! Errors of bundling.
 
 use rustix::io::Errno;
 
@@ -12,80 +12,67 @@ use spec::report::with_causes;
 use spec::units;
 use sys::file::CallError;
 
-/// Why no bundle is made. All but [`ComposeError::Source`] with `source_changed`, the last two
-/// classes and [`ComposeError::Output`] are found before a byte is written.
+/// Error while making a bundle. Found before the first byte is written, except `source_changed`,
+/// [`ComposeError::BundleSize`] and output errors.
 #[derive(Debug, thiserror::Error)]
 pub enum ComposeError {
-    /// The workspace cannot be opened.
     #[error("the workspace `{workspace}` cannot be opened")]
     Workspace {
         workspace: String,
         #[source]
         source: CallError,
     },
-    /// There is no manifest.
     #[error("`{path}` {problem}")]
     ManifestMissing {
-        /// Where it was looked for, escaped.
         path: String,
-        /// What is wrong with it: completes the sentence.
+        /// Completes the sentence.
         problem: String,
     },
-    /// The manifest lies elsewhere.
     #[error("the manifest `{manifest}` lies outside the workspace `{workspace}`")]
     ManifestOutside { manifest: String, workspace: String },
-    /// A manifest or a block that a manifest refers to cannot be read.
     #[error("`{file}` {problem}")]
     Unreadable {
         file: String,
-        /// What is wrong with it: completes the sentence.
         problem: &'static str,
-        /// The kernel's answer, where there is one.
         #[source]
         source: Option<CallError>,
     },
-    /// Manifests that are refused: everything that is wrong with the first of them.
+    /// All errors of the first invalid manifest.
     #[error("{}", lines(.0))]
     Manifest(Vec<ManifestError>),
-    /// None of the convention folders has it.
+    /// Not in any convention folder.
     #[error("`{workspace}` has no code-workspace `{name}`; {}", known_words(.known))]
     WorkspaceNotFound {
-        /// The name that was asked for, escaped.
         name: String,
         workspace: String,
         known: Vec<String>,
         near: Option<String>,
     },
-    /// One source is refused or cannot be had.
     #[error("{at}: {}", with_causes(.problem.as_ref()))]
     Source {
         at: Box<SourceOrigin>,
         problem: Box<SourceProblem>,
     },
-    /// A link is refused in view of the whole bundle.
     #[error("{at}: `{path}` {error}")]
     Link {
-        /// The source that it comes from.
         at: Box<SourceOrigin>,
-        /// Where it is in the bundle.
+        /// In the bundle.
         path: RelPath,
         error: Box<LinkError>,
     },
-    /// The bundle is too large.
     #[error("`{entry}` makes the bundle too large: {what}")]
     BundleSize {
-        /// The entry that crossed the limit.
+        /// The entry that exceeds the limit.
         entry: String,
         what: SizeLimit,
     },
-    /// The bundle or its lock file cannot be written.
     #[error("`{file}` cannot be written")]
     Output {
         file: String,
         #[source]
         source: CallError,
     },
-    /// The bundle or its lock file must not be written there.
+    /// The path is not allowed for the bundle or its lock file.
     #[error("`{file}` cannot be written: it is {found}; expected {expected}")]
     OutputRefused {
         file: String,
@@ -94,36 +81,29 @@ pub enum ComposeError {
     },
 }
 
-/// A limit of the host policy that a bundle crosses.
+/// Size limit of the host policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SizeLimit {
     #[error("more than {limit} files, directories and links (unpack.entries)")]
     Entries { limit: u64 },
-    /// Bytes of all files.
     #[error("{bytes} bytes in all files up to it, expected at most {} (unpack.unpacked)", units::limit(.limit))]
     Unpacked {
-        /// Bytes up to and with the entry.
+        /// Up to and including the entry.
         bytes: u64,
         limit: u64,
     },
-    /// Bytes of the compressed archive.
     #[error("the archive has more than {} (unpack.archive)", units::limit(.limit))]
     Archive { limit: u64 },
-    /// Bytes of all names.
     #[error("more than {limit} bytes in all names, 160 for each of unpack.entries")]
     Names { limit: u64 },
 }
 
-/// The classes of errors that AIP-26 tells apart, and where the bundle goes.
+/// Error classes of AIP-26, and one for the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// A manifest is not accepted.
     Manifest,
-    /// A source is not accepted or cannot be had.
     Source,
-    /// The bundle is too large.
     BundleSize,
-    /// The bundle cannot be written.
     Output,
 }
 
@@ -140,7 +120,7 @@ fn known_words(known: &[String]) -> String {
 }
 
 impl ComposeError {
-    /// `problem` of the source `at`.
+    /// Creates the error for `problem` of the source `at`.
     #[must_use]
     pub fn of_source(at: &SourceOrigin, problem: SourceProblem) -> Self {
         match problem {
@@ -155,7 +135,7 @@ impl ComposeError {
         }
     }
 
-    /// The same, where writing failed, with the name of what was written.
+    /// Adds the file name to a write error.
     #[must_use]
     pub fn at(self, file: &str) -> Self {
         match self {
@@ -167,7 +147,7 @@ impl ComposeError {
         }
     }
 
-    /// Which class of errors it is.
+    /// Returns the error class.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
@@ -183,7 +163,7 @@ impl ComposeError {
         }
     }
 
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -202,7 +182,7 @@ impl ComposeError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

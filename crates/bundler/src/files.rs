@@ -1,4 +1,4 @@
-//! What sources are read from: the files beneath one directory, never through a link.
+//! Read access to a directory tree, without following links.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -12,77 +12,76 @@ use rustix::io::Errno;
 use spec::path::{RelPath, escape};
 use sys::file::{CallError, open_beneath};
 
-/// A directory of files, as the sources see it. No path is ever followed through a link.
+/// A directory tree that sources read from. Implementations never follow a link.
 pub trait WorkspaceFiles {
-    /// What lies at `path`; `None` where nothing does.
+    /// Returns the entry at `path`, or `None`.
     ///
     /// # Errors
-    /// The call that failed: ELOOP where a link stands on the way.
+    /// The system call that failed: ELOOP for a link in the path.
     fn look(&self, path: &RelPath) -> Result<Option<Found>, CallError>;
 
-    /// Shows `visit` the names in the directory `path` (`None`: the top), in any order, until it
-    /// breaks off.
+    /// Calls `visit` with each name in the directory `path` (`None`: the root), unordered, until it
+    /// breaks.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The system call that failed.
     fn list(
         &self,
         path: Option<&RelPath>,
         visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), CallError>;
 
-    /// What the symbolic link at `path` holds.
+    /// Reads the target of the symbolic link at `path`.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The system call that failed.
     fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, CallError>;
 
     /// Opens the regular file at `path`.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The system call that failed.
     fn open(&self, path: &RelPath) -> Result<Box<dyn OpenedSource + '_>, CallError>;
 }
 
-/// A file that is being read.
+/// An open file.
 pub trait OpenedSource {
-    /// What it is now.
+    /// Returns the current status.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The system call that failed.
     fn found(&self) -> Result<Found, CallError>;
 
-    /// Reads on; 0 at the end.
+    /// Reads the next bytes; 0 at the end.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The system call that failed.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CallError>;
 }
 
-/// What lies at a path.
+/// An entry of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     pub kind: FoundKind,
-    /// Which file it is, and when it changed.
     pub stamp: Stamp,
 }
 
-/// What something is.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoundKind {
     File {
-        /// Whether its owner may execute it.
+        /// The owner's execute bit.
         executable: bool,
         bytes: u64,
     },
     Directory,
     Symlink,
-    /// Something that no bundle holds, in words: `a fifo`.
+    /// A type that bundles do not support, such as `a fifo`.
     Special(&'static str),
 }
 
 impl FoundKind {
-    /// `a file`, `a directory`, `a symlink`, `a fifo` and so on.
+    /// Returns the type in words: `a file`, `a directory`, `a symlink`, `a fifo`.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -94,27 +93,25 @@ impl FoundKind {
     }
 }
 
-/// Which file, and which version of it: two readings with equal stamps read the same bytes.
+/// Version of a file: equal stamps mean equal content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stamp {
     pub identity: FileIdentity,
-    /// Seconds and nanoseconds of the last change of its data.
+    /// mtime in seconds and nanoseconds.
     pub modified: (i64, u64),
-    /// Seconds and nanoseconds of the last change of its data or its inode.
+    /// ctime in seconds and nanoseconds.
     pub changed: (i64, u64),
 }
 
-/// Device and inode: one file, whatever its names.
+/// Device and inode; equal for all hard links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileIdentity {
-    /// `st_dev`.
     pub device: u64,
-    /// `st_ino`.
     pub inode: u64,
 }
 
 impl FileIdentity {
-    /// Of the file at `path` of this host, links followed.
+    /// Returns the identity of the host file at `path`, following links.
     ///
     /// # Errors
     /// The errno of stat(2).
@@ -124,7 +121,7 @@ impl FileIdentity {
             .map_err(|errno| CallError::new("stat", escape(path.as_os_str().as_bytes()), errno))
     }
 
-    /// Of the file with this status.
+    /// Converts a status.
     #[must_use]
     pub fn of(status: &Stat) -> Self {
         Self {
@@ -135,7 +132,7 @@ impl FileIdentity {
 }
 
 impl Found {
-    /// The file with this status.
+    /// Converts a status.
     #[must_use]
     pub fn of(status: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(status.st_mode) {
@@ -162,16 +159,15 @@ impl Found {
     }
 }
 
-/// Files beneath an open directory of this host, reached with openat2(2) only.
+/// Files beneath an open directory, accessed with openat2(2) only.
 #[derive(Debug)]
 pub struct DirectoryFiles {
     root: OwnedFd,
-    /// The directory that was used last: most files have their neighbours read next.
     parent: RefCell<Option<(Vec<u8>, OwnedFd)>>,
 }
 
 impl DirectoryFiles {
-    /// The files beneath `root`.
+    /// Reads beneath `root`.
     #[must_use]
     pub fn new(root: OwnedFd) -> Self {
         Self {
@@ -180,7 +176,7 @@ impl DirectoryFiles {
         }
     }
 
-    /// The files beneath the directory `path`, which is opened as the caller names it.
+    /// Opens the directory `path`, following links, and reads beneath it.
     ///
     /// # Errors
     /// The errno of open(2).
@@ -222,7 +218,7 @@ impl WorkspaceFiles for DirectoryFiles {
         });
         match looked {
             Ok(status) => Ok(Some(Found::of(&status))),
-            // ENOTDIR: a file stands where the path has a directory.
+            // ENOTDIR: a parent is a file.
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(CallError::new("fstatat", path.to_string(), errno)),
         }
@@ -258,7 +254,7 @@ impl WorkspaceFiles for DirectoryFiles {
     }
 
     fn open(&self, path: &RelPath) -> Result<Box<dyn OpenedSource + '_>, CallError> {
-        // O_NONBLOCK: a fifo would otherwise be waited for.
+        // O_NONBLOCK: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = self
             .beside(path, |parent, name| {

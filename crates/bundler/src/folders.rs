@@ -1,12 +1,12 @@
-//! Which folder the path of a source names.
+//! Folders that the paths of sources name.
 
 use crate::error::SourceProblem;
 use crate::walk::join;
 use spec::code_block::SourcePath;
 use spec::path::RelPath;
 
-/// The folder that the path of a source begins at, seen from the workspace (`None`: the workspace
-/// itself), where it is written in the folder `base`.
+/// Returns the folder that a source path starts at, relative to the workspace (`None`: the
+/// workspace itself). `base` is the folder of the manifest.
 pub(crate) fn base_of(
     base: Option<&RelPath>,
     path: &SourcePath,
@@ -17,7 +17,6 @@ pub(crate) fn base_of(
     })
 }
 
-/// The folder that the path of a source names; `None`: the workspace itself.
 pub(crate) fn folder_at(
     base: Option<&RelPath>,
     path: &SourcePath,

@@ -1,4 +1,4 @@
-//! `--symlinks=follow`: where a path leads once every link on the way is taken, inside one directory.
+//! `--symlinks=follow`: resolves paths with links within one directory.
 
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,34 +9,29 @@ use crate::files::{Found, FoundKind, WorkspaceFiles};
 use spec::path::{RelPath, escape};
 use sys::file::CallError;
 
-/// As many links as path_resolution(7) takes.
+/// The limit of path_resolution(7).
 const LINKS_MAX: usize = 40;
 
-/// Where a path led.
 pub(crate) struct Followed {
-    /// The path without links; `None`: the directory itself.
     pub path: Option<RelPath>,
     pub found: Found,
 }
 
-/// Why it led nowhere.
 pub(crate) enum NotFollowed {
-    /// Nothing lies there, and no link was on the way.
+    /// Not found, without a link in the path.
     Missing,
-    /// A link is to blame.
     Link(Box<SourceProblem>),
     Call(CallError),
 }
 
-/// Takes each link on the way to `start`, and of `start` itself. `root` is where `files` lie on
-/// this host: absolute links into it are taken too.
+/// Resolves all links in `start`, including the last segment. `root` is the host path of `files`,
+/// for absolute links into it.
 pub(crate) fn follow(
     files: &dyn WorkspaceFiles,
     root: Option<&Path>,
     start: &RelPath,
 ) -> Result<Followed, NotFollowed> {
-    // Each with whether a link brought it: a path that ends beside a link that was taken misses
-    // something, and the link is not to blame.
+    // The flag marks segments from a link: if one of them is missing, the link is the cause.
     let mut pending: VecDeque<(Vec<u8>, bool)> = start
         .segments()
         .map(|segment| (segment.to_vec(), false))
@@ -107,7 +102,7 @@ pub(crate) fn follow(
             pending.push_front((segment.to_vec(), true));
         }
     }
-    // The way ended in `.`, `..` or the directory itself.
+    // The path ended in `.`, `..` or the root.
     let found = match (&here, found) {
         (_, Some(found)) => found,
         (Some(path), None) => match files.look(path).map_err(NotFollowed::Call)? {
@@ -122,7 +117,6 @@ pub(crate) fn follow(
     Ok(Followed { path: here, found })
 }
 
-/// The part of an absolute link below `root`.
 fn beneath<'target>(root: Option<&Path>, target: &'target [u8]) -> Option<&'target [u8]> {
     let rest = target.strip_prefix(root?.as_os_str().as_bytes())?;
     match rest.first() {

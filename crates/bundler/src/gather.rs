@@ -1,4 +1,4 @@
-//! From sources to the overlay: what lies where, how large it is, and where its bytes are read.
+//! Gathers sources into the overlay: paths, sizes and where the content is.
 
 use std::path::Path;
 
@@ -21,45 +21,36 @@ use spec::path::RelPath;
 use spec::report::WarningReport;
 use sys::file::CallError;
 
-/// How sources are gathered.
+/// Options for gathering.
 #[derive(Debug, Clone)]
 pub struct GatherOptions<'call> {
-    /// How large the bundle may be.
     pub caps: UnpackCaps,
-    /// Whether what links point to is copied in their place.
+    /// Copies the targets of links instead of the links.
     pub follow_symlinks: bool,
-    /// Where the workspace lies on this host: absolute links into it can be followed.
+    /// Workspace on this host; absolute links into it are followed.
     pub workspace: Option<&'call Path>,
-    /// Files that are no part of the workspace: what is being written to.
     pub exclude: Vec<FileIdentity>,
 }
 
-/// What is known of a fetched source.
+/// A fetched repository source.
 #[derive(Debug)]
 pub struct FetchedSource {
     pub source: SourceIndex,
-    /// The commit, and what was asked for.
     pub resolved: ResolvedRef,
-    /// The archive and its files, kept open until the bundle is written.
+    /// Open until the bundle is written.
     pub tree: FetchedTree,
 }
 
-/// Everything that a bundle will hold, and what it is read from.
+/// The contents of a bundle, and where to read them.
 pub struct Gathered<'files> {
-    /// What lies where, with its sources.
     pub overlay: Overlay,
-    /// The same as the writer of archives sees it.
+    /// The overlay in the form that the archive writer needs.
     pub tree: Tree,
-    /// The sources, in the order in which they lie over each other.
     pub origins: Vec<SourceOrigin>,
-    /// What each source gives.
     pub given: Vec<Given>,
-    /// Which commits the references of what was fetched were.
     pub commits: Vec<SourceCommit>,
     pub fetched: Vec<FetchedSource>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
-    /// How large the archive may be, in bytes.
     pub archive_bytes_max: u64,
     workspace: &'files dyn WorkspaceFiles,
     repositories: Vec<DirectoryFiles>,
@@ -77,7 +68,6 @@ impl std::fmt::Debug for Gathered<'_> {
 }
 
 impl<'files> Gathered<'files> {
-    /// What was gathered beneath the one directory of `files`.
     pub(crate) fn of_one_directory(
         gathering: Gathering,
         tree: Tree,
@@ -98,7 +88,7 @@ impl<'files> Gathered<'files> {
         }
     }
 
-    /// The directory that contents name.
+    /// Returns the directory that contents refer to.
     pub fn root(&self, index: RootIndex) -> &dyn WorkspaceFiles {
         match index
             .checked_sub(1)
@@ -110,11 +100,10 @@ impl<'files> Gathered<'files> {
     }
 }
 
-/// Lists the files of all `layers` and lays them over each other; repositories are fetched.
-/// `manifest` is what `.runner/manifest.json` will hold, besides the commits of what was fetched.
+/// Lists the files of all `layers`, fetches repositories and merges everything. `manifest` becomes
+/// `.runner/manifest.json`, with the fetched commits added.
 ///
-/// Of the files of the workspace only those that say what is left out are read, and those that may
-/// hold credentials.
+/// Of the workspace files it reads only ignore files and possible credentials.
 ///
 /// # Errors
 /// [`ComposeError::Source`], [`ComposeError::Link`], [`ComposeError::BundleSize`].
@@ -136,7 +125,7 @@ pub fn gather<'files>(
             LayerForm::Folder { .. } | LayerForm::Local { .. } => {
                 Some(BundleSieve::new(files, is_own_folder).map_err(refused)?)
             }
-            // What a repository holds was published by whoever wrote it.
+            // Content of a repository is already published.
             LayerForm::Inline { .. } | LayerForm::GitHub { .. } => None,
         };
         let mut walk = Walk {
@@ -225,7 +214,6 @@ pub fn gather<'files>(
     })
 }
 
-/// What the references of fetched sources were.
 fn commits(layers: &[Layer], fetched: &[FetchedSource]) -> Vec<SourceCommit> {
     let one = |fetched: &FetchedSource| match &layers.get(fetched.source)?.form {
         LayerForm::GitHub {

@@ -1,4 +1,4 @@
-//! What grows while sources are gathered: the overlay, and what is left out of it.
+//! State of gathering: the overlay and the left-out entries.
 
 use std::sync::Arc;
 
@@ -12,23 +12,18 @@ use spec::host_policy::UnpackCaps;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// The folder of a bundle that belongs to this program.
 const RESERVED: &[u8] = b".runner";
-/// Where the resolved manifest lies in the bundle.
 const RESOLVED_MANIFEST: &[u8] = b".runner/manifest.json";
-/// Files that are looked at for each that the bundle may hold: those that are left out, are not
-/// taken, or give way to later ones.
+/// Listed entries per entry of the limit, since entries may be left out or replaced.
 const LISTED_FOR_EACH: u64 = 16;
 
-/// What one source gives, later replaced or not.
+/// Counts of one source, including replaced entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Given {
     pub files: u64,
-    /// Bytes of the files.
     pub bytes: u64,
 }
 
-/// What grows while sources are gathered.
 pub(crate) struct Gathering {
     pub overlay: Overlay,
     pub origins: Vec<SourceOrigin>,
@@ -40,7 +35,6 @@ pub(crate) struct Gathering {
     pub warnings: Vec<WarningReport>,
 }
 
-/// Entries that are left out: the first, and how many.
 #[derive(Default)]
 struct LeftOut {
     first: Option<RelPath>,
@@ -64,7 +58,6 @@ impl LeftOut {
 }
 
 impl Gathering {
-    /// Nothing of these sources yet.
     pub(crate) fn new(caps: UnpackCaps, origins: Vec<SourceOrigin>) -> Self {
         Self {
             overlay: Overlay::default(),
@@ -78,7 +71,6 @@ impl Gathering {
         }
     }
 
-    /// Adds a warning about a source.
     pub(crate) fn warn(&mut self, source: SourceIndex, code: &str, text: &str) {
         let message = match self.origins.get(source) {
             Some(origin) => format!("{origin}: {text}"),
@@ -91,12 +83,10 @@ impl Gathering {
         self.caps.entries.saturating_mul(LISTED_FOR_EACH)
     }
 
-    /// How many more names may be listed.
     pub(crate) fn room_to_list(&self) -> u64 {
         self.list_max().saturating_sub(self.listed)
     }
 
-    /// Counts names that were listed.
     pub(crate) fn listed(&mut self, names: u64) -> Result<(), SourceProblem> {
         self.listed = self.listed.saturating_add(names);
         match self.list_max() < self.listed {
@@ -107,7 +97,7 @@ impl Gathering {
         }
     }
 
-    /// Whether something that was found in a directory is left out; it is remembered.
+    /// Whether every bundle leaves this entry out; records it.
     pub(crate) fn leaves_out(&mut self, to: &RelPath) -> bool {
         if LEFT_OUT.contains(&to.file_name()) {
             self.left_out.add(to);
@@ -120,7 +110,6 @@ impl Gathering {
         false
     }
 
-    /// Refuses what a source names itself and every bundle leaves out.
     pub(crate) fn refuse_left_out(path: &RelPath) -> Result<(), SourceProblem> {
         match path.segments().any(|segment| LEFT_OUT.contains(&segment)) {
             true => Err(SourceProblem::Reserved {
@@ -131,7 +120,6 @@ impl Gathering {
         }
     }
 
-    /// Refuses what a source puts itself where this program puts the resolved manifest.
     pub(crate) fn refuse_reserved(to: &RelPath) -> Result<(), SourceProblem> {
         match is_reserved(to) {
             true => Err(SourceProblem::Reserved {
@@ -142,7 +130,7 @@ impl Gathering {
         }
     }
 
-    /// Refuses what lies deeper than archives may be.
+    /// Refuses a path above the depth limit of archives.
     pub(crate) fn check_depth(to: &RelPath) -> Result<(), SourceProblem> {
         let segments = to.segments().count();
         match SEGMENTS_MAX < segments {
@@ -155,7 +143,6 @@ impl Gathering {
         }
     }
 
-    /// Puts one item of a source into the overlay.
     pub(crate) fn place(
         &mut self,
         to: &RelPath,
@@ -192,7 +179,6 @@ impl Gathering {
         }
     }
 
-    /// Places a file whose content stands in a manifest.
     pub(crate) fn inline(
         &mut self,
         path: &RelPath,
@@ -204,7 +190,6 @@ impl Gathering {
         self.place(path, file_of(Arc::clone(content)), source)
     }
 
-    /// Places the resolved manifest.
     pub(crate) fn add_manifest(&mut self, manifest: &[u8]) -> Result<(), ComposeError> {
         let origin = resolved_origin();
         self.origins.push(origin.clone());
@@ -217,7 +202,6 @@ impl Gathering {
             .map_err(|problem| ComposeError::of_source(&origin, problem))
     }
 
-    /// Checks the whole, and makes of it what the writer of archives takes.
     pub(crate) fn finish(&mut self) -> Result<Tree, ComposeError> {
         let caps = self.caps;
         let limits = limits_of(caps).tree();
@@ -238,7 +222,7 @@ impl Gathering {
             tree.insert(path.clone(), entry, limits)
                 .map_err(|conflict| ComposeError::BundleSize {
                     entry: path.to_string(),
-                    // The overlay has no conflicts: what is left are the two limits.
+                    // The overlay has no conflicts, so only the two limits remain.
                     what: match conflict {
                         Conflict::NameBytes => SizeLimit::Names {
                             limit: limits.name_bytes,

@@ -1,5 +1,4 @@
-//! The client for repositories as the host's configuration has it, and the commits of a lock file
-//! in front of it.
+//! Repository client with the host's settings, and one that uses the commits of a lock file.
 
 use std::path::PathBuf;
 
@@ -12,7 +11,7 @@ use spec::host_policy::{HostPolicy, UnpackCaps};
 use spec::lock::Lock;
 use spec::path::{RelPath, escape};
 
-/// A client for the service that `policy` names. It asks nothing until something is wanted.
+/// Creates a client for the service in `policy`. Sends no request.
 ///
 /// # Errors
 /// [`GitHubError::Setting`].
@@ -25,7 +24,7 @@ pub fn client<'caller>(
     Client::new(ClientSettings {
         base_url: policy.github.base_url.clone(),
         token,
-        // Refused before, where the source is known by its place.
+        // Checked earlier, where the position of the source is known.
         require_pin: false,
         limits: limits_of(policy.unpack),
         cache_directory,
@@ -35,7 +34,6 @@ pub fn client<'caller>(
     })
 }
 
-/// The caps of a host policy as the reader of archives takes them.
 #[must_use]
 pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
     UnpackLimits {
@@ -45,10 +43,8 @@ pub(crate) fn limits_of(caps: UnpackCaps) -> UnpackLimits {
     }
 }
 
-/// Repositories at the commits of a lock file: no reference is asked for again, and one that it
-/// does not know is refused before anything is fetched for it.
+/// Repositories at the commits of a lock file. A reference without a locked commit is refused.
 pub struct Locked<'call> {
-    /// Where the files come from.
     pub github: &'call dyn GitHub,
     pub lock: &'call Lock,
 }

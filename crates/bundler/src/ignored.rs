@@ -1,10 +1,8 @@
-//! `.staxignore`, `.bundleignore`, `.gitignore`: what the author of a tree leaves out of what is made
-//! of it, in the syntax of `.gitignore`.
+//! `.staxignore`, `.bundleignore` and `.gitignore`, in the syntax of gitignore(5).
 //!
-//! As with git, one may lie in any directory and speaks of what is below it; the one that is nearest
-//! to a file is asked first, the last of its patterns that matches decides, and nothing brings back
-//! what lies in a directory that is left out. The file itself is taken: what is made of the result
-//! again is the same.
+//! Each directory may have one; it applies to the paths below. The nearest file is checked first,
+//! and its last matching pattern decides. Entries of an ignored directory cannot be included again.
+//! The ignore file itself is included, so that bundling the result again gives the same result.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,22 +17,18 @@ use crate::error::SourceProblem;
 use crate::files::{FoundKind, WorkspaceFiles};
 use spec::path::{RelPath, escape};
 
-/// Most bytes of one.
 const BYTES_MAX: u64 = 1 << 20;
-/// Most patterns in all of them.
 const PATTERNS_MAX: usize = 20_000;
 
-/// The files of one name on the way down.
 pub(crate) struct Ignored<'files> {
     name: &'static [u8],
     files: &'files dyn WorkspaceFiles,
-    /// By directory; the empty name is the top.
+    /// By directory; the empty name is the root.
     found: RefCell<BTreeMap<Vec<u8>, Patterns>>,
     patterns: Cell<usize>,
 }
 
 impl<'files> Ignored<'files> {
-    /// Of the files that are called `name`.
     pub(crate) fn new(files: &'files dyn WorkspaceFiles, name: &'static [u8]) -> Self {
         Self {
             name,
@@ -44,7 +38,6 @@ impl<'files> Ignored<'files> {
         }
     }
 
-    /// Reads the one of this directory, where it has one.
     pub(crate) fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
         let path = beneath(directory, self.name)?;
         let unreadable = |source| SourceProblem::Unreadable {
@@ -59,7 +52,7 @@ impl<'files> Ignored<'files> {
             line,
             reason,
         };
-        // What it says cannot be known, and what it leaves out would be published.
+        // Fail: skipping an unreadable ignore file would publish what it excludes.
         let FoundKind::File { bytes, .. } = found.kind else {
             let reason = format!("it is {}, expected a file", found.kind.words());
             return Err(refused(None, reason));
@@ -85,7 +78,7 @@ impl<'files> Ignored<'files> {
         Ok(())
     }
 
-    /// What they say of `path`, where nothing above it is left out: whether it is.
+    /// Whether `path` is ignored; `None` without a match. No parent of `path` may be ignored.
     pub(crate) fn say(&self, path: &RelPath, is_directory: bool) -> Option<bool> {
         let found = self.found.borrow();
         if found.is_empty() {
@@ -101,14 +94,13 @@ impl<'files> Ignored<'files> {
     }
 }
 
-/// Patterns that were read together.
 pub(crate) struct Patterns {
     matcher: Gitignore,
     count: usize,
 }
 
 impl Patterns {
-    /// Reads the lines of a `.gitignore`; else which line is to blame, and why.
+    /// Parses a `.gitignore`. The error has the line, if known, and the reason.
     pub(crate) fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
         let mut builder = GitignoreBuilder::new("");
         let mut count = 0;
@@ -125,7 +117,7 @@ impl Patterns {
         Ok(Self { matcher, count })
     }
 
-    /// What they say of a path, which is relative to where they stand: whether it is left out.
+    /// Whether a path, relative to the ignore file, is ignored; `None` without a match.
     pub(crate) fn say(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         match self
             .matcher
@@ -138,8 +130,7 @@ impl Patterns {
     }
 }
 
-/// The line with each `{` and `}` that stands outside brackets taken literally, as git takes them:
-/// the matcher would read alternatives.
+/// Escapes `{` and `}` outside brackets: git takes them literally, the matcher as alternatives.
 fn without_alternatives(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut in_brackets = false;
@@ -161,7 +152,6 @@ fn without_alternatives(line: &str) -> String {
     text
 }
 
-/// The first bytes of a file, at most `most`.
 pub(crate) fn start_of(
     files: &dyn WorkspaceFiles,
     path: &RelPath,

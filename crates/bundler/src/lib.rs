@@ -1,9 +1,8 @@
-//! From a manifest to a bundle: its sources are resolved, gathered and written as one archive.
+//! From a manifest to a bundle.
 //!
-//! Three steps. [`resolve`](resolve::resolve) reads manifests only and replaces `ref` sources by what
-//! they stand for; [`gather`](gather::gather) finds out which files they are, fetches repositories
-//! and lays everything over each other; [`write`](write::write) reads the files, once, while the
-//! archive is written.
+//! [`resolve`](resolve::resolve) reads manifests and replaces `ref` sources by their content.
+//! [`gather`](gather::gather) lists the files, fetches repositories and merges everything.
+//! [`write`](write::write) reads each file once and writes the archive.
 #![forbid(unsafe_code)]
 
 mod bundle_sieve;

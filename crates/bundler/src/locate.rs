@@ -1,4 +1,4 @@
-//! Where the manifest and its workspace are: a file, a folder, or a name of the convention folders.
+//! Locates the manifest and its workspace, from a file, a folder or a name in a convention folder.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,8 +13,7 @@ use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 use sys::file::CallError;
 
-/// Where code-workspaces lie by convention, in the order in which they are looked for (AIP-26,
-/// "Convention: workspace folder layout").
+/// Folders of code-workspaces, in search order (AIP-26, "Convention: workspace folder layout").
 const CONVENTIONS: [(&str, &str); 5] = [
     (".code-workspaces", "manifest.yaml"),
     (".code-workspaces", "manifest.yml"),
@@ -22,24 +21,22 @@ const CONVENTIONS: [(&str, &str); 5] = [
     (".code", "manifest.yml"),
     (".code", "CODE.md"),
 ];
-/// Most names that a message lists.
 const NAMES_MAX: usize = 20;
 
-/// A manifest and the workspace around it.
+/// A manifest and its workspace.
 #[derive(Debug)]
 pub struct Located {
-    /// The workspace, absolute and free of links.
+    /// Absolute, without links.
     pub workspace: PathBuf,
     pub files: DirectoryFiles,
-    /// The manifest, in the workspace.
+    /// Relative to the workspace.
     pub manifest: RelPath,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Finds what `subject` names: a manifest, a folder that holds one, or a code-workspace in one of
-/// the convention folders. The workspace is the one that is given; else `working_directory` where
-/// the manifest lies beneath it; else the manifest's own folder.
+/// Finds the manifest for `subject`: a manifest, a folder with one, or a code-workspace in a
+/// convention folder. The workspace is the given one, else `working_directory` if the manifest is
+/// beneath it, else the manifest's folder.
 ///
 /// # Errors
 /// [`ComposeError::ManifestMissing`], [`ComposeError::ManifestOutside`],
@@ -52,7 +49,7 @@ pub fn locate(
     let given = workspace.map(canonical).transpose()?;
     if let Some(name) = plain_name(subject)
         && let Some(around) = given.as_deref().or(working_directory)
-        // Beside a workspace that is given a name is a name first; alone it is a path first.
+        // With a given workspace a name takes precedence, otherwise a path does.
         && (workspace.is_some() || !subject.exists())
     {
         let files = open(around)?;
@@ -138,7 +135,6 @@ fn open(workspace: &Path) -> Result<DirectoryFiles, ComposeError> {
     })
 }
 
-/// A single segment that can be the name of a folder.
 fn plain_name(subject: &Path) -> Option<RelPath> {
     let bytes = subject.as_os_str().as_bytes();
     RelPath::parse(bytes)
@@ -165,7 +161,6 @@ fn by_convention(files: &DirectoryFiles, name: &RelPath) -> Result<Option<RelPat
     Ok(None)
 }
 
-/// Warnings about the manifests that lie beside `manifest` and are not looked at.
 fn beside(files: &DirectoryFiles, manifest: &RelPath) -> Result<Vec<WarningReport>, ComposeError> {
     let folder = manifest.parent();
     let found =
@@ -199,7 +194,7 @@ fn not_found(
                 ControlFlow::Continue(())
             })
         });
-        // A convention folder that is not there holds nothing.
+        // A missing convention folder is empty.
         if listed.is_ok_and(|listed| listed.is_ok()) {
             for name in names {
                 if by_convention(files, &name)?.is_some() {

@@ -1,4 +1,4 @@
-//! What a bundle was made of, as the lock file has it.
+//! Lock files of bundles.
 
 use crate::gather::{Gathered, Given};
 use crate::layer::{Layer, LayerForm};
@@ -7,7 +7,7 @@ use spec::lock::{LOCK_VERSION, Lock, LockDifference, LockedKind, LockedNeeds, Lo
 use spec::manifest::Manifest;
 use spec::runner_block::{Engine, Language};
 
-/// The lock of a bundle with these contents; `manifest` is the resolved one.
+/// Returns the lock of a bundle; `manifest` is the resolved one.
 #[must_use]
 pub fn lock_of(
     manifest: &Manifest,
@@ -23,9 +23,8 @@ pub fn lock_of(
     with_sources(manifest, sources, content_digest)
 }
 
-/// In what a bundle of these layers is not what `lock` says, as far as the manifests tell: for one
-/// of whose references there is no commit, so that nothing can be gathered. Empty where there is
-/// one for each.
+/// Compares manifest and `lock` without fetching, for a reference without a locked commit. Empty if
+/// every reference has one.
 #[must_use]
 pub fn differences_unfetched(
     lock: &Lock,
@@ -45,7 +44,7 @@ pub fn differences_unfetched(
     }
     let sources = layers.iter().map(|layer| {
         let words = words_of(layer, Given::default());
-        // What only the files tell is taken for what the lock file says.
+        // Values that need the files are taken from the lock.
         match lock.sources.iter().find(|known| known.from == words.from) {
             Some(known) => LockedSource {
                 sha: known.sha.clone(),
@@ -121,7 +120,6 @@ fn source(layer: &Layer, index: usize, gathered: &Gathered<'_>) -> LockedSource 
     locked
 }
 
-/// What the manifest says of a source, and what it gives.
 fn words_of(layer: &Layer, given: Given) -> LockedSource {
     let mut locked = LockedSource {
         from: layer.origin.name(),

@@ -1,4 +1,4 @@
-//! Manifests, and the documents that their blocks lie in, read from the workspace.
+//! Reads manifests and their block documents from the workspace.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,7 +17,7 @@ use spec::manifest::{
 use spec::path::{RelPath, escape};
 use sys::file::{self, CallError, read_regular};
 
-/// The names that a manifest may have in its folder, in the order in which they are looked for.
+/// File names of manifests, in search order.
 pub const MANIFEST_NAMES: [&str; 6] = [
     "manifest.yaml",
     "manifest.yml",
@@ -27,26 +27,24 @@ pub const MANIFEST_NAMES: [&str; 6] = [
     "WORKFLOW.md",
 ];
 
-/// Where a workspace has the inventory of its secrets (AIP-19).
+/// Path of a workspace's inventory of secrets (AIP-19).
 pub const INVENTORY: &str = ".secrets/SECRETS.md";
 
-/// Files that registry slugs stand for, absolute: `refs` of the host's configuration.
+/// Files for registry slugs, absolute: `refs` of the host policy.
 pub type Registry = BTreeMap<String, PathBuf>;
 
-/// A manifest that was read.
+/// A parsed manifest.
 #[derive(Debug)]
 pub struct ManifestFile {
-    /// Where it lies in the workspace.
     pub path: RelPath,
     pub root: Node,
     pub manifest: Manifest,
-    /// The documents of its blocks.
     pub blocks: BlockDocuments,
 }
 
 impl ManifestFile {
-    /// Whether others may refer to it as a code-workspace: the rich form says so itself, the lean
-    /// one by its schema.
+    /// Whether other manifests may refer to it: stated in the rich form, given by the schema in the
+    /// lean form.
     #[must_use]
     pub(crate) fn is_code_workspace(&self) -> bool {
         let is_lean = self
@@ -57,18 +55,18 @@ impl ManifestFile {
     }
 }
 
-/// The manifest of the folder `folder` (`None`: the top), and the other files there that could be
-/// one and are not looked at.
+/// Finds the manifest in `folder` (`None`: the root), and lower-ranked manifest files there, which
+/// are ignored.
 ///
 /// # Errors
-/// The call that failed.
+/// The system call that failed.
 pub(crate) fn find_manifest(
     files: &dyn WorkspaceFiles,
     folder: Option<&RelPath>,
 ) -> Result<Option<(RelPath, Vec<RelPath>)>, CallError> {
     let mut found = Vec::new();
     for name in MANIFEST_NAMES {
-        // The names are plain, and a folder whose path leaves no room for them has none.
+        // Only the joined path can be too long, and then no such file exists.
         let Ok(name) = RelPath::parse(name.as_bytes()) else {
             continue;
         };
@@ -84,17 +82,16 @@ pub(crate) fn find_manifest(
     Ok(found.next().map(|first| (first, found.collect())))
 }
 
-/// A manifest and the documents of its blocks, whatever they say.
 #[derive(Debug)]
 pub(crate) struct ManifestText {
     pub root: Node,
     pub blocks: BlockDocuments,
 }
 
-/// Reads what [`read_manifest`] judges.
+/// Reads the documents that [`read_manifest`] validates.
 ///
 /// # Errors
-/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] where the text is not a document.
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] for a syntax error.
 pub(crate) fn read_text_of(
     files: &dyn WorkspaceFiles,
     path: &RelPath,
@@ -112,7 +109,7 @@ pub(crate) fn read_text_of(
     Ok(ManifestText { root, blocks })
 }
 
-/// The documents of the workspace that blocks of `root`, which lies at `path`, refer to.
+/// Lists the workspace documents that the blocks of `root` at `path` refer to.
 pub(crate) fn blocks_of(
     files: &dyn WorkspaceFiles,
     path: &RelPath,
@@ -123,10 +120,10 @@ pub(crate) fn blocks_of(
     read_blocks(&read, path, root, registry)
 }
 
-/// Reads the manifest at `path` and every document that one of its blocks lies in.
+/// Reads and validates the manifest at `path` with its block documents.
 ///
 /// # Errors
-/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] with everything that is wrong.
+/// [`ComposeError::Unreadable`]; [`ComposeError::Manifest`] with all errors.
 pub(crate) fn read_manifest(
     files: &dyn WorkspaceFiles,
     path: &RelPath,
@@ -145,7 +142,7 @@ pub(crate) fn read_manifest(
     }
 }
 
-/// How a file of this name is written.
+/// Returns the format for a file name.
 #[must_use]
 pub fn format_of(name: &[u8]) -> Format {
     match name.rsplit(|byte| *byte == b'.').next() {
@@ -155,8 +152,7 @@ pub fn format_of(name: &[u8]) -> Format {
     }
 }
 
-/// The inventory at [`INVENTORY`], of which `read` gives the text. One that is no inventory lists
-/// nothing.
+/// Parses the inventory at [`INVENTORY`], read with `read`. An invalid one gives an empty list.
 pub fn read_inventory(
     read: impl FnOnce(&RelPath) -> Option<Result<Vec<u8>, String>>,
 ) -> Option<Inventory> {
@@ -169,7 +165,7 @@ pub fn read_inventory(
     Some(parsed.unwrap_or_else(|why| Inventory::unreadable(INVENTORY, &why)))
 }
 
-/// The inventory of the workspace.
+/// Reads the inventory of the workspace.
 pub fn inventory_of_workspace(files: &dyn WorkspaceFiles) -> Option<Inventory> {
     read_inventory(|path| match files.look(path) {
         Ok(None) => None,
@@ -177,11 +173,11 @@ pub fn inventory_of_workspace(files: &dyn WorkspaceFiles) -> Option<Inventory> {
     })
 }
 
-/// Reads a document beside a manifest; else says why not: completes "which …".
+/// Reads a document beside a manifest. The error completes "which …".
 pub type ReadDocument<'call> = dyn Fn(&RelPath) -> Result<Vec<u8>, String> + 'call;
 
-/// Reads the documents that blocks of `root`, which lies at `holder`, refer to. What cannot be read
-/// is noted, and becomes an error of the manifest where the block is needed.
+/// Reads the block documents of `root` at `holder`. A document that cannot be read is recorded and
+/// becomes an error of the manifest if the block is needed.
 pub fn read_blocks(
     read: &ReadDocument<'_>,
     holder: &RelPath,
@@ -217,7 +213,7 @@ pub fn read_blocks(
     blocks
 }
 
-/// Where the document lies in the workspace; `None` where it is one of the host's.
+/// Returns the document's path in the workspace; `None` for a host document.
 fn read_block(
     read: &ReadDocument<'_>,
     holder: &RelPath,
@@ -278,15 +274,13 @@ fn add(
 #[error("`{file}` {problem}")]
 pub struct Unread {
     pub file: String,
-    /// Why: completes the sentence.
     pub problem: &'static str,
-    /// The kernel's answer, where there is one.
     #[source]
     pub source: Option<CallError>,
 }
 
 impl Unread {
-    /// In one clause, for a reference that stands for this file.
+    /// Formats the error as a clause, for a reference to this file.
     #[must_use]
     pub fn tried(&self) -> String {
         let Self {
@@ -304,7 +298,7 @@ impl Unread {
 const TOO_LARGE: &str = "is larger than 1 MiB";
 const NO_FILE: &str = "is not a regular file";
 
-/// Reads a document of the workspace: at most 1 MiB, and never through a link.
+/// Reads a document of the workspace, at most 1 MiB, without following links.
 ///
 /// # Errors
 /// [`Unread`].
@@ -340,7 +334,7 @@ pub fn read_text(files: &dyn WorkspaceFiles, path: &RelPath) -> Result<Vec<u8>, 
     }
 }
 
-/// Reads a file of this host that its configuration or its user names: at most 1 MiB.
+/// Reads a host file that the host policy or the user names, at most 1 MiB.
 ///
 /// # Errors
 /// [`Unread`].
@@ -355,7 +349,7 @@ pub fn read_host_file(path: &Path) -> Result<Vec<u8>, Unread> {
         let source = CallError::new(call, shown.clone(), errno);
         refused("cannot be read", Some(source))
     };
-    // O_NONBLOCK: a fifo would otherwise be waited for.
+    // O_NONBLOCK: opening a FIFO would block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file =
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed("open", errno))?;

@@ -1,31 +1,26 @@
-//! Which source something comes from: the manifest that names it, and the place there.
+//! Identifies a source by its manifest and its position there.
 
 use std::fmt;
 
 use spec::document::Place;
 use spec::path::RelPath;
 
-/// What kind of source it is.
+/// Kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
-    /// A manifest's own folder, where nothing else is said.
+    /// A manifest's own folder, used by default.
     Folder,
-    /// `inline`.
     Inline,
-    /// `local`.
     Local,
-    /// `github`.
     GitHub,
-    /// `ref`.
     Reference,
-    /// A directory that becomes a source artifact.
     Snapshot,
-    /// What this program adds: `.runner/manifest.json`.
+    /// Added by this program: `.runner/manifest.json`.
     Resolved,
 }
 
 impl SourceKind {
-    /// As it is written in a manifest.
+    /// Returns the name used in manifests.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,20 +35,19 @@ impl SourceKind {
     }
 }
 
-/// A source, and where it is written.
+/// A source and its position in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceOrigin {
-    /// The manifest, relative to the workspace, escaped.
+    /// Path of the manifest in the workspace, escaped.
     pub file: String,
     pub place: Option<Place>,
-    /// JSON Pointer of the source; empty: the manifest as a whole.
+    /// JSON Pointer; empty for the whole manifest.
     pub pointer: String,
-    /// What kind of source it is.
     pub kind: SourceKind,
 }
 
 impl SourceOrigin {
-    /// The manifest at `path` as a whole.
+    /// Refers to the whole manifest at `path`.
     #[must_use]
     pub fn folder_of(path: &RelPath) -> Self {
         Self {
@@ -64,7 +58,7 @@ impl SourceOrigin {
         }
     }
 
-    /// File and JSON Pointer, `tools/a/manifest.yaml#/code/sources/0`: what a lock file calls it.
+    /// Formats file and JSON Pointer as in lock files: `tools/a/manifest.yaml#/code/sources/0`.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}#{}", self.file, self.pointer)

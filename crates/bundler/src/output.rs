@@ -1,8 +1,8 @@
-//! Where a bundle goes: whole or not at all.
+//! Output files, written atomically.
 //!
-//! A file without a name (`O_TMPFILE`, open(2)) grows beside the target, is synced, and gets its name
-//! at the end: whatever ends this process before leaves nothing, and what has the name is whole
-//! also after the host went down. Its mode is what the umask leaves.
+//! The data goes to an unnamed file (`O_TMPFILE`, open(2)) in the target directory, which is synced
+//! and then linked to its name. An interrupted process leaves no file, and a named file is complete
+//! even after a power loss. The umask applies to its mode.
 
 use std::io::{Read as _, Write};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -18,10 +18,10 @@ use spec::path::escape;
 use sys::file::CallError;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
-/// The signals that people and service managers end a program with.
+/// Signals with which users and service managers terminate a program.
 pub const ENDING: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
-/// A file that is being written and is not there yet.
+/// An output file before [`OutputFile::commit`].
 #[derive(Debug)]
 pub struct OutputFile {
     shown: String,
@@ -31,25 +31,23 @@ pub struct OutputFile {
 
 #[derive(Debug)]
 enum Place {
-    /// Something that is no regular file: it is written as it is.
     Stream,
-    /// In a directory, under this name in the end.
     Named {
         directory: OwnedFd,
         name: Vec<u8>,
-        /// The name that it has meanwhile, where the file system knows no files without one. As
-        /// long as it has, the signals that would end this process and leave it are blocked.
+        /// Temporary name, if the file system lacks unnamed files. While it exists, signals that
+        /// would terminate this process and leave the file are blocked.
         temporary: Option<Vec<u8>>,
     },
 }
 
 impl OutputFile {
-    /// Opens a file that will lie at `path`. Where a regular file lies there already, it stays as
-    /// it is until [`OutputFile::commit`].
+    /// Opens an output file for `path`. An existing regular file stays unchanged until
+    /// [`OutputFile::commit`].
     ///
     /// # Errors
-    /// [`ComposeError::Output`]; [`ComposeError::OutputRefused`] for a directory, or a link to
-    /// nothing.
+    /// [`ComposeError::Output`]; [`ComposeError::OutputRefused`] for a directory or a dangling
+    /// link.
     pub fn create(path: &Path) -> Result<Self, ComposeError> {
         Self::create_with(path, OFlags::TMPFILE)
     }
@@ -71,7 +69,7 @@ impl OutputFile {
             Err(errno) => return Err(failed("stat", errno)),
         };
         match there {
-            // Beside what a link points to: the link stays a link.
+            // Written beside the target of a link, so that the link is kept.
             Some(FileType::RegularFile) => {
                 let path = path.canonicalize().map_err(|error| {
                     failed(
@@ -133,7 +131,7 @@ impl OutputFile {
                     temporary: None,
                 },
             }),
-            // EISDIR: a file system that takes the flag for a directory to be opened.
+            // EISDIR: a file system that ignores the flag and opens the directory.
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let temporary = temporary_name(&name);
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -155,13 +153,13 @@ impl OutputFile {
         }
     }
 
-    /// Whether what is written has arrived before [`OutputFile::commit`], and stays.
+    /// Whether data is visible immediately instead of at [`OutputFile::commit`].
     #[must_use]
     pub fn is_stream(&self) -> bool {
         matches!(self.place, Place::Stream)
     }
 
-    /// The file that lies at the target now and will be replaced.
+    /// Returns the identity of the file that will be replaced.
     ///
     /// # Errors
     /// [`ComposeError::Output`].
@@ -179,7 +177,7 @@ impl OutputFile {
         }
     }
 
-    /// The first bytes of the file that will be replaced, at most `most`; `None` where none will.
+    /// Reads at most `most` bytes of the file that will be replaced, if any.
     ///
     /// # Errors
     /// [`ComposeError::Output`].
@@ -190,7 +188,7 @@ impl OutputFile {
         else {
             return Ok(None);
         };
-        // O_NONBLOCK: something else may have taken the name meanwhile.
+        // O_NONBLOCK: another file, such as a FIFO, may have taken the name.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match rustix::fs::openat(directory, name.as_slice(), flags, Mode::empty()) {
             Ok(file) => file,
@@ -207,7 +205,7 @@ impl OutputFile {
         Ok(Some(start))
     }
 
-    /// Whether both will have the same name in the same directory.
+    /// Whether both outputs have the same directory and name.
     ///
     /// # Errors
     /// [`ComposeError::Output`].
@@ -235,7 +233,7 @@ impl OutputFile {
         Ok(name == other_name && identity(here)? == identity(there)?)
     }
 
-    /// This file must not be written here.
+    /// Creates the error for a path that is not allowed.
     #[must_use]
     pub fn refused(&self, found: &'static str, expected: &'static str) -> ComposeError {
         ComposeError::OutputRefused {
@@ -245,7 +243,7 @@ impl OutputFile {
         }
     }
 
-    /// The file that is being written.
+    /// Returns the identity of the new file.
     ///
     /// # Errors
     /// [`ComposeError::Output`].
@@ -266,16 +264,16 @@ impl OutputFile {
         })
     }
 
-    /// `error` with the name of this file, where writing it failed.
+    /// Adds the name of this file to a write error.
     #[must_use]
     pub fn named(&self, error: ComposeError) -> ComposeError {
         error.at(&self.shown)
     }
 
-    /// Syncs the file and gives it its name, in the place of what had it.
+    /// Syncs the file and renames it to its name, replacing an existing file.
     ///
     /// # Errors
-    /// [`ComposeError::Output`]; the target is then as it was.
+    /// [`ComposeError::Output`]; the target is unchanged.
     pub fn commit(mut self) -> Result<(), ComposeError> {
         let Place::Named {
             directory,
@@ -301,8 +299,8 @@ impl OutputFile {
             Err(Errno::EXIST) => (),
             other => return other.map_err(|errno| failed("linkat", errno)),
         }
-        // linkat(2) replaces nothing: the file gets a name of its own for as long as a rename
-        // takes, in which no signal ends this process.
+        // linkat(2) does not replace files, so the file needs a temporary name for the rename.
+        // Signals are blocked while it exists.
         set_mask(SignalSet::of(&ENDING)).map_err(|errno| failed("rt_sigprocmask", errno))?;
         let own = temporary_name(name);
         let renamed = link(&self.file, directory, &own)
@@ -332,7 +330,7 @@ impl OutputFile {
         }
     }
 
-    /// Removes the file where it has a name meanwhile; signals that waited for that are delivered.
+    /// Removes a temporary file; pending signals are delivered.
     fn take_back(&mut self) -> Result<(), Errno> {
         let Place::Named {
             directory,
@@ -362,21 +360,20 @@ impl OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // An error is on its way already, and it says more than this one would.
+        // The original error is already reported and more useful.
         if self.take_back().is_err() {}
     }
 }
 
-/// Gives a file without a name one in `directory`.
 fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-    // AT_EMPTY_PATH would ask for CAP_DAC_READ_SEARCH before Linux 6.10: linkat(2).
+    // AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH before Linux 6.10: linkat(2).
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = AtFlags::SYMLINK_FOLLOW;
     rustix::fs::linkat(rustix::fs::CWD, path.as_str(), directory, name, flags)
 }
 
 fn temporary_name(name: &[u8]) -> Vec<u8> {
-    // Long enough to be found by a person, short enough for any name beside it.
+    // Recognizable, and short enough for the suffix.
     let cut = name.get(..100).unwrap_or(name);
     let pid = std::process::id();
     [b".", cut, format!(".runner-{pid}.tmp").as_bytes()].concat()
@@ -385,7 +382,7 @@ fn temporary_name(name: &[u8]) -> Vec<u8> {
 impl Write for OutputFile {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
         if self.has_temporary_name() && is_pending(SignalSet::of(&ENDING))? {
-            // The signal ends this process here.
+            // A pending signal terminates this process here.
             self.take_back()?;
             return Err(std::io::Error::other("a signal came"));
         }

@@ -1,6 +1,4 @@
-//! The files of all sources, laid over each other: the later source wins (AIP-26, "Overlay merge").
-//!
-//! Pure: what a file holds is named here and read elsewhere.
+//! Overlay of the files of all sources: the later source wins (AIP-26, "Overlay merge"). No I/O.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,19 +6,18 @@ use std::sync::Arc;
 use crate::files::Stamp;
 use spec::path::RelPath;
 
-/// The position of a source among all sources.
+/// Index of a source.
 pub type SourceIndex = usize;
-/// The position of a directory among those that sources are read from; 0 is the workspace.
+/// Index of a root directory; 0 is the workspace.
 pub type RootIndex = usize;
 
-/// What lies at one path of the bundle.
+/// Entry of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     File {
         /// Mode 0755 instead of 0644.
         executable: bool,
         bytes: u64,
-        /// Where its bytes are.
         contents: Contents,
     },
     Directory,
@@ -30,7 +27,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// `a file`, `a directory` or `a symlink`.
+    /// Returns `a file`, `a directory` or `a symlink`.
     #[must_use]
     pub fn words(&self) -> &'static str {
         match self {
@@ -41,78 +38,73 @@ impl Item {
     }
 }
 
-/// Where the bytes of a file are.
+/// Location of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     Bytes(Arc<[u8]>),
-    /// In a file that is read while the bundle is written.
     File {
         root: RootIndex,
         path: RelPath,
-        /// Which version of it.
         stamp: Stamp,
     },
 }
 
-/// An item and where it comes from.
+/// An entry and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     pub item: Item,
-    /// The source that it comes from; of a directory, the first one that has it.
+    /// For a directory, the first source that has it.
     pub source: SourceIndex,
-    /// The sources whose item at this path it took the place of, first to last.
+    /// Earlier sources whose entry it replaced, in order.
     pub replaced: Vec<SourceIndex>,
 }
 
-/// A file where another source has a directory.
+/// One source has a file where another has a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConflict {
-    /// What was to be placed.
     pub path: RelPath,
     pub here: &'static str,
-    /// What is in its way: at `path`, above it or below it.
+    /// Path of the existing entry: equal, above or below.
     pub there_path: RelPath,
     pub there: &'static str,
-    /// Where that comes from.
     pub there_source: SourceIndex,
 }
 
-/// The merged files of all sources. No entry lies below one that is no directory, and the parents
-/// of every entry are entries.
+/// The merged files of all sources. Every parent of an entry is a directory entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overlay {
     entries: BTreeMap<RelPath, Placed>,
 }
 
 impl Overlay {
-    /// Number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether the overlay is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What lies at `path`.
+    /// Returns the entry at `path`.
     #[must_use]
     pub fn get(&self, path: &RelPath) -> Option<&Placed> {
         self.entries.get(path)
     }
 
-    /// All entries by path.
+    /// Iterates over all entries by path.
     pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Placed)> {
         self.entries.iter()
     }
 
-    /// Puts `item` at `path`; its parents become directories. What was there before gives way,
-    /// unless one of the two is a directory and the other is not.
+    /// Inserts `item` at `path` and creates its parents. It replaces an existing entry, unless only
+    /// one of the two is a directory.
     ///
     /// # Errors
-    /// [`PathConflict`]; the overlay is as it was.
+    /// [`PathConflict`]; the overlay is unchanged.
     pub fn insert(
         &mut self,
         path: &RelPath,

@@ -1,8 +1,7 @@
-//! Shell patterns: which files of a directory a source takes.
+//! Shell patterns that select files of a directory.
 //!
-//! `*` and `?` stay within one segment and match a leading dot too; `**` between two `/` passes
-//! through any number of segments; `[a-z]` and `[!a-z]` match one character. Bytes of a name that
-//! are not UTF-8 are matched by wildcards only.
+//! `*` and `?` match within one segment, also a leading dot. `**` matches any number of segments.
+//! `[a-z]` and `[!a-z]` match one character. Only wildcards match bytes that are not UTF-8.
 
 use glob::{MatchOptions, Pattern};
 
@@ -15,22 +14,19 @@ const OPTIONS: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// A pattern for relative paths: one for each segment.
-///
-/// Segment by segment, since [`Pattern`] tries again from each earlier wildcard once a `/` is in its
-/// way: the time for one path would be exponential in the number of wildcards.
+/// A pattern for relative paths, one [`Pattern`] per segment: over a whole path, `Pattern`
+/// backtracks in time exponential in the number of wildcards.
 #[derive(Debug, Clone)]
 pub(crate) struct PathPattern(Vec<SegmentPattern>);
 
 #[derive(Debug, Clone)]
 enum SegmentPattern {
-    /// `**`: any number of segments.
     Any,
     One(Pattern),
 }
 
 impl PathPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// [`SourceProblem::Pattern`].
@@ -58,7 +54,7 @@ impl PathPattern {
             });
             begin += segment.len() + 1;
         }
-        // What lies in a folder, and not the folder itself.
+        // A trailing `**` matches the content of a folder, not the folder.
         if let Some(SegmentPattern::Any) = segments.last() {
             let one = Pattern::new("*").map_err(|error| refused(error.msg.into()))?;
             segments.push(SegmentPattern::One(one));
@@ -66,13 +62,12 @@ impl PathPattern {
         Ok(Self(segments))
     }
 
-    /// Whether it matches the whole of `path`.
     pub(crate) fn matches(&self, path: &RelPath) -> bool {
         let text = String::from_utf8_lossy(path.as_bytes());
         let names: Vec<&str> = text.split('/').collect();
         let (mut wanted, mut at) = (0, 0);
-        // Behind the last `**`, and the first name that is not yet tried there. An earlier `**`
-        // need not take more: whatever it could take, the last one can.
+        // Position after the last `**` and the next name to try there. Only the last `**` needs
+        // backtracking: it can take whatever an earlier one could.
         let mut again = None;
         loop {
             match (self.0.get(wanted), names.get(at)) {
@@ -86,7 +81,7 @@ impl PathPattern {
                     continue;
                 }
                 (None, None) => return true,
-                // Too few names are left, wherever one begins.
+                // Too few names are left.
                 (Some(_), None) => return false,
                 (_, Some(_)) => (),
             }
@@ -99,17 +94,16 @@ impl PathPattern {
     }
 }
 
-/// Whether a segment or a path holds a wildcard.
 pub(crate) fn has_wildcard(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Splits a path with wildcards: the directories before the first of them, and the rest.
+/// Splits a pattern into the directories before the first wildcard, and the rest.
 pub(crate) fn split_base(path: &RelPath) -> (Option<RelPath>, Vec<u8>) {
     let literal = path.segments().take_while(|segment| !has_wildcard(segment));
-    // Each with the `/` behind it.
+    // Each segment with its `/`.
     let at: usize = literal.map(|segment| segment.len() + 1).sum();
-    // A path's own start, cut before a `/`, is a path.
+    // A prefix of a path that ends before a `/` is a path.
     let base = at
         .checked_sub(1)
         .and_then(|end| RelPath::parse(&path.as_bytes()[..end]).ok());

@@ -1,5 +1,5 @@
-//! From a manifest to its sources: `ref` sources are replaced by those of the code-workspaces that
-//! they name, in their place, depth first. Reads manifests and nothing else.
+//! Resolves a manifest to its sources: replaces `ref` sources, depth first, by those of the
+//! code-workspaces. Reads only manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,41 +21,37 @@ use spec::manifest::{self, Kind, Level};
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
-/// Most code-workspaces that may lie below each other.
+/// Deepest nesting of code-workspaces.
 pub(crate) const REFERENCE_DEPTH_MAX: usize = 8;
-/// Most sources, those of all code-workspaces counted as often as they are referred to.
+/// Most sources, counting each reference to a code-workspace.
 pub const SOURCES_MAX: usize = 4_096;
 
-/// What is to be resolved.
+/// Inputs of resolution.
 #[derive(Debug, Clone, Copy)]
 pub struct ResolveRequest<'call> {
-    /// The manifest, in the workspace.
     pub manifest: &'call RelPath,
-    /// Files that registry slugs of block references stand for.
     pub registry: &'call Registry,
-    /// Whether references to branches and tags are refused.
+    /// Refuses references to branches and tags.
     pub require_pin: bool,
 }
 
-/// A manifest whose sources are known.
+/// A resolved manifest.
 #[derive(Debug)]
 pub struct Resolution {
-    /// Where the manifest lies in the workspace.
     pub file: RelPath,
     pub root: Node,
-    /// What it says, with what it inherits: the content of `.runner/manifest.json`.
+    /// With inherited values: the content of `.runner/manifest.json`.
     pub manifest: serde_json::Value,
-    /// Its sources; a later one lies over the earlier ones.
+    /// In overlay order: later ones override earlier ones.
     pub layers: Vec<Layer>,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Reads the manifest and the code-workspaces that it refers to. No byte of a source is read.
+/// Resolves the manifest and the code-workspaces it refers to. Reads no content of sources.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`], [`ComposeError::Unreadable`], and of [`ComposeError::Source`] what
-/// can be known so early: circles, depth, references that are no commits where they must be.
+/// [`ComposeError::Manifest`], [`ComposeError::Unreadable`], and [`ComposeError::Source`] for
+/// cycles, depth and references that are not pinned.
 pub fn resolve(
     request: ResolveRequest<'_>,
     files: &dyn WorkspaceFiles,
@@ -65,8 +61,7 @@ pub fn resolve(
     let inherited = resolver.manifest(&file)?;
     let mut manifest = inherited.manifest;
     let mut provenance = inherited.provenance;
-    // By its name only: what a bundle holds does not depend on the folder that counts as the
-    // workspace, unless a source does.
+    // Only the file name: the bundle must not depend on which folder is the workspace.
     let own = escape(request.manifest.file_name());
     for decider in provenance.values_mut() {
         if *decider == request.manifest.to_string() {
@@ -87,7 +82,7 @@ pub fn resolve(
     })
 }
 
-/// The sources of `code`, which is not a manifest's.
+/// Resolves the sources of `code`, without a manifest.
 ///
 /// # Errors
 /// As [`resolve`].
@@ -115,34 +110,25 @@ struct Resolver<'call> {
     require_pin: bool,
     layers: Vec<Layer>,
     warnings: Vec<WarningReport>,
-    /// Each manifest is read once, however often it is referred to.
     read: BTreeMap<RelPath, Rc<ManifestFile>>,
-    /// Each code-workspace is merged once, however often it is referred to.
     merged: BTreeMap<RelPath, Rc<Workspace>>,
-    /// The inventories of secrets that were named.
     inventories: Vec<Inventory>,
-    /// Who asks for secrets: the outermost manifest.
     who: Option<Consumer>,
-    /// The manifests that are being resolved, outermost first.
     open: Vec<RelPath>,
 }
 
-/// A code-workspace, and who decided what in it.
 struct Workspace {
     level: Level,
     provenance: BTreeMap<String, String>,
-    /// Its sources among all.
     layers: Range<usize>,
-    /// How many code-workspaces lie below each other in it.
+    /// Nesting depth of its code-workspaces.
     height: usize,
 }
 
-/// A manifest with what it inherits.
 struct Inherited {
     manifest: serde_json::Value,
-    /// JSON Pointer: the manifest that decided it.
+    /// Maps a JSON Pointer to the manifest that decided it.
     provenance: BTreeMap<String, String>,
-    /// How many code-workspaces lie below each other in it.
     height: usize,
 }
 
@@ -168,7 +154,7 @@ impl<'call> Resolver<'call> {
         }
         let file = Rc::new(read_manifest(self.files, path, self.registry)?);
         let who = self.who.get_or_insert_with(|| file.manifest.consumer());
-        // Whether others get nothing of their own inventory does not matter here.
+        // `secrets_none` is relevant for the outermost manifest only.
         let is_outermost = *who == file.manifest.consumer();
         let warnings = file.manifest.warnings.iter();
         let warnings = warnings.filter(|warning| is_outermost || warning.code != "secrets_none");
@@ -179,7 +165,7 @@ impl<'call> Resolver<'call> {
         Ok(file)
     }
 
-    /// Adds the sources of one manifest; the manifest with what it inherits.
+    /// Adds the sources of one manifest and returns it with inherited values.
     fn manifest(&mut self, file: &ManifestFile) -> Result<Inherited, ComposeError> {
         self.open.push(file.path.clone());
         let folder = file.path.parent();
@@ -202,7 +188,7 @@ impl<'call> Resolver<'call> {
                 pointer: node.map_or_else(String::new, |(pointer, _)| pointer.clone()),
                 kind: kind_of(source),
             };
-            // The lean `source` is relative to the file that holds it, `code` to the workspace.
+            // The lean `source` is relative to its file, `code` to the workspace.
             let base = folder.clone().filter(|_| file.root.get("code").is_none());
             if let Some(found) = self.source(origin, source, base.as_ref())? {
                 workspaces.push(found);
@@ -237,7 +223,6 @@ impl<'call> Resolver<'call> {
         })
     }
 
-    /// Adds one source; what is inherited where it is a code-workspace.
     fn source(
         &mut self,
         origin: SourceOrigin,
@@ -320,7 +305,8 @@ impl<'call> Resolver<'call> {
                 limit: REFERENCE_DEPTH_MAX,
             }));
         }
-        // Where it would lie too deep now, it is walked, so that the message names the way.
+        // Above the depth limit the cached workspace is walked again, so that the error shows the
+        // path.
         let deepest = |known: &Rc<Workspace>| self.open.len() + known.height;
         let known = self.merged.get(&manifest).cloned();
         if let Some(known) = known.filter(|known| deepest(known) <= REFERENCE_DEPTH_MAX) {
@@ -360,8 +346,8 @@ impl<'call> Resolver<'call> {
     }
 }
 
-/// Of a code-workspace that is referred to often, what is inherited says the first reference, which
-/// gives its hosts their place, and the last one, which wins.
+/// For repeated references only the first, which fixes the order of hosts, and the last, which
+/// wins, matter.
 fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
     let mut last: BTreeMap<String, usize> = BTreeMap::new();
     for (index, one) in workspaces.iter().enumerate() {
@@ -378,11 +364,10 @@ fn first_and_last(workspaces: Vec<Rc<Workspace>>) -> Vec<Rc<Workspace>> {
     kept
 }
 
-/// The manifest of the folder that a `ref` source names, and the other files there that could be
-/// one and are not looked at.
+/// Finds the manifest of the folder that a `ref` source names, and ignored manifests beside it.
 ///
 /// # Errors
-/// [`ComposeError::Source`]: nothing is there, or something else.
+/// [`ComposeError::Source`]: missing, or of the wrong type.
 pub(crate) fn referenced_manifest(
     files: &dyn WorkspaceFiles,
     origin: &SourceOrigin,
@@ -424,7 +409,7 @@ pub(crate) fn referenced_manifest(
     Ok((manifest, others))
 }
 
-/// A warning about manifests that are not looked at, since one that comes first is beside them.
+/// Warns about manifests that a higher-ranked one in the same folder hides.
 pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = WarningReport> {
     others.iter().map(move |other| {
         let message = format!("{other} is ignored: {manifest} comes first");
@@ -432,7 +417,6 @@ pub fn ignored(manifest: &RelPath, others: &[RelPath]) -> impl Iterator<Item = W
     })
 }
 
-/// How a code-workspace is named in a chain of them.
 pub(crate) fn folder_name(manifest: &RelPath) -> String {
     match manifest.parent() {
         Some(folder) => folder.to_string(),
@@ -449,7 +433,6 @@ fn kind_of(source: &CodeSource) -> SourceKind {
     }
 }
 
-/// The sources of a manifest as they are written, with their JSON Pointers.
 fn source_nodes(root: &Node) -> Vec<(String, &Node)> {
     let Some(code) = root.get("code") else {
         let lean = root.get("source");
@@ -468,7 +451,6 @@ fn source_nodes(root: &Node) -> Vec<(String, &Node)> {
     }
 }
 
-/// Adds `metadata.runner.provenance`. Other metadata is the author's and stays.
 fn add_provenance(manifest: &mut serde_json::Value, provenance: &BTreeMap<String, String>) {
     let mut at = manifest;
     for key in ["metadata", "runner"] {

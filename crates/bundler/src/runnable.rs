@@ -1,5 +1,4 @@
-//! What `exec` would refuse of a bundle whatever the host and its caller grant: `check` and
-//! `bundle` refuse it before.
+//! Checks of `check` and `bundle` for errors on which `exec` always fails, whatever is granted.
 
 use crate::error::ComposeError;
 use crate::resolve::Resolution;
@@ -14,7 +13,7 @@ use spec::manifest::{self, ERRORS_MAX, Format, Manifest, ManifestError, Problem,
 use spec::oci::reference::Reference;
 use spec::path::RelPath;
 
-/// The bundle as the run form looks at it.
+/// Read access of the run form to a bundle.
 #[derive(Debug)]
 pub struct View<'bundle>(pub &'bundle Tree);
 
@@ -34,7 +33,7 @@ impl BundleView for View<'_> {
     }
 }
 
-/// The manifest that a bundle of `resolution` has.
+/// Reads the manifest of a bundle of `resolution`.
 ///
 /// # Errors
 /// [`ComposeError::Manifest`].
@@ -44,11 +43,11 @@ pub fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, ComposeErro
         .map_err(|error| ComposeError::Manifest(vec![error]))
 }
 
-/// Refuses an image that no template has, references of sources that are none, and slugs that no
-/// provider is asked for. `manifest` is the resolved one.
+/// Refuses an unknown image, invalid references of sources and invalid slugs of secrets. `manifest`
+/// is the resolved one.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`] with all of them.
+/// [`ComposeError::Manifest`] with all errors.
 pub fn check_manifest(
     resolution: &Resolution,
     manifest: &Manifest,
@@ -102,7 +101,7 @@ pub fn check_manifest(
     }
 }
 
-/// Refuses a `run` that names a file which is not in `tree`, or that nothing starts.
+/// Refuses a `run` whose file is not in `tree` or cannot be started.
 ///
 /// # Errors
 /// [`ComposeError::Manifest`].
@@ -128,7 +127,6 @@ fn refused(code: &'static str, message: String, hint: Option<String>) -> Problem
     }
 }
 
-/// The error where the manifest says it; without a place where it is inherited.
 fn at(resolution: &Resolution, pointer: &str, problem: Problem) -> ManifestError {
     let mut steps = pointer.split('/').skip(1);
     let node = steps.try_fold(&resolution.root, Node::child);

@@ -1,4 +1,5 @@
-//! What the inventories of a workspace let a manifest have, and what of them its bundle carries.
+//! Checks secrets against the inventories of a workspace and copies the needed entries into the
+//! bundle.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +12,15 @@ use spec::inventory::{Inventories, Inventory, may_have};
 use spec::manifest::{self, Format, SecretRequest};
 use spec::report::WarningReport;
 
-/// Keys of an entry that are for whoever keeps the inventory, and do not travel.
 const KEPT_HOME: [&str; 3] = ["backend", "audit", "tags"];
 
-/// Checks each secret that `manifest`, a resolved one, asks for against `named`, the inventories
-/// that were named on the way to it, and against that of the workspace. What they say of these
-/// secrets is added at `metadata.runner.inventory`: a run of the bundle checks it again and refuses
-/// what is told here. Whoever runs it may have a value of his own.
+/// Checks each secret of the resolved `manifest` against the `named` inventories and the
+/// workspace's own. Adds the entries at `metadata.runner.inventory`; a run checks them again and
+/// enforces them. Violations are only warnings here, since the user of the bundle may supply own
+/// values.
 ///
 /// # Errors
-/// [`ComposeError::Manifest`] where what was inherited does not go together.
+/// [`ComposeError::Manifest`]: inherited values conflict.
 pub(crate) fn carry_inventory(
     manifest: &mut Json,
     named: Vec<Inventory>,
@@ -49,7 +49,7 @@ pub(crate) fn carry_inventory(
             let message = format!("{refused}: a run needs `--secret {}=…`", request.variable);
             warnings.push(WarningReport::new("secret_not_granted", message));
         }
-        // Of several entries the one that withholds.
+        // Of several entries, one that denies applies.
         let entries = || inventories.entries_of(request, &who);
         let withheld = entries().find(|entry| may_have(entry, &who).is_none());
         if let Some(entry) = withheld.or_else(|| entries().next()) {

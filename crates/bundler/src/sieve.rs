@@ -1,26 +1,23 @@
-//! What of a directory is taken, and what is left out although nobody named it to be.
+//! Selection of files: the trait, and the list of left-out entries.
 
 use crate::error::SourceProblem;
 use crate::files::Found;
 use spec::path::RelPath;
 
-/// Most entries that are told one by one.
 const TOLD_MAX: usize = 100;
 
-/// Something that is left out although nobody asked for it.
+/// An entry left out without a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     pub path: RelPath,
-    /// What it is: `a symlink`, `credentials (dotenv)`.
+    /// Such as `a symlink` or `credentials (dotenv)`.
     pub what: String,
 }
 
-/// All that is left out although nobody asked for it.
+/// All entries left out without a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllLeftOut {
-    /// The first of them, in the order in which the directory was walked.
     pub told: Vec<LeftOut>,
-    /// How many there are.
     pub count: u64,
 }
 
@@ -34,7 +31,6 @@ impl AllLeftOut {
     }
 }
 
-/// `1 entry`, `7 entries`.
 pub(crate) fn entries(count: u64) -> String {
     match count {
         1 => "1 entry".to_owned(),
@@ -42,7 +38,6 @@ pub(crate) fn entries(count: u64) -> String {
     }
 }
 
-/// The first of them, and how many more there are.
 pub(crate) fn told(left_out: &AllLeftOut, most: usize) -> String {
     let told = left_out.told.iter().take(most);
     let words: Vec<String> = told
@@ -55,30 +50,29 @@ pub(crate) fn told(left_out: &AllLeftOut, most: usize) -> String {
     }
 }
 
-/// Decides what of a tree is taken.
 pub(crate) trait Sieve {
-    /// Whether what every bundle leaves out is left out besides.
+    /// Whether the general exclusions of bundles apply too.
     fn is_of_a_bundle(&self) -> bool {
         false
     }
 
-    /// Called with a file that a source names itself, which is taken.
+    /// Called for a file that a source lists by name, which is included.
     ///
     /// # Errors
-    /// Where it cannot be looked at.
+    /// The file cannot be inspected.
     fn is_named(&self, _path: &RelPath, _found: &Found) -> Result<(), SourceProblem> {
         Ok(())
     }
 
-    /// Called with each directory (`None`: the top) before it is listed.
+    /// Called for each directory (`None`: the root) before it is listed.
     ///
     /// # Errors
-    /// Where what it has to say about its files cannot be read.
+    /// An ignore file cannot be read.
     fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem>;
 
-    /// Whether what was found at `path` is taken; nothing below a directory is that is not.
+    /// Whether the entry at `path` is included; an excluded directory is not listed.
     ///
     /// # Errors
-    /// Where that cannot be told.
+    /// The decision is not possible.
     fn takes(&self, path: &RelPath, found: &Found) -> Result<bool, SourceProblem>;
 }

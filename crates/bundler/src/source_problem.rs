@@ -1,4 +1,4 @@
-//! Why one source of a manifest is refused or cannot be had.
+//! Errors of a single source.
 
 use crate::error::SizeLimit;
 use crate::github::{GitHubError, RefShape};
@@ -10,95 +10,77 @@ use sys::file::CallError;
 pub(crate) const LINK_HINT: &str = "replace the link by a relative one to a file or directory of the bundle, \
                          or copy what it points to with --symlinks=follow";
 
-/// Why one source is refused or cannot be had.
+/// Error of one source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceProblem {
     #[error("`{path}` is not there{}", near_words(.near.as_ref()))]
     Missing {
-        /// Where, in the workspace or the repository.
         path: RelPath,
-        /// A neighbour that looks alike, escaped.
+        /// A similar existing name, escaped.
         near: Option<String>,
     },
-    /// A pattern that no file matches.
     #[error("`{path}` matches no file")]
     NoMatch { path: RelPath },
-    /// A directory was asked for.
     #[error("`{path}` is {found}; expected a directory")]
     NotDirectory { path: RelPath, found: &'static str },
-    /// A `ref` to something that is no folder.
     #[error("`{path}` is {found}; expected the folder of a code-workspace")]
     ReferenceNotFolder { path: RelPath, found: &'static str },
-    /// A `ref` to a link.
     #[error(
         "`{path}` is a symlink, which is not followed; expected the folder of a code-workspace"
     )]
     ReferenceIsLink { path: RelPath },
-    /// A path that goes too far up.
     #[error("`{path}`, seen from the folder `{folder}`, leaves the workspace")]
     Outside {
         path: String,
         /// The folder that it is relative to, in the workspace.
         folder: String,
     },
-    /// A folder without a manifest.
     #[error("`{path}` holds no manifest; expected one of {names}")]
     NoManifest { path: String, names: String },
-    /// A manifest of another kind.
     #[error("`{path}` is {found}; expected a code-workspace")]
     NotCodeWorkspace {
         path: RelPath,
-        /// What it is: completes the sentence.
+        /// Completes the sentence.
         found: &'static str,
     },
-    /// Something that no bundle holds.
     #[error("`{path}` is {found}; a bundle holds files, directories and relative links")]
     SpecialFile { path: RelPath, found: &'static str },
-    /// A pattern that cannot be read.
     #[error("the pattern `{pattern}` cannot be read: {reason}")]
     Pattern { pattern: String, reason: String },
-    /// A `.staxignore`, `.bundleignore` or `.gitignore` that cannot be followed.
     #[error("`{path}`{}: {reason}", line_words(*.line))]
     IgnoreFile {
         path: RelPath,
-        /// The line, counted from 1, where one is to blame.
+        /// Counted from 1.
         line: Option<usize>,
         reason: String,
     },
-    /// The list of credential files, which is part of this program.
     #[error("the list of credential files: {0}")]
     CredentialList(String),
-    /// A link that is not kept.
     #[error("`{path}` {error}")]
     Link { path: RelPath, error: LinkError },
-    /// A link that is to be followed and leads nowhere.
+    /// A link that cannot be followed.
     #[error("`{path}` is a symlink to `{target}`, {why}")]
     Follow {
         path: RelPath,
         target: String,
         why: FollowProblem,
     },
-    /// A path through a link.
     #[error("`{path}` passes through the symlink `{link}`")]
     ThroughLink { path: RelPath, link: RelPath },
-    /// A path that no bundle holds.
     #[error("`{path}` {reason}")]
     Reserved { path: String, reason: &'static str },
-    /// A path that becomes too long, or too deep.
     #[error("`{path}` {error}")]
     Path {
-        /// As far as it goes, escaped.
+        /// Truncated and escaped.
         path: String,
         error: PathError,
     },
-    /// A path with too many segments.
     #[error("`{path}` has {segments} segments, expected at most {limit}")]
     TooDeep {
         path: RelPath,
         segments: usize,
         limit: usize,
     },
-    /// A file where another source has a directory.
     #[error("`{path}` is {here}, but `{there_path}` is {there} of {other}")]
     Conflict {
         path: RelPath,
@@ -109,44 +91,40 @@ pub enum SourceProblem {
     },
     #[error("`{path}` changed while it was read")]
     Changed { path: RelPath },
-    /// It cannot be read.
     #[error("`{path}` cannot be read")]
     Unreadable {
         path: String,
         #[source]
         source: CallError,
     },
-    /// Code-workspaces that refer to each other in a circle.
+    /// Code-workspaces refer to each other in a cycle.
     #[error("code-workspaces refer to each other in a circle: {}", .chain.join(" → "))]
     Cycle {
-        /// The folders, first and last the same.
+        /// Folders; first and last are the same.
         chain: Vec<String>,
     },
-    /// Too many code-workspaces below each other.
+    /// Code-workspaces are nested too deeply.
     #[error("code-workspaces lie more than {limit} deep: {}", .chain.join(" → "))]
     Depth {
         chain: Vec<String>,
-        /// Most that may lie below each other.
+        /// Deepest allowed nesting.
         limit: usize,
     },
     #[error("more than {limit} sources, those of all code-workspaces counted")]
     TooManySources { limit: usize },
-    /// Too many files, those that others replace counted.
+    /// Counts replaced files too.
     #[error("more than {limit} files in all sources, those that others replace counted")]
     TooManyFiles { limit: u64 },
-    /// One entry too many; becomes [`crate::error::ComposeError::BundleSize`].
+    /// Becomes [`crate::error::ComposeError::BundleSize`].
     #[error("`{entry}` makes the bundle too large: {what}")]
     Size {
-        /// The entry that crossed the limit.
+        /// The entry that exceeds the limit.
         entry: RelPath,
         what: SizeLimit,
     },
-    /// A reference that can be moved, where only commits are accepted.
     #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
     PinRequired {
-        /// `owner/name`.
         repository: String,
-        /// As the manifest has it, escaped.
         reference: String,
         shape: RefShape,
     },
@@ -154,10 +132,9 @@ pub enum SourceProblem {
     GitHub(GitHubError),
 }
 
-/// Where a link leads that cannot be followed.
+/// Why a link cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FollowProblem {
-    /// Out of the workspace.
     #[error("which leaves the workspace")]
     Escapes,
     #[error("which is not there")]
@@ -175,7 +152,7 @@ fn near_words(near: Option<&String>) -> String {
 }
 
 impl SourceProblem {
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -213,7 +190,7 @@ impl SourceProblem {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

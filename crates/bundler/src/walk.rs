@@ -1,4 +1,4 @@
-//! One source's files, from where they lie to their places in the overlay.
+//! Walks one source and places its files in the overlay.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,19 +16,16 @@ use spec::did_you_mean::nearest;
 use spec::path::{RelPath, escape};
 use sys::file::CallError;
 
-/// Most neighbours that a misspelt path is compared with.
 const NEIGHBOURS_MAX: usize = 1_000;
 
-/// How links are treated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Links<'root> {
-    /// Relative ones that stay in the bundle are kept.
+    /// Keeps relative links that stay in the bundle.
     Keep,
-    /// What they point to is copied; the directory lies there on this host.
+    /// Copies the targets; the path is the host path of the directory.
     Follow(Option<&'root Path>),
 }
 
-/// A `local` source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalSource<'source> {
     pub base: Option<&'source RelPath>,
@@ -38,7 +35,6 @@ pub(crate) struct LocalSource<'source> {
     pub glob: Option<&'source str>,
 }
 
-/// Places the files of one directory tree.
 pub(crate) struct Walk<'walk> {
     pub files: &'walk dyn WorkspaceFiles,
     pub root: RootIndex,
@@ -49,16 +45,12 @@ pub(crate) struct Walk<'walk> {
     pub gathering: &'walk mut Gathering,
 }
 
-/// Where a tree goes, and which of its files.
 struct Course<'course> {
-    /// Above everything, in the bundle.
     prefix: Option<&'course RelPath>,
-    /// Whether a file at this path, relative to the tree, is taken; `None`: everything is, and
-    /// directories too.
+    /// Filter for paths relative to the tree; `None` includes everything, empty directories too.
     accept: Option<&'course dyn Fn(&RelPath) -> bool>,
-    /// The directories that are being listed, without links.
+    /// Stack of the directories being listed, without links: detects loops.
     visiting: Vec<Option<RelPath>>,
-    /// How many files were taken.
     taken: u64,
 }
 
@@ -81,7 +73,6 @@ impl<'course> Course<'course> {
 }
 
 impl Walk<'_> {
-    /// Places the whole of a directory (`None`: the top) below `prefix`.
     pub(crate) fn tree(
         &mut self,
         from: Option<&RelPath>,
@@ -91,12 +82,11 @@ impl Walk<'_> {
         self.directory(from, None, &mut Course::new(prefix, None))
     }
 
-    /// Places the files of the top directory, and of directories only those that hold one.
+    /// Places the files of the root, and only directories that contain files.
     pub(crate) fn files_of_tree(&mut self) -> Result<(), SourceProblem> {
         self.directory(None, None, &mut Course::new(None, Some(&|_path| true)))
     }
 
-    /// Places a `local` source.
     pub(crate) fn local(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
         let Some(path) = source.path else {
             return self.folder(source);
@@ -107,7 +97,7 @@ impl Walk<'_> {
             if has_wildcard(path.as_bytes()) {
                 return self.pattern(source, path);
             }
-            // Where the last folder is a link, the kernel says ENOTDIR and not ELOOP.
+            // For a link as last folder the kernel returns ENOTDIR, not ELOOP.
             return Err(self.missing(&from));
         };
         if source.directory && found.kind != FoundKind::Directory {
@@ -128,7 +118,7 @@ impl Walk<'_> {
                 );
             }
             let to = file_target(path, source.target)?;
-            // A path that is followed ends at the file itself.
+            // A followed path ends at the real file.
             let real = real.as_ref().unwrap_or(&from);
             if let Some(sieve) = self.sieve {
                 sieve.is_named(real, &found)?;
@@ -138,7 +128,6 @@ impl Walk<'_> {
         self.local_directory(source, real.as_ref())
     }
 
-    /// Places the folder that the paths of a source are relative to, or one above it.
     fn folder(&mut self, source: LocalSource<'_>) -> Result<(), SourceProblem> {
         let Some(from) = source.base else {
             return self.local_directory(source, None);
@@ -156,7 +145,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Places the directory `from` (`None`: the top) of a source.
     fn local_directory(
         &mut self,
         source: LocalSource<'_>,
@@ -182,8 +170,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Places the files that a path with wildcards matches; with a `/` at its end, what lies in the
-    /// directories that it matches.
+    /// Places the files that match a pattern; with a trailing `/`, the content of matching
+    /// directories.
     fn pattern(&mut self, source: LocalSource<'_>, path: &RelPath) -> Result<(), SourceProblem> {
         if source.glob.is_some() {
             return Err(SourceProblem::Pattern {
@@ -236,7 +224,6 @@ impl Walk<'_> {
         }
     }
 
-    /// What lies at `path`, links treated as this walk does.
     fn look(&self, path: &RelPath) -> Result<Option<Followed>, SourceProblem> {
         match self.links {
             Links::Keep => {
@@ -315,7 +302,7 @@ impl Walk<'_> {
             .look(from)
             .map_err(|error| self.unreadable(from, error))?
             .ok_or_else(changed)?;
-        // What is being written to is not a file of the source that could be missed.
+        // Skip the outputs.
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }
@@ -328,14 +315,14 @@ impl Walk<'_> {
             (path, found) = match self.look(from) {
                 Ok(Some(Followed { path, found })) => (path, found),
                 Ok(None) => return Err(changed()),
-                // It might have been a directory with files that are taken; it itself is not.
+                // A broken link: it matters only if its own path is selected.
                 Err(_) if !course.takes(relative) => return Ok(()),
                 Err(problem) => return Err(problem),
             };
             if found.kind == FoundKind::Directory && course.visiting.contains(&path) {
                 return Err(self.loops(from));
             }
-            // Another name makes nothing else of it.
+            // The real name decides too: a link must not bypass the filter.
             if let (Some(sieve), Some(real)) = (self.sieve, &path)
                 && !sieve.takes(real, &found)?
             {
@@ -357,7 +344,6 @@ impl Walk<'_> {
         self.leaf(path.as_ref().unwrap_or(from), &found, &to)
     }
 
-    /// Places something that is no directory.
     fn leaf(&mut self, from: &RelPath, found: &Found, to: &RelPath) -> Result<(), SourceProblem> {
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
@@ -393,7 +379,7 @@ impl Walk<'_> {
         self.gathering.place(to, item, self.source)
     }
 
-    /// The directory that a whole tree goes to: it is there also where the tree is empty.
+    /// Places the target folder, also for an empty tree.
     fn place_top(&mut self, prefix: Option<&RelPath>) -> Result<(), SourceProblem> {
         match prefix {
             Some(prefix) => {
@@ -426,7 +412,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Nothing is found at `path`: a link on the way may be why.
     fn missing(&self, path: &RelPath) -> SourceProblem {
         match self.link_above(path) {
             Some(link) => SourceProblem::ThroughLink {
@@ -440,7 +425,6 @@ impl Walk<'_> {
         }
     }
 
-    /// The first link on the way to `path`.
     fn link_above(&self, path: &RelPath) -> Option<RelPath> {
         let mut above: Vec<RelPath> =
             std::iter::successors(path.parent(), RelPath::parent).collect();
@@ -452,8 +436,7 @@ impl Walk<'_> {
     }
 }
 
-/// What the missing `path` most likely stands for: its first name that is not there is compared with
-/// its neighbours.
+/// Suggests a name for a missing `path`: compares its first missing segment with the neighbours.
 pub(crate) fn near(files: &dyn WorkspaceFiles, path: &RelPath) -> Option<String> {
     let is_there = |path: &RelPath| matches!(files.look(path), Ok(Some(_)));
     let ways: Vec<RelPath> =
@@ -481,7 +464,6 @@ pub(crate) fn near(files: &dyn WorkspaceFiles, path: &RelPath) -> Option<String>
     Some(whole.to_string())
 }
 
-/// Where a single file goes.
 fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, SourceProblem> {
     let name = parse(path.file_name())?;
     let to = match target {
@@ -501,7 +483,7 @@ fn file_target(path: &RelPath, target: &SourceTarget) -> Result<RelPath, SourceP
     Ok(to)
 }
 
-/// Where a directory goes; `None`: its files go to the top.
+/// Returns the target of a directory; `None` for the root of the bundle.
 pub(crate) fn directory_target<'path>(
     path: Option<&'path RelPath>,
     target: &'path SourceTarget,

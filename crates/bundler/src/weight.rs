@@ -1,4 +1,4 @@
-//! What makes a bundle large: folders of installed packages, and its largest files.
+//! Warnings about large content: installed packages and large files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,17 @@ use crate::overlay::{Item, Overlay};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// Above this the largest files are told: 10 MiB.
 const LARGE_BYTES: u64 = 10 << 20;
-/// How many of the largest are told.
 const LARGEST: usize = 10;
-/// In each directory of this kind: a virtual environment of Python.
+/// Marker file of a Python virtual environment.
 const ENVIRONMENT: &[u8] = b"pyvenv.cfg";
 
-/// How much of something there is.
 #[derive(Default)]
 struct Weight {
     files: u64,
     bytes: u64,
 }
 
-/// Warnings about what a bundle hardly needs.
 pub(crate) fn warnings(overlay: &Overlay) -> Vec<WarningReport> {
     let files = || {
         overlay
@@ -99,7 +95,6 @@ fn size_words(bytes: u64) -> String {
     }
 }
 
-/// The first ten, and how many more there are.
 fn first(told: impl ExactSizeIterator<Item = String>) -> String {
     let more = told.len().saturating_sub(LARGEST);
     let words: Vec<String> = told.take(LARGEST).collect();

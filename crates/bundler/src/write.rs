@@ -1,4 +1,4 @@
-//! The archive of what was gathered: canonical tar through gzip, both hashed, nothing held in memory.
+//! Writes the archive: canonical tar through gzip, hashed, as a stream.
 
 use std::io::Write;
 
@@ -16,36 +16,29 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use sys::file::CallError;
 
-/// Bytes of a file that are read at once.
 const READ_BYTES: usize = 256 * 1024;
-/// What `gzip` does by default.
 const LEVEL: u32 = 6;
 /// "Unknown" (RFC 1952): the same on every host.
 const OPERATING_SYSTEM: u8 = 255;
 
-/// What was written.
+/// A written bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenBundle {
     /// SHA-256 of the canonical tar: the bundle's identity.
     pub content_digest: Digest,
-    /// SHA-256 of the archive.
     pub archive_digest: Digest,
-    /// Bytes of the archive.
     pub archive_bytes: u64,
-    /// Bytes of all files.
     pub bytes: u64,
-    /// Files, directories and links.
     pub entries: u64,
 }
 
-/// Writes the bundle as a `.tar.gz`: the same bytes for the same contents and this version of the
-/// program. Files are read while it is written, each once, and refused where they are no longer as
-/// they were when they were gathered.
+/// Writes the bundle as a `.tar.gz`. For one version of this program the same contents give the
+/// same bytes. Each file is read once and refused if it changed since it was gathered.
 ///
 /// # Errors
-/// [`ComposeError::BundleSize`] where the archive becomes too large, [`ComposeError::Output`] where
-/// `out` fails, [`ComposeError::Source`] where a file cannot be read or changed. What `out` got
-/// until then is not a bundle.
+/// [`ComposeError::BundleSize`]: the archive is too large. [`ComposeError::Output`]: writing to
+/// `out` failed. [`ComposeError::Source`]: a file is unreadable or changed. The content of `out` is
+/// then invalid.
 pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBundle, ComposeError> {
     let archive = Measured::new(out, Some(gathered.archive_bytes_max));
     let gzip = flate2::GzBuilder::new()
@@ -77,10 +70,10 @@ pub fn write(gathered: &Gathered<'_>, out: &mut dyn Write) -> Result<WrittenBund
     })
 }
 
-/// The identity of the bundle, without writing it anywhere.
+/// Computes the identity of the bundle without writing it.
 ///
 /// # Errors
-/// As [`write()`], without what concerns its output.
+/// As [`write()`], except for output errors.
 pub fn content_digest(gathered: &Gathered<'_>) -> Result<Digest, ComposeError> {
     let mut tar = Measured::new(std::io::sink(), None);
     write_tar(gathered, &mut tar, &|_| false)?;
@@ -94,8 +87,7 @@ fn write_tar<Inner: Write>(
 ) -> Result<(), ComposeError> {
     let mut buffer = vec![0; READ_BYTES];
     let limit = gathered.archive_bytes_max;
-    // What went wrong below is told by the archive's own count: an error passes through the
-    // compression without its type.
+    // Compression drops the type of an error, so it is taken from the counter below.
     let outcome = write_members(
         &gathered.tree,
         tar,
@@ -151,7 +143,7 @@ fn write_file(
     };
     let mut file = match gathered.root(root).open(from) {
         Ok(file) => file,
-        // Gone, or something else now.
+        // Removed or replaced.
         Err(error) if matches!(error.errno, Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {
             return Err(changed());
         }
@@ -170,7 +162,7 @@ fn write_file(
         left -= read;
         out.write_all(&buffer[..count]).map_err(failed)?;
     }
-    // A writer that came meanwhile has moved the times, or the size.
+    // A concurrent writer changes the times or the size.
     match unchanged(file.as_ref())? {
         true => Ok(()),
         false => Err(changed()),
@@ -192,7 +184,6 @@ fn unwritten(error: &std::io::Error) -> ComposeError {
     }
 }
 
-/// Counts and hashes what passes, and stops at a limit.
 struct Measured<Inner> {
     inner: Inner,
     hasher: Sha256,

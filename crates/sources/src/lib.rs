@@ -1,4 +1,4 @@
-//! Where what a run or a bundle is made of comes from: HTTP services, and OCI registries and layouts.
+//! Sources of artifacts: HTTP services, OCI registries and OCI layouts.
 #![forbid(unsafe_code)]
 
 pub mod http;

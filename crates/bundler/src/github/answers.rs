@@ -1,37 +1,32 @@
-//! What the service's JSON documents say about references.
+//! Parsing of references in the service's JSON.
 
 use serde_json::Value;
 
 use crate::github::reference::is_commit;
 
-/// What a reference points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pointed {
-    /// 40 hexadecimal digits.
     pub(super) sha: String,
-    /// Whether it is an annotated tag, which points on.
+    /// An annotated tag must be resolved further.
     pub(super) kind: ObjectKind,
 }
 
-/// What kind of object it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Commit,
     Tag,
-    /// A tree or a blob, which nobody can pack as a commit.
     Other(String),
 }
 
-/// What the service says about one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Named {
     There(Pointed),
-    /// It is not; others begin with it.
+    /// No exact match; names with this prefix.
     Others(Vec<String>),
 }
 
-/// Reads the answer to `git/refs/{wanted}`: one reference, or those that begin with the name.
-/// Only an exact match counts. `wanted` is `tags/NAME` or `heads/NAME`.
+/// Parses the response to `git/refs/{wanted}`: one reference, or all with this prefix. Only an
+/// exact match counts. `wanted` is `tags/NAME` or `heads/NAME`.
 ///
 /// # Errors
 /// What is wrong with the document.
@@ -54,7 +49,7 @@ pub(super) fn named(document: &Value, wanted: &str) -> Result<Named, String> {
     Ok(Named::Others(others))
 }
 
-/// What the `object` of a reference or of an annotated tag is.
+/// Parses the `object` of a reference or of an annotated tag.
 ///
 /// # Errors
 /// What is wrong with the document.
@@ -74,7 +69,6 @@ pub(super) fn pointed(item: &Value) -> Result<Pointed, String> {
     Ok(Pointed { sha, kind })
 }
 
-/// The name of a tag or branch without `refs/tags/` or `refs/heads/`.
 fn short(full: &str) -> Option<String> {
     let name = full.strip_prefix("refs/")?;
     let (_, name) = name.split_once('/')?;

@@ -1,17 +1,16 @@
-//! What was fetched, kept for the next time and shared by processes that run at once.
+//! Cache of fetched repositories, shared by concurrent processes.
 //!
 //! ```text
-//! DIRECTORY/github/entries/KEY/  what was fetched, whole, with a label that holds its digest
-//!                  building/…/   what is being made, or is being removed
+//! DIRECTORY/github/entries/KEY/  complete content, with a label that has its digest
+//!                  building/…/   entries that are being made or removed
 //!                  claims/KEY    locked by the process that fetches KEY
-//!                  refs/KEY      the commit of a version tag, and since when
-//!                  lock          held while names in here change
+//!                  refs/KEY      the commit of a version tag, and its time
+//!                  lock          held while names change
 //! ```
 //!
-//! An entry is made in `building` and renamed when it is whole; whoever uses one shares a lock on
-//! its directory, so that it is not removed meanwhile. Locks end with their process, however that
-//! ended: what lies in `building` without a lock is garbage. A power failure may leave an entry
-//! with files that are not whole; the digest in its label finds that.
+//! An entry is made in `building` and renamed. Users of an entry hold a shared lock on its
+//! directory, which prevents removal and ends with the process. Unlocked content of `building` is
+//! garbage. After a power failure the digest in the label detects incomplete files.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -34,46 +33,42 @@ const LABEL: &str = "label.json";
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const OTHERS_MAY_WRITE: u32 = 0o022;
-/// How often an entry that vanishes while it is opened is looked for.
 const LOOKS_MAX: u32 = 10;
 
-/// Where something lies in the cache: the SHA-256 of what it is.
+/// Name of an entry: the SHA-256 of what identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key(String);
 
 impl Key {
-    /// The key of something that `parts` tell from everything else; none holds a NUL byte.
+    /// Hashes `parts`, which must not contain NUL.
     pub(super) fn of(parts: &[&[u8]]) -> Self {
         let digest = Digest::of(&parts.join(&0)).to_string();
         Self(digest.trim_start_matches("sha256:").to_owned())
     }
 }
 
-/// What an entry says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Label {
-    /// The entry's own key: a directory that was renamed by hand is none.
+    /// Must match the entry: detects a renamed directory.
     pub(super) key: String,
-    /// Bytes of the archive that it came from.
     pub(super) archive_bytes: u64,
     /// SHA-256 of that archive.
     pub(super) archive_digest: String,
-    /// SHA-256 of the canonical tar of the files, where the entry holds files.
+    /// SHA-256 of the canonical tar of the files, if the entry has files.
     pub(super) content_digest: Option<String>,
-    /// What the entry takes on the disk, about.
+    /// Approximate size on the disk.
     pub(super) disk_bytes: u64,
 }
 
-/// An entry that is in use: nobody removes it while this lives.
+/// A locked entry: it is not removed while this value lives.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// The directory of the entry, with the lock.
     pub(super) directory: OwnedFd,
     pub(super) label: Label,
 }
 
-/// An entry that is being made. Dropped before it is published, it is removed.
+/// An unfinished entry. Dropping it unpublished removes it.
 #[derive(Debug)]
 pub(super) struct Building {
     pub(super) directory: OwnedFd,
@@ -84,12 +79,11 @@ pub(super) struct Building {
 impl Drop for Building {
     fn drop(&mut self) {
         if !self.published && std::fs::remove_dir_all(&self.path).is_err() {
-            // The lock goes with the descriptor: the next process that fetches removes it.
+            // Closing the descriptor releases the lock; the next fetch removes the rest.
         }
     }
 }
 
-/// The commit of a version tag.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Resolution {
@@ -98,7 +92,6 @@ struct Resolution {
     since_unix_s: u64,
 }
 
-/// The cache at one directory.
 #[derive(Debug)]
 pub(super) struct Cache {
     root: PathBuf,
@@ -106,12 +99,12 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache in `directory`, made where it is missing. Above `size_bytes`, what was not
-    /// used for longest goes.
+    /// Opens or creates the cache in `directory`. Above `size_bytes` the least recently used
+    /// entries are removed.
     ///
     /// # Errors
-    /// [`GitHubError::Cache`]: it cannot be made, belongs to somebody else, others may write to it,
-    /// or can put another one in its place.
+    /// [`GitHubError::Cache`]: cannot be created, has another owner, or others can write to it or
+    /// replace it.
     pub(super) fn open(directory: &Path, size_bytes: u64) -> Result<Self, GitHubError> {
         let root = directory.join("github");
         let mut parts: Vec<PathBuf> = Vec::new();
@@ -131,7 +124,7 @@ impl Cache {
         for part in [directory, &root] {
             check_owner(part)?;
         }
-        // From here on it is named without links, so that what is checked is what is used.
+        // Resolved once, so that the checked path is the used path.
         let directory = directory
             .canonicalize()
             .map_err(|error| failed("realpath", directory, errno_of(&error)))?;
@@ -146,7 +139,6 @@ impl Cache {
         self.root.join("entries").join(&key.0)
     }
 
-    /// A name in `building` that nobody has.
     fn fresh(&self) -> Result<PathBuf, GitHubError> {
         let mut bytes = [0_u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -155,7 +147,6 @@ impl Cache {
         Ok(self.root.join("building").join(format!("{name:016x}")))
     }
 
-    /// Whoever holds this may change names; it ends when it is dropped.
     fn lock_names(&self) -> Result<OwnedFd, GitHubError> {
         let path = self.root.join("lock");
         let lock = open_file(&path, OFlags::RDWR | OFlags::CREATE)?;
@@ -163,7 +154,7 @@ impl Cache {
         Ok(lock)
     }
 
-    /// Waits until nobody else fetches `key`. The claim ends when it is dropped.
+    /// Waits until no other process fetches `key`. The claim ends when dropped.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -172,7 +163,7 @@ impl Cache {
         loop {
             let claim = open_file(&path, OFlags::RDWR | OFlags::CREATE)?;
             claim_file(claim.as_fd()).map_err(|errno| failed("flock", &path, errno))?;
-            // Swept away before it was locked: the next one would lock another file.
+            // Removed before it was locked: the next process would lock another file.
             let status =
                 rustix::fs::fstat(&claim).map_err(|errno| failed("fstat", &path, errno))?;
             if 0 < status.st_nlink {
@@ -181,8 +172,8 @@ impl Cache {
         }
     }
 
-    /// The entry `key`, marked as used now. Its label is whole; whether its contents are is for
-    /// the caller to see.
+    /// Opens the entry `key` and marks it as used now. Its label is valid; the caller must verify
+    /// the content.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -193,7 +184,7 @@ impl Cache {
                 return Ok(None);
             };
             share_file(directory.as_fd()).map_err(|errno| failed("flock", &path, errno))?;
-            // Removed, or replaced, before it was locked.
+            // Removed or replaced before it was locked.
             if !is_still(&directory, &path)? {
                 continue;
             }
@@ -208,7 +199,7 @@ impl Cache {
         Ok(None)
     }
 
-    /// Removes the entry `key`, which is damaged; others that use it keep it until they are done.
+    /// Removes the damaged entry `key`; current users keep it.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -217,7 +208,8 @@ impl Cache {
         self.move_away(&self.entry(key))
     }
 
-    /// Takes a name out of `entries`; the names are locked. What is in use stays in `building`.
+    /// Moves an entry out of `entries`. Requires the lock on the names. An entry in use stays in
+    /// `building`.
     fn move_away(&self, path: &Path) -> Result<(), GitHubError> {
         let Some(directory) = open_directory(path)? else {
             return Ok(());
@@ -232,7 +224,7 @@ impl Cache {
         }
     }
 
-    /// Begins to make an entry, after what dead processes left was removed.
+    /// Begins an entry. Removes leftovers of killed processes first.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -252,7 +244,7 @@ impl Cache {
         })
     }
 
-    /// Removes what nobody works on any more; the names are locked.
+    /// Removes leftovers. Requires the lock on the names.
     fn sweep(&self) -> Result<(), GitHubError> {
         for part in ["building", "claims"] {
             for path in self.names(part)? {
@@ -262,7 +254,7 @@ impl Cache {
                     Mode::empty(),
                 ) {
                     Ok(left) => left,
-                    // Whoever made it gave up, which needs no lock.
+                    // Its maker removed it, which needs no lock.
                     Err(Errno::NOENT) => continue,
                     Err(errno) => return Err(failed("open", &path, errno)),
                 };
@@ -297,8 +289,7 @@ impl Cache {
             .collect()
     }
 
-    /// Makes what was built the entry `key`, in the place of an earlier one, and removes others
-    /// if there is too much now.
+    /// Renames the new entry to `key`, replacing an earlier one, and shrinks the cache.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -318,14 +309,14 @@ impl Cache {
         building.published = true;
         let directory = rustix::io::fcntl_dupfd_cloexec(&building.directory, 0)
             .map_err(|errno| failed("fcntl", &path, errno))?;
-        // Not at once, but nobody removes entries while the names are locked.
+        // Converting the lock is not atomic, but removal needs the lock on the names.
         share_file(directory.as_fd()).map_err(|errno| failed("flock", &path, errno))?;
         self.shrink()?;
         Ok(Held { directory, label })
     }
 
-    /// Removes what was not used for longest and is not in use, until the rest is small enough;
-    /// the names are locked.
+    /// Removes unused entries, least recently used first, until the size limit is met. Requires the
+    /// lock on the names.
     fn shrink(&self) -> Result<(), GitHubError> {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for path in self.names("entries")? {
@@ -362,18 +353,18 @@ impl Cache {
         Ok(())
     }
 
-    /// The commit that `key` was at most [`TAG_LIFETIME`] ago.
+    /// Returns the recorded commit of `key`, if at most [`TAG_LIFETIME`] old.
     pub(super) fn resolution(&self, key: &Key) -> Option<String> {
         let bytes = std::fs::read(self.root.join("refs").join(&key.0)).ok()?;
         let resolution: Resolution = serde_json::from_slice(&bytes).ok()?;
         let since = UNIX_EPOCH.checked_add(Duration::from_secs(resolution.since_unix_s))?;
-        // A clock that was set back makes it an error: asked again.
+        // Fails if the clock was set back: resolve again.
         let age = SystemTime::now().duration_since(since).ok()?;
         let is_good = resolution.key == key.0 && is_commit(&resolution.sha) && age < TAG_LIFETIME;
         is_good.then_some(resolution.sha)
     }
 
-    /// Remembers the commit of `key`.
+    /// Records the commit of `key`.
     ///
     /// # Errors
     /// [`GitHubError::Cache`].
@@ -411,8 +402,7 @@ fn check_owner(path: &Path) -> Result<(), GitHubError> {
     Ok(())
 }
 
-/// Whoever can rename the cache away could put another one in its place. A group that its owner
-/// let in is the owner's affair.
+/// A user who can rename the cache could replace it. Group access is the owner's decision.
 fn check_above(path: &Path) -> Result<(), GitHubError> {
     let refused = |problem| GitHubError::Cache {
         object: escape(path.as_os_str().as_bytes()),
@@ -434,7 +424,6 @@ fn check_above(path: &Path) -> Result<(), GitHubError> {
     Ok(())
 }
 
-/// The directory at `path`; `None` where there is none.
 fn open_directory(path: &Path) -> Result<Option<OwnedFd>, GitHubError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::empty()) {
@@ -450,7 +439,6 @@ fn open_file(path: &Path, flags: OFlags) -> Result<OwnedFd, GitHubError> {
         .map_err(|errno| failed("open", path, errno))
 }
 
-/// Whether `path` still names what was opened there.
 fn is_still(directory: &OwnedFd, path: &Path) -> Result<bool, GitHubError> {
     let there = match rustix::fs::lstat(path) {
         Ok(there) => there,
@@ -461,7 +449,6 @@ fn is_still(directory: &OwnedFd, path: &Path) -> Result<bool, GitHubError> {
     Ok((there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino))
 }
 
-/// The label of an entry; `None` where it is not whole, or another entry's.
 fn read_label(directory: &OwnedFd, key: &Key) -> Option<Label> {
     use std::io::Read as _;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -475,9 +462,8 @@ fn read_label(directory: &OwnedFd, key: &Key) -> Option<Label> {
     (label.key == key.0).then_some(label)
 }
 
-/// Marks an entry as used now.
 fn touch(directory: &OwnedFd, path: &Path) -> Result<(), GitHubError> {
-    // A cache on a file system that became read-only is as good as before.
+    // A read-only file system is fine.
     file::touch(directory.as_fd(), LABEL).map_err(|errno| failed("utimensat", path, errno))
 }
 
@@ -493,7 +479,6 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), GitHubError> {
         .map_err(|error| failed("write", path, errno_of(&error)))
 }
 
-/// Removes a file, or a directory with all that is in it.
 fn remove(path: &Path) -> Result<(), GitHubError> {
     let removed = match std::fs::symlink_metadata(path) {
         Ok(status) if status.is_dir() => std::fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! The client: references resolved, archives fetched, both at most once where that is enough.
+//! The client: resolves references and fetches archives.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -18,23 +18,18 @@ use crate::github::{FetchedTree, GitHub, Patience, Progress, RefShape, ResolvedR
 use archive::UnpackLimits;
 use spec::path::{RelPath, escape};
 
-/// What a client is made of.
+/// Settings of a client.
 pub struct ClientSettings<'caller> {
-    /// Where the REST API lies: `HostPolicy::github.base_url`.
+    /// Base of the REST API: `HostPolicy::github.base_url`.
     pub base_url: String,
-    /// Sent to that place and to no other.
+    /// Sent only to `base_url`.
     pub token: Option<Token>,
-    /// Whether references that are no commits are refused.
     pub require_pin: bool,
-    /// How large an archive and its contents may be.
     pub limits: UnpackLimits,
-    /// Where fetched files are kept, absolute.
     pub cache_directory: PathBuf,
-    /// Above this, what was not used for longest goes.
+    /// Above this size the least recently used entries are removed.
     pub cache_size_bytes: u64,
-    /// How long the service is waited for.
     pub patience: Patience,
-    /// Is told what the client is doing.
     pub progress: &'caller dyn Fn(&Progress<'_>),
 }
 
@@ -50,12 +45,12 @@ impl fmt::Debug for ClientSettings<'_> {
     }
 }
 
-/// The service at one base URL, and what was fetched from it.
+/// Client of the service at one base URL.
 pub struct Client<'caller> {
     pub(super) settings: ClientSettings<'caller>,
     pub(super) service: Service<'caller>,
     cache: OnceCell<Cache>,
-    /// Within one process a reference is one commit, however often it is asked for.
+    /// Within one process a reference resolves to one commit.
     resolved: RefCell<BTreeMap<(String, String), ResolvedRef>>,
 }
 
@@ -69,7 +64,7 @@ impl fmt::Debug for Client<'_> {
 }
 
 impl<'caller> Client<'caller> {
-    /// A client; nothing is asked and no file touched until something is wanted.
+    /// Creates a client. Sends no request and touches no file.
     ///
     /// # Errors
     /// [`GitHubError::Setting`].
@@ -180,7 +175,7 @@ impl GitHub for Client<'_> {
             return Ok(tree);
         }
         let _claim = self.cache()?.claim(&wanted.archive_key)?;
-        // Whoever had the claim before may have fetched it.
+        // The previous holder of the claim may have fetched it.
         if let Some(tree) = self.kept(&wanted.tree_key)? {
             return Ok(tree);
         }
@@ -193,7 +188,6 @@ impl GitHub for Client<'_> {
     }
 }
 
-/// An answer that no request of ours should have.
 pub(super) fn unexpected(status: StatusCode) -> Fault {
     Fault::Unusable(format!("the answer was {}", status.as_u16()))
 }

@@ -1,4 +1,4 @@
-//! The digest of files that were unpacked earlier, to see that they are still the same.
+//! Digest of unpacked files, to verify a cache entry.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -10,8 +10,7 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use sys::file::open_beneath;
 
-/// SHA-256 of the canonical tar of what lies in `directory`; `None` where something in it is
-/// nothing that was unpacked there, or cannot be read.
+/// SHA-256 of the canonical tar of `directory`; `None` for an unreadable or unsupported entry.
 pub(super) fn digest_of(directory: BorrowedFd<'_>, limits: &UnpackLimits) -> Option<Digest> {
     let mut tree = Tree::default();
     let mut pending: Vec<Option<RelPath>> = vec![None];

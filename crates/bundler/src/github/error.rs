@@ -1,23 +1,20 @@
-//! Why files of a repository could not be had: one variant per cause.
+//! Errors of repositories.
 
 use crate::github::reference::RefShape;
 use archive::UnpackError;
 use spec::path::RelPath;
 use sys::file::CallError;
 
-/// Why files of a repository could not be had. No variant holds a token or an answer's body.
+/// Error while fetching from a repository. No variant contains a token or a response body.
 #[derive(Debug, thiserror::Error)]
 pub enum GitHubError {
-    /// A reference that can be moved, where only commits are accepted.
+    /// A movable reference where only commits are allowed.
     #[error("{repository}: `{reference}` is {shape}; expected a commit, 40 hexadecimal digits")]
     PinRequired {
-        /// `owner/name`.
         repository: String,
-        /// As the manifest has it, escaped.
         reference: String,
         shape: RefShape,
     },
-    /// The service knows no such repository, or does not show it to this caller.
     #[error("{repository}: the service at {service} knows no such repository, or does not show it")]
     RepositoryNotFound {
         /// `owner/name`.
@@ -25,100 +22,78 @@ pub enum GitHubError {
         service: String,
         with_token: bool,
     },
-    /// The repository has no tag and no branch of that name.
     #[error("{repository}: there is no tag and no branch `{reference}`{}", meant(.near.as_ref()))]
     RefNotFound {
-        /// `owner/name`.
         repository: String,
-        /// As the manifest has it, escaped.
         reference: String,
         shape: RefShape,
-        /// A name that is there and looks alike, escaped.
+        /// A similar existing name, escaped.
         near: Option<String>,
     },
-    /// The repository has no such commit.
     #[error("{repository}: there is no commit {sha}, or the service does not show it")]
     CommitNotFound {
         /// `owner/name`.
         repository: String,
         sha: String,
     },
-    /// A tag of something that is no commit.
+    /// The tag points to a tree or a blob.
     #[error("{repository}: the tag `{reference}` is one of {found}; expected one of a commit")]
     NotACommit {
-        /// `owner/name`.
         repository: String,
-        /// As the manifest has it, escaped.
         reference: String,
         found: String,
     },
-    /// The lock file has no commit for the reference.
     #[error("{repository}: the lock file has no commit for `{reference}`")]
     NotLocked {
-        /// `owner/name`.
         repository: String,
-        /// As the manifest has it, escaped.
         reference: String,
     },
-    /// The commit has no such folder.
     #[error("{repository} at {sha}: `{path}` {problem}")]
     FolderNotFound {
-        /// `owner/name`.
         repository: String,
         sha: String,
-        /// The folder that was asked for.
         path: RelPath,
-        /// `is not there`, or what it is instead.
+        /// `is not there`, or its type.
         problem: String,
     },
-    /// The service does not accept the token, or wants one.
     #[error("{request}: the service refuses {}", credentials(.token.as_deref()))]
     Unauthorized {
         request: String,
-        /// Where the token was found; `None`: there is none.
+        /// Source of the token; `None` without a token.
         token: Option<String>,
     },
-    /// Allowed to be asked only so often, or not at all.
     #[error("{request}: the service answered {status}{}", ends(.until.as_deref()))]
     RateLimited {
         request: String,
-        /// 403 or 429.
         status: u16,
         until: Option<String>,
         with_token: bool,
     },
-    /// The service could not be reached, or did not answer as it should.
     #[error("{request}: no usable answer after {}: {cause}", times(.tries))]
     Unavailable {
         request: String,
         tries: u32,
         cause: String,
     },
-    /// The archive breaks a rule of bundles.
     #[error("{repository} at {sha}: the archive is refused: {cause}")]
     ArchiveRefused {
-        /// `owner/name`.
         repository: String,
         sha: String,
         cause: String,
-        /// What the reader of archives says, where it was that.
         #[source]
         source: Option<Box<UnpackError>>,
     },
-    /// The cache directory cannot be used.
     #[error("the cache {object} {problem}")]
     Cache {
         /// The directory or the file, escaped.
         object: String,
         problem: &'static str,
-        /// The kernel's answer, where there is one.
         #[source]
         source: Option<CallError>,
     },
-    /// The settings of the client are unusable.
     #[error("{setting}: {problem}")]
     Setting {
-        /// Which key of the host's configuration.
+        /// Key in the host policy.
         setting: &'static str,
         problem: String,
     },
@@ -149,7 +124,7 @@ fn times(tries: &u32) -> String {
 }
 
 impl GitHubError {
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -169,7 +144,7 @@ impl GitHubError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

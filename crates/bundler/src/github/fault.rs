@@ -1,8 +1,7 @@
-//! What can go wrong with one try of a request to the service.
+//! Errors of one attempt of a request.
 
 use crate::github::error::GitHubError;
 
-/// What went wrong with one try.
 pub(super) type Fault = sources::http::Fault<GitHubError>;
 
 impl From<GitHubError> for Fault {

@@ -1,4 +1,4 @@
-//! From a commit to its files: out of the cache, or as an archive of the service.
+//! Fetches the files of a commit, from the cache or the service.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -19,13 +19,11 @@ use spec::digest::Digest;
 use spec::path::{RelPath, escape};
 use spec::units;
 
-/// What a directory, a link or the end of a file takes on a disk, in bytes.
 const DISK_BYTES_EACH: u64 = 4096;
 const TREE: &str = "tree";
 const ARCHIVE: &str = "archive.tar.gz";
 
 impl Client<'_> {
-    /// The entry of a folder, if it is in the cache and as it was unpacked.
     pub(super) fn kept(&self, key: &Key) -> Result<Option<FetchedTree>, GitHubError> {
         let cache = self.cache()?;
         let Some(held) = cache.find(key)? else {
@@ -54,7 +52,6 @@ impl Client<'_> {
         })
     }
 
-    /// Unpacks the archive that is in the cache; `None`: there is none, or it is damaged.
     pub(super) fn unpack_kept(
         &self,
         wanted: &Wanted<'_>,
@@ -68,7 +65,7 @@ impl Client<'_> {
             match self.unpack(wanted, file, &building) {
                 Ok(archive) => return self.publish(wanted, building, &archive, true).map(Some),
                 Err(Fault::Final(error)) => return Err(*error),
-                // Not whole, although its digest is right: as good as damaged.
+                // Incomplete with the right digest: treat as damaged.
                 Err(Fault::Unusable(_) | Fault::Passing { .. }) => (),
             }
         }
@@ -77,7 +74,6 @@ impl Client<'_> {
         Ok(None)
     }
 
-    /// Fetches the archive, unpacks it, and keeps both.
     pub(super) fn fetch_anew(&self, wanted: &Wanted<'_>) -> Result<FetchedTree, GitHubError> {
         let (repository, sha) = (wanted.repository, wanted.sha);
         self.service.tell(&Progress::Fetching { repository, sha });
@@ -122,7 +118,6 @@ impl Client<'_> {
         self.publish(wanted, building, &archive, false)
     }
 
-    /// Unpacks the wanted folder of `archive` into what is being built.
     fn unpack(
         &self,
         wanted: &Wanted<'_>,
@@ -181,7 +176,6 @@ impl Client<'_> {
     }
 }
 
-/// The files that somebody wants.
 pub(super) struct Wanted<'a> {
     pub(super) repository: &'a str,
     pub(super) sha: &'a str,
@@ -223,7 +217,6 @@ impl Archive {
     }
 }
 
-/// The archive of an entry, at its start; `None` where it is not the one of the label.
 fn whole_archive(held: &Held) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = rustix::fs::openat(&held.directory, ARCHIVE, flags, Mode::empty())

@@ -1,7 +1,6 @@
-//! Sources that lie in a repository of a hosting service: references resolved, files fetched.
+//! Repository sources: resolves references and fetches files.
 //!
-//! [`GitHub`] is what the rest of this room knows of it, and the only place that sees credentials
-//! (AIP-26, "Github auth boundary").
+//! Only this module handles credentials (AIP-26, "Github auth boundary").
 
 mod answers;
 mod cache;
@@ -30,20 +29,18 @@ use spec::digest::Digest;
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
-/// Repositories by name.
+/// Access to repositories.
 pub trait GitHub {
-    /// The commit that `reference` of `repository` (`owner/name`) stands for.
+    /// Resolves `reference` of `repository` (`owner/name`) to a commit.
     ///
     /// # Errors
-    /// [`GitHubError`]: the reference is not pinned and must be, is not there, or the service
-    /// did not answer.
+    /// [`GitHubError`]: not pinned where required, missing, or a failed request.
     fn resolve_ref(&self, repository: &str, reference: &str) -> Result<ResolvedRef, GitHubError>;
 
-    /// The files below the folder `path` (`None`: all) of `repository` at the commit `sha`.
+    /// Fetches the folder `path` (`None`: everything) of `repository` at the commit `sha`.
     ///
     /// # Errors
-    /// [`GitHubError`]: the folder is not there, the archive is refused, or the service did not
-    /// answer.
+    /// [`GitHubError`]: a missing folder, a refused archive, or a failed request.
     fn fetch(
         &self,
         repository: &str,
@@ -52,65 +49,54 @@ pub trait GitHub {
     ) -> Result<FetchedTree, GitHubError>;
 }
 
-/// What the client is doing, for a terminal.
+/// Current activity of the client, for a terminal.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'now> {
-    /// It asks for the commit of a reference.
     Resolving {
-        /// `owner/name`.
         repository: &'now str,
         reference: &'now str,
     },
-    /// It asks for the files of a commit.
     Fetching {
-        /// `owner/name`.
         repository: &'now str,
         sha: &'now str,
     },
-    /// Bytes of an archive have come.
     Receiving {
-        /// So many so far.
         bytes: u64,
-        /// So many in all, where the service says it.
+        /// Total size, if the service states it.
         stated: Option<u64>,
     },
-    /// It tries again after a pause.
+    /// A retry follows after a pause.
     Waiting { cause: &'now str, pause: Duration },
-    /// What was asked for is there, or failed.
+    /// The activity ended, with success or failure.
     Done,
 }
 
-/// A reference and the commit that it stands for now.
+/// A resolved reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedRef {
-    /// The commit, 40 hexadecimal digits in lower case.
+    /// 40 hexadecimal digits in lower case.
     pub sha: String,
-    /// What the reference looks like.
     pub shape: RefShape,
-    /// Whether no request was made for it.
+    /// No request was made.
     pub cached: bool,
-    /// What may surprise: a tag and a branch of the same name.
+    /// Such as a tag and a branch of the same name.
     pub warnings: Vec<WarningReport>,
 }
 
-/// Files of a repository, read-only by agreement: others may have the same directory open.
+/// Files of a repository. Treat as read-only: others may have the same directory open.
 pub struct FetchedTree {
-    /// The folder that was asked for: regular files, directories, and links that stay inside it.
-    /// Nothing of `.git` is in it.
+    /// The requested folder: regular files, directories, and links within it. `.git` is excluded.
     pub directory: OwnedFd,
-    /// Bytes of the archive that the files came in.
     pub archive_bytes: u64,
-    /// SHA-256 of that archive. The service may pack the same commit anew and otherwise.
+    /// SHA-256 of that archive. The service may pack the same commit differently.
     pub archive_digest: Digest,
-    /// Whether no request was made for it.
     pub from_cache: bool,
-    /// Keeps the directory from being removed while this lives.
+    /// Prevents removal of the directory.
     pub hold: Option<OwnedFd>,
 }
 
 impl FetchedTree {
-    /// Files that lie in a directory of the caller's, which nobody removes: for tests and for
-    /// services of another kind.
+    /// Wraps a directory of the caller, for tests and other services.
     #[must_use]
     pub fn of_directory(directory: OwnedFd, archive_bytes: u64, archive_digest: Digest) -> Self {
         Self {

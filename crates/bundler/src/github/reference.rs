@@ -1,28 +1,28 @@
-//! What a reference looks like, which decides for how long its commit is remembered (AIP-26,
-//! "Cache invalidation for github sources").
+//! Shapes of references, which decide how long a commit is cached (AIP-26, "Cache invalidation for
+//! github sources").
 
 use std::fmt;
 use std::time::Duration;
 
-/// How long the commit of a version tag is remembered.
+/// How long the commit of a version tag is cached.
 pub(crate) const TAG_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 
-/// What a reference looks like.
+/// Shape of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefShape {
-    /// `^[0-9a-f]{40}$`: a commit, which never changes.
+    /// `^[0-9a-f]{40}$`: never changes.
     Commit,
-    /// `^v[0-9]+(\.[0-9]+)*$`: a version tag, which is asked for again after `TAG_LIFETIME`.
+    /// `^v[0-9]+(\.[0-9]+)*$`: resolved again after `TAG_LIFETIME`.
     VersionTag,
-    /// 7 to 39 hexadecimal digits: most likely a commit that somebody shortened. Read as
-    /// [`RefShape::Floating`]: only 40 digits name a commit.
+    /// 7 to 39 hexadecimal digits: probably an abbreviated commit. Treated as
+    /// [`RefShape::Floating`].
     Abbreviated,
-    /// A branch or another tag, which is asked for each time.
+    /// A branch or another tag: resolved each time.
     Floating,
 }
 
 impl RefShape {
-    /// The shape of `reference`.
+    /// Determines the shape of `reference`.
     #[must_use]
     pub fn of(reference: &str) -> Self {
         if is_commit(reference) {

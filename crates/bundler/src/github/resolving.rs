@@ -1,7 +1,6 @@
-//! From a tag or a branch to its commit.
+//! Resolves a tag or a branch to its commit.
 //!
-//! A name may be a tag and a branch at once. Both are asked for, in this order, and the tag wins,
-//! as in gitrevisions(7), with a warning.
+//! If a name is both, the tag wins, as in gitrevisions(7), with a warning.
 
 use ureq::http::StatusCode;
 
@@ -16,11 +15,10 @@ use spec::percent::{PATH, percent_encoded};
 use spec::report::WarningReport;
 
 const JSON: &str = "application/vnd.github+json";
-/// How many annotated tags may point to each other.
 const TAGS_MAX: usize = 5;
 
 impl Client<'_> {
-    /// The commit of `reference`, which is none itself.
+    /// Resolves `reference`, which is not a commit.
     ///
     /// # Errors
     /// [`GitHubError`].
@@ -73,7 +71,6 @@ impl Client<'_> {
         })
     }
 
-    /// What the service says about a tag (`tags`) or a branch (`heads`).
     fn named(&self, repository: &str, kind: &str, reference: &str) -> Result<Named, GitHubError> {
         let wanted = format!("{kind}/{reference}");
         let path = format!(
@@ -94,7 +91,6 @@ impl Client<'_> {
         })
     }
 
-    /// Follows annotated tags to the commit.
     fn commit_of(
         &self,
         repository: &str,
@@ -131,7 +127,6 @@ impl Client<'_> {
         })
     }
 
-    /// Why there is no such tag or branch: the repository is not there, or the name is not.
     fn nothing_of(
         &self,
         repository: &str,
@@ -154,7 +149,7 @@ impl Client<'_> {
             Err(error) => return error,
         }
         for kind in ["tags", "heads"] {
-            // They only help the message: without them it is as true.
+            // Similar names only improve the message, so a failure is ignored.
             let path = format!("/repos/{repository}/git/refs/{kind}");
             let listed = self.service.get(&path, JSON).and_then(|answer| {
                 let document = self.service.json(answer)?;
@@ -189,7 +184,7 @@ fn ambiguous(repository: &str, reference: &str, tag: &Pointed, head: &Pointed) -
     )
 }
 
-/// `owner/name`, both of the characters that names have, and no way up.
+/// `owner/name` of valid characters, without `..`.
 pub(super) fn is_repository(text: &str) -> bool {
     let is_name = |name: &str| {
         !matches!(name, "" | "." | "..")
@@ -201,7 +196,7 @@ pub(super) fn is_repository(text: &str) -> bool {
         .is_some_and(|(owner, name)| is_name(owner) && is_name(name))
 }
 
-/// Whether a tag or a branch may be named so: what git-check-ref-format(1) says about segments.
+/// The rules of git-check-ref-format(1) for segments.
 pub(super) fn is_reference(text: &str) -> bool {
     !text.contains("..")
         && text

@@ -1,4 +1,4 @@
-//! Requests to the service: where they go, with the token or without, how often, for how long.
+//! Requests to the service: token, retries, time-outs.
 
 use std::io::Read as _;
 
@@ -18,10 +18,9 @@ use sources::http::{
 };
 use spec::path::escape;
 
-/// Largest JSON answer: some ten thousand references.
+/// Largest JSON response, in bytes: some ten thousand references.
 const JSON_BYTES_MAX: u64 = 4 << 20;
 
-/// The service at one base URL.
 pub(super) struct Service<'caller> {
     base_url: String,
     base: Uri,
@@ -31,11 +30,11 @@ pub(super) struct Service<'caller> {
 }
 
 impl<'caller> Service<'caller> {
-    /// The service at `base_url`.
+    /// Creates a client of `base_url`.
     ///
     /// # Errors
-    /// [`GitHubError::Setting`]: no URL of http or https, or a token that would go over plain
-    /// HTTP to another machine.
+    /// [`GitHubError::Setting`]: not an http or https URL, or a token over plain HTTP to another
+    /// machine.
     pub(super) fn new(
         base_url: &str,
         token: Option<Token>,
@@ -79,11 +78,11 @@ impl<'caller> Service<'caller> {
         (self.progress)(progress);
     }
 
-    /// Does `once` until it succeeds, fails for good, or was tried often enough.
+    /// Retries `once`.
     ///
     /// # Errors
-    /// What `once` fails with; [`GitHubError::Unavailable`] and [`GitHubError::RateLimited`]
-    /// with the last cause, where it may pass but did not.
+    /// The error of `once`; [`GitHubError::Unavailable`] or [`GitHubError::RateLimited`] with the
+    /// last cause, if a temporary error persisted.
     pub(super) fn tried<T>(
         &self,
         path: &str,
@@ -118,13 +117,12 @@ impl<'caller> Service<'caller> {
         }
     }
 
-    /// The request as messages show it.
     fn shown(&self, path: &str) -> String {
         format!("GET {}{path}", self.base_url)
     }
 
-    /// One request, redirects followed. Every answer that is no redirect and neither a refusal
-    /// of the caller nor a failure of the service is returned, 404 among them.
+    /// Sends one request and follows redirects. Returns any other response, such as 404, unless it
+    /// refuses the caller or reports a server failure.
     ///
     /// # Errors
     /// [`Fault`].
@@ -160,7 +158,6 @@ impl<'caller> Service<'caller> {
         Ok(answer?)
     }
 
-    /// Sorts out answers that mean the same for every request.
     fn judged(&self, path: &str, answer: Answer) -> Result<Answer, Fault> {
         let status = answer.status;
         let wait = retry_after(&answer.headers);
@@ -207,10 +204,10 @@ impl<'caller> Service<'caller> {
         Ok(found)
     }
 
-    /// The JSON document of an answer.
+    /// Parses a JSON response.
     ///
     /// # Errors
-    /// [`Fault`]: another type of content, too large, no JSON, or the body ends too early.
+    /// [`Fault`]: wrong content type, too large, invalid JSON, or truncated.
     pub(super) fn json(&self, answer: Answer) -> Result<serde_json::Value, Fault> {
         expect_content(&answer.headers, &["json"], "a JSON document").map_err(Fault::Unusable)?;
         let bytes =
@@ -226,11 +223,11 @@ impl<'caller> Service<'caller> {
             .map_err(|error| Fault::Unusable(format!("the answer is not a JSON document: {error}")))
     }
 
-    /// Copies the body of an archive to `out`; how many bytes it has.
+    /// Copies the body of an archive to `out` and returns its size in bytes.
     ///
     /// # Errors
-    /// [`Fault`]: another type of content, `too_large` for more than `bytes_max`, the body ends
-    /// too early, or what `write` says.
+    /// [`Fault`]: wrong content type, `too_large` above `bytes_max`, truncated, or an error of
+    /// `write`.
     pub(super) fn archive(
         &self,
         answer: Answer,

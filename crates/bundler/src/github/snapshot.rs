@@ -1,5 +1,4 @@
-//! The archive of a commit: unpacked by the reader of bundles, and looked at whether it is that
-//! commit's.
+//! Unpacks the archive of a commit and checks that it is of that commit.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -11,31 +10,21 @@ use archive::{EntryRefusal, UnpackError, UnpackLimits, unpack_hosted};
 use spec::digest::Digest;
 use spec::path::RelPath;
 
-/// An archive whose wanted folder was unpacked.
 #[derive(Debug)]
 pub(super) struct Archive {
-    /// Bytes of the archive.
     pub(super) bytes: u64,
-    /// SHA-256 of the archive.
     pub(super) digest: Digest,
-    /// SHA-256 of the canonical tar of the folder.
     pub(super) content_digest: Digest,
-    /// Bytes of the files of the folder.
     pub(super) file_bytes: u64,
-    /// How many files, directories and links.
     pub(super) entries: u64,
-    /// What is there instead of the folder.
     pub(super) instead: Option<&'static str>,
 }
 
-/// Why an archive was not unpacked.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// It is not whole: another copy may be.
     Damaged(String),
-    /// It breaks a rule of bundles, or is another commit's.
+    /// Violates a rule of bundles, or is of another commit.
     Refused(String, Option<Box<UnpackError>>),
-    /// This host could not do it.
     Host(Box<GitHubError>),
 }
 

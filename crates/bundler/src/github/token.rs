@@ -1,4 +1,4 @@
-//! The token for the service: seen by nobody but the client's requests.
+//! The token for the service; only the client's requests use it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ureq::http::HeaderValue;
 
 use crate::github::error::GitHubError;
 
-/// A token, and where it was found. [`fmt::Debug`] shows the latter only.
+/// A token and its source. [`fmt::Debug`] shows the source only.
 #[derive(Clone)]
 pub struct Token {
     header: HeaderValue,
@@ -14,10 +14,10 @@ pub struct Token {
 }
 
 impl Token {
-    /// Takes the token `value` that was found at `origin`, such as `env:NAME`.
+    /// Takes the token `value` from `origin`, such as `env:NAME`.
     ///
     /// # Errors
-    /// [`GitHubError::Setting`] where it is empty or holds more than visible ASCII characters.
+    /// [`GitHubError::Setting`]: empty, or not visible ASCII.
     pub fn new(value: &[u8], origin: impl Into<String>) -> Result<Self, GitHubError> {
         let origin = origin.into();
         let refused = |cause: &str| GitHubError::Setting {
@@ -38,13 +38,12 @@ impl Token {
         Ok(Self { header, origin })
     }
 
-    /// Where it was found.
+    /// Returns the source of the token.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// What follows `Authorization:`.
     pub(super) fn header(&self) -> HeaderValue {
         self.header.clone()
     }

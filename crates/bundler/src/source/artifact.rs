@@ -1,4 +1,4 @@
-//! The documents of a source artifact: its config and its manifest, as canonical JSON.
+//! Config and manifest of a source artifact, as canonical JSON.
 
 use serde_json::json;
 
@@ -9,20 +9,19 @@ use spec::oci::media::{MANIFEST, SOURCE, SOURCE_CONFIG, SOURCE_SNAPSHOT};
 use spec::oci::source_config::{SPEC_VERSION, SourceConfig};
 use spec::utc::text_of_seconds;
 
-/// The documents of an artifact, and what they are called by.
+/// Documents of an artifact and their digests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactDocuments {
     pub config: Vec<u8>,
     pub config_digest: Digest,
     pub manifest: Vec<u8>,
-    /// Its digest: what the artifact is called by.
     pub digest: Digest,
 }
 
-/// The documents for a snapshot that was written as `layer`; `created_s` is in seconds since 1970.
+/// Creates the documents for a snapshot written as `layer`; `created_s` is in seconds since 1970.
 ///
 /// # Errors
-/// None that these values can cause; serde_json's is handed on.
+/// The error of serde_json, which these values do not cause.
 pub fn documents(
     config: &SourceConfig,
     layer: &WrittenBundle,

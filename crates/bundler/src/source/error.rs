@@ -1,4 +1,4 @@
-//! Why no source artifact is built.
+//! Errors of building a source artifact.
 
 use crate::error::{ComposeError, SizeLimit, SourceProblem};
 use crate::sieve::{AllLeftOut, entries, told};
@@ -8,69 +8,59 @@ use spec::units;
 use spec::units::limit;
 use sys::file::CallError;
 
-/// Why no source artifact is built.
+/// Error while building a source artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The directory cannot be opened.
     #[error("`{directory}` cannot be opened")]
     Directory {
         directory: String,
         #[source]
         source: CallError,
     },
-    /// A name that no artifact can have.
     #[error(
         "found the {what} `{}`, expected at most 128 letters, digits, `.`, `_` and `-`",
         escape(.found.as_bytes())
     )]
     Name {
-        /// `name` or `version`.
         what: &'static str,
         found: String,
-        /// Whether it is the directory's own name.
         is_default: bool,
     },
-    /// Nothing says which version it is.
     #[error("`{directory}` is {found}, which gives no version")]
     VersionMissing {
         directory: String,
         found: &'static str,
     },
-    /// A text that no config may hold.
+    /// A text above the limit of a config.
     #[error("the {what} has {bytes} bytes, expected at most {}", limit(.bytes_max))]
     TooLong {
         what: &'static str,
         bytes: usize,
         bytes_max: usize,
     },
-    /// A path of `--sparse` or `--include` that is not there.
     #[error("{flag} names `{path}`, which is not there")]
     NotThere { flag: &'static str, path: RelPath },
-    /// A path of `--sparse` of which nothing is in the snapshot.
     #[error("--sparse names `{path}`, of which no file is in the snapshot")]
     SparseEmpty { path: RelPath },
-    /// Submodules are asked for where there can be none.
+    /// Submodules are requested without a checkout.
     #[error("--submodules is for checkouts of git, and `{directory}` is taken as a directory")]
     NoSubmodules { directory: String },
-    /// Under `--strict`: something would be left out although nobody asked for it.
+    /// Under `--strict`: entries would be left out without a request.
     #[error("{} cannot be in a snapshot: {}", entries(.0.count), told(.0, usize::MAX))]
     Strict(AllLeftOut),
-    /// The snapshot is too large.
     #[error("`{entry}` makes the snapshot too large: {}", size_words(*.what))]
     Size {
-        /// The entry that crossed the limit.
+        /// The entry that exceeds the limit.
         entry: String,
         what: SizeLimit,
     },
-    /// A file of the directory.
     #[error(transparent)]
     Compose(ComposeError),
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The list of credential files that this program brings is none.
+    /// The built-in list of credential files is invalid.
     #[error("the list of credential files cannot be read: {0}")]
     CredentialList(String),
-    /// Config or manifest cannot be written.
     #[error("the artifact's documents cannot be written")]
     Json(#[from] serde_json::Error),
 }
@@ -85,7 +75,7 @@ impl From<ComposeError> for BuildError {
 }
 
 impl BuildError {
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -104,7 +94,7 @@ impl BuildError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

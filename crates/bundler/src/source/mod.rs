@@ -1,11 +1,10 @@
-//! From a directory or a checkout of git to a source artifact (stax, workspace sources).
+//! From a directory or git checkout to a source artifact (stax, workspace sources).
 //!
-//! Three steps, as for a bundle: [`SourceDirectory::gather`] finds out which files a snapshot has and
-//! where they come from, [`Snapshot::write`] reads them, once, while the layer is written, and
-//! [`documents`] says what was written.
+//! [`SourceDirectory::gather`] lists the files and their origin, [`Snapshot::write`] reads each
+//! once and writes the layer, and [`documents`] describes the result.
 //!
-//! An artifact depends on the files, on what git says of them and on what was asked for alone: on no
-//! clock, umask, uid, order of a directory or locale, and on no path of this host.
+//! An artifact depends only on the files, the facts of git and the request: not on clock, umask,
+//! uid, directory order, locale or host paths.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -44,73 +43,60 @@ use spec::report::WarningReport;
 use spec::tokens::iso_date;
 use sys::file::CallError;
 
-/// Digits of a commit in a version.
 const SHORT_DIGITS: usize = 7;
-/// The last second of the year 9999: later ones have no written form.
+/// End of the year 9999, the last time with an RFC 3339 form.
 const LAST_S: i64 = 253_402_300_799;
 
-/// What is to be built.
+/// Inputs of a build.
 #[derive(Debug, Clone, Default)]
 pub struct BuildRequest<'call> {
-    /// What the artifact is called; `None`: as the directory.
+    /// `None`: the name of the directory.
     pub name: Option<&'call str>,
-    /// Which version of it this is; `None`: what the commit says.
+    /// `None`: derived from the commit.
     pub version: Option<&'call str>,
     pub description: Option<&'call str>,
-    /// Only these, and what is below them; empty: everything.
+    /// Only these paths and those below; empty for all.
     pub sparse: Vec<RelPath>,
-    /// Whether the files of submodules are taken.
     pub submodules: bool,
-    /// Taken although they look like credentials.
     pub include: Vec<RelPath>,
-    /// Whether it is refused where something would be left out that nobody asked to.
+    /// Refuses to leave out entries without a request.
     pub strict: bool,
-    /// Whether git is not asked at all.
     pub no_git: bool,
-    /// When it was created, in seconds since 1970; `None`: when the commit was.
+    /// In seconds since 1970; `None`: the commit time.
     pub created_s: Option<i64>,
-    /// What is being written to, and is not part of the source.
     pub exclude: Vec<FileIdentity>,
 }
 
-/// What the host says about a build.
+/// Settings of the host.
 #[derive(Debug, Clone, Copy)]
 pub struct BuildHost<'call> {
-    /// How large the snapshot may be.
     pub caps: UnpackCaps,
-    /// Where programs are looked for: the value of `PATH`.
     pub path: &'call [u8],
-    /// Where a directory can be made for git.
     pub temporary_directory: &'call Path,
-    /// Whose repositories are believed besides those of the directory's owner.
+    /// Repositories of this user are trusted, besides those of the directory's owner.
     pub caller_uid: u32,
 }
 
 /// A directory that becomes a snapshot.
 #[derive(Debug)]
 pub struct SourceDirectory {
-    /// As it was given, escaped.
     shown: String,
     path: PathBuf,
     files: DirectoryFiles,
 }
 
-/// A snapshot before it is written.
+/// A gathered snapshot, not yet written.
 #[derive(Debug)]
 pub struct Snapshot<'files> {
-    /// What the artifact will say of it.
     pub config: SourceConfig,
-    /// When it was created, in seconds since 1970.
     pub created_s: i64,
-    /// What is left out although nobody asked for it.
     pub left_out: AllLeftOut,
-    /// What a person should know.
     pub warnings: Vec<WarningReport>,
     gathered: Gathered<'files>,
 }
 
 impl SourceDirectory {
-    /// Opens it.
+    /// Opens the directory.
     ///
     /// # Errors
     /// [`BuildError::Directory`].
@@ -132,8 +118,7 @@ impl SourceDirectory {
         })
     }
 
-    /// Finds out what the snapshot holds. Of the files only `.staxignore` and those that may hold
-    /// credentials are read.
+    /// Lists the content of the snapshot. Reads only `.staxignore` and possible credentials.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -195,7 +180,6 @@ impl SourceDirectory {
         })
     }
 
-    /// Lays out what the sieve lets through.
     fn sift(
         &self,
         request: &BuildRequest<'_>,
@@ -231,7 +215,7 @@ impl SourceDirectory {
             gathering: &mut gathering,
         };
         let walked = match facts {
-            // Git knows no empty directories: one that was left behind is not part of a commit.
+            // Git does not track empty directories, so they are not part of a commit.
             Some(_) => walk.files_of_tree(),
             None => walk.tree(None, None),
         };
@@ -308,7 +292,7 @@ impl SourceDirectory {
         }
     }
 
-    /// `2026.03.10-4f3a2b1`, and `-dirty` where the files are not those of the commit.
+    /// `2026.03.10-4f3a2b1`, with `-dirty` if files differ from the commit.
     fn default_version(
         &self,
         facts: Option<&GitFacts>,
@@ -367,23 +351,22 @@ impl SourceDirectory {
 }
 
 impl Snapshot<'_> {
-    /// Writes the layer. The same files are the same bytes for one version of this program.
+    /// Writes the layer. For one version of this program the same files give the same bytes.
     ///
     /// # Errors
-    /// [`BuildError::Size`] where the archive becomes too large, [`BuildError::Compose`] where a file
-    /// cannot be read or changed, or `out`, which messages call `place`, fails.
+    /// [`BuildError::Size`]: the archive is too large. [`BuildError::Compose`]: a file is
+    /// unreadable or changed, or writing to `out` failed; messages call it `place`.
     pub fn write(&self, out: &mut dyn Write, place: &str) -> Result<WrittenBundle, BuildError> {
         write(&self.gathered, out).map_err(|error| error.at(place).into())
     }
 
-    /// Bytes of all files.
+    /// Returns the size of all files in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.gathered.tree.file_bytes()
     }
 }
 
-/// The regular files, with their sizes in bytes.
 fn files_of<'gathered>(
     gathered: &'gathered Gathered<'_>,
 ) -> impl Iterator<Item = (&'gathered RelPath, u64)> {
@@ -396,7 +379,6 @@ fn files_of<'gathered>(
         })
 }
 
-/// Files of the snapshot that git does not track; those of submodules are not asked for.
 fn untracked<'gathered>(
     facts: &GitFacts,
     gathered: &'gathered Gathered<'_>,
@@ -411,8 +393,8 @@ fn untracked<'gathered>(
         .collect()
 }
 
-/// What was asked for, else when the commit was made, else the beginning of 1970: never now, since
-/// the same sources are to be the same artifact.
+/// The requested time, else the commit time, else 1970. Never the current time: builds must be
+/// reproducible.
 fn created_s(request: &BuildRequest<'_>, facts: Option<&GitFacts>) -> i64 {
     let of_commit = facts.and_then(|facts| facts.committed_s);
     request

@@ -1,4 +1,4 @@
-//! What of a directory becomes a snapshot, and what is left out and why.
+//! Selects the files of a snapshot.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,23 +10,19 @@ use crate::ignored::Ignored;
 use crate::sieve::{AllLeftOut, Sieve};
 use spec::path::RelPath;
 
-/// Left out wherever they lie, without a word: databases of version control and of stax.
+/// Always left out without a report: databases of version control and of stax.
 const NEVER: [&[u8]; 4] = [b".git", b".hg", b".svn", b".stax"];
 
-/// What a snapshot is narrowed to.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Narrowed {
-    /// Only these and what is below them; empty: everything.
+    /// Only these paths and those below; empty for all.
     pub(super) sparse: Vec<RelPath>,
-    /// Directories of submodules that are left out.
     pub(super) submodules: BTreeSet<RelPath>,
-    /// Taken although they look like credentials, with what is below them.
+    /// Included with their content although they look like credentials.
     pub(super) include: Vec<RelPath>,
-    /// What is being written to.
     pub(super) exclude: Vec<FileIdentity>,
 }
 
-/// The sieve of snapshots.
 pub(super) struct SnapshotSieve<'files> {
     files: &'files dyn WorkspaceFiles,
     ignored: Ignored<'files>,
@@ -36,7 +32,6 @@ pub(super) struct SnapshotSieve<'files> {
 }
 
 impl<'files> SnapshotSieve<'files> {
-    /// A sieve, or what is wrong with the list of credential files.
     pub(super) fn new(
         files: &'files dyn WorkspaceFiles,
         narrowed: Narrowed,
@@ -50,12 +45,10 @@ impl<'files> SnapshotSieve<'files> {
         })
     }
 
-    /// What was left out although nobody asked for it.
     pub(super) fn into_left_out(self) -> AllLeftOut {
         self.left_out.into_inner()
     }
 
-    /// Whether somebody asked for this to be left out, or every snapshot leaves it out.
     fn is_unwanted(&self, path: &RelPath, found: &Found) -> bool {
         let is_directory = found.kind == FoundKind::Directory;
         NEVER.contains(&path.file_name())
@@ -73,7 +66,6 @@ impl<'files> SnapshotSieve<'files> {
                 .any(|one| is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path)))
     }
 
-    /// The name of the rule that calls this a file of credentials.
     fn credential_rule(
         &self,
         path: &RelPath,
@@ -82,7 +74,7 @@ impl<'files> SnapshotSieve<'files> {
         let include = &self.narrowed.include;
         let is_directory = found.kind == FoundKind::Directory;
         let is_included = include.iter().any(|one| {
-            // What lies in a directory can be taken only where the directory is walked.
+            // The parents of an included path must be walked too.
             is_at_or_below(path, one) || (is_directory && is_at_or_below(one, path))
         });
         if is_included {

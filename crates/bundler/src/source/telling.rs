@@ -1,4 +1,4 @@
-//! What a person should know of a snapshot, as warnings.
+//! Warnings about a snapshot.
 
 use crate::gather::Gathered;
 use crate::sieve::{AllLeftOut, entries, told};
@@ -7,14 +7,10 @@ use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};
 use spec::report::WarningReport;
 
-/// Above this a file hardly belongs into a snapshot of sources: 10 MiB.
 const LARGE_BYTES: u64 = 10 << 20;
-/// Most names in one warning.
 const NAMES_MAX: usize = 20;
 
-/// What warnings are made of.
 pub(super) struct Told<'call> {
-    /// Why something that looks like a checkout is not taken for one.
     pub(super) doubt: Option<&'call str>,
     pub(super) facts: Option<&'call GitFacts>,
     pub(super) untracked: &'call [&'call RelPath],
@@ -23,7 +19,6 @@ pub(super) struct Told<'call> {
 }
 
 impl Told<'_> {
-    /// Those of the walk, then one for each thing that was found.
     pub(super) fn warnings(&self, gathered: &Gathered<'_>) -> Vec<WarningReport> {
         let mut warnings = gathered.warnings.clone();
         let mut warn = |code: &str, message: String| {
@@ -103,7 +98,6 @@ impl Told<'_> {
     }
 }
 
-/// The first names, and how many more there are.
 fn list(names: &[String]) -> String {
     match names.get(..NAMES_MAX) {
         Some(first) if NAMES_MAX < names.len() => {

@@ -1,4 +1,4 @@
-//! An answer: its head, and a body that is read piece by piece and no further than allowed.
+//! HTTP responses: the head, and a body that is read up to a limit.
 
 use std::io::{ErrorKind, Read};
 use std::time::Instant;
@@ -8,10 +8,9 @@ use ureq::http::{HeaderMap, Response, StatusCode};
 
 use crate::http::client::{Client, Mishap};
 
-/// Most bytes that are read at once.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// The head of an answer, and its body not read yet.
+/// The head of a response and its unread body.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -19,10 +18,9 @@ pub struct Answer {
     body: Body,
 }
 
-/// Why a body was not read.
+/// Why reading a body failed.
 #[derive(Debug)]
 pub enum BodyProblem {
-    /// It has more bytes than it may.
     TooLarge,
     Broken(Mishap),
 }
@@ -37,19 +35,20 @@ impl Answer {
         }
     }
 
-    /// How many bytes the body has, where the service says it.
+    /// Returns `Content-Length`, if present.
     #[must_use]
     pub fn stated_bytes(&self) -> Option<u64> {
         self.body.content_length()
     }
 
-    /// The body, however long it is. What its errors mean is for [`Client::mishap_of_read`] to say.
+    /// Returns a reader of the body, without a size limit. Pass its errors to
+    /// [`Client::mishap_of_read`].
     #[must_use]
     pub fn reader(self) -> impl Read + use<> {
         self.body.into_with_config().limit(u64::MAX).reader()
     }
 
-    /// All of the body.
+    /// Reads the whole body.
     ///
     /// # Errors
     /// [`BodyProblem`].
@@ -69,7 +68,7 @@ impl Answer {
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(error) => return Err(BodyProblem::Broken(client.mishap_of_read(error))),
             }
-            // The connection's own limits start anew with each byte.
+            // The connection's own time-outs restart with each byte.
             if patience < started.elapsed() {
                 let cause = format!("the body took longer than {patience:?}");
                 return Err(BodyProblem::Broken(Mishap::Passing(cause)));

@@ -1,4 +1,4 @@
-//! The client: made when something is first asked, and what its errors mean.
+//! The HTTP client and the meaning of its errors.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use sys::name_lookup;
 
 const NO_TLS: &str = "TLS: the server does not speak TLS";
 
-/// Speaks HTTP. It follows no redirect by itself: a credential must not go with one.
+/// HTTP client. It follows no redirects: a redirect must not receive credentials.
 #[derive(Debug)]
 pub struct Client {
     patience: Patience,
@@ -27,15 +27,12 @@ pub struct Client {
     agent: OnceCell<Agent>,
 }
 
-/// What an error of the HTTP library means.
+/// Classified error of the HTTP library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mishap {
     Passing(String),
-    /// It would be the same again.
     Unusable(String),
-    /// TLS was expected, and the server does not speak it.
     NoTls,
-    /// The caller wants an end.
     Cancelled,
 }
 
@@ -51,7 +48,7 @@ impl<E> From<Mishap> for Fault<E> {
 }
 
 impl Client {
-    /// A client that waits so long, and whose waits `watch` can end. Nothing is opened yet.
+    /// Creates a client. `watch` can end its waits. No connection is opened yet.
     #[must_use]
     pub fn new(patience: Patience, watch: Watch) -> Self {
         Self {
@@ -61,23 +58,23 @@ impl Client {
         }
     }
 
-    /// Who can end the waits.
+    /// Returns the watch that can end the waits.
     #[must_use]
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// How long it waits.
+    /// Returns the time-outs.
     #[must_use]
     pub fn patience(&self) -> &Patience {
         &self.patience
     }
 
-    /// Makes one request. `trust` says, for the first one, which certificate authorities are
-    /// trusted; without any, `https://` is refused by TLS itself.
+    /// Sends one request. The first request calls `trust` for the trusted certificate authorities;
+    /// without any, `https://` fails in TLS.
     ///
     /// # Errors
-    /// What `trust` fails with; a [`Mishap`] as a [`Fault`].
+    /// The error of `trust`, or a [`Mishap`] as a [`Fault`].
     pub fn send<E>(
         &self,
         request: Request<impl AsSendBody>,
@@ -120,7 +117,7 @@ impl Client {
             .timeout_per_write(Some(patience.stall))
             .timeout_per_call(Some(patience.whole))
             .build();
-        // A C library that did not take it goes by nsswitch.conf, which mostly says the same.
+        // If the C library ignores it, nsswitch.conf applies, which usually has the same order.
         let _taken = name_lookup::only_files_and_dns();
         let watch = self.watch.clone();
         let connector = Dialler {
@@ -130,13 +127,13 @@ impl Client {
         Agent::with_parts(config, connector, Lookup { watch })
     }
 
-    /// What an error of a body's reader means.
+    /// Classifies an error of a body's reader.
     #[must_use]
     pub fn mishap_of_read(&self, error: std::io::Error) -> Mishap {
         self.mishap(&ureq::Error::from(error))
     }
 
-    /// The library's own text is used only where it cannot hold a URL: that of a redirect may be a
+    /// Uses the library's text only where it cannot contain a URL: the URL of a redirect may be a
     /// credential.
     fn mishap(&self, error: &ureq::Error) -> Mishap {
         let passing = Mishap::Passing;
@@ -154,7 +151,7 @@ impl Client {
             },
             ureq::Error::HostNotFound => passing("the host has no address".to_owned()),
             ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
-            // Which of the two limits of a head is met first depends on how it was cut.
+            // Which limit of a head applies first depends on how the data is split.
             ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
                 Mishap::Unusable("the head of the answer has too many fields".to_owned())
             }
@@ -182,12 +179,12 @@ impl Client {
     }
 }
 
-/// What a library says may quote the other side: a name in a certificate, a line of a head.
+/// The library may quote the server: a name in a certificate, a line of a head. So the text is
+/// escaped.
 fn told(start: &str, error: &dyn std::fmt::Display) -> String {
     escape(format!("{start}{error}").as_bytes())
 }
 
-/// A time-out of the library that came through [`std::io::Read`].
 fn timeout_inside(error: &std::io::Error) -> Option<Timeout> {
     match error.get_ref()?.downcast_ref::<ureq::Error>()? {
         ureq::Error::Timeout(which) => Some(*which),
@@ -195,8 +192,7 @@ fn timeout_inside(error: &std::io::Error) -> Option<Timeout> {
     }
 }
 
-/// Whether the wait was ended by the caller: TLS and the library may have put it into an error of
-/// their own.
+/// Searches the chain: TLS and the library may wrap the error.
 fn is_cancelled(error: &std::io::Error) -> bool {
     let Some(inside) = error.get_ref() else {
         return false;
@@ -210,7 +206,6 @@ fn is_cancelled(error: &std::io::Error) -> bool {
     }
 }
 
-/// Whether the first bytes of the other side are no TLS at all.
 fn is_no_tls(error: &std::io::Error) -> bool {
     let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
     matches!(inside, Some(rustls::Error::InvalidMessage(_)))

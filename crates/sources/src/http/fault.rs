@@ -1,4 +1,4 @@
-//! What can go wrong with one try of a request, and whether another one may help.
+//! Errors of one attempt of a request, and whether a retry may help.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,33 +6,28 @@ use ureq::http::StatusCode;
 
 use spec::tokens::iso_date;
 
-/// What went wrong with one try; `E` is the error of whoever makes it.
+/// Error of one attempt; `E` is the caller's error type.
 #[derive(Debug)]
 pub enum Fault<E> {
-    /// Another try would end the same way.
     Final(Box<E>),
-    /// The answer is none that can be used, and another one would be the same.
     Unusable(String),
-    /// Another try may help.
     Passing {
         cause: String,
-        /// For how long the service asks to be left alone.
+        /// Delay that the server asks for.
         wait: Option<Duration>,
-        /// Whether it is because too much was asked.
         limit: Option<RateLimit>,
     },
 }
 
-/// The service was asked too often.
+/// The server limits the request rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimit {
-    /// 429, or what stands for it.
     pub status: u16,
     pub until: Option<String>,
 }
 
 impl<E> Fault<E> {
-    /// Another try may help, and nobody said when.
+    /// Creates a temporary error without a stated delay.
     #[must_use]
     pub fn passing(cause: String) -> Self {
         Self::Passing {
@@ -42,8 +37,8 @@ impl<E> Fault<E> {
         }
     }
 
-    /// Too much was asked: for `wait`, or until `reset` in seconds since 1970, or for a time that
-    /// the service does not tell.
+    /// Creates a rate limit error. It lasts for `wait`, or until `reset` in seconds since 1970;
+    /// both may be unknown.
     #[must_use]
     pub fn rate_limited(status: StatusCode, wait: Option<Duration>, reset: Option<u64>) -> Self {
         let now = unix_s();
@@ -61,7 +56,6 @@ impl<E> Fault<E> {
     }
 }
 
-/// Seconds since 1970.
 pub(super) fn unix_s() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -69,7 +63,7 @@ pub(super) fn unix_s() -> u64 {
         .as_secs()
 }
 
-/// `2026-05-03T12:30:00Z`.
+/// Format: `2026-05-03T12:30:00Z`.
 fn utc(unix_s: u64) -> String {
     let day = iso_date(i64::try_from(unix_s).unwrap_or(i64::MAX));
     let second = unix_s % 86_400;

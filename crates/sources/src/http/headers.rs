@@ -1,4 +1,4 @@
-//! Headers of answers.
+//! Response headers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::http::fault::unix_s;
 use spec::http_date::unix_s_of;
 use spec::path::escape;
 
-/// Checks that the type of an answer's content, where it is stated, holds one of `known`.
+/// Checks that `Content-Type`, if present, contains one of `known`.
 ///
 /// # Errors
 /// What was found and what was `expected`.
@@ -26,14 +26,13 @@ pub fn expect_content(headers: &HeaderMap, known: &[&str], expected: &str) -> Re
     ))
 }
 
-/// The value of a header that is one number.
+/// Parses a header that is one number.
 #[must_use]
 pub fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// `Retry-After`: for how long the service asks to be left alone, from now on. It is written in
-/// seconds or as a date; one that has passed is no time at all.
+/// Parses `Retry-After`, in seconds or as a date, relative to now. A date in the past gives zero.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(seconds) = number(headers, "retry-after") {

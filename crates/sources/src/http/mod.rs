@@ -1,8 +1,7 @@
-//! What every conversation with a service over HTTP has in common: how long it is waited for, whom
-//! it trusts, where a credential may go, and what is tried again.
+//! HTTP: time-outs, trust, where credentials may go, retries.
 //!
-//! The protocol is ureq's. Connections are ours (`wire`): whoever waits on one can be told to end.
-//! No proxy is taken from the environment, since it would see what is sent over plain HTTP.
+//! The protocol is ureq's. Connections are our own (`wire`), so that waits can be cancelled. Proxy
+//! variables of the environment are ignored, since a proxy would see plain HTTP.
 
 mod answer;
 mod client;

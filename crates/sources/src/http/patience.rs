@@ -1,30 +1,29 @@
-//! How long somebody is waited for.
+//! Time-outs and delays.
 
 use std::time::Duration;
 
-/// How long the service is waited for.
+/// Time-outs and delays of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For the addresses of a host, and for a connection with TLS on it.
+    /// Name lookup, connection and TLS handshake.
     pub connect: Duration,
-    /// For the head of an answer.
+    /// Until the head of the response is complete.
     pub head: Duration,
-    /// While nothing is sent or received.
+    /// Without a byte sent or received.
     pub stall: Duration,
-    /// For one request with its whole answer.
+    /// One request with its whole response.
     pub whole: Duration,
-    /// For the body of an answer that is held in memory, from its head on.
+    /// Reading a body into memory, from the end of the head.
     pub document: Duration,
-    /// A body that was waited for this long is given up where fewer than `slow_bytes` came of it
-    /// meanwhile: a byte now and then keeps nobody for days.
+    /// Period in which a body must bring `slow_bytes`, so that a trickle cannot last for days.
     pub slow: Duration,
-    /// See `slow`; 0: however slowly it comes.
+    /// See `slow`; 0 disables the check.
     pub slow_bytes: u64,
-    /// Before the second try; twice as long before each later one.
+    /// Delay before the second attempt; it doubles for each later one.
     pub first_delay: Duration,
-    /// What the service may ask for (`Retry-After`) at most before another try is made.
+    /// Longest `Retry-After` that is honoured.
     pub wait_max: Duration,
-    /// For a program that has credentials.
+    /// Run time of a credential helper.
     pub program: Duration,
 }
 
@@ -46,7 +45,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// For bodies of any size: only a standstill ends one, not how long it takes.
+    /// For bodies of any size: only a stall ends one.
     #[must_use]
     pub(crate) fn of_large_bodies() -> Self {
         Self {

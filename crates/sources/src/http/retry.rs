@@ -1,33 +1,26 @@
-//! What is tried again, and how often.
+//! Retries.
 
 use std::time::Duration;
 
 use crate::http::fault::{Fault, RateLimit};
 use crate::http::patience::Patience;
 
-/// How often one request is tried.
 pub(crate) const TRIES_MAX: u32 = 4;
 
-/// Why nothing is tried any longer.
+/// Why no further attempt is made.
 #[derive(Debug)]
 pub enum GaveUp<E> {
-    /// It failed for good.
     Final(Box<E>),
-    /// It may pass, but did not.
     Unavailable {
-        /// How often it was tried.
         tries: u32,
-        /// The last one's outcome.
         cause: String,
-        /// Where it is because too much was asked.
         limit: Option<RateLimit>,
-        /// Whether another try would have been the same.
         is_final: bool,
     },
 }
 
-/// Does `once` until it succeeds, fails for good, or `TRIES_MAX` are used up. Before each further
-/// try `pause` is told why and for how long to wait; its error ends it.
+/// Calls `once` until it succeeds, fails for good, or `TRIES_MAX` is reached. Calls `pause` with
+/// cause and delay before each retry; its error ends the loop.
 ///
 /// # Errors
 /// [`GaveUp`].
@@ -62,7 +55,7 @@ pub fn tried<T, E>(
                 is_final: false,
             });
         }
-        // What the service asks for counts; less than the delay would only be refused again.
+        // Never less than `Retry-After`, which would only be refused again.
         let for_now = wait.map_or(delay, |wait| wait.max(delay));
         pause(&cause, for_now).map_err(|error| GaveUp::Final(Box::new(error)))?;
         delay = delay.saturating_mul(2);

@@ -1,4 +1,4 @@
-//! Which certificate authorities are trusted.
+//! Trusted certificate authorities.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,30 @@ use rustls::pki_types::pem::PemObject as _;
 use spec::path::escape;
 use sys::file::{CallError, Unread, read_regular};
 
-/// Largest file of certificates, in bytes.
 const FILE_BYTES_MAX: usize = 4 << 20;
-/// Most files of one directory that are read.
 const FILES_MAX: usize = 64;
 
-/// Why certificates that somebody named cannot be used.
+/// Unusable certificate file or directory.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificates in `{file}` cannot be used: {problem}")]
 pub struct RootsError {
     pub file: String,
-    /// What is wrong with it.
     pub problem: String,
-    /// The kernel's answer, where there is one.
     #[source]
     pub source: Option<CallError>,
 }
 
-/// Those that the host trusts: of the file or directory that `SSL_CERT_FILE` and `SSL_CERT_DIR`
-/// name, else of the host's own. None where there are none.
+/// Loads the host's certificates: `SSL_CERT_FILE` and `SSL_CERT_DIR` if set, else the system's. May
+/// be empty.
 #[must_use]
 pub fn of_host() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
 
-/// Those of a file in PEM.
+/// Loads a PEM file.
 ///
 /// # Errors
-/// [`RootsError`]: it cannot be read, or has none.
+/// [`RootsError`]: unreadable, or without a certificate.
 pub fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let refused = |problem: &str, source| RootsError {
         file: escape(path.as_os_str().as_encoded_bytes()),
@@ -67,11 +63,11 @@ pub fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> 
     }
 }
 
-/// Those of the files `*.crt` of a directory, as Docker keeps them for one registry
-/// (`/etc/docker/certs.d/HOST:PORT`); none where there is no such directory.
+/// Loads the `*.crt` files of a directory, as Docker keeps them per registry
+/// (`/etc/docker/certs.d/HOST:PORT`). A missing directory gives an empty list.
 ///
 /// # Errors
-/// [`RootsError`]: a file cannot be read, or has none.
+/// [`RootsError`]: a file is unreadable or has no certificate.
 pub fn beside(directory: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     let failed = |error: &std::io::Error| {
         let name = escape(directory.as_os_str().as_encoded_bytes());

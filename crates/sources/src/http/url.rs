@@ -1,4 +1,4 @@
-//! URLs: which are spoken to, which of them are one origin, where a redirect leads.
+//! URLs: validation, origins, redirects.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use ureq::http::{HeaderMap, StatusCode, Uri, header};
 
 use spec::path::escape;
 
-/// How many redirects are followed.
+/// Most redirects that are followed.
 pub const REDIRECTS_MAX: u32 = 5;
 
-/// A URL of http or https with a host, and without a user name.
+/// Parses an http or https URL with a host and without user information.
 #[must_use]
 pub fn plain_url(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
@@ -21,7 +21,7 @@ pub fn plain_url(text: &str) -> Option<Uri> {
     (is_http && is_plain && has_host).then_some(url)
 }
 
-/// Whether nobody on the network can read along: TLS, or this machine.
+/// Whether nobody on the network can read the traffic: TLS or loopback.
 #[must_use]
 pub fn is_private_way(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
@@ -30,7 +30,7 @@ pub fn is_private_way(url: &Uri) -> bool {
     url.scheme_str() == Some("https") || is_here
 }
 
-/// Whether both are of one scheme, host and port: what a credential may be sent to.
+/// Whether scheme, host and port are equal, so that credentials may be sent.
 #[must_use]
 pub fn is_same_origin(one: &Uri, other: &Uri) -> bool {
     let port = |url: &Uri| match url.scheme_str() {
@@ -41,17 +41,17 @@ pub fn is_same_origin(one: &Uri, other: &Uri) -> bool {
     one.scheme_str() == other.scheme_str() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Whether an answer leads elsewhere.
+/// Whether the status is a redirect.
 #[must_use]
 pub fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Where the `Location` of an answer leads. Its path and query may be a credential: messages show
-/// the host only.
+/// Resolves the `Location` header. Path and query may be a credential, so messages show the host
+/// only.
 ///
 /// # Errors
-/// What is wrong with it: it leads nowhere, or from TLS to plain HTTP on another machine.
+/// What is wrong with it, such as a redirect from TLS to plain HTTP on another machine.
 pub fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     let location = headers
         .get(header::LOCATION)
@@ -62,7 +62,7 @@ pub fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
         "{scheme}://{}",
         from.authority().map_or("", |authority| authority.as_str())
     );
-    // The first segment of a relative reference holds no `:` (RFC 3986, 4.2).
+    // The first segment of a relative reference contains no `:` (RFC 3986, 4.2).
     let is_absolute = location
         .split(['/', '?', '#'])
         .next()
@@ -90,7 +90,7 @@ pub fn next(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
     Ok(to)
 }
 
-/// Scheme, host and port, escaped.
+/// Formats scheme, host and port, escaped.
 #[must_use]
 pub fn origin_shown(url: &Uri) -> String {
     let authority = url.authority().map_or("", |authority| authority.as_str());

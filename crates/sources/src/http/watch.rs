@@ -1,38 +1,37 @@
-//! The caller's word that nothing is to be waited for any longer.
+//! Cancellation of waits.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long is waited between two looks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Is asked several times a second, while something is waited for, whether to go on.
+/// Callback that is polled several times a second while waiting.
 #[derive(Clone, Default)]
 pub struct Watch(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
-/// The caller wants an end.
+/// The caller cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cancelled")]
 pub struct Cancelled;
 
 impl Watch {
-    /// Ends what waits once `is_over` says so.
+    /// Creates a watch that cancels once `is_over` returns true.
     #[must_use]
     pub fn new(is_over: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         Self(Some(is_over))
     }
 
-    /// Whether to end.
+    /// Whether the caller cancelled.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.as_ref().is_some_and(|is_over| is_over())
     }
 
-    /// Waits.
+    /// Sleeps.
     ///
     /// # Errors
-    /// [`Cancelled`], as soon as the caller wants an end.
+    /// [`Cancelled`], as soon as the caller cancels.
     pub fn pause(&self, pause: Duration) -> Result<(), Cancelled> {
         let started = Instant::now();
         loop {

@@ -1,6 +1,6 @@
-//! Connections whose waits end when the caller wants it.
+//! Connections with cancellable waits.
 //!
-//! Sockets do not block. Whatever would is waited for with poll(2), in pieces of
+//! Sockets are non-blocking. Waits use poll(2) in steps of
 //! [`LOOK_EVERY`](super::watch::LOOK_EVERY), up to the time-out that ureq sets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -24,7 +24,6 @@ use ureq::{Error, Timeout};
 
 use crate::http::watch::{Cancelled, LOOK_EVERY, Watch};
 
-/// Most addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -44,7 +43,6 @@ pub(super) struct Wire {
     watch: Watch,
 }
 
-/// When a wait ends, and what it is called then.
 #[derive(Clone, Copy)]
 struct Until {
     at: Option<Instant>,
@@ -62,7 +60,6 @@ impl Until {
         }
     }
 
-    /// How long may be waited in one piece.
     fn piece(self) -> Result<Duration, Error> {
         let left = match self.at {
             Some(at) => at.saturating_duration_since(Instant::now()),
@@ -79,7 +76,6 @@ fn cancelled() -> Error {
     Error::Io(std::io::Error::other(Cancelled))
 }
 
-/// Waits until `stream` is ready for `flags`.
 fn wait(stream: &TcpStream, flags: PollFlags, until: Until, watch: &Watch) -> Result<(), Error> {
     loop {
         if watch.is_over() {
@@ -111,7 +107,7 @@ impl Connector<()> for Dialler {
         let mut last = Error::ConnectionFailed;
         let count = details.addrs.len();
         for (index, address) in details.addrs.iter().enumerate() {
-            // An address that does not answer leaves the later ones their share.
+            // Splits the time-out, so that a dead address leaves time for the others.
             let shares = u32::try_from(count - index).unwrap_or(1);
             let until = Until {
                 at: whole.at.map(|at| {
@@ -208,7 +204,7 @@ impl Transport for Wire {
         }
     }
 
-    /// Bytes that nobody asked for, and an end, make it useless.
+    /// Unexpected bytes or an end of file make the connection unusable.
     fn is_open(&mut self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(
@@ -248,15 +244,15 @@ impl Resolver for Lookup {
 }
 
 impl Lookup {
-    /// getaddrinfo(3) cannot be interrupted: it has a thread, which has ended when an answer is
-    /// returned. Where none came in time, it ends by itself.
+    /// getaddrinfo(3) cannot be interrupted, so it runs in a thread. After a time-out the thread
+    /// ends by itself.
     fn look_up(&self, host: String, port: u16, until: Until) -> Result<Vec<SocketAddr>, Error> {
         let (answer, answered) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("lookup".to_owned())
             .spawn(move || {
                 let found = (host.as_str(), port).to_socket_addrs();
-                // Nobody listens where the answer came too late.
+                // The receiver is gone after a time-out.
                 let _late = answer.send(found.map(Vec::from_iter));
             })?;
         loop {

@@ -1,5 +1,4 @@
-//! Manifests as they are believed: what kind of document it is, what it must have, and why it is
-//! refused otherwise.
+//! Parsing and validation of OCI manifests and indexes of source artifacts.
 
 use oci_spec::image::{Descriptor, ImageIndex, ImageManifest};
 use serde::Deserialize;
@@ -13,20 +12,17 @@ use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfigError};
 use spec::path::escape;
 use spec::units::limit;
 
-/// The one version of manifests and indexes that there is.
+/// The only schema version that the image-spec defines.
 const SCHEMA_VERSION: u32 = 2;
-/// What the empty descriptor stands for.
+/// Content of the empty descriptor (image-spec, manifest.md).
 const EMPTY_BYTES: &[u8] = b"{}";
-/// Longest text of a document in a message, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 120;
-/// Most platforms that a message lists.
 const PLATFORMS_MAX: usize = 16;
 
-/// Why an artifact is refused: nothing of it was unpacked. Texts in it are escaped.
+/// A refused artifact. Nothing of it was unpacked. All texts are escaped.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ArtifactError {
-    /// Where it comes from, and which.
     pub place: String,
     pub problem: ArtifactProblem,
 }
@@ -34,59 +30,46 @@ pub struct ArtifactError {
 /// Why an artifact is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactProblem {
-    /// A tag, and nobody allowed tags.
     #[error(
         "`{tag}` is a tag, which stands for another artifact tomorrow; expected @sha256:DIGEST"
     )]
     Tag {
-        /// As it was written.
+        /// As the caller wrote it.
         tag: String,
     },
-    /// Neither a manifest nor an index.
     #[error("the document is not an OCI manifest: {problem}")]
     Document {
-        /// What is wrong with it.
+        /// What was found and what is expected.
         problem: String,
     },
-    /// An index without anything for this machine.
     #[error("found manifests for {found}, expected one for {expected}")]
     Platform {
-        /// What the index has.
+        /// The platforms of the index.
         found: String,
         expected: String,
     },
-    /// Another kind of artifact.
     #[error("found an artifact of type {found}, expected {SOURCE}")]
     Type { found: String },
-    /// A config of another type.
     #[error("found a config of type {found}, expected {SOURCE_CONFIG}, or {EMPTY} with `{{}}`")]
     ConfigType { found: String },
-    /// More layers than one, or none.
     #[error("found {found} layers, expected one")]
     Layers { found: usize },
-    /// A layer of another type.
     #[error("found a layer of type {found}, expected {SOURCE_SNAPSHOT}")]
     LayerType { found: String },
-    /// A digest that is no SHA-256.
     #[error("found the digest `{found}`, expected sha256: and 64 hexadecimal digits")]
     Algorithm { found: String },
-    /// Something is larger than this host takes.
     #[error("{what} has {bytes} bytes, this host takes {}", limit(.limit_bytes))]
     TooLarge {
-        /// `its config`, `its layer`.
         what: &'static str,
-        /// How many it has.
         bytes: u64,
-        /// How many it may have.
         limit_bytes: u64,
     },
-    /// A config that is none of a source.
     #[error("its config is refused: {0}")]
     Config(SourceConfigError),
 }
 
 impl ArtifactProblem {
-    /// At `place`, which is already escaped.
+    /// Adds `place`, which must be escaped.
     #[must_use]
     pub fn at(self, place: String) -> ArtifactError {
         ArtifactError {
@@ -97,7 +80,7 @@ impl ArtifactProblem {
 }
 
 impl ArtifactError {
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match &self.problem {
@@ -114,7 +97,7 @@ impl ArtifactError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match &self.problem {
@@ -134,15 +117,14 @@ impl ArtifactError {
     }
 }
 
-/// A manifest or an index.
 #[derive(Debug)]
 pub(super) enum Document {
     Manifest(Box<ImageManifest>),
     Index(Box<ImageIndex>),
 }
 
-/// The keys that tell one from the other. A document with those of both is neither: whoever reads
-/// it the other way has another artifact with the same digest.
+/// Keys that distinguish a manifest from an index. A document with the keys of both is refused: two
+/// readers could take the same digest for different artifacts.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kind {
@@ -153,7 +135,8 @@ struct Kind {
 }
 
 impl Document {
-    /// Reads a document by what it says itself: that is what its digest stands for.
+    /// Parses a document by its own `mediaType` and keys: the digest covers these, not the HTTP
+    /// header.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ArtifactProblem> {
         let invalid = |problem: String| ArtifactProblem::Document { problem };
         let no_json = |error: serde_json::Error| invalid(shown(&error.to_string()));
@@ -193,7 +176,7 @@ impl Document {
     }
 }
 
-/// This machine, as images name it.
+/// Returns this machine's platform in OCI notation.
 pub(super) fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -203,8 +186,8 @@ pub(super) fn platform() -> String {
     format!("linux/{architecture}")
 }
 
-/// The manifest of an index that is for Linux on this machine's processor. One without a platform
-/// is for any, where it is the only one.
+/// Selects the manifest for Linux on this machine's processor. An entry without a platform matches
+/// if it is the only one.
 pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactProblem> {
     let name = |descriptor: &Descriptor| {
         descriptor
@@ -235,7 +218,7 @@ pub(super) fn for_this_platform(index: &ImageIndex) -> Result<Wanted, ArtifactPr
     })
 }
 
-/// What a descriptor wants.
+/// Converts a descriptor.
 ///
 /// # Errors
 /// [`ArtifactProblem::Algorithm`].
@@ -255,20 +238,20 @@ pub fn wanted(descriptor: &Descriptor) -> Result<Wanted, ArtifactProblem> {
 /// The blobs of a source artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceParts {
-    /// The config; `None`: there is none, and its place is taken by the empty descriptor.
+    /// `None` for the empty descriptor.
     pub config: Option<Wanted>,
     pub layer: Wanted,
 }
 
-/// Whether this is a manifest of a source artifact, and what it is made of.
+/// Checks that a manifest is a source artifact and returns its blobs.
 ///
 /// # Errors
-/// [`ArtifactProblem`]: the first thing that a source artifact has otherwise.
+/// [`ArtifactProblem`]: the first violation found.
 pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactProblem> {
     let config = manifest.config();
     let config_type = config.media_type().to_string();
     let stated = manifest.artifact_type().as_ref().map(ToString::to_string);
-    // An artifact without a type has that of its config (image-spec, manifest.md).
+    // Without `artifactType`, the media type of the config applies (image-spec, manifest.md).
     let is_by_config = stated.is_none();
     let found = stated.unwrap_or_else(|| config_type.clone());
     if found != SOURCE {
@@ -314,7 +297,6 @@ pub fn source_parts(manifest: &ImageManifest) -> Result<SourceParts, ArtifactPro
     Ok(SourceParts { config, layer })
 }
 
-/// A text of a document, escaped and shortened.
 pub(super) fn shown(text: &str) -> String {
     let text = escape(text.as_bytes());
     match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {

@@ -1,4 +1,4 @@
-//! Why an artifact or an image could not be had or brought.
+//! Errors of OCI operations.
 
 use crate::oci::artifact::ArtifactError;
 use crate::oci::layers::ImageError;
@@ -9,25 +9,19 @@ use archive::UnpackError;
 use spec::digest::Digest;
 use store::CacheError;
 
-/// Why an artifact or an image could not be had or brought.
+/// Error while fetching or pushing an artifact or an image.
 #[derive(Debug, thiserror::Error)]
 pub enum OciError {
-    /// A registry: what it answered, or that it did not.
     #[error(transparent)]
     Registry(Box<RegistryError>),
-    /// A directory in the OCI layout.
     #[error(transparent)]
     Layout(Box<LayoutError>),
-    /// The store: what came is not what was asked for, or there is no place for it.
     #[error(transparent)]
     Store(Box<StoreError>),
-    /// What a manifest or a config says is refused.
     #[error(transparent)]
     Artifact(Box<ArtifactError>),
-    /// An image is refused for what its manifest or its config says.
     #[error(transparent)]
     Image(Box<ImageError>),
-    /// A layer is refused, or could not be written.
     #[error("{place}: layer {digest} cannot be unpacked")]
     Unpack {
         place: String,
@@ -35,7 +29,6 @@ pub enum OciError {
         #[source]
         source: Box<UnpackError>,
     },
-    /// The caller wanted an end.
     #[error("cancelled while {during}")]
     Cancelled { during: &'static str },
 }
@@ -77,21 +70,21 @@ impl From<ArtifactError> for OciError {
 }
 
 impl OciError {
-    /// What an error of a [`BlobStream`](crate::oci::origin::BlobStream)'s reader holds.
+    /// Extracts the error that a reader of a [`BlobStream`](crate::oci::origin::BlobStream)
+    /// wrapped.
     ///
     /// # Errors
-    /// The error itself, where it holds none of these.
+    /// The unchanged error, if it wraps none.
     pub fn of_read(error: std::io::Error) -> Result<Self, std::io::Error> {
         error.downcast::<Self>()
     }
 
-    /// As an error of a reader.
     #[must_use]
     pub(crate) fn into_read(self) -> std::io::Error {
         std::io::Error::other(self)
     }
 
-    /// Whether the same may succeed when it is tried again, from where it broke off.
+    /// Whether a retry may succeed, resuming where it broke off.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -105,7 +98,7 @@ impl OciError {
         }
     }
 
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -122,7 +115,7 @@ impl OciError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -137,7 +130,7 @@ impl OciError {
     }
 }
 
-/// Those of a bundle speak of the bundle and of its limits.
+/// The hints of the error itself are about bundles.
 fn unpack_hint(error: &UnpackError) -> Option<String> {
     match error {
         UnpackError::NotOpaque { .. } => error.hint(),

@@ -1,21 +1,21 @@
-//! Who is told what happens, and who can end it.
+//! Progress reports and cancellation.
 
 use std::time::Duration;
 
 use spec::digest::Digest;
 
-/// Is told how far things are, and asked whether to go on.
+/// Receives progress and decides about cancellation.
 ///
-/// It is asked for each piece of a body and several times a second while something is waited for,
-/// also from inside of a connection: hence `Send` and `Sync`, and an `Arc` where a registry is made.
+/// It is called for each piece of a body and several times a second during waits, also from within
+/// a connection. Hence `Send`, `Sync` and the `Arc` of a registry.
 pub trait Listener: Send + Sync {
     fn progress(&self, now: &Progress<'_>);
 
-    /// Whether the caller wants an end. Once it said so, it says so always.
+    /// Returns whether the caller cancelled. Once true, it must stay true.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Hears nothing and never wants an end.
+/// Listener that ignores progress and never cancels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -27,40 +27,31 @@ impl Listener for Silent {
     }
 }
 
-/// What is being done, for a terminal.
+/// Current activity, for a terminal.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'now> {
-    /// A document is asked for.
     Asking {
-        /// The place, for messages.
+        /// Name of the origin, for messages.
         place: &'now str,
     },
-    /// Bytes of a blob have come.
     Receiving {
         digest: &'now Digest,
-        /// So many so far.
         bytes: u64,
-        /// So many in all.
         of_bytes: u64,
     },
-    /// A blob was unpacked up to here.
+    /// Part of a blob was unpacked; both counts are of compressed bytes.
     Unpacking {
         digest: &'now Digest,
-        /// So many of its bytes were read.
         bytes: u64,
-        /// So many it has.
         of_bytes: u64,
     },
-    /// Bytes of a blob were sent.
     Sending {
         digest: &'now Digest,
-        /// So many so far.
         bytes: u64,
-        /// So many in all.
         of_bytes: u64,
     },
-    /// The same is tried again after a pause.
+    /// A retry follows after a pause.
     Waiting { cause: &'now str, pause: Duration },
-    /// What was asked for is there, or failed.
+    /// The activity ended, with success or failure.
     Done,
 }

@@ -1,9 +1,8 @@
-//! OCI: registries and layouts, as where artifacts and images come from and go to.
+//! OCI registries, layouts and the local store.
 //!
-//! [`origin::Origin`] is what the rest of the program knows of both. [`registry::Registry`] speaks
-//! to a registry and is the one place in this room that sees credentials; [`layout::Layout`] reads
-//! a directory. [`store::Store`] keeps what was fetched, and [`pull`] puts the two together:
-//! what is in the store is not asked for again. Nothing that comes out of either is believed before its digest was looked at.
+//! [`origin::Origin`] abstracts over [`registry::Registry`] and [`layout::Layout`]. Only `registry`
+//! handles credentials. [`pull`] fetches into [`store::Store`] what is missing there. Every digest
+//! is verified before use.
 
 pub mod artifact;
 pub mod error;

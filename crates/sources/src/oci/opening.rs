@@ -1,5 +1,4 @@
-//! The store and the places that artifacts come from, as the caller and the host's configuration
-//! have them.
+//! Opens the store and origins with the settings of the caller and the host.
 
 use std::sync::Arc;
 
@@ -15,19 +14,16 @@ use spec::host_policy::HostPolicy;
 use spec::oci::reference::{Place, Reference, Which};
 use spec::request::Caller;
 
-/// Who asks, and what the host says.
+/// Settings of the caller and the host.
 #[derive(Clone)]
 pub struct Terms<'call> {
     pub caller: &'call Caller,
-    /// What the host says.
     pub policy: &'call HostPolicy,
-    /// Whether the caller lets registries be spoken to without TLS.
     pub insecure: bool,
-    /// Who is told, and who can end it.
     pub listener: Arc<dyn Listener>,
 }
 
-/// Nothing of the caller: his variables may be secrets.
+/// Omits the caller: the environment may contain secrets.
 impl std::fmt::Debug for Terms<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -37,15 +33,15 @@ impl std::fmt::Debug for Terms<'_> {
     }
 }
 
-/// The store of this caller.
+/// Opens the store of this caller.
 ///
 /// # Errors
-/// [`OciError::Store`]: it is not safe, or cannot be made.
+/// [`OciError::Store`]: unsafe, or cannot be created.
 pub fn open_store(caller: &Caller, policy: &HostPolicy) -> Result<Store, OciError> {
     Ok(Store::open(&StorePlace::choose(caller, policy)?)?)
 }
 
-/// How big a layer may be on this host.
+/// Returns the host's limits of a layer.
 #[must_use]
 pub fn layer_limits(policy: &HostPolicy) -> UnpackLimits {
     UnpackLimits {
@@ -56,24 +52,24 @@ pub fn layer_limits(policy: &HostPolicy) -> UnpackLimits {
 }
 
 impl Terms<'_> {
-    /// The store.
+    /// Opens the store.
     ///
     /// # Errors
-    /// [`OciError::Store`]: it is not safe, or cannot be made.
+    /// [`OciError::Store`]: unsafe, or cannot be created.
     pub fn store(&self) -> Result<Store, OciError> {
         open_store(self.caller, self.policy)
     }
 
-    /// How big a layer may be.
+    /// Returns the limits of a layer.
     #[must_use]
     pub fn layer_limits(&self) -> UnpackLimits {
         layer_limits(self.policy)
     }
 
-    /// The repository of `reference`. Nothing is asked yet.
+    /// Creates a client for the repository of `reference`. Sends no request.
     ///
     /// # Errors
-    /// [`OciError::Registry`]: what this host trusts cannot be read.
+    /// [`OciError::Registry`]: the host's certificates cannot be read.
     pub fn registry(&self, reference: &Reference) -> Result<Registry, OciError> {
         let oci = &self.policy.oci;
         let connection = Connection {
@@ -87,10 +83,10 @@ impl Terms<'_> {
         Registry::new(reference, connection)
     }
 
-    /// Where `place` is read from.
+    /// Opens the origin at `place`.
     ///
     /// # Errors
-    /// [`OciError`]: as [`Terms::registry`]; the directory is not there, or no layout.
+    /// [`OciError`]: as [`Terms::registry`]; a missing directory, or not a layout.
     pub fn origin(&self, place: &Place) -> Result<Box<dyn Origin>, OciError> {
         Ok(match place {
             Place::Registry(reference) => Box::new(self.registry(reference)?),
@@ -99,7 +95,7 @@ impl Terms<'_> {
     }
 }
 
-/// No place at all: what is not in the store is not to be had.
+/// Origin without content, for use of the store alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StoreAlone;
 

@@ -1,4 +1,4 @@
-//! Where manifests and blobs come from, whatever it is.
+//! Origins of manifests and blobs.
 
 use std::fmt;
 use std::io::Read;
@@ -9,50 +9,44 @@ use spec::oci::reference::Which;
 
 /// A repository of a registry, or a layout.
 pub trait Origin {
-    /// What messages call it. No credentials are in it.
+    /// Returns the name for messages, without credentials.
     fn shown(&self) -> String;
 
-    /// Whether it lies on this machine, so that nobody waits for its answers.
+    /// Whether the origin is on this machine.
     fn is_local(&self) -> bool {
         false
     }
 
-    /// A manifest or an index. Its bytes have the digest that is returned with them, which is the
-    /// one that was asked for; they are at most
-    /// [`MANIFEST_BYTES_MAX`](spec::oci::media::MANIFEST_BYTES_MAX).
+    /// Fetches a manifest or an index of at most
+    /// [`MANIFEST_BYTES_MAX`](spec::oci::media::MANIFEST_BYTES_MAX) bytes. Implementations verify
+    /// the digest.
     ///
     /// # Errors
-    /// [`OciError`]: it is not there, may not be had, is too large or another one.
+    /// [`OciError`]: missing, not allowed, too large, or a wrong digest.
     fn manifest(&self, which: &Which) -> Result<FetchedManifest, OciError>;
 
-    /// A blob from its byte `from_byte` on. Its digest is not looked at: that is the reader's to do
-    /// once it has every byte.
+    /// Opens a blob at byte `from_byte`. The reader must verify the digest.
     ///
     /// # Errors
-    /// [`OciError`]: it is not there or may not be had.
+    /// [`OciError`]: missing, or not allowed.
     fn blob(&self, digest: &Digest, from_byte: u64) -> Result<BlobStream<'_>, OciError>;
 }
 
-/// A manifest or an index, as it came.
+/// A fetched manifest or index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedManifest {
     pub bytes: Vec<u8>,
-    /// What they are, without parameters, in lower case: as the origin says, or the document's own
-    /// `mediaType` where it says nothing.
+    /// Lower case, without parameters: from the origin, else the document's own `mediaType`.
     pub media_type: String,
-    /// SHA-256 of the bytes.
+    /// SHA-256 of `bytes`, verified.
     pub digest: Digest,
 }
 
-/// Bytes of a blob.
-///
-/// An error of the reader may hold an [`OciError`]: [`OciError::of_read`] has it out again.
+/// Bytes of a blob. Get the [`OciError`] of a failed read with [`OciError::of_read`].
 pub struct BlobStream<'origin> {
-    /// The first byte that the reader gives: what was asked for, or 0 where the origin cannot begin
-    /// later.
+    /// First byte of the reader: the requested one, or 0 if the origin cannot resume.
     pub starts_at: u64,
-    /// The bytes up to the end. An end that comes too early is an error where the origin says how
-    /// many there are; only whoever knows the size can always tell.
+    /// Reports an early end only if the origin states the size; compare with the expected size.
     pub reader: Box<dyn Read + 'origin>,
 }
 

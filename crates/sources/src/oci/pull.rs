@@ -1,7 +1,6 @@
-//! From a reference to what it stands for: a manifest, and the unpacked tree of a source.
+//! Pulls artifacts: from a reference to its manifest and to the unpacked tree of a source.
 //!
-//! What is pulled by digest and lies in the store is had without any request. Everything is
-//! checked before it is unpacked, and a digest that is wrong is an error wherever it is found.
+//! A digest that is in the store needs no request. Every digest is verified before use.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,17 +24,15 @@ use spec::oci::source_config::{CONFIG_BYTES_MAX, SourceConfig};
 use spec::report::WarningReport;
 use store::{Cache, InUse, KeptTree, is_full};
 
-/// Whether a tag may say which artifact is meant.
+/// Whether a tag may select the artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tags {
-    /// It is refused before anything is asked.
     Refused,
-    /// It is asked for what it stands for now.
     Allowed,
 }
 
 impl Tags {
-    /// As a flag has it.
+    /// Converts the flag of the command line.
     #[must_use]
     pub fn allowed(flag: bool) -> Self {
         match flag {
@@ -45,47 +42,43 @@ impl Tags {
     }
 }
 
-/// A manifest that is in the store.
+/// A manifest in the store.
 #[derive(Debug, Clone)]
 pub struct Artifact {
-    /// Its digest; of an index the one of the manifest for this machine.
+    /// For an index, the digest of the manifest for this machine.
     pub digest: Digest,
-    /// What the reference stands for: an index where one was followed, else as `digest`.
+    /// The digest that the reference resolves to: the index if there is one, else `digest`.
     pub asked: Digest,
     pub manifest: ImageManifest,
-    /// Whether nothing was asked for.
+    /// No request was made.
     pub from_store: bool,
-    /// Where it comes from, for messages: `PLACE@DIGEST`.
+    /// Origin for messages: `PLACE@DIGEST`.
     pub place: String,
 }
 
-/// A source that is unpacked.
+/// An unpacked source.
 #[derive(Debug)]
 pub struct Snapshot {
     pub digest: Digest,
-    /// What it says of itself; `None`: nothing (the empty descriptor).
+    /// `None` for the empty descriptor.
     pub config: Option<SourceConfig>,
     pub layer: Wanted,
-    /// The tree, in use while this lives; [`InUse::tree`] lists it.
+    /// Locked while this lives. [`InUse::tree`] lists it.
     pub tree: InUse,
-    /// Bytes of all files.
     pub bytes: u64,
-    /// How many regular files; `None`: unknown.
+    /// Number of regular files, if known.
     pub files: Option<u64>,
-    /// Whether the tree was there.
+    /// The tree was already unpacked.
     pub cached: bool,
-    /// Whether everything was there, and nothing was asked for.
     pub from_store: bool,
-    /// What unpacking warned of, and what the config says otherwise.
     pub warnings: Vec<WarningReport>,
 }
 
-/// The manifest that `which` stands for at `origin`. It is in the store afterwards, under its
-/// digest and its name.
+/// Pulls the manifest for `which` from `origin` and stores it under its digest and its name.
 ///
 /// # Errors
-/// [`OciError`]: a tag that is refused, what `origin` says, a document that is none, nothing for
-/// this machine, the store.
+/// [`OciError`]: a refused tag, an invalid document, no manifest for this machine, the origin, the
+/// store.
 pub fn artifact(
     store: &Store,
     origin: &dyn Origin,
@@ -140,12 +133,10 @@ pub fn artifact(
     })
 }
 
-/// Documents out of the store, else out of the origin.
 struct Documents<'call> {
     store: &'call Store,
     origin: &'call dyn Origin,
     listener: &'call dyn Listener,
-    /// Whether the origin was asked for any.
     asked: bool,
 }
 
@@ -179,11 +170,12 @@ impl Documents<'_> {
     }
 }
 
-/// The tree of the source artifact that `which` stands for at `origin`, unpacked once.
+/// Pulls and unpacks the source artifact for `which` from `origin`. Concurrent processes unpack it
+/// once.
 ///
 /// # Errors
-/// [`OciError`]: as [`artifact`]; no source artifact, its config or its layer is refused, too
-/// large for `limits`, no room.
+/// [`OciError`]: as [`artifact`]; not a source artifact, a refused config or layer, `limits`, a
+/// full disk.
 pub fn snapshot(
     store: &Store,
     origin: &dyn Origin,
@@ -228,20 +220,19 @@ pub fn snapshot(
     })
 }
 
-/// A source artifact, without its snapshot.
+/// A source artifact, not unpacked.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// The manifest; `from_store` counts the config too.
+    /// `from_store` includes the config.
     pub artifact: Artifact,
-    /// What it says of itself; `None`: nothing (the empty descriptor).
     pub config: Option<SourceConfig>,
     pub layer: Wanted,
 }
 
-/// The source artifact that `which` stands for at `origin`, as far as its config.
+/// Pulls manifest and config of the source artifact for `which` from `origin`.
 ///
 /// # Errors
-/// [`OciError`]: as [`artifact`]; no source artifact, or its config is refused.
+/// [`OciError`]: as [`artifact`]; not a source artifact, or a refused config.
 pub fn source(
     store: &Store,
     origin: &dyn Origin,
@@ -268,10 +259,10 @@ pub fn source(
     })
 }
 
-/// Whether [`snapshot`] would have the source with this digest without any request, and unpacked.
+/// Checks whether [`snapshot`] needs neither a request nor unpacking for this digest.
 ///
 /// # Errors
-/// [`OciError::Store`], and [`OciError::Artifact`] for what is in the store and no source.
+/// [`OciError::Store`], or [`OciError::Artifact`] if the digest is not a source.
 pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<bool, OciError> {
     let which = Which::Digest(*digest);
     let artifact = match artifact(store, &StoreAlone, &which, Tags::Refused, &Silent) {
@@ -290,7 +281,6 @@ pub fn is_kept(store: &Store, digest: &Digest, limits: &UnpackLimits) -> Result<
     Ok(store.snapshots()?.kept(bytes, layer, limits)?.is_some())
 }
 
-/// The bytes of the config, where there is one.
 fn source_config(
     store: &Store,
     origin: &dyn Origin,
@@ -306,7 +296,7 @@ fn source_config(
         return Ok(Some(bytes));
     }
     *asked = true;
-    // In use until it is read.
+    // Holds the lock of the blob until it is read.
     let _blob = store.fetch(wanted, origin, listener)?;
     let bytes = store.read(&wanted.digest, limit)?;
     Ok(Some(bytes.unwrap_or_default()))
@@ -325,7 +315,6 @@ fn miscounted(
     })
 }
 
-/// One look for an unpacked layer.
 struct Unpacking<'call> {
     store: &'call Store,
     origin: &'call dyn Origin,
@@ -366,7 +355,7 @@ impl Unpacking<'_> {
         };
         let unpacked = match self.unpack(&snapshots, blob) {
             Err(OciError::Store(error)) if error.is_other_bytes() && !asked => {
-                // It went bad on the disk: one more download.
+                // Damaged on the disk: download it once more.
                 asked = true;
                 self.unpack(&snapshots, self.fetch()?)
             }
@@ -399,7 +388,7 @@ impl Unpacking<'_> {
         }
         let found = match &unpacked {
             Ok(unpacked) => unpacked.archive_digest,
-            // Refused for what it is only where it is what it should be.
+            // A refusal counts only for a blob whose digest is right.
             Err(error) if error.is_refusal() => Some(self.store.digest_of(&blob)?),
             Err(_) => None,
         };
@@ -427,7 +416,6 @@ impl Unpacking<'_> {
     }
 }
 
-/// What it means that a layer was not unpacked into the store.
 pub(super) fn unpack_error(
     store: &Store,
     place: &str,
@@ -446,7 +434,7 @@ pub(super) fn unpack_error(
     }
 }
 
-/// Reads a layer; the listener hears how far, and can end it.
+/// Reader that reports progress to the listener and fails when cancelled.
 pub(super) struct Watched<'call> {
     file: &'call File,
     listener: &'call dyn Listener,

@@ -1,4 +1,4 @@
-//! A source artifact of the store, to a repository of a registry or into a layout.
+//! Pushes a source artifact from the store to a registry or into a layout.
 
 use std::io::Read;
 use std::path::Path;
@@ -18,20 +18,20 @@ use spec::oci::media::{MANIFEST, MANIFEST_BYTES_MAX, SOURCE};
 use spec::oci::reference::Which;
 use spec::oci::source_config::is_version;
 
-/// A source artifact of which every part is in the store, and in use.
+/// A source artifact whose parts are all in the store and locked.
 #[derive(Debug)]
 pub struct HeldArtifact {
     pub digest: Digest,
     manifest: Vec<u8>,
-    /// Config and layer; no config where the empty descriptor stands in its place.
+    /// Config and layer; only the layer for the empty descriptor.
     blobs: Vec<Blob>,
 }
 
 impl HeldArtifact {
-    /// The artifact with this digest; `None` where a part of it is not in the store.
+    /// Finds the artifact with this digest; `None` if a part is not in the store.
     ///
     /// # Errors
-    /// [`OciError::Artifact`]: it is not a source artifact; [`OciError::Store`].
+    /// [`OciError::Artifact`]: not a source artifact; [`OciError::Store`].
     pub fn find(store: &Store, digest: &Digest) -> Result<Option<Self>, OciError> {
         let Some(manifest) = store.read(digest, MANIFEST_BYTES_MAX)? else {
             return Ok(None);
@@ -59,10 +59,10 @@ impl HeldArtifact {
         }))
     }
 
-    /// Fetches every part of a source artifact whose manifest is in the store.
+    /// Fetches the missing parts of a source artifact whose manifest is in the store.
     ///
     /// # Errors
-    /// [`OciError`]: it is not a source artifact, too large for `limits`, or a part cannot be had.
+    /// [`OciError`]: not a source artifact, above `limits`, or a part is not available.
     pub fn fetch(
         store: &Store,
         manifest: &ImageManifest,
@@ -86,7 +86,7 @@ impl HeldArtifact {
         Ok(())
     }
 
-    /// The version that its manifest states, where that can be a tag.
+    /// Returns the version in its manifest, if valid as a tag.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let manifest: ImageManifest = serde_json::from_slice(&self.manifest).ok()?;
@@ -94,8 +94,8 @@ impl HeldArtifact {
         is_version(version).then(|| version.clone())
     }
 
-    /// Sends what the repository lacks, the manifest last: whoever finds it finds all of it. Under
-    /// its digest where `tag` is none.
+    /// Uploads the missing parts, the manifest last, so that it never refers to missing blobs.
+    /// Without `tag` it is pushed by digest.
     ///
     /// # Errors
     /// [`OciError::Registry`], [`OciError::Cancelled`].
@@ -115,10 +115,10 @@ impl HeldArtifact {
         }
     }
 
-    /// Writes it into the layout `directory`, under this name, which whatever had it loses.
+    /// Writes it into the layout `directory` under `name`. An entry with the same name loses it.
     ///
     /// # Errors
-    /// [`OciError::Layout`]; [`OciError::Cancelled`], and nothing is there that was not before.
+    /// [`OciError::Layout`]; [`OciError::Cancelled`], which leaves the layout unchanged.
     pub fn write_layout(
         self,
         directory: &Path,
@@ -163,7 +163,6 @@ fn cancelled() -> OciError {
     }
 }
 
-/// Ends where the caller wants an end.
 struct Heeded<'call> {
     inner: &'call mut dyn Read,
     listener: &'call dyn Listener,

@@ -1,25 +1,21 @@
-//! The address of a repository as an artifact may carry it: without credentials, without paths of
-//! this host.
+//! Repository addresses for artifacts, without credentials and local paths.
 
 use spec::credential::looks_issued;
 
-/// Longest address that is written.
 const BYTES_MAX: usize = 2_048;
-/// How addresses may begin. Others run programs or name files of this host.
+/// Other schemes run programs or name local files.
 const SCHEMES: [&str; 5] = ["https", "http", "ssh", "git+ssh", "git"];
-/// The user that hosting services have for everybody: no credential, and ssh needs it.
+/// Common user of hosting services: not a credential, and required by ssh.
 const EVERYBODY: &str = "git";
 
-/// An address, and the repository that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) url: String,
-    /// `owner/name`.
     pub(super) repository: Option<String>,
 }
 
-/// What may be told of a remote's address; `None` where that is nothing: a path of this host, an
-/// address that runs a program, one with a credential in its path.
+/// Returns the publishable form of a remote address; `None` for a local path, an address that runs
+/// a program, or a credential in the path.
 pub(super) fn address_of(written: &str) -> Option<Address> {
     let plain = written.bytes().all(|byte| byte.is_ascii_graphic());
     if !plain || BYTES_MAX < written.len() {
@@ -39,7 +35,7 @@ pub(super) fn address_of(written: &str) -> Option<Address> {
                 format!("/{path}"),
             )
         }
-        // `user@host:path`, which git takes for ssh where no slash comes before the colon.
+        // `user@host:path`: git treats it as ssh if no slash precedes the colon.
         None => {
             let (authority, path) = written.split_once(':')?;
             if authority.contains('/') || path.starts_with(':') {
@@ -58,7 +54,6 @@ pub(super) fn address_of(written: &str) -> Option<Address> {
     })
 }
 
-/// The host, with the user before it only where that is everybody's.
 fn host_of(authority: &str, with_user: bool) -> Option<String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),

@@ -1,7 +1,7 @@
-//! Whether a directory lies in a checkout of git, and where that keeps its repository.
+//! Detection of git checkouts.
 //!
-//! What says so are files that somebody else may have written: a `.git` that belongs to another user,
-//! is a link, or names a repository that does not know this directory is not believed.
+//! The files are untrusted. A `.git` is ignored if it belongs to another user, is a link, or names
+//! a repository that does not refer back to the directory.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
@@ -14,35 +14,29 @@ use rustix::fs::{Mode, OFlags};
 use spec::path::{RelPath, escape};
 use sys::file::{open_beneath, read_regular};
 
-/// Longest file of a repository that holds one line.
 const LINE_BYTES_MAX: usize = 8 << 10;
-/// Longest configuration of a repository.
 pub(super) const CONFIG_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Checkout {
-    /// The top of the working tree.
     pub(super) top: PathBuf,
-    /// Where the directory lies in it; `None`: it is the top.
+    /// Path of the directory in the checkout; `None` for its root.
     pub(super) below: Option<RelPath>,
-    /// What is this working tree's own: HEAD and the index.
+    /// Git directory of this working tree: HEAD and the index.
     pub(super) own: PathBuf,
-    /// What all working trees of the repository share: objects and references.
+    /// Git directory shared by all working trees: objects and references.
     pub(super) common: PathBuf,
 }
 
-/// What was found above a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Search {
-    /// No `.git`.
     Nothing,
-    /// One that is not believed, and why.
     NotBelieved(String),
     Found(Checkout),
 }
 
-/// Looks for the checkout that holds `directory`, an absolute path without links. As git does, it
-/// stays in one file system.
+/// Searches the checkout of `directory`, an absolute path without links. Like git, it stays in one
+/// file system.
 pub(super) fn search(directory: &Path, caller_uid: u32) -> Search {
     let Ok(found) = std::fs::metadata(directory) else {
         return Search::Nothing;
@@ -102,15 +96,14 @@ fn owned(path: &Path, trusted: &[u32; 2]) -> bool {
     std::fs::metadata(path).is_ok_and(|found| trusted.contains(&found.uid()))
 }
 
-/// What git asks of a directory before it takes it for a repository.
 fn is_repository(directory: &Path) -> bool {
     let is_file = |name: &str| std::fs::metadata(directory.join(name)).is_ok_and(|it| it.is_file());
     let is_directory = |name: &str| directory.join(name).is_dir();
     is_file("HEAD") && is_directory("objects") && is_directory("refs")
 }
 
-/// The two directories that a `.git` file stands for, where they know the checkout too: a working
-/// tree by the file `gitdir`, a submodule by `core.worktree`, which git writes as a path from there.
+/// Resolves a `.git` file to its two directories. They must refer back to the checkout: a working
+/// tree by the file `gitdir`, a submodule by `core.worktree`, which git writes relative to them.
 fn named_by(dot_git: &Path, top: &Path) -> Option<(PathBuf, PathBuf)> {
     let own = path_in(dot_git, b"gitdir: ", top)?;
     if let Some(common) = path_in(&own.join("commondir"), b"", &own) {
@@ -146,7 +139,6 @@ impl Quoted for [u8] {
     }
 }
 
-/// The directory that the line of a file names, after `start`, seen from `from`.
 fn path_in(file: &Path, start: &[u8], from: &Path) -> Option<PathBuf> {
     let line = line_of(file)?;
     let named = line.strip_prefix(start)?;
@@ -160,7 +152,7 @@ fn line_of(file: &Path) -> Option<Vec<u8>> {
     (!text.is_empty()).then_some(text)
 }
 
-/// As [`read`], beneath a directory and through no link.
+/// Like [`read`], beneath a directory and without following links.
 pub(super) fn read_without_links(directory: &Path, name: &str) -> Option<Vec<u8>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(directory, flags, Mode::empty()).ok()?;
@@ -170,7 +162,7 @@ pub(super) fn read_without_links(directory: &Path, name: &str) -> Option<Vec<u8>
     read_regular(file, CONFIG_BYTES_MAX).ok()
 }
 
-/// What a regular file holds; nothing else is waited for.
+/// Reads a regular file; does not block on others.
 pub(super) fn read(path: &Path, bytes_max: usize) -> Option<Vec<u8>> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let mut options = std::fs::OpenOptions::new();

@@ -1,4 +1,4 @@
-//! What git knows of a directory: where it comes from, at which commit, and what has changed.
+//! Facts that git knows of a directory: remote, commit and changes.
 
 mod address;
 mod checkout;
@@ -15,15 +15,11 @@ use crate::source::git::program::StandIn;
 use spec::oci::source_config::Origin;
 use spec::path::RelPath;
 
-/// Most bytes that git may print of one commit.
 const COMMIT_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a list of files.
 const LIST_BYTES_MAX: usize = 512 << 20;
-/// Where a working tree keeps the patterns of its sparse checkout.
 const SPARSE: &str = "info/sparse-checkout";
-/// Most patterns of a sparse checkout that are recorded.
 const SPARSE_MAX: usize = 1_000;
-/// Settings of a repository that say how its files are to be compared, and no more. Each is a word.
+/// Settings that affect only the comparison of files. Each value must be a plain word.
 const PASSED: [&str; 8] = [
     "core.autocrlf",
     "core.eol",
@@ -34,19 +30,17 @@ const PASSED: [&str; 8] = [
     "core.sparsecheckoutcone",
     "core.precomposeunicode",
 ];
-/// Settings without which objects and references cannot be read, and their known words.
+/// Settings required to read objects and references, with the supported values.
 const FORMATS: [(&str, &[&str]); 2] = [
     ("extensions.objectformat", &["sha1", "sha256"]),
     ("extensions.refstorage", &["files", "reftable"]),
 ];
 
-/// Why git's answer cannot be had.
+/// Error while asking git.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// There is no such program.
     #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
     Missing { directory: String },
-    /// The directory that stands for `.git` cannot be made.
     #[error("a temporary directory for git cannot be made")]
     StandIn {
         #[source]
@@ -54,15 +48,14 @@ pub enum GitError {
     },
     #[error("git {asked} failed: {complaint}")]
     Failed {
-        /// What it was asked.
         asked: String,
-        /// What it said, escaped, or what became of it.
+        /// Escaped stderr, or the exit status.
         complaint: String,
     },
 }
 
 impl GitError {
-    /// Stable name of the cause.
+    /// Returns the stable name of the cause.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -71,7 +64,7 @@ impl GitError {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice for the user.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -84,44 +77,38 @@ impl GitError {
     }
 }
 
-/// What is asked, and by whom.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'call> {
     pub(super) directory: &'call Path,
-    /// Where programs are looked for.
     pub(super) path: &'call [u8],
     pub(super) temporary_directory: &'call Path,
     pub(super) caller_uid: u32,
 }
 
-/// What git knows of a directory.
 #[derive(Debug, Default)]
 pub(super) struct GitFacts {
     pub(super) origin: Origin,
-    /// Where the directory lies in the checkout; `None`: it is the top.
+    /// Path of the directory in the checkout; `None` for its root.
     pub(super) below: Option<RelPath>,
-    /// When the commit was made, in seconds since 1970.
     pub(super) committed_s: Option<i64>,
-    /// Patterns of the sparse checkout, in their order.
     pub(super) sparse: Vec<String>,
-    /// Directories of submodules, relative to the directory.
+    /// Relative to the directory.
     pub(super) submodules: BTreeSet<RelPath>,
-    /// Files that the index has, relative to the directory.
+    /// Files of the index, relative to the directory.
     pub(super) tracked: BTreeSet<Vec<u8>>,
-    /// Files that are not as the commit has them, of the checkout.
+    /// Files that differ from the commit, relative to the checkout.
     pub(super) changed: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub(super) enum Found {
-    /// The directory is in no checkout; why not, where something looks like one.
+    /// Not in a checkout; the reason, if an untrusted one was found.
     NoCheckout(Option<String>),
-    /// It is in one.
     Checkout(Box<GitFacts>),
 }
 
-/// Asks git about a directory. Nothing that the repository says is executed, and nothing is
-/// written there.
+/// Asks git about a directory. Nothing from the repository is executed, and nothing is written
+/// there.
 pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
     let checkout = match search(asked.directory, asked.caller_uid) {
         Search::Nothing => return Ok(Found::NoCheckout(None)),
@@ -154,10 +141,9 @@ pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
     Ok(Found::Checkout(Box::new(facts)))
 }
 
-/// The settings of the repository, as git reads them; files that they include are not.
 fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, String>, GitError> {
     let mut settings = BTreeMap::new();
-    // Without these, git takes no directory for a repository.
+    // Required by git in a repository.
     for name in ["objects", "refs"] {
         stand_in.link(name, &checkout.common.join(name))?;
     }
@@ -169,7 +155,7 @@ fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, 
         let Some(text) = read(&file, CONFIG_BYTES_MAX) else {
             continue;
         };
-        // Copied: git would wait for a named pipe, and read a link to the file of somebody else.
+        // Copied: git would block on a FIFO and follow a link to another user's file.
         stand_in.write("asked-config", text)?;
         let copy = stand_in.path("asked-config");
         let copy = copy.to_string_lossy();
@@ -180,7 +166,7 @@ fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, 
             let Ok(entry) = std::str::from_utf8(entry) else {
                 continue;
             };
-            // A name without a value means "yes".
+            // A name without a value means true.
             let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
             settings.insert(name.to_owned(), value.to_owned());
         }
@@ -188,8 +174,7 @@ fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, 
     Ok(settings)
 }
 
-/// Gives the stand-in what git needs to answer, and a configuration with no other words than known
-/// ones.
+/// Populates the temporary git directory, with allowed settings only.
 fn furnish(
     checkout: &Checkout,
     settings: &BTreeMap<String, String>,
@@ -237,7 +222,6 @@ fn furnish(
     Ok(())
 }
 
-/// The other half of an index that is split.
 fn shared_indexes(own: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(own).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -267,7 +251,6 @@ impl Question<'_> {
         self.stand_in.ask(top, self.directory, words, bytes_max)
     }
 
-    /// Branch, commit and its time; a repository may have no commit yet.
     fn commit(&self) -> Result<GitFacts, GitError> {
         let mut facts = GitFacts::default();
         let word = |answer: Option<Vec<u8>>| {
@@ -285,7 +268,6 @@ impl Question<'_> {
         Ok(facts)
     }
 
-    /// What the index has below the directory.
     fn files(&self, facts: &mut GitFacts) -> Result<(), GitError> {
         let listed = self.ask(&["ls-files", "--stage", "-z"], LIST_BYTES_MAX)?;
         for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
@@ -304,7 +286,6 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// What is not as the commit has it, below the directory.
     fn changed(&self) -> Result<Vec<Vec<u8>>, GitError> {
         let words = [
             "status",
@@ -325,7 +306,7 @@ impl Question<'_> {
     }
 }
 
-/// The time in the line `committer NAME <MAIL> SECONDS ZONE` of a commit.
+/// Parses the line `committer NAME <MAIL> SECONDS ZONE`.
 fn committed_s(commit: &[u8]) -> Option<i64> {
     let line = commit
         .split(|byte| *byte == b'\n')
@@ -336,7 +317,6 @@ fn committed_s(commit: &[u8]) -> Option<i64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// What a sparse checkout holds, as its file says.
 fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> Vec<String> {
     let is_on = |name: &str| {
         let value = settings.get(name).map(|value| value.to_ascii_lowercase());
@@ -345,7 +325,7 @@ fn sparse_patterns(checkout: &Checkout, settings: &BTreeMap<String, String>) -> 
     if !is_on("core.sparsecheckout") {
         return Vec::new();
     }
-    // What it says is published: through a link it would be what another file says.
+    // Published in the artifact: a link could expose another file.
     let text = read_without_links(&checkout.own, SPARSE).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines()

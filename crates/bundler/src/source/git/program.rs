@@ -1,10 +1,9 @@
-//! The `git` program, asked about a repository whose configuration is not to be believed.
+//! Runs `git` on a repository with an untrusted configuration.
 //!
-//! A repository can name programs in many places of its configuration (file system monitors, hooks,
-//! filters, pagers, transports, signature checkers), and files that git would read as more of it. So
-//! git never sees that configuration: it is given a directory of its own in the place of `.git`, with
-//! a configuration that this program wrote, and links to the objects, references and the index of
-//! the real one, which are data. Of the caller's variables and configuration it gets none.
+//! The configuration can name programs (file system monitors, hooks, filters, pagers, transports,
+//! signature checkers) and include other files. So git gets a temporary git directory with our own
+//! configuration and links to the real objects, references and index, which are data. It gets none
+//! of the caller's environment and configuration.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -22,14 +21,11 @@ use crate::source::git::GitError;
 use sys::process::random;
 use sys::signal::{SignalSet, is_pending, set_mask};
 
-/// How long one question may take: a repository may have more files than fit into memory, or a
-/// named pipe where a file should be.
+/// Time limit of one call: a repository may be huge, or have a FIFO in place of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a signal is looked for meanwhile.
 const LOOKED_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of what git complains of that are shown.
 const COMPLAINT_BYTES: usize = 300;
-/// Said on the command line, where nothing overrides it: each of them would run something.
+/// Passed on the command line, which nothing overrides: each setting could run a program.
 const SETTINGS: [&str; 6] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -39,8 +35,8 @@ const SETTINGS: [&str; 6] = [
     "gc.auto=0",
 ];
 
-/// The program, found in a `PATH`. Directories that are not absolute are not looked at: what lies
-/// in the directory of a source must not be started.
+/// Searches the program in `PATH`. Relative directories are skipped: they could select a program
+/// from the source.
 pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
     path.split(|byte| *byte == b':')
         .filter(|directory| directory.starts_with(b"/"))
@@ -51,15 +47,14 @@ pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
         })
 }
 
-/// A directory that stands for `.git`; it goes when this is dropped. Until then the signals that
-/// would end this process and leave it are blocked.
+/// Temporary git directory, removed on drop. Until then signals that would terminate this process
+/// are blocked.
 pub(super) struct StandIn {
     program: PathBuf,
     directory: PathBuf,
 }
 
 impl StandIn {
-    /// Makes it in `above`, empty but for what a repository must have.
     pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, GitError> {
         let mut number = [0; 8];
         random(&mut number).map_err(|errno| GitError::StandIn {
@@ -80,31 +75,27 @@ impl StandIn {
         Ok(stand_in)
     }
 
-    /// Writes a file of it.
     pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), GitError> {
         std::fs::write(self.directory.join(name), text)
             .map_err(|source| GitError::StandIn { source })
     }
 
-    /// Makes a directory in it.
     pub(super) fn make_directory(&self, name: &str) -> Result<(), GitError> {
         std::fs::create_dir(self.directory.join(name))
             .map_err(|source| GitError::StandIn { source })
     }
 
-    /// Links a name of it to what the repository has there. Nothing is opened.
     pub(super) fn link(&self, name: &str, real: &Path) -> Result<(), GitError> {
         std::os::unix::fs::symlink(real, self.directory.join(name))
             .map_err(|source| GitError::StandIn { source })
     }
 
-    /// Where a file of it lies.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// What git prints, at most `bytes_max` bytes; `None` where it ends with 1, which is its "no".
-    /// It runs in `at`, which lies in the working tree `top`.
+    /// Runs git in `at`, a directory of the working tree `top`. Returns at most `bytes_max` bytes
+    /// of output; `None` for exit code 1, which means "no".
     pub(super) fn ask(
         &self,
         top: &Path,
@@ -126,7 +117,7 @@ impl StandIn {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         let read = read_all(&mut child, bytes_max);
-        // Whatever came of it, it is gone when this returns.
+        // The child is reaped on every path.
         let ended = match &read {
             Ok(_) => child.wait(),
             Err(_) => child.kill().and_then(|()| child.wait()),
@@ -175,17 +166,15 @@ impl StandIn {
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // Links are removed as links.
+        // Does not follow links.
         let removed = std::fs::remove_dir_all(&self.directory);
         let unmasked = set_mask(SignalSet::NONE);
         if removed.is_err() || unmasked.is_err() {
-            // An error is on its way already where there was no directory; what is left otherwise
-            // holds links and no secret.
+            // Best effort: what remains contains no secret.
         }
     }
 }
 
-/// Everything that the child prints, or why that cannot be had.
 fn read_all(child: &mut Child, bytes_max: usize) -> Result<Vec<u8>, String> {
     let output = child.stdout.take().ok_or("no output")?;
     let output = OwnedFd::from(output);

@@ -1,4 +1,4 @@
-//! The layers of an image, each found or unpacked.
+//! Unpacks the layers of an image, or finds them in the store.
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -25,29 +25,25 @@ use spec::units;
 use store::Shelf;
 use sys::file::CallError;
 
-/// Largest config, in bytes: what a manifest may have too.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
-/// Most layers that are looked at at all, those without anything included.
 const MANIFEST_LAYERS_MAX: usize = 256;
-/// The longest note beside a layer; what the store reads of one at most is longer.
+/// Longest note of a layer, in bytes. The store reads somewhat more than this.
 const NOTE_BYTES_MAX: usize = 60 << 20;
 
-/// The first line of the note beside a layer; what the next one must know follows.
+/// First line of the note of a layer. The encoded [`LayerView`] follows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Note {
-    /// Nothing of the layers below is seen.
+    /// An opaque root hides all layers below.
     hides_all: bool,
-    /// Nothing is in it, and it hides nothing.
     is_empty: bool,
     entries: u64,
-    /// Code and message of what unpacking warned of.
     warnings: Vec<(String, String)>,
 }
 
-/// What is kept beside a layer that was unpacked or prepared.
+/// Encodes the note that is stored with an unpacked or prepared layer.
 ///
 /// # Errors
-/// [`UnpackError::TooLongNames`] where the names in all layers are longer together than can be kept.
+/// [`UnpackError::TooLongNames`]: the names of all layers exceed the limit of a note.
 pub(crate) fn note_of(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> {
     let note = Note {
         hides_all: unpacked.hides_all,
@@ -59,7 +55,7 @@ pub(crate) fn note_of(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> 
             .map(|warning| (warning.code.clone(), warning.message.clone()))
             .collect(),
     };
-    // Nothing in it could not be written.
+    // Serialization of this type cannot fail.
     let mut bytes = serde_json::to_vec(&note).unwrap_or_default();
     bytes.push(b'\n');
     bytes.extend(unpacked.view.write());
@@ -73,7 +69,7 @@ pub(crate) fn note_of(unpacked: &UnpackedLayer) -> Result<Vec<u8>, UnpackError> 
     }
 }
 
-/// What the next layer must know of `layer` and those below it.
+/// Reads the view that the next layer needs of `layer` and the layers below.
 pub(super) fn view_beside(layer: &HeldLayer) -> Result<LayerView, OciError> {
     let note = layer.note()?;
     let cut = note.iter().position(|byte| *byte == b'\n');
@@ -93,7 +89,7 @@ fn damaged(layer: &HeldLayer) -> OciError {
     ImageProblem::Damaged { entry }.at("the store").into()
 }
 
-/// The `ChainID` of a layer over those of `below` (OCI image-spec, config.md, "Layer `ChainID`").
+/// Computes the `ChainID` of a layer (OCI image-spec, config.md, "Layer `ChainID`").
 #[must_use]
 pub(crate) fn chain_id(below: Option<&Digest>, diff_id: &Digest) -> Digest {
     match below {
@@ -102,14 +98,14 @@ pub(crate) fn chain_id(below: Option<&Digest>, diff_id: &Digest) -> Digest {
     }
 }
 
-/// The image that `artifact` is the manifest of, all layers unpacked, each once for all processes.
+/// Unpacks all layers of the image whose manifest is `artifact`. Concurrent processes unpack each
+/// layer once.
 ///
-/// `limits` hold for each layer. Each layer's bytes are those that the config names, or the image is
-/// refused.
+/// `limits` apply to each layer. A layer that does not match its `diff_id` is refused.
 ///
 /// # Errors
-/// [`OciError`]: no image, or not for this machine; a layer is refused, too large, or of a kind that
-/// is not read; what `origin` says; no room; cancelled.
+/// [`OciError`]: not an image, another platform, a refused or unsupported layer, a limit, the
+/// origin, a full disk, cancelled.
 pub fn image(
     store: &Store,
     artifact: &Artifact,
@@ -158,16 +154,13 @@ pub fn image(
     })
 }
 
-/// A layer as manifest and config describe it.
 struct Described {
-    /// From 1.
     index: usize,
     blob: Wanted,
     compression: Compression,
     diff_id: Digest,
 }
 
-/// One image that is being made.
 struct Making<'call> {
     store: &'call Store,
     shelf: Shelf,
@@ -175,9 +168,7 @@ struct Making<'call> {
     limits: &'call UnpackLimits,
     listener: &'call dyn Listener,
     place: &'call str,
-    /// Whether the origin was asked for anything.
     asked: bool,
-    /// Whether a layer was unpacked.
     unpacked: bool,
 }
 
@@ -204,7 +195,7 @@ impl Making<'_> {
             Some(bytes) => bytes,
             None => {
                 self.asked = true;
-                // In use until it is read.
+                // Holds the lock of the blob until it is read.
                 let _blob = self.store.fetch(&wanted, self.origin, self.listener)?;
                 let read = self.store.read(&wanted.digest, CONFIG_BYTES_MAX)?;
                 read.unwrap_or_default()
@@ -284,7 +275,7 @@ impl Making<'_> {
         })
     }
 
-    /// A layer that was unpacked under larger limits may be too large for these.
+    /// A cached layer may have been unpacked under larger limits.
     fn check_limits(
         &self,
         layer: &Described,
@@ -307,7 +298,6 @@ impl Making<'_> {
         Err(self.refused(ImageProblem::Layer { index, problem }))
     }
 
-    /// The unpacked layer `id`, over those of `below`.
     fn layer(
         &mut self,
         layer: &Described,
@@ -328,7 +318,7 @@ impl Making<'_> {
             None => self.fetch(layer)?,
         };
         match self.unpack(layer, id, below, &blob) {
-            // It went bad on the disk: one more download.
+            // Damaged on the disk: download it once more.
             Err(OciError::Store(error)) if error.is_other_bytes() => {
                 let blob = self.fetch(layer)?;
                 self.unpack(layer, id, below, &blob)
@@ -358,7 +348,8 @@ impl Making<'_> {
             building.tree(),
             view.unwrap_or_default(),
             &|path| match self.listener.is_cancelled() {
-                // At the end of a layer nothing is read that would ask: only the layers below.
+                // After the end of the blob only the layers below are read, so `Watched` cannot
+                // report cancellation.
                 true => Err(CallError::new("fstatat", path.to_string(), Errno::CANCELED)),
                 false => merged.has(path),
             },
@@ -392,7 +383,7 @@ impl Making<'_> {
         Ok(held)
     }
 
-    /// Refused for what it is only where it is what it should be.
+    /// A refusal counts only for a blob whose digest is right.
     fn check_blob(&self, layer: &Described, blob: &Blob) -> Result<(), OciError> {
         let found = self.store.digest_of(blob)?;
         if found == layer.blob.digest {
@@ -411,7 +402,7 @@ impl Making<'_> {
         unpack_error(self.store, self.place, layer.blob.digest, error)
     }
 
-    /// Without layers that nothing is in: but the last one, beside which stands what all are.
+    /// Drops empty layers, except the last: its note has the view of all layers.
     fn those_that_are_seen(
         &self,
         held: Vec<HeldLayer>,

@@ -1,5 +1,5 @@
-//! What overlayfs would show of several layers, without mounting it: whiteouts, opaque directories
-//! and links are understood, and no path leaves the root, whoever made the layers.
+//! Reads several layers as overlayfs would show them, without a mount. It applies whiteouts, opaque
+//! directories and links. No path leaves the root.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -12,49 +12,46 @@ use spec::path::{PATH_BYTES_MAX, RelPath, escape};
 use spec::units::limit;
 use sys::file::{CallError, Unread, read_regular};
 
-/// Most links on the way of one path (MAXSYMLINKS of linux/namei.h).
+/// Most symbolic links per path (MAXSYMLINKS in linux/namei.h).
 const LINKS_MAX: u32 = 40;
-/// Most names that are looked up for one path, those of its links together.
+/// Most lookups per path, including those of its links.
 const STEPS_MAX: u32 = 20_000;
 const OPAQUE: &str = "user.overlay.opaque";
 
-/// What lies at a path.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Directory,
     File {
-        /// Whether anybody may execute it.
+        /// Any execute bit is set.
         executable: bool,
     },
 }
 
-/// Why the layers could not be looked at.
+/// Error of a lookup in the layers.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     #[error("the image cannot be looked at")]
     Call(#[source] CallError),
-    /// A file is larger than it may be.
     #[error("`{path}` of the image is larger than {}", limit(.bytes_max))]
     TooLarge { path: String, bytes_max: u64 },
 }
 
-/// Several layers, as overlayfs shows them.
+/// Several layers, merged as by overlayfs.
 #[derive(Debug, Clone)]
 pub struct Merged<'layers> {
     roots: Vec<BorrowedFd<'layers>>,
 }
 
-/// What a name is in a directory of all layers.
 enum Found {
-    /// The directory in each layer that adds to it, uppermost first.
+    /// The directory in each layer that contributes, uppermost first.
     Directory(Vec<OwnedFd>),
-    /// Anything else: the directory that has it, and what it is.
+    /// Not a directory: its parent and its status.
     Other { parent: OwnedFd, status: Box<Stat> },
 }
 
-/// A place that a path leads to.
 enum Place {
-    /// In each layer that adds to it; `None`: the root.
+    /// The directory in each layer that contributes; `None` for the root.
     Directory(Option<Vec<OwnedFd>>),
     Other {
         parent: OwnedFd,
@@ -64,13 +61,13 @@ enum Place {
 }
 
 impl<'layers> Merged<'layers> {
-    /// `layers`, lowest first.
+    /// Merges `layers`, given lowest first.
     #[must_use]
     pub fn new(layers: impl IntoIterator<Item = &'layers HeldLayer>) -> Self {
         Self::of_roots(layers.into_iter().map(|layer| layer.root.as_fd()))
     }
 
-    /// The roots of layers, lowest first.
+    /// Merges the roots of layers, given lowest first.
     #[must_use]
     pub fn of_roots(roots: impl IntoIterator<Item = BorrowedFd<'layers>>) -> Self {
         let mut roots: Vec<_> = roots.into_iter().collect();
@@ -78,10 +75,10 @@ impl<'layers> Merged<'layers> {
         Self { roots }
     }
 
-    /// Whether anything is at `path`, a link too; through a link there is nothing.
+    /// Checks whether an entry exists at `path`, without following links.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The system call that failed.
     pub fn has(&self, path: &RelPath) -> Result<bool, CallError> {
         let mut here: Option<Vec<OwnedFd>> = None;
         let last = path.segments().count() - 1;
@@ -99,7 +96,7 @@ impl<'layers> Merged<'layers> {
         Ok(true)
     }
 
-    /// As [`Image::kind_of`](crate::oci::layers::Image::kind_of).
+    /// See [`Image::kind_of`](crate::oci::layers::Image::kind_of).
     ///
     /// # Errors
     /// [`LookError`].
@@ -114,7 +111,7 @@ impl<'layers> Merged<'layers> {
         })
     }
 
-    /// As [`Image::read_file`](crate::oci::layers::Image::read_file).
+    /// See [`Image::read_file`](crate::oci::layers::Image::read_file).
     ///
     /// # Errors
     /// [`LookError`].
@@ -147,7 +144,7 @@ impl<'layers> Merged<'layers> {
         }
     }
 
-    /// As [`Image::directories_in`](crate::oci::layers::Image::directories_in).
+    /// See [`Image::directories_in`](crate::oci::layers::Image::directories_in).
     ///
     /// # Errors
     /// [`LookError`].
@@ -172,7 +169,7 @@ impl<'layers> Merged<'layers> {
         }
         let mut directories = Vec::new();
         for name in names {
-            // What a layer hides is in the list of the one below.
+            // The listing of a lower layer includes names that an upper layer hides.
             if matches!(step(&layers, &name), Ok(Some(Found::Directory(_)))) {
                 directories.push(name);
             }
@@ -180,7 +177,6 @@ impl<'layers> Merged<'layers> {
         Ok(directories)
     }
 
-    /// Where `path` leads, all links followed, as for a process whose root this is.
     fn find(&self, path: &[u8]) -> Result<Option<Place>, LookError> {
         self.walk(path).map_err(LookError::Call)
     }
@@ -233,11 +229,9 @@ impl<'layers> Merged<'layers> {
     }
 }
 
-/// A directory of all layers, and the way to it.
 struct Here<'a, 'layers> {
     roots: &'a [BorrowedFd<'layers>],
     names: Vec<Vec<u8>>,
-    /// `None`: the root.
     directories: Option<Vec<OwnedFd>>,
     steps: u32,
 }
@@ -252,7 +246,7 @@ impl<'a, 'layers> Here<'a, 'layers> {
         }
     }
 
-    /// `None` also where too many names were looked up.
+    /// Returns `None` also above [`STEPS_MAX`].
     fn look(&mut self, name: &[u8]) -> Result<Option<Found>, CallError> {
         self.steps += 1;
         if STEPS_MAX < self.steps {
@@ -274,7 +268,8 @@ impl<'a, 'layers> Here<'a, 'layers> {
         self.directories = None;
     }
 
-    /// To the directory above, which at the root is the root; `false`: too many names were looked up.
+    /// Moves to the parent; the parent of the root is the root. Returns `false` above
+    /// [`STEPS_MAX`].
     fn up(&mut self) -> Result<bool, CallError> {
         let mut names = std::mem::take(&mut self.names);
         names.pop();
@@ -289,15 +284,15 @@ impl<'a, 'layers> Here<'a, 'layers> {
     }
 }
 
-/// Puts what is to be walked before the rest, the next name last.
+/// `ahead` is a stack: the next name is the last element.
 fn push(ahead: &mut Vec<Vec<u8>>, path: &[u8]) {
     let names = path.rsplit(|byte| *byte == b'/');
     let names = names.filter(|name| !matches!(*name, b"" | b"."));
     ahead.extend(names.map(<[u8]>::to_vec));
 }
 
-/// What `name` is in directories of which the first is the uppermost: what overlayfs says
-/// (Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
+/// Looks up `name` in `directories`, uppermost first (Documentation/filesystems/overlayfs.rst,
+/// "whiteouts and opaque directories").
 fn step(directories: &[impl std::os::fd::AsFd], name: &[u8]) -> Result<Option<Found>, CallError> {
     let failed = |call: &'static str| move |errno: Errno| CallError::new(call, escape(name), errno);
     let mut merged = Vec::new();
@@ -320,7 +315,7 @@ fn step(directories: &[impl std::os::fd::AsFd], name: &[u8]) -> Result<Option<Fo
                     break;
                 }
             }
-            // What hides all below it; another device is in no layer.
+            // A whiteout. Layers have no other devices.
             FileType::CharacterDevice => break,
             _ if merged.is_empty() => {
                 let parent =

@@ -1,8 +1,8 @@
-//! Images: their layers unpacked for overlayfs, each once, and what is to be seen in them together.
+//! Images, unpacked layer by layer for overlayfs.
 //!
-//! A layer lies in the store under the `ChainID` of itself and those below it (OCI image-spec,
-//! config.md), because where its entries went depends on the links of those. Beside it stands what
-//! the next one must know ([`LayerView`]).
+//! The store keeps each layer under its `ChainID` (OCI image-spec, config.md), because links in the
+//! layers below decide where its entries go. The note of a layer has the [`LayerView`] for the
+//! next.
 
 mod making;
 mod merged;
@@ -17,39 +17,37 @@ use spec::report::WarningReport;
 pub use making::image;
 pub use merged::{Kind, LookError, Merged};
 pub use problem::{ImageError, ImageProblem};
-/// A layer in use: nobody removes it while this lives.
+/// A locked layer: it is not removed while this value lives.
 pub use store::OnShelf as HeldLayer;
 
-/// Most layers of an image that hold anything: what an overlayfs takes below it.
+/// Most layers with entries: the limit of lower directories for overlayfs.
 pub const LAYERS_MAX: usize = 40;
 
-/// An image that is unpacked.
+/// An unpacked image.
 #[derive(Debug)]
 pub struct Image {
     pub digest: Digest,
-    /// What its config says.
     pub config: ImageConfig,
-    /// Lowest first, without those of which nothing is seen.
+    /// Lowest first, without empty and hidden layers.
     pub layers: Vec<HeldLayer>,
-    /// Whether all layers were unpacked before.
+    /// All layers were already unpacked.
     pub cached: bool,
-    /// Whether nothing was asked for at its origin.
+    /// Nothing was requested from the origin.
     pub from_store: bool,
-    /// What was left out of it.
     pub warnings: Vec<WarningReport>,
 }
 
 impl Image {
-    /// What is to be seen in all layers together.
+    /// Returns the merged view of all layers.
     #[must_use]
     pub fn merged(&self) -> Merged<'_> {
         Merged::new(&self.layers)
     }
 
-    /// What a layer over this image must know of it.
+    /// Returns the view that a layer on top of this image needs.
     ///
     /// # Errors
-    /// [`OciError::Store`], [`OciError::Image`] where what is beside the last layer is damaged.
+    /// [`OciError::Store`], or [`OciError::Image`] if the note of the last layer is damaged.
     pub fn view(&self) -> Result<LayerView, OciError> {
         match self.layers.last() {
             Some(layer) => making::view_beside(layer),
@@ -57,29 +55,28 @@ impl Image {
         }
     }
 
-    /// The bytes of the file at `path` in the image's root, links followed inside of it; `None`
-    /// where no file is there.
+    /// Reads the file at `path`, following links inside the root; `None` if no file is there.
     ///
     /// # Errors
-    /// [`LookError`]: it has more than `bytes_max` bytes, or the layers cannot be looked at.
+    /// [`LookError`]: larger than `bytes_max`, or a failed system call.
     pub fn read_file(&self, path: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, LookError> {
         self.merged().read_file(path, bytes_max)
     }
 
-    /// The names of the directories in the directory `path`, no links; none where it has more than
-    /// `most` names, or is the root or no directory.
+    /// Lists the directories in the directory `path`, without links. The list is empty for the
+    /// root, for a non-directory and above `most` names.
     ///
     /// # Errors
-    /// [`LookError`]: the layers cannot be looked at.
+    /// [`LookError`]: a failed system call.
     pub fn directories_in(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, LookError> {
         self.merged().directories_in(path, most)
     }
 
-    /// What lies at `path` in the image's root, links followed inside of it; `None`: nothing, or
-    /// the links lead in a circle.
+    /// Returns the type of the entry at `path`, following links inside the root; `None` if it does
+    /// not exist or the links form a loop.
     ///
     /// # Errors
-    /// [`LookError`]: the layers cannot be looked at.
+    /// [`LookError`]: a failed system call.
     pub fn kind_of(&self, path: &[u8]) -> Result<Option<Kind>, LookError> {
         self.merged().kind_of(path)
     }

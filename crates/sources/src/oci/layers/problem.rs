@@ -1,15 +1,14 @@
-//! Why an image is refused.
+//! Errors of images.
 
 use spec::digest::Digest;
 use spec::oci::image_config::ImageConfigError;
 use spec::oci::media::{IMAGE_CONFIG, LAYER_GZIP, LAYER_TAR, LAYER_ZSTD};
 use spec::units::limit;
 
-/// Why an image is refused. Texts in it are escaped.
+/// A refused image. All texts are escaped.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ImageError {
-    /// Where it comes from, and which.
     pub place: String,
     pub problem: ImageProblem,
 }
@@ -17,60 +16,49 @@ pub struct ImageError {
 /// Why an image is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageProblem {
-    /// A config of another type: it is not an image.
     #[error("found a config of type {found}, expected {IMAGE_CONFIG}")]
     ConfigType { found: String },
-    /// The config is larger than it may be.
     #[error("its config has {bytes} bytes, expected at most {}", limit(.limit_bytes))]
     ConfigTooLarge { bytes: u64, limit_bytes: u64 },
-    /// The config cannot be honoured.
     #[error(transparent)]
     Config(ImageConfigError),
-    /// It is for another system or processor.
     #[error("it is for {found}, expected {expected}")]
     Platform { found: String, expected: String },
-    /// As many digests as layers are needed.
     #[error("it has {layers} layers, and its config names {diff_ids}; expected as many")]
     Layers { layers: usize, diff_ids: usize },
-    /// More layers than overlayfs takes.
     #[error("it has {found} layers, expected at most {limit}")]
     TooManyLayers { found: usize, limit: usize },
-    /// A layer of another type.
     #[error("layer {index} is of type {found}, expected {LAYER_GZIP}, {LAYER_ZSTD} or {LAYER_TAR}")]
     LayerType {
-        /// Which, from 1.
+        /// Counted from 1.
         index: usize,
         found: String,
     },
-    /// A layer that lies elsewhere.
+    /// The descriptor has `urls`: the layer is stored elsewhere.
     #[error("layer {index} lies elsewhere ({url}), where nothing is fetched from")]
     ForeignLayer {
-        /// Which, from 1.
+        /// Counted from 1.
         index: usize,
         url: String,
     },
-    /// A layer whose digest is none, or that is too large.
     #[error("layer {index}: {problem}")]
     Layer {
-        /// Which, from 1.
+        /// Counted from 1.
         index: usize,
         problem: String,
     },
-    /// A layer unpacks to other bytes than the config says.
     #[error("layer {index} unpacks to a tar with the digest {found}, its config says {expected}")]
     DiffId {
-        /// Which, from 1.
         index: usize,
         found: Digest,
         expected: Digest,
     },
-    /// An unpacked layer is not what it was.
     #[error("what is beside an unpacked layer in the store is damaged: {entry}")]
     Damaged { entry: String },
 }
 
 impl ImageProblem {
-    /// At `place`, which is already escaped.
+    /// Adds `place`, which must be escaped.
     #[must_use]
     pub fn at(self, place: impl Into<String>) -> ImageError {
         ImageError {
@@ -81,7 +69,7 @@ impl ImageProblem {
 }
 
 impl ImageError {
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match &self.problem {
@@ -99,7 +87,7 @@ impl ImageError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match &self.problem {

@@ -1,39 +1,36 @@
-//! Why a directory in the OCI layout cannot be read or written: each names the file.
+//! Errors of OCI layouts; each names the file.
 
 use spec::digest::Digest;
 use sys::file::CallError;
 
-/// Why a directory in the OCI layout cannot be read or written.
+/// Error while reading or writing an OCI layout.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// A call on the directory or one of its files failed.
     #[error("the layout `{directory}`: `{file}` cannot be {act}")]
     Call {
         directory: String,
-        /// Which file in it; `.` for itself.
+        /// Path in the layout; `.` for the layout itself.
         file: String,
-        /// `read`, `written`.
+        /// `read` or `written`.
         act: &'static str,
         #[source]
         source: CallError,
     },
-    /// A file of it is not what it must be.
     #[error("the layout `{directory}`: `{file}` {problem}")]
     File {
         directory: String,
         file: String,
-        /// Completes the sentence: what was found and what is expected.
+        /// What was found and what is expected; completes the sentence.
         problem: String,
     },
-    /// It has no manifest of that name, or more than one where none was named.
+    /// No manifest of that name, or several and no name.
     #[error("the layout `{directory}` has {found}; {known}")]
     Which {
         directory: String,
-        /// `no manifest NAME`, `3 manifests, expected one`.
+        /// `no manifest NAME` or `3 manifests, expected one`.
         found: String,
         known: String,
     },
-    /// A file has other bytes than its name says.
     #[error("the layout `{directory}`: `{file}` has the digest {found}, expected {expected}")]
     WrongDigest {
         directory: String,
@@ -41,7 +38,7 @@ pub enum LayoutError {
         found: Digest,
         expected: Digest,
     },
-    /// What stands where a layout is to be written is none.
+    /// The target exists and is not a layout.
     #[error("the layout `{directory}` cannot be written: {found}")]
     Occupied {
         directory: String,
@@ -50,7 +47,7 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -62,7 +59,7 @@ impl LayoutError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

@@ -1,4 +1,4 @@
-//! Files of a layout: opened beneath its directory, never through a link, regular ones only.
+//! Files of a layout: opened beneath its directory, without links, regular files only.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,7 +14,6 @@ use spec::path::escape;
 use spec::units::limit;
 use sys::file::{CallError, Unread, open_beneath, read_regular};
 
-/// The directory of a layout.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) shown: String,
@@ -35,9 +34,8 @@ impl Directory {
         Ok(Self { shown, descriptor })
     }
 
-    /// A regular file of it, and its size; `None`: there is none.
     pub(super) fn file(&self, name: &str) -> Result<Option<(File, u64)>, LayoutError> {
-        // O_NONBLOCK: a FIFO would be waited for.
+        // O_NONBLOCK: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let opened = open_beneath(
             self.descriptor.as_fd(),
@@ -61,7 +59,7 @@ impl Directory {
         Ok(Some((File::from(file), bytes)))
     }
 
-    /// All of a file of it that may hold `bytes_max` bytes; `None`: there is none.
+    /// Reads a file of at most `bytes_max` bytes; `None` if it does not exist.
     pub(super) fn read(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, LayoutError> {
         let Some((file, _)) = self.file(name)? else {
             return Ok(None);
@@ -102,7 +100,6 @@ impl Directory {
     }
 }
 
-/// Where a blob lies in a layout.
 pub(super) fn blob_name(digest: &Digest) -> String {
     format!("blobs/{}", digest.to_string().replace(':', "/"))
 }

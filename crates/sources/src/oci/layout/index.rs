@@ -1,4 +1,4 @@
-//! `oci-layout` and `index.json`: what of them is read, and how they are written.
+//! Parsing and writing of `oci-layout` and `index.json`.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,13 @@ use spec::digest::Digest;
 use spec::oci::media::INDEX;
 use spec::path::escape;
 
-/// The file that says that a directory is a layout, and all of its text.
 pub(super) const MARK: &str = "oci-layout";
 pub(super) const MARK_TEXT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
-/// The file that lists manifests.
 pub(super) const LIST: &str = "index.json";
-/// The annotation that names a manifest.
 const NAME: &str = "org.opencontainers.image.ref.name";
-/// Largest version mark, in bytes.
+/// Largest `oci-layout`, in bytes.
 pub(super) const MARK_BYTES_MAX: u64 = 4 << 10;
 
-/// One manifest of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) digest: Digest,
@@ -55,7 +51,7 @@ struct WrittenEntry {
     annotations: BTreeMap<String, String>,
 }
 
-/// What is wrong with a version mark, if anything: completes "`oci-layout` …".
+/// Checks `oci-layout`; the problem completes "`oci-layout` …".
 pub(super) fn mark_problem(bytes: &[u8]) -> Option<String> {
     match serde_json::from_slice::<Mark>(bytes) {
         Ok(mark) if mark.image_layout_version.starts_with("1.") => None,
@@ -70,7 +66,7 @@ pub(super) fn mark_problem(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// The manifests that an index lists; the error completes "`index.json` …".
+/// Lists the manifests of an index; the error completes "`index.json` …".
 pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
     let index: WrittenIndex = serde_json::from_slice(bytes)
         .map_err(|error| format!("is not an image index: {}", shown(&error.to_string())))?;
@@ -99,8 +95,8 @@ pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
         .collect()
 }
 
-/// The text of `index.json` with `new` in it: instead of what had its name and of what is the same
-/// without a name, after everything else that `before` lists, which stays as it is.
+/// Returns `index.json` with `new` appended. It replaces the entry with the same name, and an
+/// unnamed entry with the same digest. Other entries stay unchanged.
 pub(super) fn with_entry(before: Option<&[u8]>, new: &Listed) -> Result<String, String> {
     let mut entries = match before {
         Some(before) => {

@@ -1,5 +1,4 @@
-//! Directories in the OCI image layout (image-spec, image-layout.md): read as somebody else's,
-//! written whole or not at all.
+//! OCI image layouts (image-spec, image-layout.md): read as untrusted input, written atomically.
 
 pub mod error;
 mod files;

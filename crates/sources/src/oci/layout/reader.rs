@@ -1,4 +1,4 @@
-//! A layout as where something comes from.
+//! Reads a layout.
 
 use std::collections::BTreeSet;
 use std::io::{Seek as _, SeekFrom};
@@ -14,37 +14,35 @@ use spec::document::excerpt;
 use spec::oci::media::{MANIFEST_BYTES_MAX, is_index};
 use spec::oci::reference::Which;
 
-/// How deep indexes may list indexes.
 const DEPTH_MAX: u32 = 4;
-/// How many of them are read, the same one once: a few could list each other a thousand times.
+/// Most nested indexes; each digest is read once, since indexes can refer to each other many times.
 const INDEXES_MAX: usize = 256;
-/// How many manifests those list together.
+/// Most manifests in all nested indexes.
 const LISTED_MAX: usize = 100_000;
-/// How many names a message shows.
 const SHOWN_MAX: usize = 10;
 
-/// A directory in the OCI layout, read beneath its descriptor and never through a link.
+/// An OCI layout, read beneath its directory descriptor and without following links.
 #[derive(Debug)]
 pub struct Layout {
     directory: Directory,
     listed: Vec<Listed>,
 }
 
-/// One manifest that a layout lists.
+/// One manifest in the index of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutEntry {
-    /// Its name (`org.opencontainers.image.ref.name`), where it has one.
+    /// The annotation `org.opencontainers.image.ref.name`.
     pub name: Option<String>,
     pub digest: Digest,
-    /// What it is said to be.
+    /// Media type as stated by the index.
     pub media_type: String,
 }
 
 impl Layout {
-    /// Opens the layout at `directory` and reads what it lists.
+    /// Opens the layout at `directory` and reads its index.
     ///
     /// # Errors
-    /// [`OciError::Layout`]: it is not there, or is none.
+    /// [`OciError::Layout`]: missing, or not a layout.
     pub fn open(directory: &Path) -> Result<Self, OciError> {
         let directory = Directory::open(directory)?;
         let mark = directory.read(MARK, MARK_BYTES_MAX)?.ok_or_else(|| {
@@ -60,7 +58,7 @@ impl Layout {
         Ok(Self { directory, listed })
     }
 
-    /// What it lists, in its order.
+    /// Lists the manifests in the order of the index.
     #[must_use]
     pub fn entries(&self) -> Vec<LayoutEntry> {
         self.listed
@@ -95,8 +93,8 @@ impl Layout {
         })
     }
 
-    /// The entry of that name, here or in an index that is listed; the only one where none is
-    /// named.
+    /// Finds the entry of that name, nested indexes included. Without a name the layout must have
+    /// one entry.
     fn named(&self, which: &Which) -> Result<Listed, LayoutError> {
         match which {
             Which::Unnamed => match self.listed.as_slice() {
@@ -137,7 +135,6 @@ impl Layout {
         }
     }
 
-    /// Everything that the indexes of this layout list, and theirs.
     fn nested(&self) -> Result<Vec<Listed>, LayoutError> {
         let mut read = BTreeSet::new();
         let mut all = Vec::new();

@@ -1,8 +1,8 @@
-//! A layout as where something goes.
+//! Writes a layout.
 //!
-//! A new one is written beside its name and renamed at the end: whatever ends this process before
-//! leaves no half of it under that name. Into one that is there blobs are put first, each under its
-//! digest once it is whole, and then the list is replaced.
+//! A new layout is written under a temporary name and renamed at the end, so an interrupted write
+//! leaves nothing under its name. In an existing layout the blobs are added first, then the index
+//! is replaced.
 
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -33,7 +33,7 @@ const OF_SHA256: &str = "blobs/sha256";
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const PIECE_BYTES: usize = 64 << 10;
-/// How often a lock that somebody has is tried again.
+/// Interval between attempts on a held lock.
 const TRIED_EVERY: Duration = Duration::from_millis(50);
 
 /// A layout that is being written.
@@ -45,9 +45,8 @@ pub struct LayoutWriter {
 
 #[derive(Debug)]
 enum Place {
-    /// It is there already.
     Kept,
-    /// It gets its name at the end; nobody else knows the one that it has.
+    /// Renamed at the end from a random temporary name.
     New {
         above: OwnedFd,
         temporary: String,
@@ -56,25 +55,23 @@ enum Place {
     },
 }
 
-/// What the list of a layout says of a manifest.
+/// The entry of a manifest in the index.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEntry<'entry> {
-    /// Of the manifest, which was added as a blob.
+    /// Of a manifest that was added as a blob.
     pub digest: &'entry Digest,
-    /// So many it has.
     pub bytes: u64,
     pub media_type: &'entry str,
-    /// What kind of artifact, where it is one.
     pub artifact_type: Option<&'entry str>,
-    /// What it is called in the layout: whatever has the name loses it.
+    /// Name in the layout. An entry with the same name loses it.
     pub name: Option<&'entry str>,
 }
 
 impl LayoutWriter {
-    /// Begins a layout at `path`, or goes on with the one that is there.
+    /// Creates a layout at `path`, or opens the existing one.
     ///
     /// # Errors
-    /// [`OciError::Layout`]: something else is there, or it cannot be written.
+    /// [`OciError::Layout`]: something else exists there, or it is not writable.
     pub fn create(path: &Path) -> Result<Self, OciError> {
         match std::fs::read_dir(path) {
             Ok(mut entries) => match entries.next() {
@@ -102,7 +99,7 @@ impl LayoutWriter {
             }
             .into());
         }
-        // Whatever is wrong with it is found before anything is written.
+        // Reports an invalid layout before anything is written.
         Layout::open(path)?;
         Ok(Self {
             directory,
@@ -145,10 +142,10 @@ impl LayoutWriter {
         Ok(writer)
     }
 
-    /// Adds what `source` holds as a blob; its digest and its size in bytes.
+    /// Adds `source` as a blob and returns digest and size in bytes.
     ///
     /// # Errors
-    /// [`OciError::Layout`]: it cannot be read or written.
+    /// [`OciError::Layout`]: reading or writing failed.
     pub fn add_blob(&mut self, source: &mut dyn Read) -> Result<(Digest, u64), OciError> {
         self.make_directories()?;
         let temporary = self.temporary()?;
@@ -163,10 +160,10 @@ impl LayoutWriter {
         Ok((digest, bytes))
     }
 
-    /// Puts the manifest into the list, and gives a new layout its name.
+    /// Adds the manifest to the index and renames a new layout to its name.
     ///
     /// # Errors
-    /// [`OciError::Layout`]: it cannot be written, or somebody else took the name meanwhile;
+    /// [`OciError::Layout`]: not writable, or the name was taken meanwhile;
     /// [`OciError::Cancelled`].
     pub fn finish(mut self, entry: &NewEntry<'_>, listener: &dyn Listener) -> Result<(), OciError> {
         self.claim(listener)?;
@@ -195,7 +192,7 @@ impl LayoutWriter {
         let flags = RenameFlags::NOREPLACE;
         let renamed = rustix::fs::renameat_with(&*above, &**temporary, &*above, &**name, flags);
         let renamed = match renamed {
-            // An empty directory may be replaced; anything else is refused by rename(2) itself.
+            // rename(2) replaces an empty directory and refuses anything else.
             Err(Errno::EXIST | Errno::INVAL) => {
                 rustix::fs::renameat(&*above, &**temporary, &*above, &**name)
             }
@@ -206,8 +203,8 @@ impl LayoutWriter {
         Ok(())
     }
 
-    /// Who else adds something meanwhile waits, and then finds this. Whoever may read the directory
-    /// can hold its lock for ever, so that the wait has to end when the caller wants it.
+    /// Serializes writers. Every process that can read the directory can hold its lock for ever, so
+    /// the wait must be cancellable.
     fn claim(&self, listener: &dyn Listener) -> Result<(), OciError> {
         let failed = self.directory.failed("flock", ".", "written");
         while !try_claim_file(self.directory.descriptor.as_fd()).map_err(&failed)? {
@@ -262,7 +259,6 @@ impl LayoutWriter {
         .map_err(self.directory.failed("openat2", name, "written"))
     }
 
-    /// Gives a file that is whole its name.
     fn settle(&self, file: &File, temporary: &str, name: &str) -> Result<(), LayoutError> {
         let failed = |call| self.directory.failed(call, name, "written");
         let settled = rustix::fs::fsync(file)
@@ -275,7 +271,6 @@ impl LayoutWriter {
         settled.map_err(|error| self.without(temporary, error))
     }
 
-    /// The directory of a file of the layout, reached without links, and the file's own name.
     fn folder_of<'name>(&self, name: &'name str) -> Result<(OwnedFd, &'name str), LayoutError> {
         let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
         let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -285,15 +280,14 @@ impl LayoutWriter {
         Ok((folder, last))
     }
 
-    /// `error`, and the file that it happened to is gone. Where that fails too, what is left is a
-    /// name that nobody looks for, and the first failure is the one to tell.
+    /// Removes the temporary file and returns `error`. A failed removal leaves an unused name and
+    /// is not reported.
     fn without(&self, temporary: &str, error: LayoutError) -> LayoutError {
         let _left = rustix::fs::unlinkat(&self.directory.descriptor, temporary, AtFlags::empty());
         error
     }
 }
 
-/// What has not got its name goes.
 impl Drop for LayoutWriter {
     fn drop(&mut self) {
         if let Place::New {
@@ -308,7 +302,6 @@ impl Drop for LayoutWriter {
     }
 }
 
-/// Removes a directory that has only what a writer puts into it.
 fn remove(above: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(above, name, flags, Mode::empty())?;
@@ -357,7 +350,7 @@ fn failed_at(path: &Path, call: &'static str) -> impl Fn(Errno) -> LayoutError +
     }
 }
 
-/// A name that nobody has, not even a writer that was killed.
+/// Random, so that it differs from the leftovers of killed writers.
 fn temporary_name() -> Result<String, Errno> {
     let mut bytes = [0; 8];
     random(&mut bytes)?;

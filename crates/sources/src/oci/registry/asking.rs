@@ -1,4 +1,4 @@
-//! One request: where it goes, with what, and what answers mean that mean the same for all.
+//! Requests to a registry: scheme, authorization, redirects and common error responses.
 
 use std::cell::RefCell;
 use std::io::{Read, SeekFrom};
@@ -19,25 +19,20 @@ use crate::oci::registry::{BlobSource, Registry};
 use secrets::mask::Masks;
 use spec::document::excerpt;
 
-/// Where Docker keeps the certificate authorities of single registries.
 const CERTIFICATES_OF_REGISTRIES: &str = "/etc/docker/certs.d";
-/// Largest error document that is read, in bytes.
 const SAID_BYTES_MAX: u64 = 64 << 10;
-/// How many of its errors are told.
 const SAID_MAX: usize = 3;
 
-/// What one request is made of.
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'ask> {
     pub(super) method: &'ask Method,
-    /// Below `/v2/REPOSITORY/`, for messages too.
+    /// Below `/v2/REPOSITORY/`; also used in messages.
     pub(super) path: &'ask str,
     pub(super) accept: Option<&'ask str>,
     pub(super) from_byte: u64,
     pub(super) payload: Payload<'ask>,
 }
 
-/// What is sent with a request.
 #[derive(Clone, Copy)]
 pub(super) enum Payload<'ask> {
     None,
@@ -57,7 +52,7 @@ impl<'ask> Ask<'ask> {
     }
 }
 
-/// An error document of a registry (distribution-spec, "Error Codes").
+/// Error document (distribution-spec, "Error Codes").
 #[derive(Deserialize)]
 struct Said {
     errors: Vec<SaidOnce>,
@@ -72,7 +67,6 @@ struct SaidOnce {
 }
 
 impl Registry {
-    /// Does `once` until it succeeds, fails for good, or was tried often enough.
     pub(super) fn tried<T>(
         &self,
         method: &Method,
@@ -112,7 +106,6 @@ impl Registry {
         })
     }
 
-    /// The request as messages show it.
     pub(super) fn shown_request(&self, method: &Method, path: &str) -> String {
         let scheme = self.scheme.get().copied().unwrap_or("https");
         let reference = &self.reference;
@@ -122,7 +115,7 @@ impl Registry {
         )
     }
 
-    /// One request of this repository, redirects of what is only read followed.
+    /// Sends a request. Follows redirects of read requests only.
     pub(super) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
         let scheme = self.scheme()?;
         let reference = &self.reference;
@@ -135,7 +128,7 @@ impl Registry {
         self.ask_at(url, ask)
     }
 
-    /// As [`Registry::ask`], at a URL that the registry gave.
+    /// Like [`Registry::ask`], for a URL from the registry.
     pub(super) fn ask_at(&self, mut url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
         for _ in 0..=REDIRECTS_MAX {
             self.may_be_spoken_to(&url)?;
@@ -152,8 +145,7 @@ impl Registry {
         )))
     }
 
-    /// A redirect, and where an upload goes on, may lead over plain HTTP where the registry may be
-    /// spoken to so, and nowhere else.
+    /// Redirects and upload URLs may use plain HTTP only if the registry itself may.
     fn may_be_spoken_to(&self, url: &Uri) -> Result<(), Fault<OciError>> {
         if url.scheme_str() == Some("https") || self.connection.insecure {
             return Ok(());
@@ -164,13 +156,13 @@ impl Registry {
         )))
     }
 
-    /// Sends with what is held; where the answer is 401, once again with what answers it.
+    /// Sends with the current authorization. On 401 it authorizes once and repeats the request.
     fn asked_as_somebody(&self, url: &Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
         let answer = self.once(url, ask)?;
         if answer.status != StatusCode::UNAUTHORIZED || !self.is_own(url) {
             return Ok(answer);
         }
-        // What was held has ended, or allows something else.
+        // The authorization expired or has another scope.
         self.authorization.take();
         match self.authorized(&answer.headers)? {
             Some(authorization) => {
@@ -244,7 +236,7 @@ impl Registry {
         }
     }
 
-    /// `https`, unless it is spoken to without TLS and may be.
+    /// Returns `https`, unless the registry does not speak TLS and plain HTTP is allowed.
     fn scheme(&self) -> Result<&'static str, Fault<OciError>> {
         if let Some(scheme) = self.scheme.get() {
             return Ok(scheme);
@@ -257,7 +249,7 @@ impl Registry {
             Fault::Unusable("the URL of the registry cannot be written".to_owned())
         })?;
         let scheme = match self.client.send(request, || self.trusted())? {
-            // Whoever speaks TLS is not asked without, whatever is wrong with the certificate.
+            // A server that speaks TLS is never used without it, even with an invalid certificate.
             Ok(_) | Err(Mishap::Unusable(_)) => "https",
             Err(Mishap::Cancelled) => return Err(Fault::Final(Box::new(cancelled()))),
             Err(Mishap::NoTls | Mishap::Passing(_)) => "http",
@@ -265,14 +257,12 @@ impl Registry {
         Ok(self.scheme.get_or_init(|| scheme))
     }
 
-    /// Whether a URL is the registry's own: what credentials may be sent to.
     fn is_own(&self, url: &Uri) -> bool {
         let scheme = self.scheme.get().copied().unwrap_or("https");
         plain_url(&format!("{scheme}://{}/", self.reference.registry))
             .is_some_and(|own| is_same_origin(&own, url))
     }
 
-    /// The host of the registry's URL, as URLs have it.
     pub(super) fn host(&self) -> Option<String> {
         let url = plain_url(&format!("https://{}/", self.reference.registry))?;
         url.host().map(str::to_ascii_lowercase)
@@ -306,7 +296,6 @@ impl Registry {
         .into()
     }
 
-    /// What a registry says of its refusal, if it says anything.
     pub(super) fn said_in(&self, answer: Answer) -> Option<String> {
         let bytes = answer.bytes(&self.client, SAID_BYTES_MAX).ok()?;
         let said: Said = serde_json::from_slice(&bytes).ok()?;
@@ -322,8 +311,8 @@ impl Registry {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// Words of the registry for a message: escaped, shortened, and without what says who asks,
-    /// which it may have sent back.
+    /// Prepares text of the registry for a message: escaped, shortened, and with credentials
+    /// masked, since the registry may echo them.
     pub(super) fn quoted(&self, text: &str) -> String {
         let mut masks = Masks::default();
         let held = self.authorization.borrow();
@@ -333,7 +322,7 @@ impl Registry {
         }
         if let Some(found) = self.credentials.get().and_then(Option::as_ref) {
             masks.add(found.login.secret());
-            // As a token service was told it.
+            // The form that is sent to a token service.
             masks.add(found.login.written().as_bytes());
         }
         let mut text = text.to_owned();
@@ -341,7 +330,6 @@ impl Registry {
         excerpt(&text)
     }
 
-    /// Sorts out answers that mean the same for every request.
     fn judged(&self, ask: &Ask<'_>, url: &Uri, answer: Answer) -> Result<Answer, Fault<OciError>> {
         let status = answer.status;
         if let Some(fault) = settled(status, retry_after(&answer.headers)) {
@@ -381,7 +369,6 @@ pub(super) fn cancelled() -> OciError {
     }
 }
 
-/// What may pass by itself.
 pub(super) fn settled(status: StatusCode, wait: Option<Duration>) -> Option<Fault<OciError>> {
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Some(Fault::rate_limited(status, wait, None));

@@ -1,6 +1,5 @@
-//! From `401` to a header: with the user name and the password, or with a token of the service that
-//! the registry names (distribution project, "Token Authentication Specification" and its OAuth2
-//! form).
+//! Authorization: turns a `401` into a header, with Basic credentials or a token (distribution
+//! project, "Token Authentication Specification", and its OAuth2 form).
 
 use std::fmt;
 
@@ -21,12 +20,11 @@ use spec::oci::challenge::{Challenge, challenges};
 use spec::percent::{COMPONENT, percent_encoded};
 use spec::units::limit;
 
-/// Largest answer of a token service, in bytes.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
-/// Who we say that we are where a service wants to know.
+/// The `client_id` for token services.
 const CLIENT: &str = "runner";
 
-/// What is sent as `Authorization`. [`fmt::Debug`] shows nothing of it.
+/// Value of the `Authorization` header. [`fmt::Debug`] hides it.
 #[derive(Clone)]
 pub(super) struct Authorization {
     pub(super) header: HeaderValue,
@@ -38,7 +36,6 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// What a token service answers.
 #[derive(Deserialize)]
 struct Given {
     #[serde(default)]
@@ -48,10 +45,11 @@ struct Given {
 }
 
 impl Registry {
-    /// The header that answers a `401`; `None` where nobody here can answer it.
+    /// Returns the header that answers a `401`; `None` without a supported challenge or
+    /// credentials.
     ///
     /// # Errors
-    /// [`Fault`]: the credentials cannot be read, or the token service does not give one.
+    /// [`Fault`]: unreadable credentials, or the token service returned no token.
     pub(super) fn authorized(
         &self,
         headers: &HeaderMap,
@@ -86,7 +84,6 @@ impl Registry {
         }
     }
 
-    /// Who asks: looked up once.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, Fault<OciError>> {
         if let Some(found) = self.credentials.get() {
             return Ok(found.clone());
@@ -158,7 +155,7 @@ impl Registry {
                     )),
                     BodyProblem::Broken(mishap) => self.fault(mishap),
                 })?;
-        // What the parser says could quote a part of the token.
+        // The parser's message could quote a part of the token.
         let given: Given = serde_json::from_slice(&bytes)
             .map_err(|_text| unusable("the answer is not a JSON object with a token".to_owned()))?;
         let token = given
@@ -170,8 +167,8 @@ impl Registry {
             .ok_or_else(|| unusable("the token fits into no header".to_owned()))
     }
 
-    /// Whom a token may be asked of. Over plain HTTP nobody but a registry that may be spoken to so,
-    /// and this machine besides.
+    /// Validates the URL of the token service. Plain HTTP is allowed only for a registry that may
+    /// use it, and for loopback.
     fn realm(&self, realm: &str) -> Result<Uri, Fault<OciError>> {
         let refused = |found: String| {
             Fault::Unusable(format!(
@@ -191,7 +188,6 @@ impl Registry {
     }
 }
 
-/// What a registry wants a token for.
 struct Asked<'header> {
     realm: &'header str,
     service: Option<&'header str>,
@@ -210,7 +206,7 @@ impl Asked<'_> {
         if let Some(service) = self.service {
             add("service", service);
         }
-        // Several scopes are several parameters.
+        // Each scope becomes its own parameter.
         for scope in self.scope.into_iter().flat_map(|scope| scope.split(' ')) {
             if !scope.is_empty() {
                 add("scope", scope);
@@ -235,7 +231,7 @@ impl Asked<'_> {
     }
 }
 
-/// `None` where the credentials are no password, or fit into no header.
+/// Returns `None` for an identity token and for credentials that are not valid in a header.
 fn basic(credentials: &Credentials) -> Option<Authorization> {
     match &credentials.login {
         Login::Password { .. } => authorization("Basic", &credentials.login.written()),

@@ -1,4 +1,4 @@
-//! Who asks: found once, when a registry first wants to know it.
+//! Lookup of registry credentials, once, on the first `401`.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -21,15 +21,14 @@ use sys::file::{CallError, Unread, read_regular};
 
 const FILE: &str = "config.json";
 const FILE_BYTES_MAX: usize = 1 << 20;
-/// The mode bit of a file that everybody may write to.
 const FOR_ALL: u32 = 0o0002;
-/// What helpers print where they have nothing, with an exit code that is not 0
-/// (docker-credential-helpers, credentials/error.go).
+/// Output of a helper without credentials, with a non-zero exit code (docker-credential-helpers,
+/// credentials/error.go).
 const NOTHING_FOUND: &[u8] = b"credentials not found in native keychain";
-/// The user name that helpers give where the secret is an identity token.
+/// User name of a helper whose secret is an identity token.
 const TOKEN_USER: &str = "<token>";
 
-/// Credentials, and where they were found. [`fmt::Debug`] shows the latter only.
+/// Credentials and their source. [`fmt::Debug`] shows the source only.
 #[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) login: Login,
@@ -42,7 +41,6 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What a helper prints.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Printed {
@@ -52,10 +50,10 @@ struct Printed {
     secret: String,
 }
 
-/// The credentials for a repository; `None` where nobody has any.
+/// Finds the credentials for a repository; `None` without any.
 ///
 /// # Errors
-/// [`RegistryError::Credentials`]: the file or a helper cannot be used; [`OciError::Cancelled`].
+/// [`RegistryError::Credentials`]: the file or a helper is unusable; [`OciError::Cancelled`].
 pub(super) fn find(
     reference: &Reference,
     connection: &Connection,
@@ -90,7 +88,6 @@ pub(super) fn find(
     }))
 }
 
-/// What an error about credentials says of its place.
 struct Refusal<'registry> {
     registry: &'registry str,
     origin: String,
@@ -108,7 +105,7 @@ impl Refusal<'_> {
     }
 }
 
-/// The file, where there is one. Whoever else could write it could name a program in it.
+/// Reads the file, if it exists. Refuses one that others can write: it may name a program to run.
 fn read(path: &Path, refusal: &Refusal<'_>) -> Result<Option<DockerConfig>, OciError> {
     let failed = |call, errno| {
         let source = CallError::new(call, shown(path), errno);

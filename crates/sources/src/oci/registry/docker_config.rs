@@ -1,4 +1,4 @@
-//! Docker's `config.json`: which credentials, or which program, it has for a registry.
+//! Credentials and credential helpers in Docker's `config.json`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,6 @@ use serde::Deserialize;
 use spec::base64::{Base64, decode};
 use spec::percent::{COMPONENT, percent_encoded};
 
-/// What the file of Docker's client says of credentials.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DockerConfig {
@@ -32,22 +31,18 @@ struct Entry {
     identitytoken: Option<String>,
 }
 
-/// Who asks, as the file or a program says it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Login {
-    /// A user name and a password.
     Password {
-        /// Neither is ever shown.
+        /// Secret, like the password.
         user: String,
-        /// Neither is ever shown.
         password: String,
     },
-    /// What a token is given for.
+    /// Identity token, exchanged for an access token.
     Identity(String),
 }
 
 impl Login {
-    /// What nobody else may see.
     pub(super) fn secret(&self) -> &[u8] {
         match self {
             Self::Password { password, .. } => password.as_bytes(),
@@ -55,7 +50,8 @@ impl Login {
         }
     }
 
-    /// As a request has it: a password in the header `Authorization: Basic`, a token in a form.
+    /// Returns the form that requests contain: `user:password` in Base64, or a percent-encoded
+    /// token.
     pub(super) fn written(&self) -> String {
         match self {
             Self::Password { user, password } => {
@@ -76,16 +72,15 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Longest name of a program, in bytes.
 const HELPER_BYTES_MAX: usize = 100;
 
-/// Where Docker's client keeps the credentials of a registry that has an index beside it.
+/// The key of Docker's client for a registry with an index.
 fn index_of(registry: &str) -> String {
     format!("https://index.{registry}/v1/")
 }
 
 impl DockerConfig {
-    /// Reads the file; the error says where it is none, and nothing of what is in it.
+    /// Parses the file. Errors quote none of its content.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| {
             format!(
@@ -96,7 +91,6 @@ impl DockerConfig {
         })
     }
 
-    /// The program that has the credentials of `registry`: of it alone, else of all.
     pub(super) fn helper(&self, registry: &str) -> Option<Helper<'_>> {
         let index = index_of(registry);
         let own = self.cred_helpers.get_key_value(registry);
@@ -109,7 +103,7 @@ impl DockerConfig {
             });
         }
         let name = self.creds_store.as_ref().filter(|name| !name.is_empty())?;
-        // The client leaves an empty entry under the name that it told the program.
+        // Docker's client leaves an empty entry under the key that it gave to the helper.
         let is_index = !self.auths.contains_key(registry) && self.auths.contains_key(&index);
         Some(Helper {
             name,
@@ -121,11 +115,11 @@ impl DockerConfig {
         })
     }
 
-    /// What the file itself has for a repository: under the longest key that leads to it, else
-    /// under the key of the registry, as it is or as a URL, else under that of its index.
+    /// Finds the login in the file: under the longest key that is a prefix of the repository, else
+    /// under the registry, as a name or as a URL, else under its index.
     ///
     /// # Errors
-    /// What is wrong with the entry; nothing of what is in it.
+    /// What is wrong with the entry, without quoting it.
     pub(super) fn login(&self, registry: &str, repository: &str) -> Result<Option<Login>, String> {
         let wanted = format!("{registry}/{repository}/");
         let index = index_of(registry);
@@ -148,19 +142,16 @@ impl DockerConfig {
     }
 }
 
-/// A program that has credentials.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Helper<'config> {
-    /// The end of its name, after `docker-credential-`.
     pub(super) name: &'config str,
-    /// Under which name it knows the registry.
     pub(super) server: String,
-    /// Whether it is there for this registry alone: then nothing else is looked at.
+    /// Configured for this registry: no other source is used.
     pub(super) is_own: bool,
 }
 
 impl Helper<'_> {
-    /// Whether it can be part of the name of a program, and of no path.
+    /// Whether the name is valid in a program name and contains no path.
     pub(super) fn is_name(&self) -> bool {
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -170,7 +161,7 @@ impl Helper<'_> {
     }
 }
 
-/// A key without its scheme, and without `/`, `/v1/` or `/v2/` at its end.
+/// Strips the scheme, and a trailing `/`, `/v1/` or `/v2/`.
 fn bare(key: &str) -> &str {
     let key = key
         .strip_prefix("https://")
@@ -193,7 +184,7 @@ impl Entry {
             let broken = || "has an `auth` that is not base64 of USER:PASSWORD".to_owned();
             let text = decode(auth.as_bytes()).ok_or_else(broken)?;
             let text = String::from_utf8(text).map_err(|_bytes| broken())?;
-            // Some writers end it with a NUL byte.
+            // Some writers append a NUL byte.
             let (user, password) = text.split_once(':').ok_or_else(broken)?;
             return Ok(Some(Login::Password {
                 user: user.to_owned(),

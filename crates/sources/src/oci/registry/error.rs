@@ -1,124 +1,95 @@
-//! Why a registry did not give or take something. No variant holds a credential.
+//! Errors of registries. No variant contains a credential.
 
 use spec::digest::Digest;
 use spec::units::limit;
 use sys::file::CallError;
 
-/// Why a registry did not give or take something. What a registry said is in it escaped and
-/// shortened.
+/// Error of a registry request. Text from the registry is escaped and shortened.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// It would be spoken to without TLS.
+    /// The connection would use plain HTTP.
     #[error("{registry}: without TLS nothing is fetched from it and nothing sent to it")]
     PlainHttp {
         /// `HOST[:PORT]`.
         registry: String,
     },
-    /// It has no such manifest or blob.
     #[error("{place}: the registry has no {what}{}", said(.detail))]
     NotFound {
-        /// `HOST[:PORT]/REPOSITORY`.
         place: String,
-        /// `manifest TAG`, `blob DIGEST`.
         what: String,
-        /// What it says itself, if anything.
         detail: Option<String>,
     },
-    /// It wants to know who asks, or does not accept who says so.
     #[error("{request}: the registry refuses {}{}", asked_with(.credentials.as_deref()), said(.detail))]
     Unauthorized {
         request: String,
-        /// Where the credentials were found; `None`: there are none.
         credentials: Option<String>,
-        /// What it says itself, if anything.
         detail: Option<String>,
     },
-    /// Whoever asks may not.
     #[error("{request}: the registry forbids it to {}{}", asked_with(.credentials.as_deref()), said(.detail))]
     Denied {
         request: String,
-        /// Where the credentials were found; `None`: there are none.
         credentials: Option<String>,
-        /// What it says itself, if anything.
         detail: Option<String>,
     },
-    /// It was asked too often.
     #[error("{request}: the registry answered {status}{}", ends(.until.as_deref()))]
     RateLimited {
         request: String,
-        /// Of the answer: 429.
         status: u16,
         until: Option<String>,
     },
-    /// It could not be reached, or did not answer as it should, for all tries.
     #[error("{request}: no usable answer after {}: {cause}", times(*.tries))]
     Unavailable {
         request: String,
         tries: u32,
         cause: String,
     },
-    /// A body ended before its end, or stood still for too long.
     #[error("{request}: the body broke off after {bytes} bytes: {cause}")]
     BrokenOff {
         request: String,
         bytes: u64,
         cause: String,
     },
-    /// An answer that cannot be used, and would be the same again.
     #[error("{request}: the answer cannot be used: {cause}")]
     Unusable {
         request: String,
         /// What was found and what was expected.
         cause: String,
     },
-    /// Other bytes than those that were asked for.
     #[error("{request}: found {what} with the digest {found}, expected {expected}")]
     WrongDigest {
         request: String,
-        /// `a manifest`.
         what: &'static str,
         found: String,
-        /// What was asked for, or what the registry itself said.
+        /// The requested digest, or the one that the registry stated.
         expected: Digest,
     },
-    /// A document that is larger than any may be.
     #[error("{request}: the {what} has more than {}", limit(.bytes_max))]
     TooLarge {
         request: String,
-        /// `manifest`, `answer`.
         what: &'static str,
         bytes_max: u64,
     },
-    /// The registry did not take what was sent.
     #[error("{request}: the registry answered {status}{}", said(.detail))]
     Refused {
         request: String,
         status: u16,
-        /// What it says itself, if anything.
         detail: Option<String>,
     },
-    /// The file with the credentials, or a program that has them.
     #[error("credentials for {registry}: {origin} {problem}")]
     Credentials {
-        /// `HOST[:PORT]`.
         registry: String,
-        /// The file or the program, escaped.
         origin: String,
-        /// Completes the sentence. It holds nothing that the file or the program said.
+        /// Completes the sentence. Quotes neither the file nor the helper.
         problem: String,
-        /// The kernel's answer, where there is one.
         #[source]
         source: Option<CallError>,
     },
-    /// What this host trusts, or how it is told to connect, is unusable.
     #[error("{registry}: {problem}")]
     Setting {
-        /// `HOST[:PORT]`.
         registry: String,
         /// What is wrong, and what is expected.
         problem: String,
     },
-    /// What is to be sent cannot be read.
     #[error("{what} cannot be read")]
     Source {
         what: String,
@@ -154,13 +125,13 @@ fn times(tries: u32) -> String {
 }
 
 impl RegistryError {
-    /// Whether the same may succeed when it is tried again, from where it broke off.
+    /// Whether a retry may succeed, resuming where it broke off.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::BrokenOff { .. })
     }
 
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -181,7 +152,7 @@ impl RegistryError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {

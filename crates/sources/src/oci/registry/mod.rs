@@ -1,4 +1,4 @@
-//! A repository of a registry, spoken to as the distribution specification has it.
+//! Client for one repository of a registry (OCI distribution-spec).
 
 mod asking;
 mod authorization;
@@ -25,22 +25,19 @@ use spec::document::excerpt;
 use spec::oci::reference::Reference;
 use spec::request::EnvironmentEntry;
 
-/// How a registry is spoken to.
+/// Connection settings of a registry.
 #[derive(Clone)]
 pub struct Connection {
-    /// Whether it may be spoken to over plain HTTP: nothing else makes that possible, not even that
-    /// it lies on this machine.
+    /// Allows plain HTTP. Loopback registries need it too.
     pub insecure: bool,
-    /// Certificate authorities in PEM that are trusted besides the host's.
+    /// Additional certificate authorities, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// The directory that holds Docker's `config.json`, with the credentials.
+    /// Directory of Docker's `config.json`.
     pub docker_config: Option<PathBuf>,
-    /// What a credential helper has as its environment: all of the caller's, as with Docker's
-    /// client, since helpers are the caller's programs and keep their settings there.
+    /// Environment of credential helpers: all of the caller's, as with Docker's client, since
+    /// helpers are the caller's programs and read their settings there.
     pub environment: Vec<EnvironmentEntry>,
-    /// How long it is waited for.
     pub patience: Patience,
-    /// Who is told, and who can end it.
     pub listener: Arc<dyn Listener>,
 }
 
@@ -57,7 +54,7 @@ impl Default for Connection {
     }
 }
 
-/// Nothing of the variables: they may be secrets.
+/// Omits the environment: it may contain secrets.
 impl fmt::Debug for Connection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -70,7 +67,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What a blob is read from while it is sent: more than once where a try fails.
+/// Content of an upload; a retry reads it again.
 pub trait BlobSource: Read + Seek {}
 
 impl<T: Read + Seek> BlobSource for T {}
@@ -80,11 +77,8 @@ pub struct Registry {
     reference: Reference,
     connection: Connection,
     client: Client,
-    /// How it is spoken to, once that is known.
     scheme: OnceCell<&'static str>,
-    /// Who asks, once that was looked up.
     credentials: OnceCell<Option<Credentials>>,
-    /// What was answered to its last question for that.
     authorization: RefCell<Option<Authorization>>,
 }
 
@@ -99,11 +93,11 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// The repository that `reference` names; its tag and digest do not matter here. Nothing is
-    /// asked and no file read yet.
+    /// Creates a client for the repository of `reference`; its tag and digest are ignored. Sends no
+    /// request and reads no file.
     ///
     /// # Errors
-    /// [`OciError::Registry`]: the registry can be no part of a URL.
+    /// [`OciError::Registry`]: the registry is not valid in a URL.
     pub fn new(reference: &Reference, connection: Connection) -> Result<Self, OciError> {
         let registry = &reference.registry;
         let place = plain_url(&format!("https://{registry}/")).filter(|url| {

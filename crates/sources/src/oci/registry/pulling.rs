@@ -1,4 +1,4 @@
-//! Manifests and blobs of a repository, from it.
+//! Downloads of manifests and blobs.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -19,7 +19,6 @@ use spec::oci::reference::Which;
 
 const DIGEST_HEADER: &str = "docker-content-digest";
 
-/// The one field that says what a document is.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Typed {
@@ -66,7 +65,7 @@ impl Origin for Registry {
                 StatusCode::PARTIAL_CONTENT if 0 < ask.from_byte => {
                     self.starts_at(&answer.headers, ask.from_byte)?
                 }
-                // What is there already is not the beginning of what there is now.
+                // The partial file is not a prefix of the blob.
                 StatusCode::RANGE_NOT_SATISFIABLE if 0 < ask.from_byte => {
                     ask.from_byte = 0;
                     return Err(Fault::passing("the answer was 416".to_owned()));
@@ -142,7 +141,7 @@ impl Registry {
         })
     }
 
-    /// The digest that an answer states, where it is one that we can compare.
+    /// Returns the digest that a response states, if its algorithm is supported.
     pub(super) fn stated_digest(
         &self,
         headers: &HeaderMap,
@@ -153,7 +152,7 @@ impl Registry {
         let text = String::from_utf8_lossy(stated.as_bytes());
         match Digest::parse(text.trim()) {
             Some(digest) => Ok(Some(digest)),
-            // Another algorithm: the bytes are looked at by the one that we were asked for.
+            // Other algorithm: the requested digest is verified instead.
             None if text.starts_with("sha512:") => Ok(None),
             None => Err(Fault::Unusable(format!(
                 "the answer states the digest `{}`, expected sha256: and 64 digits",
@@ -162,7 +161,6 @@ impl Registry {
         }
     }
 
-    /// The first byte of a part: the one that was asked for.
     fn starts_at(&self, headers: &HeaderMap, from_byte: u64) -> Result<u64, Fault<OciError>> {
         let stated = headers
             .get(header::CONTENT_RANGE)
@@ -181,7 +179,6 @@ impl Registry {
         }
     }
 
-    /// An answer that is none of those that the request should have.
     pub(super) fn refused(&self, ask: &Ask<'_>, what: &str, answer: Answer) -> Fault<OciError> {
         let status = answer.status;
         if !status.is_client_error() {
@@ -207,7 +204,6 @@ pub(super) fn final_of(error: RegistryError) -> Fault<OciError> {
     Fault::Final(Box::new(error.into()))
 }
 
-/// The type of the content, where it says more than that it is JSON.
 fn stated_type(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let bare = stated.split(';').next()?.trim().to_ascii_lowercase();
@@ -218,12 +214,12 @@ fn stated_type(headers: &HeaderMap) -> Option<String> {
     (!is_vague).then_some(bare)
 }
 
-/// The bytes of a blob as they come; its errors hold an [`OciError`].
+/// Reader of a blob. Its errors contain an [`OciError`].
 struct Body<'registry, R> {
     client: &'registry Client,
     request: String,
     bytes: u64,
-    /// For so long the other side was waited for, with so many bytes there before.
+    /// Time spent waiting for the server in the current period.
     waited: Duration,
     since: u64,
     source: R,
@@ -248,7 +244,7 @@ impl<R: Read> Read for Body<'_, R> {
 }
 
 impl<R> Body<'_, R> {
-    /// Whether enough has come in the time that was waited; what its reader does takes no part.
+    /// Checks the rate. Time that the caller spends between reads does not count.
     fn not_too_slow(&mut self) -> io::Result<()> {
         let patience = self.client.patience();
         if self.waited < patience.slow {

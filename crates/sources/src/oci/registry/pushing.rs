@@ -1,4 +1,4 @@
-//! Manifests and blobs of a repository, to it.
+//! Uploads of manifests and blobs.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,7 +19,7 @@ use spec::oci::reference::Which;
 use sys::file::CallError;
 
 impl Registry {
-    /// Whether the repository has a blob.
+    /// Checks whether the repository has a blob.
     ///
     /// # Errors
     /// [`OciError`].
@@ -36,10 +36,10 @@ impl Registry {
         })
     }
 
-    /// Sends a blob of `bytes` bytes, unless it is there; whether it was sent.
+    /// Uploads a blob of `bytes` bytes, unless it exists. Returns whether it was uploaded.
     ///
     /// # Errors
-    /// [`OciError`]: the registry does not take it, or `source` cannot be read.
+    /// [`OciError`]: the registry rejects it, or `source` cannot be read.
     pub fn push_blob(
         &self,
         digest: &Digest,
@@ -74,7 +74,6 @@ impl Registry {
         }
     }
 
-    /// Begins an upload and sends all of it at once.
     fn upload(&self, digest: &Digest, payload: Payload<'_>) -> Result<(), Fault<OciError>> {
         let begin = Ask::new(&Method::POST, "blobs/uploads/");
         let begun = self.ask(&begin)?;
@@ -103,10 +102,11 @@ impl Registry {
         }
     }
 
-    /// Sends a manifest, by its digest or under a tag ([`Which::Unnamed`]: `latest`); its digest.
+    /// Uploads a manifest by digest or under a tag ([`Which::Unnamed`]: `latest`). Returns its
+    /// digest.
     ///
     /// # Errors
-    /// [`OciError`]: the registry does not take it, or says that it took something else.
+    /// [`OciError`]: the registry rejects it, or returns another digest.
     pub fn push_manifest(
         &self,
         which: &Which,
@@ -151,14 +151,12 @@ impl Registry {
     }
 }
 
-/// Where an upload ends: the place that the registry gave, and the digest.
 fn with_digest(place: &Uri, digest: &Digest) -> Result<Uri, Fault<OciError>> {
     let mark = if place.query().is_some() { '&' } else { '?' };
     plain_url(&format!("{place}{mark}digest={digest}"))
         .ok_or_else(|| Fault::Unusable("the place of the upload cannot be written".to_owned()))
 }
 
-/// What is sent, told piece by piece.
 struct Told<'push> {
     source: &'push mut dyn BlobSource,
     listener: &'push dyn Listener,
@@ -171,7 +169,7 @@ struct Told<'push> {
 impl Read for Told<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = match self.source.read(buffer) {
-            // Fewer bytes than were stated would be waited for on the other side.
+            // With fewer bytes than announced, the server would wait for the rest.
             Ok(0) if self.bytes < self.of_bytes && !buffer.is_empty() => {
                 self.failed = Some(rustix::io::Errno::IO);
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,4 +1,4 @@
-//! Blobs that are in the store: found by digest, in use while somebody has them.
+//! Lookup of blobs by digest.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -10,21 +10,19 @@ use crate::oci::store::{BLOBS, Store, StoreError, Wanted, hexadecimal};
 use spec::digest::Digest;
 use sys::file;
 
-/// How often a blob that vanishes while it is opened is looked for.
 const LOOKS_MAX: u32 = 8;
 
-/// A blob in use: nobody removes it while this lives.
+/// A locked blob: it is not removed while this value lives.
 #[derive(Debug)]
 pub struct Blob {
-    /// SHA-256 of the bytes.
     pub digest: Digest,
     pub bytes: u64,
-    /// At its start, for reading; it has the lock.
+    /// At offset 0, for reading. Holds the shared lock.
     pub file: File,
 }
 
 impl Store {
-    /// The blob, marked as used now.
+    /// Opens the blob and marks it as used now.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -54,15 +52,15 @@ impl Store {
         Ok(None)
     }
 
-    /// Whether the blob is there, without using it.
+    /// Checks whether the blob exists. Does not count as a use.
     #[must_use]
     pub fn has(&self, digest: &Digest) -> bool {
         let name = self.path_of(&format!("{BLOBS}/{}", hexadecimal(digest)));
         std::fs::symlink_metadata(name).is_ok_and(|status| status.is_file())
     }
 
-    /// As [`Store::blob`], for a blob that a descriptor wants. One of another size is read: where
-    /// its digest is wrong it is removed, and where it is right the descriptor is.
+    /// Opens the blob that a descriptor names. On a size mismatch it hashes the blob: a damaged
+    /// blob is removed, otherwise the descriptor is wrong.
     ///
     /// # Errors
     /// [`StoreError::Size`], [`StoreError::Cache`].
@@ -85,8 +83,8 @@ impl Store {
         Ok(None)
     }
 
-    /// All of a small blob. Its digest is looked at; one that is wrong is removed, and `None`, as is
-    /// one that is longer than `bytes_max`.
+    /// Reads a small blob and verifies it. Returns `None` if it is missing, longer than
+    /// `bytes_max`, or damaged; a damaged blob is removed.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -107,7 +105,7 @@ impl Store {
         Ok(None)
     }
 
-    /// As [`Store::read`], for whoever lists: it does not count as a use, and removes nothing.
+    /// Like [`Store::read`], but does not count as a use and removes nothing.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -117,7 +115,7 @@ impl Store {
         Ok(bytes.filter(|bytes| Digest::of(bytes) == *digest))
     }
 
-    /// Removes a blob whose bytes are not those of its name; whoever reads it goes on reading.
+    /// Removes a damaged blob. Open file descriptors of it stay valid.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -126,7 +124,7 @@ impl Store {
         self.unlink(&format!("{BLOBS}/{}", hexadecimal(digest)))
     }
 
-    /// The digest of the bytes that are on the disk.
+    /// Hashes the bytes on the disk.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -146,7 +144,6 @@ impl Store {
     }
 }
 
-/// The kernel's answer in an error of std.
 pub(super) fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
     rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
 }

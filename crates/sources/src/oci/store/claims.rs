@@ -1,4 +1,4 @@
-//! Single flight: one process does it, the others wait for it, and can be cancelled meanwhile.
+//! Single flight: one process does the work, the others wait and can be cancelled.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::oci::listener::{Listener, Progress};
 use crate::oci::store::{CLAIMS, Store, StoreError};
 use sys::lock::try_claim_file;
 
-/// How often a lock that somebody has is tried again. flock(2) knows no time limit, and a signal
-/// that cancels is no interruption here.
+/// Interval between attempts on a held lock. flock(2) has no time limit, and cancellation does not
+/// interrupt it.
 const TRIED_EVERY: Duration = Duration::from_millis(50);
 
-/// A claim on a name. It ends when it is dropped.
+/// An exclusive claim on a name. Dropping it ends the claim.
 #[derive(Debug)]
 pub struct Claim<'store> {
     store: &'store Store,
@@ -24,15 +24,16 @@ pub struct Claim<'store> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Still locked: whoever waits for it sees that the name is gone, and makes another.
+        // Unlinked while locked: a waiting process notices that the name is gone and makes a new
+        // file.
         if self.store.unlink(&self.name).is_err() {
-            // An empty file stays; it says nothing.
+            // The empty file that remains is harmless.
         }
     }
 }
 
 impl Store {
-    /// Claims `name`, which is plain, waiting for whoever has it.
+    /// Claims `name`, a plain file name; waits while another process holds it.
     ///
     /// # Errors
     /// [`OciError::Cancelled`], [`OciError::Store`].
@@ -52,7 +53,6 @@ impl Store {
         })
     }
 
-    /// Removes claims of processes that were killed.
     pub(super) fn forget_claims(&self) -> Result<(), StoreError> {
         for name in self.shelf.names(CLAIMS)? {
             let name = format!("{CLAIMS}/{name}");
@@ -63,19 +63,18 @@ impl Store {
         Ok(())
     }
 
-    /// Opens `name` for writing, making it, and locks it; `None`: somebody else has it.
+    /// Creates or opens `name` for writing and locks it; `None` if another process holds the lock.
     pub(super) fn claim_once(&self, name: &str) -> Result<Option<OwnedFd>, StoreError> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let Some(file) = self.open_at(name, flags)? else {
             return Ok(None);
         };
         let is_free = try_claim_file(file.as_fd()).map_err(self.failed("flock", name))?;
-        // Renamed or removed between the two calls: it is another's, or nobody's.
+        // The file may have been renamed or removed between open and lock.
         Ok((is_free && self.is_still(&file, name)?).then_some(file))
     }
 }
 
-/// Waits a moment for another process.
 pub(super) fn pause(listener: &dyn Listener) -> Result<(), OciError> {
     if listener.is_cancelled() {
         return Err(OciError::Cancelled {

@@ -1,4 +1,4 @@
-//! What is in the store, and what goes: what was not used for longest and nobody uses.
+//! Contents of the store and garbage collection, least recently used first.
 
 use std::os::fd::AsFd as _;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ use sys::lock::try_claim_file;
 /// What [`Store::gc`] removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gone {
-    /// Blobs, and downloads that nobody went on with.
+    /// Includes abandoned downloads.
     pub blobs: u64,
     pub trees: u64,
     pub bytes: u64,
@@ -26,14 +26,11 @@ pub struct Gone {
 /// A named manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// What it was pulled or built as.
     pub name: String,
     pub digest: Digest,
-    /// When it was used last.
     pub used: SystemTime,
 }
 
-/// Something that can go by itself.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Removable {
     used: SystemTime,
@@ -43,7 +40,7 @@ struct Removable {
 }
 
 impl Store {
-    /// Named manifests that are there, the one that was used last first.
+    /// Lists the named manifests in the store, most recently used first.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -59,7 +56,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// What everything takes, in bytes.
+    /// Returns the size of the whole store in bytes.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -68,7 +65,8 @@ impl Store {
         Ok(all.iter().fold(0, |sum, one| one.bytes.saturating_add(sum)))
     }
 
-    /// Removes garbage, and what is not in use: all of it where `all`, else what is above the size.
+    /// Removes garbage and unused objects: every one if `all`, else until the store fits its size
+    /// limit.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -93,7 +91,7 @@ impl Store {
         Ok(gone)
     }
 
-    /// Forgets `name` and removes these blobs and this snapshot, each where nobody uses it.
+    /// Removes `name`, and those of the blobs and the snapshot that are not in use.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -121,7 +119,7 @@ impl Store {
         Ok(gone)
     }
 
-    /// After a tree came: back to the size.
+    /// Shrinks the store to its size limit after a tree was added.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -129,7 +127,6 @@ impl Store {
         self.shrink(&self.shelf.lock_names()?)
     }
 
-    /// After something came: back to the size.
     pub(super) fn shrink(&self, names: &Names) -> Result<(), StoreError> {
         let gone = self.shrink_to(names, self.size_bytes)?;
         match gone.blobs {
@@ -167,7 +164,7 @@ impl Store {
         for part in [BLOBS, PARTIAL] {
             for name in self.shelf.names(part)? {
                 let status = std::fs::symlink_metadata(self.path_of(&format!("{part}/{name}")));
-                // Gone since: somebody else removed or finished it.
+                // Another process removed or finished it.
                 let Ok(status) = status else { continue };
                 all.push(Removable {
                     used: status.modified().unwrap_or(SystemTime::UNIX_EPOCH),
@@ -197,7 +194,7 @@ impl Store {
         Ok(all)
     }
 
-    /// `false`: it is in use.
+    /// Returns `false` if it is in use.
     fn remove_unused(&self, _names: &Names, one: &Removable) -> Result<bool, StoreError> {
         let key = &one.name;
         match one.part {

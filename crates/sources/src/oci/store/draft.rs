@@ -1,4 +1,4 @@
-//! Blobs that are made here: a config, a manifest, a layer that is packed.
+//! Blobs made locally: a config, a manifest, a packed layer.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,13 +12,12 @@ use crate::oci::store::{BLOBS, BUILDING, Blob, Store, StoreError, hexadecimal};
 use spec::digest::Digest;
 use sys::lock::try_claim_file;
 
-/// Nobody writes to a blob again.
 const BLOB_MODE: u32 = 0o400;
 
-/// A blob that is being written. Dropped before it is finished, it is removed.
+/// A blob that is being written. Dropping it unfinished removes the file.
 pub struct Draft<'store> {
     store: &'store Store,
-    /// Locked, so that it is not taken for what a dead process left.
+    /// Locked, so that cleanup does not take it for the file of a killed process.
     file: File,
     name: String,
     hasher: sha2::Sha256,
@@ -50,10 +49,10 @@ impl Write for Draft<'_> {
 }
 
 impl Draft<'_> {
-    /// Makes it a blob; digest and bytes.
+    /// Publishes the blob and returns digest and size in bytes.
     ///
     /// # Errors
-    /// [`StoreError::Cache`]; what was written is gone.
+    /// [`StoreError::Cache`]; the draft is removed.
     pub fn finish(mut self) -> Result<(Digest, u64), StoreError> {
         let digest = Digest::from_hasher(std::mem::take(&mut self.hasher));
         self.published = true;
@@ -70,13 +69,13 @@ impl Draft<'_> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.published && self.store.unlink(&self.name).is_err() {
-            // The lock goes with the descriptor: the next one who makes something removes it.
+            // Closing the file releases the lock; the next draft removes the file.
         }
     }
 }
 
 impl Store {
-    /// Begins a blob, after what dead processes left was removed.
+    /// Begins a blob. Removes drafts of killed processes first.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -104,7 +103,7 @@ impl Store {
         })
     }
 
-    /// Puts `bytes` into the store; their digest.
+    /// Stores `bytes` and returns their digest.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -119,8 +118,8 @@ impl Store {
         Ok(draft.finish()?.0)
     }
 
-    /// Makes the file `name`, which this process has locked and which holds the bytes of `digest`,
-    /// the blob; in use from now on.
+    /// Renames `name` to the blob of `digest`. The caller holds the lock on `name` and has verified
+    /// the bytes.
     pub(super) fn publish(
         &self,
         name: &str,
@@ -128,23 +127,23 @@ impl Store {
         file: std::os::fd::BorrowedFd<'_>,
         bytes: u64,
     ) -> Result<Blob, StoreError> {
-        // A rename may reach the disk before the bytes do; then a crash would leave a torn blob.
+        // A rename can reach the disk before the data; a crash would then leave a torn blob.
         rustix::fs::fdatasync(file).map_err(self.failed("fdatasync", name))?;
         self.make_part(BLOBS)?;
         let to = format!("{BLOBS}/{}", hexadecimal(digest));
         let names = self.shelf.lock_names()?;
         rustix::fs::renameat(self.root(), name, self.root(), &to)
             .map_err(self.failed("renameat", &to))?;
-        // Not before: whoever wants to go on with a download opens it for writing.
+        // Not earlier: a resumed download opens the file for writing.
         rustix::fs::fchmod(file, Mode::from_raw_mode(BLOB_MODE))
             .map_err(self.failed("fchmod", &to))?;
-        // A description of its own: the writer's lock is let go when that is closed.
+        // A separate open file description: the writer's lock ends when its own is closed.
         let reader = self
             .open_at(&to, OFlags::RDONLY)?
             .ok_or(StoreError::Gone { digest: *digest })?;
         rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock)
             .map_err(self.failed("flock", &to))?;
-        // Nobody removes blobs while the names are locked.
+        // Removal takes the lock on the names, which is held here.
         store::share(reader.as_fd(), &self.path_of(&to))?;
         self.shrink(&names)?;
         Ok(Blob {

@@ -1,47 +1,42 @@
-//! Why something is not in the store, and does not come into it.
+//! Errors of the store.
 
 use rustix::io::Errno;
 
 use spec::digest::Digest;
 use store::CacheError;
 
-/// Why the store did not do what was asked.
+/// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A call failed, or the directory is not safe.
     #[error("the store of artifacts cannot be used")]
     Cache(#[from] CacheError),
-    /// There are fewer bytes than the descriptor says, also when it was tried again.
+    /// Fewer bytes than the descriptor states, also after retries.
     #[error("{place}: blob {digest} ends after {found_bytes} of {bytes} bytes")]
     Truncated {
         place: String,
         digest: Digest,
         found_bytes: u64,
         bytes: u64,
-        /// What ended it, where it was more than an end.
+        /// The read error that ended it; `None` for a plain end of file.
         #[source]
         source: Option<std::io::Error>,
     },
-    /// The descriptor says another size than the blob has.
     #[error("{place}: blob {digest} has {found}, its descriptor says {bytes} bytes")]
     Size {
         place: String,
         digest: Digest,
-        /// `more`, or so many.
         found: String,
         bytes: u64,
     },
-    /// The bytes are not those that were asked for.
     #[error("{place}: expected blob {digest}, found bytes with {found}")]
     Digest {
         place: String,
         digest: Digest,
         found: Digest,
     },
-    /// A blob of the store that was there is gone, or another process removes it all the time.
+    /// The blob disappeared, or another process keeps removing it.
     #[error("blob {digest} is not in the store")]
     Gone { digest: Digest },
-    /// Nothing was pulled or built under this name, or it is gone.
     #[error("nothing in the store is called {name}")]
     Unnamed { name: String },
 }
@@ -54,24 +49,23 @@ impl StoreError {
         }
     }
 
-    /// Whether there was no room for it.
+    /// Whether the disk or quota is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.errno().is_some_and(store::is_full)
     }
 
-    /// Whether the bytes are not those of the digest.
     #[must_use]
     pub(crate) fn is_other_bytes(&self) -> bool {
         matches!(self, Self::Digest { .. })
     }
 
-    /// Whether what came is not what was asked for: it is of no use to a later try.
+    /// Whether the received bytes are wrong, so that a later attempt cannot resume from them.
     pub(super) fn is_about_bytes(&self) -> bool {
         matches!(self, Self::Size { .. } | Self::Digest { .. })
     }
 
-    /// Stable name of the cause, in snake case.
+    /// Returns the stable name of the cause, in snake case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -87,7 +81,7 @@ impl StoreError {
         }
     }
 
-    /// What to do about it, where something can be said.
+    /// Returns advice for the user, if any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self.code() {

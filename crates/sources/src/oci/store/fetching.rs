@@ -1,5 +1,5 @@
-//! A blob that is not there yet: downloaded by one process while the others wait, gone on with
-//! where an earlier one stopped.
+//! Downloads missing blobs: one process downloads, the others wait. Interrupted downloads are
+//! resumed.
 
 use std::fs::File;
 use std::io::{Read, Seek as _, SeekFrom, Write as _};
@@ -16,27 +16,23 @@ use crate::oci::store::claims::pause;
 use crate::oci::store::{Blob, PARTIAL, Store, StoreError, Wanted, hexadecimal};
 use spec::digest::Digest;
 
-/// Most bytes that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// How often in a row a download is gone on with that brings no byte more.
+/// Most attempts in a row without a new byte.
 const FRUITLESS_MAX: u32 = 5;
-/// How often in all: a place that sends a byte and breaks off is not asked for ever.
+/// Most attempts in all: bounds a server that sends one byte per response.
 const TRIES_MAX: u32 = 64;
-/// Before the second try in a row; twice as long before each later one.
+/// Delay before the second attempt in a row; it doubles for each later one.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// How often the listener is asked while nothing happens.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// The blob, from here or from `origin`. Of processes that want the same one downloads it.
+    /// Opens the blob, or downloads it from `origin`. Concurrent processes download it once.
     ///
-    /// The bytes are hashed as they come. A download that breaks off is gone on with, here and by
-    /// whoever wants the blob next. Where there is no room for it, what came is removed: a full
-    /// disk helps nobody.
+    /// The bytes are hashed as they arrive. An interrupted download is resumed, by this or a later
+    /// process. On a full disk the partial file is removed.
     ///
     /// # Errors
-    /// [`OciError::Store`]: too few bytes or too many, other ones, no room; what `origin` says;
-    /// [`OciError::Cancelled`].
+    /// [`OciError::Store`]: wrong size or digest, full disk; the origin; [`OciError::Cancelled`].
     pub fn fetch(
         &self,
         wanted: &Wanted,
@@ -57,7 +53,7 @@ impl Store {
                 return Ok(blob);
             }
         };
-        // Whoever had it may have finished between the look and the claim.
+        // The previous holder may have finished between the check and the claim.
         if let Some(blob) = self.wanted(wanted)? {
             self.unlink(&name)?;
             return Ok(blob);
@@ -77,7 +73,7 @@ impl Store {
         let is_useless = match &fetched {
             Ok(_) => false,
             Err(OciError::Store(error)) if error.is_full() || error.is_about_bytes() => true,
-            // What has no byte helps nobody, and nobody would count it.
+            // Remove an empty file: garbage collection counts by bytes and would not see it.
             Err(_) => download.is_empty()?,
         };
         if is_useless {
@@ -87,7 +83,6 @@ impl Store {
     }
 }
 
-/// One download. `bytes` bytes of it are in the file, and in the hasher.
 struct Download<'call> {
     store: &'call Store,
     wanted: &'call Wanted,
@@ -105,7 +100,7 @@ impl Download<'_> {
         self.receive()?;
         let mut found = self.digest();
         if found != self.wanted.digest && resumed {
-            // What lay there was of something else, or was cut short by a crash of the machine.
+            // The partial file is damaged or of another blob.
             self.begin_anew()?;
             self.receive()?;
             found = self.digest();
@@ -123,7 +118,7 @@ impl Download<'_> {
         Ok(self.store.publish(&self.name, digest, file, self.bytes)?)
     }
 
-    /// Whether nothing ever came. It is asked of the file: of what lies there not all may be hashed.
+    /// Checks the file, since not all of it may be hashed.
     fn is_empty(&self) -> Result<bool, StoreError> {
         let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
         Ok(status.st_size == 0)
@@ -133,7 +128,6 @@ impl Download<'_> {
         Digest::from_hasher(self.hasher.clone())
     }
 
-    /// Hashes what an earlier process left; whether there was anything.
     fn take_up(&mut self) -> Result<bool, OciError> {
         let status = rustix::fs::fstat(&self.file).map_err(self.failed("fstat"))?;
         let left = u64::try_from(status.st_size).unwrap_or(u64::MAX);
@@ -165,7 +159,6 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Until all bytes are there.
     fn receive(&mut self) -> Result<(), OciError> {
         let (mut fruitless, mut tries) = (0, 0);
         while self.bytes < self.wanted.bytes {
@@ -188,7 +181,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// One answer of the origin, to its end: what ended it where that was no plain end.
+    /// Reads one response of the origin to its end. Returns the read error, if one ended it.
     fn receive_once(&mut self) -> Result<Option<std::io::Error>, OciError> {
         let origin = self.origin;
         let mut stream = match origin.blob(&self.wanted.digest, self.bytes) {
@@ -221,7 +214,7 @@ impl Download<'_> {
         }
     }
 
-    /// An error in the middle of a body: one that a later try may do without, or the end.
+    /// Sorts an error within a body: returns one that a retry may solve, fails with any other.
     fn broken(&self, error: std::io::Error) -> Result<std::io::Error, OciError> {
         match OciError::of_read(error) {
             Ok(error) if error.is_passing() => Ok(error.into_read()),
@@ -249,7 +242,7 @@ impl Download<'_> {
     }
 
     fn truncated(&self, source: Option<std::io::Error>) -> OciError {
-        // An answer that says what is wrong says more than that something is missing.
+        // An error of the origin is more precise than "truncated".
         let source = match source.map(OciError::of_read) {
             Some(Ok(error)) => return error,
             Some(Err(error)) => Some(error),

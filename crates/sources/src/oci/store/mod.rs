@@ -1,25 +1,22 @@
-//! The store: manifests, configs and layers by their digest, shared by processes that run at once,
-//! private to one uid.
+//! The store: manifests, configs and layers by digest, shared by concurrent processes and private
+//! to one uid.
 //!
 //! ```text
-//! DIRECTORY/1/lock                 held while names in here change
-//!             blobs/HEX            whole and verified, read-only; HEX is the SHA-256 of the bytes
-//!             partial/HEX          a download under way: locked by the one who writes it, gone on
-//!                                  with by the next one where that was killed
-//!             names/HEX            a name and the digest of the manifest that it stands for
-//!             claims/NAME          locked while one process does what others would do as well
-//!             building/RANDOM      blobs that are being made here
+//! DIRECTORY/1/lock                 held while names change
+//!             blobs/HEX            complete and verified, read-only; HEX is the SHA-256
+//!             partial/HEX          a download: locked by its writer, resumed by the next one
+//!             names/HEX            a name and the digest of its manifest
+//!             claims/NAME          locked for single flight
+//!             building/RANDOM      blobs that are being made locally
 //!             snapshots/           unpacked source snapshots: a cache of trees
-//!             layers/, prepared/   layers of images, and those that a preparation made: shelves
+//!             layers/, prepared/   unpacked layers of images and of provisioning: shelves
 //! ```
 //!
-//! A blob is written to `partial`, hashed on the way, written to the disk and renamed when its
-//! digest is right: what lies in `blobs` is whole, whoever was killed and whenever the power went.
-//! Trees are not written to the disk; those of an earlier boot are verified before they are used.
+//! A blob is written to `partial`, hashed, synced and then renamed, so `blobs` survives a kill or
+//! power loss. Trees are not synced; those of an earlier boot are verified before use.
 //!
-//! Whoever uses a blob or a tree shares a lock on it, so that it is not removed meanwhile; locks
-//! end with their process. What was not used for longest goes when the whole takes more than its
-//! size.
+//! A user of a blob or tree holds a shared lock on it, which prevents removal and ends with the
+//! process. Above the size limit the least recently used objects are removed.
 
 mod blobs;
 mod claims;
@@ -48,9 +45,9 @@ pub use draft::Draft;
 pub use error::StoreError;
 pub use place::StorePlace;
 
-/// Version of this layout. It changes when anything in it means something else than before.
+/// Version of this layout. Increment it when the meaning of a file changes.
 const LAYOUT: u32 = 1;
-/// Version of what becomes of a layer, or of a preparation; older trees are made anew.
+/// Version of the unpack and provisioning rules. Trees of an older version are rebuilt.
 const LAYER_RULES: u32 = 1;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -63,28 +60,26 @@ const SNAPSHOTS: &str = "snapshots";
 const LAYERS: &str = "layers";
 const PREPARED: &str = "prepared";
 
-/// The store at one place.
+/// An opened store.
 #[derive(Debug)]
 pub struct Store {
     shelf: Shelf,
     size_bytes: u64,
 }
 
-/// What a descriptor says of a blob.
+/// A blob as named by a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// SHA-256 of the bytes.
     pub digest: Digest,
-    /// How many there are.
     pub bytes: u64,
 }
 
 impl Store {
-    /// Opens the store at `place`, making what is missing. One on a file system that is read-only
-    /// is opened where it is there.
+    /// Opens the store at `place` and creates what is missing. On a read-only file system an
+    /// existing store is opened.
     ///
     /// # Errors
-    /// [`StoreError::Cache`]: it is not safe, or cannot be made.
+    /// [`StoreError::Cache`]: unsafe, or cannot be created.
     pub fn open(place: &StorePlace) -> Result<Self, StoreError> {
         Ok(Self {
             shelf: Shelf::open(&place.directory, LAYOUT, false)?,
@@ -92,28 +87,28 @@ impl Store {
         })
     }
 
-    /// Most that everything in it may take together.
+    /// Returns the size limit of the whole store.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Its directory, free of links.
+    /// Returns the directory, with all links resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.shelf.path()
     }
 
-    /// Unpacked source snapshots.
+    /// Opens the cache of unpacked source snapshots.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
     pub fn snapshots(&self) -> Result<Cache, StoreError> {
-        // What goes first, of all that is in here, is for the store to say.
+        // The store decides on evictions across all parts.
         Ok(Cache::below(&self.shelf, SNAPSHOTS, self.size_bytes)?)
     }
 
-    /// Unpacked layers of images, by their `ChainID`.
+    /// Opens the shelf of unpacked image layers, by `ChainID`.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -121,7 +116,7 @@ impl Store {
         Ok(self.shelf.below(LAYERS, LAYER_RULES)?)
     }
 
-    /// Layers that preparations made, by the digest of what they were made of.
+    /// Opens the shelf of layers from provisioning, by the digest of their inputs.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -129,7 +124,6 @@ impl Store {
         Ok(self.shelf.below(PREPARED, LAYER_RULES)?)
     }
 
-    /// Why a tree could not be written here.
     #[must_use]
     pub(crate) fn no_room(&self, errno: Errno) -> StoreError {
         self.failed("write", SNAPSHOTS)(errno)
@@ -139,7 +133,6 @@ impl Store {
         self.shelf.root()
     }
 
-    /// Makes a part of it; that it is there is fine.
     fn make_part(&self, part: &str) -> Result<(), StoreError> {
         match rustix::fs::mkdirat(self.root(), part, Mode::from_raw_mode(DIRECTORY_MODE)) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -147,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Opens `name`, which is no link; `None`: there is none.
+    /// Opens `name` without following links; `None` if it does not exist.
     fn open_at(&self, name: &str, flags: OFlags) -> Result<Option<OwnedFd>, StoreError> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match rustix::fs::openat(self.root(), name, flags, Mode::from_raw_mode(0o600)) {
@@ -157,12 +150,10 @@ impl Store {
         }
     }
 
-    /// Whether `file` still has the name that it was opened by.
     fn is_still(&self, file: &OwnedFd, name: &str) -> Result<bool, StoreError> {
         Ok(self.shelf.is_still(file, name)?)
     }
 
-    /// Removes a file; that it is gone is fine.
     fn unlink(&self, name: &str) -> Result<(), StoreError> {
         match rustix::fs::unlinkat(self.root(), name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -174,7 +165,6 @@ impl Store {
         self.path().join(name)
     }
 
-    /// An error of `call` on `name`.
     fn failed(&self, call: &'static str, name: &str) -> impl Fn(Errno) -> StoreError + use<> {
         let object = escape(self.path_of(name).as_os_str().as_encoded_bytes());
         move |errno| {
@@ -185,7 +175,6 @@ impl Store {
     }
 }
 
-/// A digest as a file name.
 fn hexadecimal(digest: &Digest) -> String {
     digest.to_string().trim_start_matches("sha256:").to_owned()
 }

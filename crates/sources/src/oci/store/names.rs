@@ -1,11 +1,10 @@
-//! Names of manifests: what was pulled or built under which name.
+//! Names of manifests: the references they were pulled or built as.
 
 use serde::{Deserialize, Serialize};
 
 use crate::oci::store::{BUILDING, NAMES, Store, StoreError, hexadecimal};
 use spec::digest::Digest;
 
-/// The longest name, with what JSON makes of it.
 const NAME_BYTES_MAX: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -16,7 +15,7 @@ struct Named {
 }
 
 impl Store {
-    /// Remembers that `name` stands for the manifest `digest` now.
+    /// Records that `name` refers to the manifest `digest`.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -34,7 +33,7 @@ impl Store {
         };
         let bytes = serde_json::to_vec(&named)
             .map_err(|_never| self.failed("write", &to)(rustix::io::Errno::INVAL))?;
-        // What is being written has no lock of its own: nobody sweeps while the names are locked.
+        // The file that is being written has no lock; cleanup needs the lock on the names.
         let _names = self.shelf.lock_names()?;
         let draft = self.shelf.draft()?;
         self.shelf.write(&draft, &bytes)?;
@@ -42,7 +41,7 @@ impl Store {
             .map_err(self.failed("renameat", &to))
     }
 
-    /// What `name` stood for when it was last pulled or built.
+    /// Returns the manifest that `name` last referred to.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -51,7 +50,7 @@ impl Store {
         Ok(found.and_then(|(found, digest)| (found == name).then_some(digest)))
     }
 
-    /// All names, in their order, and what they stand for.
+    /// Lists all names, sorted, with their digests.
     ///
     /// # Errors
     /// [`StoreError::Cache`].
@@ -64,7 +63,6 @@ impl Store {
         Ok(names)
     }
 
-    /// Forgets the names of manifests that are not there any more; the names are locked.
     pub(super) fn forget_names(&self) -> Result<(), StoreError> {
         for file in self.shelf.names(NAMES)? {
             let file = format!("{NAMES}/{file}");
@@ -76,7 +74,6 @@ impl Store {
         Ok(())
     }
 
-    /// What is in the file of a name; `None` where it is not whole.
     fn read_name(&self, file: &str) -> Result<Option<(String, Digest)>, StoreError> {
         let bytes = self.shelf.read(file, NAME_BYTES_MAX)?;
         Ok(bytes.and_then(|bytes| {

@@ -1,4 +1,4 @@
-//! Where the store lies: on a disk, never in memory.
+//! Location of the store: on a disk, not in memory.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,23 @@ use spec::host_policy::HostPolicy;
 use spec::request::Caller;
 use store::place::file_system;
 
-/// Most that it takes, unless somebody states a size.
 const SIZE_BYTES: u64 = 20 << 30;
-/// The part of its file system that it takes at most, unless somebody states a size.
+/// By default at most one part in this many of the file system.
 const PART_OF_DISK: u64 = 4;
 
-/// Where the store lies and how much it may hold.
+/// Location and size limit of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorePlace {
     pub directory: PathBuf,
-    /// Bytes of all that is in it.
     pub size_bytes: u64,
 }
 
 impl StorePlace {
-    /// For this caller: what he says, else what the host says, else `oci` in his cache directory.
+    /// Selects the directory: set by the caller, else by the host policy, else `oci` in the
+    /// caller's cache directory.
     ///
     /// # Errors
-    /// [`StoreError::Cache`] where the file system cannot be looked at.
+    /// [`StoreError::Cache`]: the file system cannot be inspected.
     pub fn choose(caller: &Caller, policy: &HostPolicy) -> Result<Self, StoreError> {
         let stated = caller.oci_directory.as_ref();
         let stated = stated.or(policy.oci.directory.as_ref());

@@ -12,6 +12,7 @@ pub(crate) const TEMPLATE_ID_BYTES_MAX: usize = 128;
 
 /// A template of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Written"))]
 #[serde(try_from = "Written")]
 pub struct ImageTemplate {
     pub id: String,
@@ -28,18 +29,41 @@ pub struct ImageTemplate {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Written {
+    /// The name that `runner.image` uses: letters, digits, `-`, `_`, `.`; unique in all files.
+    #[cfg_attr(
+        test,
+        schemars(length(max = 128), regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"))
+    )]
     id: String,
+    /// Runtimes that it contains.
     #[serde(default)]
     languages: Vec<Language>,
+    /// Installed OS packages, by Debian name.
+    #[cfg_attr(test, schemars(inner(regex(pattern = r"^[a-z0-9][a-z0-9+.:-]*$"))))]
     #[serde(default)]
     native: Vec<String>,
+    /// Installed npm packages, where programs of a bundle find them: NAME or NAME@VERSION.
+    #[cfg_attr(
+        test,
+        schemars(inner(regex(pattern = r"^(?:@[^@/]+/)?[^@/]+(?:@.+)?$")))
+    )]
     #[serde(default)]
     npm: Vec<String>,
+    /// Installed pip packages: NAME or NAME==VERSION.
+    #[cfg_attr(
+        test,
+        schemars(inner(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:==.+)?$")))
+    )]
     #[serde(default)]
     pip: Vec<String>,
+    /// Start-up cost, 0 for the lightest.
     cost_tier: u32,
+    /// Source of its root file system: `docker://REFERENCE` or `oci:DIRECTORY`. Default: not built
+    /// yet.
+    #[cfg_attr(test, schemars(regex(pattern = r"^(?:docker://|oci:)\S+$")))]
     #[serde(default)]
     source: Option<String>,
 }

@@ -2,17 +2,24 @@
 
 use std::path::Path;
 
-use schemars::{JsonSchema, schema_for};
+use schemars::transform::{RecursiveTransform, Transform as _};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde_json::{Value, json};
 
 use crate::check::CheckReport;
 use crate::diagnosis::Diagnosis;
 use crate::golden::assert_golden;
+use crate::host_config::written::Written;
 use crate::plan_report::PlanReport;
 use crate::report::Report;
 use crate::source_built::SourceBuilt;
 
 fn check<T: JsonSchema>(name: &str) {
-    let mut generated = serde_json::to_string_pretty(&schema_for!(T)).expect("a schema");
+    check_schema(&schema_for!(T), name);
+}
+
+fn check_schema(schema: &Schema, name: &str) {
+    let mut generated = serde_json::to_string_pretty(schema).expect("a schema");
     generated.push('\n');
     let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     assert_golden(&schemas.join(format!("{name}.schema.json")), &generated);
@@ -41,4 +48,52 @@ fn the_published_schema_of_the_plan_is_the_one_of_its_types() {
 #[test]
 fn the_published_schema_of_what_was_built_is_the_one_of_its_types() {
     check::<SourceBuilt>("source-build");
+}
+
+/// A key without a value is refused: `null` is not a value of an optional key.
+fn remove_null(schema: &mut Schema) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(schemas)) = schema.get_mut("anyOf") {
+        schemas.retain(|schema| schema["type"] != "null");
+        if let [Value::Object(only)] = schemas.as_slice() {
+            let only = only.clone();
+            schema.remove("anyOf");
+            for (key, value) in only {
+                schema.insert(key, value);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_published_schemas_of_configuration_and_policy_are_those_of_their_types() {
+    for (name, title, description) in [
+        (
+            "config",
+            "Configuration of the host",
+            "/etc/runner/config.yaml, and `runner/config.yaml` in $XDG_CONFIG_HOME or ~/.config. \
+             Every key is optional. A later file can only tighten what an earlier file denies.",
+        ),
+        (
+            "policy",
+            "The file of --policy",
+            "It has the keys of the configuration and is merged last: it can only tighten what the \
+             configuration denies.",
+        ),
+    ] {
+        let mut schema = schema_for!(Written);
+        RecursiveTransform(remove_null).transform(&mut schema);
+        schema.insert("$id".to_owned(), json!(format!("urn:runner:schema:{name}")));
+        schema.insert("title".to_owned(), json!(title));
+        schema.insert("description".to_owned(), json!(description));
+        // A file of comments is `null`.
+        schema.insert("type".to_owned(), json!(["object", "null"]));
+        check_schema(&schema, name);
+    }
 }

@@ -34,8 +34,9 @@ pub use network::EgressRequest;
 pub use problem::{ManifestError, Problem};
 pub use references::{CodeReference, GitHubReference, code_references, github_references};
 pub use resolved::resolved;
+pub(crate) use secrets::is_variable_name;
 pub(crate) use secrets::slug_of_variable;
-pub use secrets::{SecretReference, SecretRequest, is_variable_name};
+pub use secrets::{SecretReference, SecretRequest};
 pub use workspace_sources::WorkspaceSource;
 
 use crate::code_block::CodeSource;

@@ -149,7 +149,7 @@ pub(crate) fn slug_of_variable(variable: &str) -> String {
 
 /// Whether `text` is a portable name of an environment variable: letters, digits and `_`.
 #[must_use]
-pub fn is_variable_name(text: &str) -> bool {
+pub(crate) fn is_variable_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|first: char| first.is_ascii_digit())
         && text

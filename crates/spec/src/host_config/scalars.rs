@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::Error as _;
 
-use spec::path::escape;
-use spec::units::{parse_duration, parse_size_bytes};
+use crate::path::escape;
+use crate::units::{parse_duration, parse_size_bytes};
 
 /// A value that, where its key stands, is there: a key without a value would say "no bound" by
 /// accident.
@@ -34,7 +34,9 @@ impl TryFrom<String> for Size {
     }
 }
 
+/// A duration such as `10m`, `1h30m` or `1d`; not 0.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = r"^(?=[^1-9]*[1-9])(?:[0-9]+d)?(?:[0-9]+h)?(?:[0-9]+m(?!s))?(?:[0-9]+s)?(?:[0-9]+ms)?$")))]
 #[serde(try_from = "String")]
 pub(super) struct Time(pub(super) Duration);
 
@@ -50,6 +52,8 @@ impl TryFrom<String> for Time {
     }
 }
 
+/// A whole number, not 0.
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("minimum" = 1)))]
 pub(super) struct Count(pub(super) u64);
 
 impl<'de> Deserialize<'de> for Count {
@@ -63,7 +67,12 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
+#[cfg(test)]
+pub(super) const ABSOLUTE_PATH: &str = r"^(?![^\x00]*/\.\.(?:/|$))/[^\x00]*$";
+
+/// An absolute path without `..`.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = ABSOLUTE_PATH)))]
 #[serde(try_from = "String")]
 pub(super) struct AbsolutePath(pub(super) String);
 
@@ -85,5 +94,22 @@ impl TryFrom<String> for AbsolutePath {
 impl From<AbsolutePath> for PathBuf {
     fn from(path: AbsolutePath) -> Self {
         Self::from(path.0)
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for Size {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Bytes, or a number with `k`, `m`, `g` or `t` (powers of 1024); not 0.",
+            "oneOf": [
+                { "type": "integer", "minimum": 1, "maximum": i64::MAX },
+                { "type": "string", "pattern": r"^0*[1-9][0-9]*(?:[bB]|[kKmMgGtT](?:[iI]?[bB])?)?$" }
+            ]
+        })
     }
 }

@@ -2,65 +2,88 @@
 
 use serde::Deserialize;
 
-use crate::cli::config::elsewhere::{Range, Rule};
-use crate::cli::config::scalars::{AbsolutePath, Size, Time, stated};
-use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
+use crate::host_config::elsewhere::{Range, Rule};
+use crate::host_config::scalars::{AbsolutePath, Size, Time, stated};
+use crate::preparation::{AptSource, IndexUrl, PreparationStatement};
 
-/// `preparation`.
+/// The key `preparation`.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WrittenPreparation {
+    /// Debian packages.
     #[serde(deserialize_with = "stated")]
     apt: Option<WrittenApt>,
+    /// npm packages.
     #[serde(deserialize_with = "stated")]
     npm: Option<WrittenNpm>,
+    /// Python packages.
     #[serde(deserialize_with = "stated")]
     pip: Option<WrittenPip>,
+    /// Hosts that an installation may reach. Default: the hosts of the indexes. Several files: only
+    /// what all of them allow.
     #[serde(deserialize_with = "stated")]
     allow: Option<Vec<Rule>>,
+    /// Private addresses that these names may resolve to. Default: none. Several files: only what
+    /// all of them allow.
     #[serde(deserialize_with = "stated")]
     allow_private: Option<Vec<Range>>,
+    /// PEM file of certificates for the indexes, instead of the image's.
     #[serde(deserialize_with = "stated")]
     ca_file: Option<AbsolutePath>,
+    /// Limits of one installation. The smallest of several files counts.
     limits: WrittenLimits,
 }
 
-/// `preparation.apt`.
+/// The key `preparation.apt`.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 struct WrittenApt {
+    /// Default: the lists of the image; `allow` has to name their hosts then.
     sources: Vec<Source>,
+    /// Keys that sign the sources, as exported by gpg. Default: the keys of the image.
     #[serde(deserialize_with = "stated")]
     trusted_keys: Option<AbsolutePath>,
 }
 
-/// `preparation.npm`.
+/// The key `preparation.npm`.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct WrittenNpm {
+    /// The registry.
     registry: Index,
 }
 
-/// `preparation.pip`.
+/// The key `preparation.pip`.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct WrittenPip {
+    /// The index (PEP 503), such as …/simple/.
     index: Index,
 }
 
-/// `preparation.limits`.
+/// The key `preparation.limits`.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 struct WrittenLimits {
+    /// Memory of all processes, including written files. Default: 2g.
     #[serde(deserialize_with = "stated")]
     memory: Option<Size>,
+    /// Wall time. Default: 10m.
     #[serde(deserialize_with = "stated")]
     timeout: Option<Time>,
+    /// Size of written files. Default: 1g.
     #[serde(deserialize_with = "stated")]
     disk: Option<Size>,
 }
 
+/// An http or https URL without a user.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = r"^https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:[/?#][!-\[\]-~]*)?$")))]
 #[serde(try_from = "String")]
 struct Index(IndexUrl);
 
@@ -75,7 +98,9 @@ impl TryFrom<String> for Index {
     }
 }
 
+/// A line of sources.list(5): `deb [OPTIONS] URL SUITE [COMPONENT…]`.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String", extend("pattern" = r"^deb +(?:\[[ -\\^-~]*\] *)?https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:[/?#][!-\[\]-~]*)? +[!-~][ -~]*$")))]
 #[serde(try_from = "String")]
 struct Source(AptSource);
 

@@ -1,219 +1,47 @@
-//! The configuration files: found, read and merged into the host policy.
+//! The text of one configuration file, or of the file of `--policy`. docs/configuration.md has an
+//! example.
 //!
-//! In order: `/etc/runner/config.yaml`, the user's `runner/config.yaml` below `XDG_CONFIG_HOME`
-//! or `~/.config` (not for uid 0), the file of `--policy`. The first two may be missing. Every
-//! key is optional:
-//!
-//! ```yaml
-//! maxima: { memory: 4g, timeout: 1h, processes: 4096 } # binds flags and manifests; built in are these, for a bundle's own manifest only
-//! grants: [secrets]          # egress secrets env mounts sources outputs policy, or all
-//! deny_grants: [egress]      # what no later file and no flag may grant
-//! uid_range: { first: 1879048192, last: 1879113727 } # uids of bodies where root runs them
-//! cgroup_parent: /runner     # runs get their cgroup below it
-//! interpreters: [/opt/python] # programs below may be made visible
-//! unpack: { archive: 100m, unpacked: 1g, entries: 100000 }
-//! runtime_directory: /run/runner
-//! egress:                    # for every run, whoever grants
-//!   allow: [api.example.com:443, "*.example.org"] # at most these; [] is nobody
-//!   private_ranges: [10.0.0.0/8, "fd00::/8"]      # private addresses that names may have
-//!   refuse_ech: true         # no TLS hello that hides another one inside
-//! secrets:
-//!   provider: { directory: /etc/runner/secrets } # one file for each slug; or one of
-//!   # provider: { environment: VAULT_ }          # variables of the caller with this prefix
-//!   # provider: { command: [/usr/bin/vault, read] } # the slug comes last, the value on stdout
-//!   inventory: /etc/runner/SECRETS.md # who may have what
-//! refs: { "@owner/name": /etc/runner/refs/name.yaml } # what registry slugs stand for
-//! images:                    # templates beside the built-in ones
-//!   - id: python-3.12        # letters, digits, `-`, `_`, `.`; stated once in all files
-//!     languages: [python]    # node python multi
-//!     native: [libpango-1.0-0] # packages that are baked in, by their Debian names
-//!     npm: [typescript@5.4.2] # the same of npm and pip: where a program of a bundle finds them
-//!     pip: [requests==2.31.0]
-//!     cost_tier: 1           # 0 for the lightest
-//!     source: "docker://registry.example.org/python:3.12" # or oci:DIRECTORY; none: not built yet
-//! cache:
-//!   directory: /var/cache/runner # fetched sources
-//!   size: 5g
-//!   bundles:                 # unpacked bundles; in memory unless a directory is stated
-//!     directory: /var/cache/runner/bundles
-//!     size: 512m
-//!     off: true              # keep none, use none
-//!     copy: true             # give each body a copy, though an overlayfs could be laid out
-//! github: { base_url: "https://api.github.com", token: "file:/etc/runner/token" } # or env:NAME
-//! oci:                       # images and workspace sources from registries
-//!   directory: /var/cache/runner/oci # what was pulled, on disk
-//!   size: 20g
-//!   layer: 4g                # one layer as it is sent
-//!   unpacked: 16g            # and its files
-//!   entries: 1000000
-//!   ca_file: /etc/runner/registry.pem # certificates that are trusted beside the host's
-//!   insecure: [registry.example.org:5000] # registries without TLS
-//!   default_registry: registry.example.org # of images with a short name: docker://python:3.12
-//!   copy: true               # give each body a copy, though an overlayfs could be laid out
-//!   root_read_only: true     # no body writes the root of its image
-//! require_pin: true          # refuse branches and tags where a commit can be named
-//! preparation:               # where `needs` of `engine: sandbox` are installed from
-//!   apt:                     # native packages; without sources the image's own lists
-//!     sources: ["deb https://deb.example.org/debian trixie main"]
-//!     trusted_keys: /etc/runner/apt.asc # instead of the image's own
-//!   npm: { registry: "https://registry.example.org/" }
-//!   pip: { index: "https://index.example.org/simple/" }
-//!   allow: [files.example.org] # whom a preparation run reaches, instead of the hosts above
-//!   allow_private: [10.1.0.0/16] # private addresses that those names may have
-//!   ca_file: /etc/runner/ca.pem # vouches for them, instead of the image's certificates
-//!   # what is written is memory too; each 2 KiB of memory have room for one file
-//!   limits: { memory: 2g, timeout: 10m, disk: 1g }
-//! syscalls: strict           # fewer system calls for every run; `default` is the other value
-//! ```
-//!
-//! What a later file may change is said at [`merge`].
+//! [`merge`](crate::host_policy::merge) says what a later file may change. The schemas `config` and
+//! `policy` are generated from the types here.
 
 mod elsewhere;
 mod preparation;
 mod scalars;
-mod written;
+pub(crate) mod written;
 
-use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use crate::did_you_mean::nearest;
+use crate::host_policy::Statement;
+use crate::path::escape;
+use written::Written;
 
-use crate::cli::config::written::Written;
-use crate::cli::surroundings::Surroundings;
-use spec::did_you_mean::nearest;
-use spec::host_policy::{ForbiddenGrant, HostPolicy, ImageTwice, Statement, check_images, merge};
-use spec::path::escape;
-use spec::report::ErrorReport;
-
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most YAML nodes in one file, aliases counted as often as they are used.
 const NODES_MAX: usize = 10_000;
 
-/// Why the configuration cannot be used.
+/// An error in a configuration file, with its place.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It is there, or was asked for, and cannot be read.
-    #[error("the configuration file {file} cannot be read")]
-    Unreadable {
-        file: String,
-        #[source]
-        source: std::io::Error,
-    },
-    /// Larger than 1 MiB.
-    #[error("the configuration file {file} is larger than 1 MiB")]
-    TooLarge { file: String },
-    /// It does not say what a configuration file may say.
-    #[error("{file}:{line}:{column}: {message}")]
-    Invalid {
-        file: String,
-        /// Counted from 1.
-        line: u64,
-        /// Counted from 1.
-        column: u64,
-        /// What was found and what was expected.
-        message: String,
-        /// The nearest known word.
-        hint: Option<String>,
-    },
-    /// An image template that is there already.
-    #[error("{again}: the image `{id}` is in {first} already; neither may replace the other")]
-    ImageTwice {
-        id: String,
-        /// The file that states it first, escaped.
-        first: String,
-        /// The file that states it again, escaped.
-        again: String,
-    },
-}
-
-impl ConfigError {
-    /// The error as the report has it.
-    #[must_use]
-    pub fn report(&self) -> ErrorReport {
-        let (code, hint) = match self {
-            Self::Unreadable { .. } => ("policy_unreadable", None),
-            Self::TooLarge { .. } => ("policy_invalid", None),
-            Self::ImageTwice { .. } => (
-                "policy_invalid",
-                Some("give one of the two another id".to_owned()),
-            ),
-            Self::Invalid { hint, .. } => ("policy_invalid", hint.clone()),
-        };
-        ErrorReport {
-            code: code.to_owned(),
-            message: spec::report::with_causes(self),
-            hint,
-        }
-    }
-}
-
-/// The policy of this host for this caller, and the grants that did not count.
-///
-/// # Errors
-/// A file that is there and cannot be read or understood; a missing one of `--policy`.
-pub fn load(
-    surroundings: &Surroundings,
-    policy: Option<&Path>,
-) -> Result<(HostPolicy, Vec<ForbiddenGrant>), ConfigError> {
-    Ok(merge(&statements(surroundings, policy)?))
-}
-
-/// What each of the files states, earliest first.
-///
-/// # Errors
-/// As [`load`].
-pub fn statements(
-    surroundings: &Surroundings,
-    policy: Option<&Path>,
-) -> Result<Vec<Statement>, ConfigError> {
-    let mut statements = Vec::new();
-    for file in surroundings.config_files() {
-        statements.extend(read(&file, true)?);
-    }
-    if let Some(file) = policy {
-        statements.extend(read(file, false)?);
-    }
-    check_images(&statements)
-        .map_err(|ImageTwice { id, first, again }| ConfigError::ImageTwice { id, first, again })?;
-    Ok(statements)
-}
-
-fn read(path: &Path, may_be_missing: bool) -> Result<Option<Statement>, ConfigError> {
-    let file = escape(path.as_os_str().as_bytes());
-    let opened = match std::fs::File::open(path) {
-        Err(error) if may_be_missing && is_missing(&error) => return Ok(None),
-        other => other,
-    };
-    let mut bytes = Vec::new();
-    opened
-        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|source| ConfigError::Unreadable {
-            file: file.clone(),
-            source,
-        })?;
-    if FILE_BYTES_MAX < u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
-        return Err(ConfigError::TooLarge { file });
-    }
-    parse(&file, &bytes).map(Some)
-}
-
-fn is_missing(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-    )
+#[error("{file}:{line}:{column}: {message}")]
+pub struct InvalidConfig {
+    file: String,
+    /// Counted from 1.
+    line: u64,
+    /// Counted from 1.
+    column: u64,
+    message: String,
+    /// Names the nearest known word.
+    pub hint: Option<String>,
 }
 
 /// Reads the bytes of one configuration file; `file` is its name for messages.
 ///
 /// # Errors
-/// [`ConfigError::Invalid`] with the place of the first thing that is wrong.
-pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, ConfigError> {
+/// [`InvalidConfig`]: the first error with its place.
+pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, InvalidConfig> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line_start = before.iter().rposition(|byte| *byte == b'\n');
         let lines = before.iter().filter(|byte| **byte == b'\n').count();
         let column = before.len() - line_start.map_or(0, |at| at + 1);
-        ConfigError::Invalid {
+        InvalidConfig {
             file: file.to_owned(),
             line: u64::try_from(lines + 1).unwrap_or(u64::MAX),
             column: u64::try_from(column + 1).unwrap_or(u64::MAX),
@@ -233,7 +61,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Statement, ConfigError> {
     Ok(written.unwrap_or_default().statement(file))
 }
 
-fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
+fn invalid(file: &str, error: &serde_saphyr::Error) -> InvalidConfig {
     use serde_saphyr::Error as Yaml;
     let error = error.without_snippet();
     let place = error.location();
@@ -269,7 +97,7 @@ fn invalid(file: &str, error: &serde_saphyr::Error) -> ConfigError {
         ),
         other => (without_place(&other.to_string()), None),
     };
-    ConfigError::Invalid {
+    InvalidConfig {
         file: file.to_owned(),
         line: place.map_or(1, |place| place.line()),
         column: place.map_or(1, |place| place.column()),
@@ -297,15 +125,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use spec::egress::EgressRule;
-    use spec::host_policy::{AtLine, UidRange, grants_named};
-    use spec::image::ImageTemplate;
-    use spec::oci_policy::OciStatement;
-    use spec::preparation::{AptSource, IndexUrl, PreparationStatement};
-    use spec::request::Grants;
-    use spec::runner_block::Language;
-    use spec::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
-    use spec::syscall_policy::SyscallPolicyName;
+    use crate::egress::EgressRule;
+    use crate::host_policy::{AtLine, UidRange, grants_named};
+    use crate::image::ImageTemplate;
+    use crate::oci_policy::OciStatement;
+    use crate::preparation::{AptSource, IndexUrl, PreparationStatement};
+    use crate::request::Grants;
+    use crate::runner_block::Language;
+    use crate::sources_policy::{BundleCachePolicy, IpRange, SecretsProvider};
+    use crate::syscall_policy::SyscallPolicyName;
 
     fn at_line<T>(value: T) -> Option<AtLine<T>> {
         Some(AtLine { value, line: 1 })
@@ -313,9 +141,8 @@ mod tests {
 
     fn refused(text: &str) -> String {
         let error = parse("f", text.as_bytes()).map(drop).expect_err(text);
-        let report = error.report();
-        assert_eq!(report.code, "policy_invalid");
-        format!("{} | {}", report.message, report.hint.unwrap_or_default())
+        let hint = error.hint.as_deref().unwrap_or_default();
+        format!("{error} | {hint}")
     }
 
     #[test]
@@ -529,65 +356,5 @@ mod tests {
         refused(&text);
         let many = "grants: [".to_owned() + &"env, ".repeat(20_000) + "]";
         assert!(refused(&many).starts_with("f:1:"), "{}", refused(&many));
-    }
-
-    #[test]
-    fn a_missing_policy_is_an_error_and_a_missing_configuration_is_none() {
-        let surroundings = Surroundings {
-            variables: [("HOME".into(), "/nonexistent".into())].into(),
-            uid: 1000,
-            ..Surroundings::default()
-        };
-        let (policy, forbidden) = load(&surroundings, None).expect("nothing to read");
-        assert_eq!(policy, HostPolicy::default());
-        assert!(forbidden.is_empty());
-        let error =
-            load(&surroundings, Some(Path::new("/nonexistent/policy"))).expect_err("missing");
-        assert_eq!(error.report().code, "policy_unreadable");
-        assert!(error.to_string().contains("/nonexistent/policy"), "{error}");
-    }
-
-    #[test]
-    fn an_image_of_two_files_is_refused_with_both_names() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let image = "images: [{ id: a, languages: [node], cost_tier: 0 }]\n";
-        std::fs::create_dir(directory.path().join("runner")).expect("made");
-        std::fs::write(directory.path().join("runner/config.yaml"), image).expect("written");
-        let flag = directory.path().join("policy.yaml");
-        std::fs::write(&flag, image).expect("written");
-        let surroundings = Surroundings {
-            variables: [("XDG_CONFIG_HOME".into(), directory.path().into())].into(),
-            uid: 1000,
-            ..Surroundings::default()
-        };
-        let error = load(&surroundings, Some(&flag)).expect_err("twice");
-        assert_eq!(error.report().code, "policy_invalid");
-        let message = error.to_string();
-        assert!(message.contains("policy.yaml: the image `a`"), "{message}");
-        assert!(message.contains("runner/config.yaml already"), "{message}");
-    }
-
-    #[test]
-    fn the_file_of_the_flag_cannot_loosen_the_users() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let users = directory.path().join("runner");
-        std::fs::create_dir(&users).expect("made");
-        std::fs::write(
-            users.join("config.yaml"),
-            "maxima: { memory: 1g }\ndeny_grants: [egress]\n",
-        )
-        .expect("written");
-        let flag = directory.path().join("policy.yaml");
-        std::fs::write(&flag, "maxima: { memory: 8g }\ngrants: [egress, env]\n").expect("written");
-        let surroundings = Surroundings {
-            variables: [("XDG_CONFIG_HOME".into(), directory.path().into())].into(),
-            uid: 1000,
-            ..Surroundings::default()
-        };
-        let (policy, forbidden) = load(&surroundings, Some(&flag)).expect("readable");
-        assert_eq!(policy.maxima.memory_bytes.value, 1 << 30);
-        assert!(policy.grants.env && !policy.grants.egress);
-        assert_eq!(forbidden[0].grant, "egress");
-        assert!(forbidden[0].forbidden_by.ends_with("runner/config.yaml"));
     }
 }

@@ -8,6 +8,7 @@ use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::node::NodeVersions;
 use crate::run::preparation::{self, Provided};
 use crate::run::program;
+use crate::run::refusals::Refusals;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
 use crate::run::{host, line_ends, needs, provider};
 use egress::address::is_public;
@@ -20,10 +21,6 @@ use spec::path::escape;
 use spec::report::{RunForm, RunnerReport, WarningReport};
 use spec::request::{BundleArgument, EnvironmentEntry, Grants, Request, Subject, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
-
-/// What is done about something for which a run is refused: a run ends with the first (`Err`
-/// itself is such a function), a plan goes on and says so.
-pub type OnRefusal<'call> = dyn FnMut(RunError) -> Result<(), RunError> + 'call;
 
 /// What was chosen.
 #[derive(Debug)]
@@ -102,20 +99,21 @@ pub(crate) fn manifest_of(
 /// What of a manifest cannot be run at all, what nobody granted, what this version does not do.
 ///
 /// # Errors
-/// What `refuse` makes of a [`RunError`].
+/// [`RunError`], unless `refusals` collects it.
 fn permit(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
     origin: Origin,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<(), RunError> {
-    let executable = manifest.check_executable();
-    executable.map_err(RunError::from).or_else(&mut *refuse)?;
-    check_strict(request, manifest).or_else(&mut *refuse)?;
-    check_grants(request, manifest, origin, granted(request, policy)).or_else(&mut *refuse)?;
-    check_egress_grant(policy, manifest).or_else(&mut *refuse)?;
-    check_sources_grant(policy, manifest).or_else(refuse)
+    refusals.check(manifest.check_executable().map_err(RunError::from))?;
+    refusals.check(check_strict(request, manifest))?;
+    let grants = granted(request, policy);
+    refusals.check(check_grants(request, manifest, origin, grants))?;
+    refusals.check(check_egress_grant(policy, manifest))?;
+    refusals.check(check_sources_grant(policy, manifest))?;
+    Ok(())
 }
 
 fn check_strict(request: &Request, manifest: &Manifest) -> Result<(), RunError> {
@@ -178,7 +176,7 @@ pub(super) fn settle_egress(
     policy: &HostPolicy,
     manifest: &Manifest,
     warnings: &mut Vec<WarningReport>,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<EgressPlan, RunError> {
     let mut plan = allowlist::settle(&manifest.egress, &request.network.allow, &policy.egress);
     plan.refuse_ech |= request.strict;
@@ -187,7 +185,7 @@ pub(super) fn settle_egress(
     let vain = plan.vain(&manifest.egress, &policy.egress, &is_public);
     for warning in vain.into_iter().chain(of_flag) {
         if request.strict {
-            refuse(RunError::Argument {
+            refusals.refuse(RunError::Argument {
                 code: "strict_refuses",
                 what: "the egress list",
                 object: "has entries without effect:".to_owned(),
@@ -243,18 +241,18 @@ type Ground = (Option<RunnerReport>, Option<ChosenImage>, Provided);
 fn runner_of(
     request: &Request,
     policy: &HostPolicy,
-    (manifest, access): (&Manifest, Access<'_>),
+    manifest: &Manifest,
+    access: Access<'_>,
     bundle: &dyn BundleFiles,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Ground, RunError> {
     let had = needs::picked(request, policy, manifest).and_then(|picked| {
         let wanted = image::wanted(request, picked.as_ref(), policy)?;
         let image = wanted.map(|wanted| image::open(wanted, access, request, policy));
         Ok((picked, image.transpose()?))
     });
-    let (picked, mut image) = match had {
-        Ok(had) => had,
-        Err(error) => return refuse(error).map(|()| (None, None, Provided::default())),
+    let Some((picked, mut image)) = refusals.check(had)? else {
+        return Ok((None, None, Provided::default()));
     };
     let report = |image: Option<&ChosenImage>| {
         let found = (picked.as_ref(), image);
@@ -263,28 +261,36 @@ fn runner_of(
     let mut runner = report(image.as_ref())?;
     let mut provided = Provided::default();
     if let Some(image) = &mut image {
-        let from = (request, policy);
-        provided = preparation::provide(from, (image, access), bundle, &mut runner, refuse)?;
+        provided = preparation::provide(
+            request,
+            policy,
+            image,
+            access,
+            bundle,
+            &mut runner,
+            refusals,
+        )?;
     }
     if !provided.rows.is_empty() {
         // A runtime may be among what was installed.
         let now = report(image.as_ref())?.needs_unsatisfied;
         runner.needs_unsatisfied.retain(|need| now.contains(need));
     }
-    needs::check_needs(&runner).or_else(refuse)?;
+    refusals.check(needs::check_needs(&runner))?;
     Ok((Some(runner), image, provided))
 }
 
 /// Chooses what a bundle runs, as its manifest says.
 ///
 /// # Errors
-/// What `refuse` makes of a [`RunError`] about what nobody granted, or about the run form.
+/// [`RunError`], unless `refusals` collects it: a missing grant, or the run form.
 pub fn of_bundle(
     request: &Request,
     policy: &HostPolicy,
-    (subject, access): (ManifestSubject, Access<'_>),
+    subject: ManifestSubject,
+    access: Access<'_>,
     bundle: &dyn BundleFiles,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Chosen, RunError> {
     let ManifestSubject {
         mut manifest,
@@ -294,20 +300,14 @@ pub fn of_bundle(
         ..
     } = subject;
     let view = provider::give_storage(request, &mut manifest);
-    permit(request, policy, &manifest, origin, refuse)?;
+    permit(request, policy, &manifest, origin, refusals)?;
     let (runner, image, provided) =
-        runner_of(request, policy, (&manifest, access), bundle, refuse)?;
-    provider::check_directory(request, &manifest, bundle).or_else(&mut *refuse)?;
+        runner_of(request, policy, &manifest, access, bundle, refusals)?;
+    refusals.check(provider::check_directory(request, &manifest, bundle))?;
     let versions = NodeVersions::default();
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refusals)?;
     let found = (&egress, image.as_ref());
-    let resolved = match resolve_run(request, &manifest, bundle, &versions, found) {
-        Ok(resolved) => Some(resolved),
-        Err(error) => {
-            refuse(error)?;
-            None
-        }
-    };
+    let resolved = refusals.check(resolve_run(request, &manifest, bundle, &versions, found))?;
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));
@@ -334,17 +334,11 @@ pub fn of_bundle(
         warnings,
         manifest,
     };
-    chosen
-        .add_workspace_mounts(request, origin)
-        .or_else(&mut *refuse)?;
+    refusals.check(chosen.add_workspace_mounts(request, origin))?;
     chosen.name_variables(request);
-    chosen
-        .restrict_node(request, policy, &versions)
-        .or_else(&mut *refuse)?;
+    refusals.check(chosen.restrict_node(request, policy, &versions))?;
     let workspace = request.bundle.workspace.as_deref();
-    chosen
-        .find_program(request, workspace, policy)
-        .or_else(refuse)?;
+    refusals.check(chosen.find_program(request, workspace, policy))?;
     Ok(chosen)
 }
 

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use crate::plan::grants::Origin;
-use crate::run::chosen::{Chosen, OnRefusal, bytes_of, covers, settle_egress, shows, syscalls};
+use crate::run::chosen::{Chosen, bytes_of, covers, settle_egress, shows, syscalls};
 use crate::run::error::RunError;
 use crate::run::image::{self, Access, ChosenImage, OpenedImage};
 use crate::run::preparation::Provided;
 use crate::run::program::{self, is_visible_anyway};
+use crate::run::refusals::Refusals;
 use crate::run::shebang::head_of;
 use crate::run::{callers_program, line_ends, unseen};
 use sandbox::view::HOME;
@@ -25,7 +26,7 @@ pub(super) fn of_command(
     policy: &HostPolicy,
     argv: &[Vec<u8>],
     access: Access<'_>,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Chosen, RunError> {
     let manifest = Manifest::default();
     let mut warnings = Vec::new();
@@ -34,7 +35,7 @@ pub(super) fn of_command(
         None => None,
     };
     warnings.extend(image.iter().flat_map(ChosenImage::warnings));
-    let egress = settle_egress(request, policy, &manifest, &mut warnings, refuse)?;
+    let egress = settle_egress(request, policy, &manifest, &mut warnings, refusals)?;
     let mut chosen = Chosen {
         manifest,
         runner: None,
@@ -86,7 +87,7 @@ pub(super) fn of_command(
             });
         }
     } else {
-        chosen.find_of_caller(request, policy).or_else(refuse)?;
+        refusals.check(chosen.find_of_caller(request, policy))?;
     }
     chosen.working_directory = match (&request.workdir, here) {
         (Some(directory), _) => bytes_of(directory),

@@ -13,6 +13,7 @@ use crate::run::not_started::Attempt;
 use crate::run::places::Places;
 use crate::run::planned::PlannedRun;
 use crate::run::planning::LaunchInputs;
+use crate::run::refusals::Refusals;
 use crate::run::reporting::Stopwatch;
 use crate::run::resources::Resources;
 use crate::run::sources::Sources;
@@ -147,7 +148,7 @@ impl Run<'_> {
     }
 
     fn open_inputs(&self) -> Result<Inputs, RunError> {
-        let mut inputs = open_inputs(self.request, self.policy, &mut Err)?;
+        let mut inputs = open_inputs(self.request, self.policy, &mut Refusals::fail())?;
         inputs.published = network::publish(&self.request.network.publish)?;
         Ok(inputs)
     }

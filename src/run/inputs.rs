@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use crate::run::chosen::{self, OnRefusal};
+use crate::run::chosen;
 use crate::run::error::RunError;
 use crate::run::places::Places;
+use crate::run::refusals::Refusals;
 use crate::run::subject;
 use archive::OpenedArchive;
 use egress::relay::Published;
@@ -23,13 +24,13 @@ pub(super) struct Inputs {
 /// Opens all of it, and nothing else.
 ///
 /// # Errors
-/// [`RunError`], and what `refuse` makes of one without which the rest can still be opened.
+/// [`RunError`]; one without which the rest can still be opened goes to `refusals`.
 pub(super) fn open_inputs(
     request: &Request,
     policy: &HostPolicy,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Inputs, RunError> {
-    chosen::refuse_unsupported(request).or_else(&mut *refuse)?;
+    refusals.check(chosen::refuse_unsupported(request))?;
     let path = workspace_of(request);
     let manifest = subject::of_caller(&request.bundle, path.as_deref(), &policy.refs)?;
     let archive = match &request.subject {
@@ -44,7 +45,7 @@ pub(super) fn open_inputs(
     Ok(Inputs {
         manifest,
         archive,
-        places: Places::open(request, path, refuse)?,
+        places: Places::open(request, path, refusals)?,
         published: Vec::new(),
     })
 }

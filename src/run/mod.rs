@@ -36,6 +36,7 @@ pub mod preparation;
 pub mod program;
 pub mod progress;
 mod provider;
+mod refusals;
 mod reporting;
 pub mod resources;
 pub mod scope;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::run::chosen::OnRefusal;
 use crate::run::contract::IoContract;
 use crate::run::error::RunError;
+use crate::run::refusals::Refusals;
 use crate::staging::{ScratchError, Workspace};
 use spec::request::Request;
 
@@ -23,20 +23,18 @@ impl Places {
     /// Opens the workspace at `workspace` and the directory of `--out-dir`.
     ///
     /// # Errors
-    /// [`RunError::Scratch`] and [`RunError::Argument`], and what `refuse` makes of them.
+    /// [`RunError::Scratch`] and [`RunError::Argument`], unless `refusals` collects them.
     pub(super) fn open(
         request: &Request,
         workspace: Option<PathBuf>,
-        refuse: &mut OnRefusal<'_>,
+        refusals: &mut Refusals,
     ) -> Result<Self, RunError> {
         let mut open = |path: Option<PathBuf>, what: fn(ScratchError) -> RunError| {
             let Some(path) = path else {
                 return Ok(None);
             };
-            match Workspace::open(&path) {
-                Ok(opened) => Ok(Some((path, opened))),
-                Err(error) => refuse(what(error)).map(|()| None),
-            }
+            let opened = Workspace::open(&path).map_err(what);
+            refusals.check(opened.map(|opened| (path, opened)))
         };
         Ok(Self {
             workspace: open(workspace, RunError::from)?,

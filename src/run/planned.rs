@@ -9,6 +9,7 @@ use crate::run::chosen::{self, Chosen};
 use crate::run::error::RunError;
 use crate::run::image::Access;
 use crate::run::network::Outward;
+use crate::run::refusals::Refusals;
 use crate::run::resources::Resources;
 use crate::run::unpacking::Bundle;
 use crate::run::{Run, command, planning, reporting, subject, view};
@@ -46,7 +47,7 @@ impl PlannedRun {
             &resources.coverage(),
             &chosen,
             report,
-            &mut Err,
+            &mut Refusals::fail(),
         )?;
         let joins = resources.group.apply(&CgroupLimits {
             memory_bytes: Some(limits.memory_bytes),
@@ -78,8 +79,13 @@ impl Run<'_> {
         let access = Access::Fetch { signals, listener };
         match (&self.request.subject, bundle) {
             (Subject::Command(argv), _) => {
-                let mut chosen =
-                    command::of_command(self.request, self.policy, argv, access, &mut Err)?;
+                let mut chosen = command::of_command(
+                    self.request,
+                    self.policy,
+                    argv,
+                    access,
+                    &mut Refusals::fail(),
+                )?;
                 if let Some(preparing) = self.preparing {
                     preparing.complete(&mut chosen)?;
                 }
@@ -88,8 +94,14 @@ impl Run<'_> {
             (Subject::Bundle(_), Some(bundle)) => {
                 let files = bundle.files();
                 let manifest = chosen::manifest_of(self.request, self.policy, manifest, &files)?;
-                let subject = (manifest, access);
-                chosen::of_bundle(self.request, self.policy, subject, &files, &mut Err)
+                chosen::of_bundle(
+                    self.request,
+                    self.policy,
+                    manifest,
+                    access,
+                    &files,
+                    &mut Refusals::fail(),
+                )
             }
             (Subject::Bundle(_), None) => Err(RunError::host("find the bundle")(Errno::NOENT)),
         }

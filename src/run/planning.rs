@@ -6,8 +6,9 @@ use std::path::Path;
 use crate::plan::doctor::LANDLOCK_FULL;
 use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::limits::{self, Coverage, Limits, RunFacts};
-use crate::run::chosen::{Chosen, OnRefusal};
+use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
+use crate::run::refusals::Refusals;
 use crate::run::resources::Resources;
 use crate::run::sources::Sources;
 use crate::run::{unix_sockets, view};
@@ -299,7 +300,7 @@ pub(super) fn settle_limits(
     coverage: &[Coverage],
     chosen: &Chosen,
     report: &mut Report,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Limits, RunError> {
     let mut merged = limits::merge(
         &request.limits,
@@ -326,10 +327,10 @@ pub(super) fn settle_limits(
     }
     let sockets = unix_sockets::of(request, &chosen.view, host.landlock_abi);
     report.enforcement.push(sockets.enforcement());
-    sockets.permit(request).or_else(&mut *refuse)?;
+    refusals.check(sockets.permit(request))?;
     if request.strict {
         for error in missing_lines(&report.enforcement) {
-            refuse(error)?;
+            refusals.refuse(error)?;
         }
     }
     let settled = limits::settle(&mut merged, coverage, request.limits.mode);
@@ -337,7 +338,7 @@ pub(super) fn settle_limits(
     let settled = match settled {
         Ok(settled) => settled,
         Err(error) => {
-            refuse(error.into())?;
+            refusals.refuse(error.into())?;
             let settled = limits::settle(&mut merged, coverage, LimitsMode::BestEffort)?;
             report.limits.clone_from(&merged.reports);
             settled

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::plan::limits::Limits;
-use crate::run::chosen::{self, Chosen, OnRefusal};
+use crate::run::chosen::{self, Chosen};
 use crate::run::command;
 use crate::run::contract::{self, IoContract};
 use crate::run::error::RunError;
@@ -34,6 +34,7 @@ use crate::run::inside::{self, Inside, Program};
 use crate::run::not_started::{self, Attempt};
 use crate::run::places::Places;
 use crate::run::planning;
+use crate::run::refusals::Refusals;
 use crate::run::secret_values;
 use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
@@ -67,7 +68,7 @@ pub fn explain(request: &Request, policy: &HostPolicy) -> PlanReport {
         policy,
         start_unix_s: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or_default()),
     };
-    let given = |refuse: &mut OnRefusal<'_>| planner.read_what_was_given(refuse);
+    let given = |refusals: &mut Refusals| planner.read_what_was_given(refusals);
     planner.tell(&given, HostFacts::look(request))
 }
 
@@ -121,35 +122,32 @@ struct Settling {
 impl Planner<'_> {
     fn tell(
         &self,
-        given: &dyn Fn(&mut OnRefusal<'_>) -> Result<Read, RunError>,
+        given: &dyn Fn(&mut Refusals) -> Result<Read, RunError>,
         facts: Result<HostFacts, RunError>,
     ) -> PlanReport {
         let mut plan = PlanReport::new();
-        let mut refusals = Vec::new();
-        let mut refuse = |error| {
-            refusals.push(error);
-            Ok(())
-        };
-        let told = given(&mut refuse).and_then(|read| {
+        let mut refusals = Refusals::collecting();
+        let planned = given(&mut refusals).and_then(|read| {
             let facts = facts?;
-            self.plan(read, &facts, &mut plan, &mut refuse)
+            self.plan(read, &facts, &mut plan, &mut refusals)
         });
-        refusals.extend(told.err());
-        judge(&mut plan, &refusals);
+        let mut refused = refusals.into_vec();
+        refused.extend(planned.err());
+        judge(&mut plan, &refused);
         plan
     }
 
     /// Opens and reads what was named; no file is written.
-    fn read_what_was_given(&self, refuse: &mut OnRefusal<'_>) -> Result<Read, RunError> {
+    fn read_what_was_given(&self, refusals: &mut Refusals) -> Result<Read, RunError> {
         if let Some(path) = manifest_alone(self.request) {
-            return self.read_manifest_alone(path, refuse);
+            return self.read_manifest_alone(path, refusals);
         }
         let Inputs {
             manifest,
             archive,
             places,
             ..
-        } = open_inputs(self.request, self.policy, refuse)?;
+        } = open_inputs(self.request, self.policy, refusals)?;
         let limits = unpack_limits(self.policy);
         let named = subject::document_names();
         let files = match archive {
@@ -168,12 +166,8 @@ impl Planner<'_> {
         })
     }
 
-    fn read_manifest_alone(
-        &self,
-        path: &Path,
-        refuse: &mut OnRefusal<'_>,
-    ) -> Result<Read, RunError> {
-        chosen::refuse_unsupported(self.request).or_else(&mut *refuse)?;
+    fn read_manifest_alone(&self, path: &Path, refusals: &mut Refusals) -> Result<Read, RunError> {
+        refusals.check(chosen::refuse_unsupported(self.request))?;
         let workspace = self.request.bundle.workspace.as_deref();
         let of_caller = subject::of_caller(&self.request.bundle, workspace, &self.policy.refs)?;
         let (mut manifest, sources) = match of_caller {
@@ -185,8 +179,8 @@ impl Planner<'_> {
         };
         // By then they have been fetched.
         let unresolved = |code: &str| code == "code_unresolved";
-        let refusals = &mut manifest.manifest.refusals;
-        refusals.retain(|refusal| !unresolved(refusal.code()));
+        let found = &mut manifest.manifest.refusals;
+        found.retain(|refusal| !unresolved(refusal.code()));
         let run = subject::run_value(&self.request.bundle, &manifest.manifest)?;
         let program = match &run {
             Some(Run::Text(text) | Run::File(text)) => bundle_path(text).ok(),
@@ -198,7 +192,7 @@ impl Planner<'_> {
                 tree: program.map(Tree::of_program).unwrap_or_default(),
                 sources,
             },
-            places: Places::open(self.request, workspace.map(Path::to_path_buf), refuse)?,
+            places: Places::open(self.request, workspace.map(Path::to_path_buf), refusals)?,
         })
     }
 
@@ -207,7 +201,7 @@ impl Planner<'_> {
         read: Read,
         facts: &HostFacts,
         plan: &mut PlanReport,
-        refuse: &mut OnRefusal<'_>,
+        refusals: &mut Refusals,
     ) -> Result<(), RunError> {
         facts.backend.clone_into(&mut plan.cgroup_backend);
         self.tell_files(&read.files, plan);
@@ -217,14 +211,20 @@ impl Planner<'_> {
         report.warnings = std::mem::take(&mut plan.warnings);
         let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
-                command::of_command(self.request, self.policy, argv, Access::Look, refuse)?
+                command::of_command(self.request, self.policy, argv, Access::Look, refusals)?
             }
             (Subject::Bundle(_), Some(bundle)) => {
                 let subject =
                     chosen::manifest_of(self.request, self.policy, read.manifest, bundle)?;
                 rows.tell_manifest(plan, &subject);
-                let subject = (subject, Access::Look);
-                chosen::of_bundle(self.request, self.policy, subject, bundle, refuse)?
+                chosen::of_bundle(
+                    self.request,
+                    self.policy,
+                    subject,
+                    Access::Look,
+                    bundle,
+                    refusals,
+                )?
             }
             (Subject::Bundle(_), None) => {
                 return Err(RunError::host("find the bundle")(Errno::NOENT));
@@ -238,16 +238,16 @@ impl Planner<'_> {
             &facts.coverage,
             &chosen,
             &mut report,
-            refuse,
+            refusals,
         );
-        let limits = or_refused(limits, refuse)?;
+        let limits = refusals.check(limits)?;
         let settling = self.settle_rest(
             chosen,
             limits,
             &read.files,
             &read.places,
             &facts.host,
-            refuse,
+            refusals,
         )?;
         plan.warnings = report.warnings;
         plan.enforcement = report.enforcement;
@@ -267,7 +267,7 @@ impl Planner<'_> {
         files: &Files,
         places: &Places,
         host: &HostSupport,
-        refuse: &mut OnRefusal<'_>,
+        refusals: &mut Refusals,
     ) -> Result<Settling, RunError> {
         let tokens = TokenValues {
             run_id: RUN_ID,
@@ -282,34 +282,34 @@ impl Planner<'_> {
             signals: None,
         };
         let settled = contract::settle(io, &self.request.bundle, tokens, granted, patience);
-        let settled = or_refused(settled, refuse)?;
+        let settled = refusals.check(settled)?;
         let mut input_bytes = Vec::new();
         if let Some(settled) = &settled {
-            contract::check_destinations(&settled.output_files).or_else(&mut *refuse)?;
+            refusals.check(contract::check_destinations(&settled.output_files))?;
             let checked = match places.to_stage_from(settled) {
                 Ok(None) => Ok(Vec::new()),
                 Ok(Some(workspace)) => look_at_inputs(workspace, &settled.input_files),
                 Err(error) => Err(error),
             };
-            input_bytes = or_refused(checked, refuse)?.unwrap_or_default();
+            input_bytes = refusals.check(checked)?.unwrap_or_default();
         }
         let expected = secret_values::expect(self.request, self.policy, &chosen);
-        let expected = or_refused(expected, refuse)?.unwrap_or_default();
+        let expected = refusals.check(expected)?.unwrap_or_default();
         // A run gets values here; a plan goes on with their names.
         chosen.name_secrets(self.request);
         let entries = planning::distinct(&chosen);
-        let mut mounts = look_at_mounts(&entries, refuse)?;
+        let mut mounts = look_at_mounts(&entries, refusals)?;
         // What could not be looked at has been told of.
         if mounts.len() == entries.len() {
             let caller = &self.request.caller;
             let apart = view::keep_stores_apart(&mut chosen.view.clone(), caller, self.policy);
-            or_refused(apart, refuse)?;
+            refusals.check(apart)?;
         }
         let wanted = &chosen.manifest.workspace_sources;
         mounts.extend(wanted.iter().map(sources::placeholder));
         let named = sources::check(&chosen.manifest, self.request, self.policy);
-        or_refused(named, refuse)?;
-        let asked = or_refused(view_plan::asked(&mounts).map_err(RunError::from), refuse)?;
+        refusals.check(named)?;
+        let asked = refusals.check(view_plan::asked(&mounts).map_err(RunError::from))?;
         let asked = asked.unwrap_or_default();
         let steps = planning::lay_out(host, chosen.image.is_some(), asked);
         let memory_bytes = limits.as_ref().map_or(0, |limits| limits.memory_bytes);
@@ -329,7 +329,7 @@ impl Planner<'_> {
             chosen: &chosen,
             programs: &programs,
         };
-        let program = or_refused(start_of(&inside, &attempt), refuse)?;
+        let program = refusals.check(start_of(&inside, &attempt))?;
         Ok(Settling {
             chosen,
             limits,
@@ -398,17 +398,6 @@ impl Planner<'_> {
     }
 }
 
-/// Notes a refusal; `None` stands for what it was about.
-fn or_refused<T>(
-    result: Result<T, RunError>,
-    refuse: &mut OnRefusal<'_>,
-) -> Result<Option<T>, RunError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => refuse(error).map(|()| None),
-    }
-}
-
 fn look_at_inputs(workspace: &Workspace, inputs: &[InputFile]) -> Result<Vec<u64>, RunError> {
     Ok(staging::check_inputs(
         workspace,
@@ -419,11 +408,11 @@ fn look_at_inputs(workspace: &Workspace, inputs: &[InputFile]) -> Result<Vec<u64
 
 fn look_at_mounts(
     entries: &[ViewEntry],
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Vec<AskedMount>, RunError> {
     entries
         .iter()
-        .filter_map(|entry| or_refused(view::look(entry), refuse).transpose())
+        .filter_map(|entry| refusals.check(view::look(entry)).transpose())
         .collect()
 }
 
@@ -603,13 +592,13 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             start_unix_s,
         };
         let limits = unpack_limits(&policy);
-        let given = |refuse: &mut OnRefusal<'_>| {
+        let given = |refusals: &mut Refusals| {
             let named = subject::manifest_names();
             let surveyed = survey_directory(source.as_fd(), &limits, &named)?;
             Ok(Read {
                 manifest: None,
                 files: Files::Surveyed(Box::new(surveyed)),
-                places: Places::open(request, request.bundle.workspace.clone(), refuse)?,
+                places: Places::open(request, request.bundle.workspace.clone(), refusals)?,
             })
         };
         planner.tell(&given, Ok(facts()))

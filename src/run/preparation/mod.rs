@@ -18,7 +18,6 @@ use std::time::Instant;
 
 use crate::plan::preparation::{self, Ground, Kind, Lists, Missing, NODE_MODULES, PYTHON, Step};
 use crate::run::artifacts::UntilSignal;
-use crate::run::chosen::OnRefusal;
 use crate::run::error::RunError;
 use crate::run::image::{Access, ChosenImage, how};
 pub use crate::run::preparation::error::PreparationProblem;
@@ -27,6 +26,7 @@ use crate::run::preparation::lists::lists;
 pub(super) use crate::run::preparation::nested::Preparing;
 use crate::run::preparation::nested::{Nested, run_step};
 use crate::run::progress::{Act, ProgressListener};
+use crate::run::refusals::Refusals;
 use crate::run::subject::BundleFiles;
 use sources::oci::layers::HeldLayer;
 use sources::oci::listener::Listener as _;
@@ -87,11 +87,13 @@ impl Provided {
 /// [`RunError::Cancelled`], and what `refuse` makes of a [`RunError::Preparation`], or of a file of
 /// the bundle or of the host that cannot be read.
 pub(super) fn provide(
-    (request, policy): (&Request, &HostPolicy),
-    (image, access): (&mut ChosenImage, Access<'_>),
+    request: &Request,
+    policy: &HostPolicy,
+    image: &mut ChosenImage,
+    access: Access<'_>,
     bundle: &dyn BundleFiles,
     runner: &mut RunnerReport,
-    refuse: &mut OnRefusal<'_>,
+    refusals: &mut Refusals,
 ) -> Result<Provided, RunError> {
     let mut provided = Provided::default();
     if runner.engine != EngineName::Sandbox {
@@ -102,9 +104,8 @@ pub(super) fn provide(
         let missing = Missing::of(&runner.needs_unsatisfied);
         steps(&missing, &lists, image, (request, &policy.preparation))
     });
-    let steps = match planned {
-        Ok(steps) => steps,
-        Err(error) => return refuse(error).map(|()| provided),
+    let Some(steps) = refusals.check(planned)? else {
+        return Ok(provided);
     };
     let all = Kind::ALL.map(Kind::word);
     runner
@@ -115,8 +116,9 @@ pub(super) fn provide(
         Access::Fetch { signals, listener } => {
             let preparer = Preparer { request, policy };
             let told = (signals, listener);
-            if let Err(error) = preparer.prepare(&steps, image, told, &mut provided.rows) {
-                return refuse(error).map(|()| provided);
+            let prepared = preparer.prepare(&steps, image, told, &mut provided.rows);
+            if refusals.check(prepared)?.is_none() {
+                return Ok(provided);
             }
         }
     }

@@ -1,0 +1,44 @@
+//! What happens to the reasons for which a run is refused.
+
+use crate::run::error::RunError;
+
+/// The reasons for which a run is refused: a run fails with the first, a plan collects all of them.
+#[derive(Debug)]
+pub struct Refusals {
+    collected: Option<Vec<RunError>>,
+}
+
+impl Refusals {
+    pub(crate) fn fail() -> Self {
+        Self { collected: None }
+    }
+
+    pub(crate) fn collecting() -> Self {
+        Self {
+            collected: Some(Vec::new()),
+        }
+    }
+
+    /// The value of `result`; `None` if its error was collected.
+    ///
+    /// # Errors
+    /// The error of `result`, unless errors are collected.
+    pub(crate) fn check<T>(&mut self, result: Result<T, RunError>) -> Result<Option<T>, RunError> {
+        match (result, &mut self.collected) {
+            (Ok(value), _) => Ok(Some(value)),
+            (Err(error), None) => Err(error),
+            (Err(error), Some(collected)) => {
+                collected.push(error);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, error: RunError) -> Result<(), RunError> {
+        self.check::<()>(Err(error)).map(drop)
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<RunError> {
+        self.collected.unwrap_or_default()
+    }
+}

@@ -125,7 +125,7 @@ fn a_whole_manifest_is_read() {
     let limits: Vec<(&str, u64, &str)> = manifest
         .limits
         .iter()
-        .map(|limit| (limit.name, limit.value, limit.source.as_str()))
+        .map(|limit| (limit.limit.name(), limit.value, limit.source.as_str()))
         .collect();
     assert_eq!(
         limits,

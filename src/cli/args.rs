@@ -17,6 +17,7 @@ use crate::cli::check::{CHECK_HELP, Check};
 use crate::cli::help::{
     DEMO_HELP, DOCTOR_HELP, EXEC_HELP, GC_HELP, RUN_HELP, SCHEMA_HELP, VERBS_HELP,
 };
+use crate::cli::limit_flags::LimitValueFlags;
 use crate::cli::network::NetworkFlags;
 use crate::cli::plan::{PLAN_HELP, Plan};
 use crate::cli::signal::parse_signal;
@@ -24,7 +25,6 @@ use crate::cli::source::Source;
 use crate::cli::syscalls::SyscallsArgument;
 use spec::host_policy::GRANT_NAMES;
 use spec::units::parse_duration;
-use spec::units::parse_size_bytes;
 
 /// Runs untrusted bundles confined and limited, and reports what happened.
 #[derive(Debug, clap::Parser)]
@@ -343,33 +343,11 @@ pub struct EnvironmentFlags {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitFlags {
-    /// Memory of the whole tree [default: 256m]
-    #[arg(short, long, value_name = "SIZE", env = "RUNNER_OPT_MEMORY", hide_env_values = true, value_parser = parse_size)]
-    pub memory: Option<u64>,
-    /// Share of processors, 1.5 for one and a half
-    #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_CPUS", hide_env_values = true, value_parser = parse_cpus)]
-    pub cpus: Option<f64>,
-    /// CPU time of the whole tree
-    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_CPU_TIME", hide_env_values = true, value_parser = parse_time)]
-    pub cpu_time: Option<Duration>,
-    /// Wall time, such as 90s, 1h30m or 1d, or none; unpacking and checking count, fetching does not [default: 10m; none with -t]
-    #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_TIMEOUT", hide_env_values = true, value_parser = parse_timeout)]
-    pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub values: LimitValueFlags,
     /// Between the stop signal and SIGKILL; may be 0s
     #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_GRACE", hide_env_values = true, value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// Processes and threads at once [default: 512]
-    #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_PIDS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(1..))]
-    pub pids: Option<u64>,
-    /// Open descriptors of each process [default: 1024]
-    #[arg(long, value_name = "NUMBER", env = "RUNNER_OPT_NOFILE", hide_env_values = true, value_parser = clap::value_parser!(u64).range(16..))]
-    pub nofile: Option<u64>,
-    /// Bytes in the writable directories
-    #[arg(long, value_name = "SIZE", env = "RUNNER_OPT_DISK", hide_env_values = true, value_parser = parse_size)]
-    pub disk: Option<u64>,
-    /// Bytes of each output stream; may be 0
-    #[arg(long, value_name = "SIZE", env = "RUNNER_OPT_MAX_OUTPUT", hide_env_values = true, value_parser = parse_size_bytes)]
-    pub max_output: Option<u64>,
     /// What to do with a limit that this host cannot hold fully: refuse also weaker ones, or refuse none
     #[arg(
         long,
@@ -581,43 +559,4 @@ impl RunFlags {
         }
         Ok(())
     }
-}
-
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    match parse_size_bytes(text).map_err(|error| error.to_string())? {
-        0 => Err("0 would leave nothing; leave the flag out for the default".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
-pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text).map_err(|error| error.to_string())?;
-    if duration.is_zero() {
-        return Err("0 would leave no time; leave the flag out for the default".to_owned());
-    }
-    Ok(duration)
-}
-
-/// As [`parse_time`], or `none`, which is [`Duration::MAX`].
-pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
-    match text {
-        "none" => Ok(Duration::MAX),
-        text => parse_time(text),
-    }
-}
-
-/// Most processors that a share may name; more is a slip.
-const CPUS_MAX: f64 = 65_536.0;
-
-pub(super) fn parse_cpus(text: &str) -> Result<f64, String> {
-    const EXPECTED: &str = "expected a number of processors such as 0.5, 1 or 1.5";
-    let plain = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let cpus: f64 = text.parse().map_err(|_not_a_number| EXPECTED.to_owned())?;
-    // A hundredth of a processor is what cpu.max can still say with its shortest quota.
-    if !plain || !(0.01..=CPUS_MAX).contains(&cpus) {
-        return Err(EXPECTED.to_owned());
-    }
-    Ok(cpus)
 }

@@ -11,10 +11,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::cli::args::{Exec, GRANTS, Run, RunFlags, Verb, parse_cpus, parse_size, parse_time};
+use crate::cli::args::{Exec, GRANTS, Run, RunFlags, Verb};
+use crate::cli::limit_flags;
 use crate::cli::signal::parse_signal;
 use crate::cli::surroundings::Surroundings;
-use spec::units::{parse_duration, parse_size_bytes};
+use spec::limits::Limit;
+use spec::units::parse_duration;
 
 /// What `runner --version` and `runner version` print.
 pub(crate) const VERSION: &str = concat!("runner ", env!("CARGO_PKG_VERSION"), "\n");
@@ -150,12 +152,16 @@ fn long_name(word: &OsStr) -> Option<&'static str> {
     match word.as_bytes() {
         b"-e" => Some("env"),
         b"-i" => Some("interactive"),
-        b"-m" => Some("memory"),
         b"-p" => Some("publish"),
         b"-q" => Some("quiet"),
         b"-t" => Some("tty"),
         b"-v" => Some("verbose"),
         b"-w" => Some("workdir"),
+        [b'-', short] => {
+            let flags = Limit::ALL.into_iter().filter_map(|limit| limit.row().flag);
+            let mut named = flags.filter(|flag| flag.short == Some(char::from(*short)));
+            named.next().map(|flag| flag.long)
+        }
         _ => None,
     }
 }
@@ -208,9 +214,6 @@ fn set_text(flags: &mut RunFlags, name: &str, value: &str) -> Option<()> {
         "add-host" => extend(&mut flags.network.add_host, value)?,
         "allow-net" => extend(&mut flags.network.allow_net, value)?,
         "color" => flags.voice.color = Some(one_of(value)?),
-        "cpu-time" => limits.cpu_time = Some(parse_time(value).ok()?),
-        "cpus" => limits.cpus = Some(parse_cpus(value).ok()?),
-        "disk" => limits.disk = Some(parse_size(value).ok()?),
         "egress-capture" => flags.network.egress_capture = Some(one_of(value)?),
         "grace" => limits.grace = Some(parse_duration(value).ok()?),
         "grant" => {
@@ -220,18 +223,20 @@ fn set_text(flags: &mut RunFlags, name: &str, value: &str) -> Option<()> {
         }
         "in" => flags.bundle.input_files.push(value.to_owned()),
         "limits" => limits.limits = Some(one_of(value)?),
-        "max-output" => limits.max_output = Some(parse_size_bytes(value).ok()?),
-        "memory" => limits.memory = Some(parse_size(value).ok()?),
-        "nofile" => limits.nofile = Some(value.parse().ok().filter(|files| 16 <= *files)?),
         "on-output-limit" => limits.on_output_limit = Some(one_of(value)?),
         "out" => flags.bundle.output_files.push(value.to_owned()),
-        "pids" => limits.pids = Some(value.parse().ok().filter(|pids| 0 < *pids)?),
         "publish" => extend(&mut flags.network.publish, value)?,
         "run" => flags.bundle.run = Some(value.to_owned()),
         "stop-signal" => flags.process.stop_signal = Some(parse_signal(value).ok()?),
         "syscalls" => flags.policy.syscalls = Some(one_of(value)?),
-        "timeout" => limits.timeout = Some(parse_time(value).ok()?),
-        _ => return None,
+        _ => {
+            let limit = Limit::of_flag(name)?;
+            let flag = limit.row().flag?;
+            limits
+                .values
+                .0
+                .set(limit, limit_flags::parse(flag.value, value).ok()?);
+        }
     }
     Some(())
 }

@@ -395,16 +395,8 @@ fn pairs(flag: &'static str, given: &[String]) -> Result<Vec<(String, String)>, 
 
 fn limits(flags: &LimitFlags) -> LimitOptions {
     LimitOptions {
-        memory_bytes: flags.memory,
-        cpus: flags.cpus,
-        cpu_time: flags.cpu_time,
-        wall_time: flags.timeout,
+        values: flags.values.0,
         grace: flags.grace,
-        processes: flags.pids,
-        open_files: flags.nofile,
-        disk_bytes: flags.disk,
-        disk_inodes: None,
-        output_bytes: flags.max_output,
         mode: match flags.limits {
             None => LimitsMode::Stated,
             Some(LimitsArgument::Require) => LimitsMode::Require,
@@ -449,6 +441,7 @@ mod tests {
     use crate::cli::args::{CommandLine, Verb};
     use clap::Parser as _;
     use spec::egress::EgressRule;
+    use spec::limits::{Limit, UNLIMITED};
     use spec::network::{AddedHost, CaptureChoice, NetworkOptions, PublishedPort};
     use spec::oci::reference::Place;
     use spec::request::{OciOptions, ViewEntry};
@@ -548,24 +541,25 @@ mod tests {
 
     #[test]
     fn every_limit_lands_in_its_field() {
+        for (flags, limit, value) in [
+            (&["-m", "512m"][..], Limit::Memory, 512 << 20),
+            (&["--cpus", "1.5"], Limit::Cpus, 1_500),
+            (&["--cpu-time", "30s"], Limit::CpuTime, 30_000),
+            (&["--timeout", "30s"], Limit::WallTime, 30_000),
+            (&["--timeout", "none"], Limit::WallTime, UNLIMITED),
+            (&["--pids", "7"], Limit::Processes, 7),
+            (&["--nofile", "64"], Limit::OpenFiles, 64),
+            (&["--disk=1g"], Limit::Disk, 1 << 30),
+            (&["--max-output", "0"], Limit::Output, 0),
+            // A later flag replaces an earlier one of its kind.
+            (&["-m", "1g", "-m", "64k"], Limit::Memory, 65_536),
+        ] {
+            assert_changes(flags, |r| r.limits.values.set(limit, value));
+        }
         assert_changes(&[], |_| ());
-        assert_changes(&["-m", "512m"], |r| {
-            r.limits.memory_bytes = Some(536_870_912)
-        });
-        assert_changes(&["--cpus", "1.5"], |r| r.limits.cpus = Some(1.5));
-        let half_minute = Duration::from_secs(30);
-        assert_changes(&["--cpu-time", "30s"], |r| {
-            r.limits.cpu_time = Some(half_minute)
-        });
-        assert_changes(&["--timeout", "30s"], |r| {
-            r.limits.wall_time = Some(half_minute)
-        });
         assert_changes(&["--grace", "0s"], |r| {
             r.limits.grace = Some(Duration::ZERO)
         });
-        assert_changes(&["--pids", "7"], |r| r.limits.processes = Some(7));
-        assert_changes(&["--disk=1g"], |r| r.limits.disk_bytes = Some(1 << 30));
-        assert_changes(&["--max-output", "0"], |r| r.limits.output_bytes = Some(0));
         assert_changes(&["--limits=require"], |r| {
             r.limits.mode = LimitsMode::Require
         });
@@ -574,10 +568,6 @@ mod tests {
         });
         assert_changes(&["--on-output-limit=kill"], |r| {
             r.limits.on_output_limit = OnOutputLimit::Kill;
-        });
-        // A later flag replaces an earlier one of its kind.
-        assert_changes(&["-m", "1g", "-m", "64k"], |r| {
-            r.limits.memory_bytes = Some(65_536)
         });
     }
 

@@ -4,7 +4,6 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType};
 
@@ -16,6 +15,7 @@ use crate::run::{execute, host, kept, program, resources};
 use egress::resolver::servers::named_servers;
 use sandbox::cgroups;
 use spec::host_policy::{HostPolicy, UidRange};
+use spec::limits::Limit;
 use spec::network::CaptureChoice;
 use spec::outcome::Outcome;
 use spec::path::escape;
@@ -110,9 +110,12 @@ fn run_nothing(caller: &Caller, policy: &HostPolicy) -> Report {
     let subject = Subject::Command(vec![NOTHING.to_vec()]);
     let mut request = Request::captured(subject, caller.clone());
     request.limits = LimitOptions {
-        cpus: Some(1.0),
-        cpu_time: Some(Duration::from_secs(10)),
-        wall_time: Some(Duration::from_secs(30)),
+        values: [
+            (Limit::Cpus, 1_000),
+            (Limit::CpuTime, 10_000),
+            (Limit::WallTime, 30_000),
+        ]
+        .into(),
         mode: LimitsMode::BestEffort,
         ..LimitOptions::default()
     };
@@ -147,7 +150,7 @@ fn run_caught(
     let subject = Subject::Command(vec![NOTHING.to_vec()]);
     let mut request = Request::captured(subject, caller.clone());
     request.limits = LimitOptions {
-        wall_time: Some(Duration::from_secs(30)),
+        values: [(Limit::WallTime, 30_000)].into(),
         mode: LimitsMode::BestEffort,
         ..LimitOptions::default()
     };

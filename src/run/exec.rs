@@ -1,6 +1,7 @@
 //! The stages of one run in order. Each stage consumes what the stage before it returned.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::Duration;
 
 use crate::plan::limits::Limits;
 use crate::run::contract::{IoContract, Patience};
@@ -29,6 +30,7 @@ use sandbox::prefork::Prefork;
 use sandbox::prepare::{Prepared, begin};
 use sandbox::supervise::streams::{Pipes, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
+use spec::limits::Limit;
 use spec::report::Report;
 use spec::tokens::TokenValues;
 use store::InUse;
@@ -93,6 +95,8 @@ struct Running {
 /// What supervision and its report need beside the launched child.
 pub(super) struct Supervised {
     pub(super) limits: Limits,
+    /// What was left of it at the launch.
+    pub(super) wall_time: Option<Duration>,
     pub(super) contract: IoContract,
     pub(super) filled_bytes: u64,
     pub(super) outward: Outward,
@@ -163,7 +167,7 @@ impl Run<'_> {
 impl<'run> Execution<'run> {
     fn stages(&mut self, prefork: Option<Prefork>, mut inputs: Inputs) -> Result<(), RunError> {
         let waiting = self.prepare(prefork, &mut inputs)?;
-        let countdown = Countdown::start(self.run.request.limits.wall_time);
+        let countdown = Countdown::start(self.run.request.limits.wall_time());
         let unpacked = self.unpack(waiting, inputs.archive, &countdown)?;
         let planned = self.plan(unpacked, inputs.manifest, &countdown)?;
         let materialized = self.materialize(planned, &countdown)?;
@@ -248,7 +252,7 @@ impl<'run> Execution<'run> {
             // Blocks and packages may be fetched.
             None => countdown.stopped(|| self.plan_run(bundle.as_ref(), manifest))?,
         };
-        countdown.hold_to(run.limits.wall_time);
+        countdown.hold_to(run.limits.time(Limit::WallTime));
         let in_use = match &mut bundle {
             Some(bundle) => {
                 self.run
@@ -389,13 +393,13 @@ impl<'run> Execution<'run> {
         } = planned;
         let PlannedRun {
             mut chosen,
-            mut limits,
+            limits,
             joins,
             mut outward,
         } = run;
         let request = self.run.request;
         // What the secrets and the launch take does not count.
-        limits.wall_time = countdown.left();
+        let wall_time = countdown.left();
         // Last of all, so that no secret is asked for by a run that is refused for something else.
         secret_values::reveal(
             request,
@@ -440,6 +444,7 @@ impl<'run> Execution<'run> {
             pipes,
             supervised: Supervised {
                 limits,
+                wall_time,
                 contract,
                 filled_bytes: space_in_use.bytes,
                 outward,
@@ -491,7 +496,7 @@ impl<'run> Execution<'run> {
         let (launched, contract) = (&ended.launched, &ended.supervised.contract);
         // A time of its own: the body may have used up what there was.
         let patience = Patience {
-            time: self.run.request.limits.wall_time,
+            time: self.run.request.limits.wall_time(),
             signals: Some(self.signals),
         };
         let stdout = ended.stdout.as_deref();

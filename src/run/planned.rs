@@ -14,6 +14,7 @@ use crate::run::resources::Resources;
 use crate::run::unpacking::Bundle;
 use crate::run::{Run, command, planning, reporting, subject, view};
 use sandbox::cgroups::CgroupLimits;
+use spec::limits::Limit;
 use spec::report::Report;
 use spec::request::Subject;
 
@@ -50,9 +51,9 @@ impl PlannedRun {
             &mut Refusals::fail(),
         )?;
         let joins = resources.group.apply(&CgroupLimits {
-            memory_bytes: Some(limits.memory_bytes),
-            processes: Some(limits.processes),
-            cpu_millis: limits.cpu_millis,
+            memory_bytes: limits.values.get(Limit::Memory),
+            processes: limits.values.get(Limit::Processes),
+            cpu_millis: limits.values.get(Limit::Cpus),
         })?;
         let outward = Outward::prepare(request, policy, &chosen.egress)?;
         Ok(Self {

@@ -21,6 +21,7 @@ use sandbox::steps::ResourceLimit;
 use sandbox::view::{self as view_plan, ViewStep};
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
+use spec::limits::Limit;
 use spec::path::escape;
 use spec::report::{Enforcement, EnforcementState, Report, WarningReport};
 use spec::request::{LimitsMode, Request, Subject, ViewEntry};
@@ -84,8 +85,11 @@ pub(super) fn launch_plan(
     mounts.extend(sources.mounts.iter().cloned());
     let asked = view_plan::asked(&mounts)?;
     let image = chosen.opened_image();
-    let parts = parts(request, chosen, limits.memory_bytes, run_id);
-    let space_bytes = space_in_use.bytes.saturating_add(limits.disk_bytes);
+    let parts = parts(request, chosen, limits.memory_bytes(), run_id);
+    let space_bytes = space_in_use
+        .bytes
+        .saturating_add(limits.values.get(Limit::Disk).unwrap_or_default());
+    let disk_inodes = limits.values.get(Limit::DiskInodes).unwrap_or_default();
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
     let sockets = unix_sockets::of(request, &chosen.view, resources.host.landlock_abi);
     let plan = LaunchPlan {
@@ -100,10 +104,7 @@ pub(super) fn launch_plan(
             .map(|image| (image.user.uid, image.user.gid)),
         base_view: resources.base.view.clone(),
         view: asked,
-        resize: Some((
-            space_bytes,
-            space_in_use.inodes.saturating_add(limits.disk_inodes),
-        )),
+        resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
         filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
         second_filter: sockets.filter(),
         limits: resource_limits(resources, limits, file_bytes),
@@ -238,7 +239,6 @@ fn resource_limits(
     let mut list = vec![
         // One byte and not none: with none a `|handler` as core_pattern is still started.
         limit(resource::CORE, 1),
-        limit(resource::OPEN_FILES, limits.open_files),
         limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
     ];
@@ -250,26 +250,38 @@ fn resource_limits(
             bytes.saturating_add(PAGE_BYTES_MAX),
         ));
     }
-    for axis in resources.coverage() {
-        match (axis.axis, axis.enforced_by) {
+    let coverage = resources.coverage();
+    let enforced_by = |limit: Limit| {
+        let covering = coverage.iter().find(|one| Some(one.axis) == limit.axis());
+        covering.map(|one| one.enforced_by)
+    };
+    for of_run in Limit::ALL {
+        let Some(value) = limits.values.get(of_run) else {
+            continue;
+        };
+        match (of_run, enforced_by(of_run)) {
+            (Limit::Memory, Some("cgroup-v1" | "cgroup-v2")) => (),
+            // RLIMIT_DATA and never RLIMIT_AS: runtimes reserve far more than they use.
+            (Limit::Memory, _) => list.push(limit(resource::DATA, value)),
             // Counted per user namespace since Linux 5.14: in ours, for this run alone. Init is
             // one of them.
-            ("processes", "rlimit") => {
-                list.push(limit(
-                    resource::PROCESSES,
-                    limits.processes.saturating_add(1),
-                ));
+            (Limit::Processes, Some("rlimit")) => {
+                list.push(limit(resource::PROCESSES, value.saturating_add(1)));
             }
-            // RLIMIT_DATA and never RLIMIT_AS: runtimes reserve far more than they use.
-            ("memory", mechanism) if mechanism != "cgroup-v1" && mechanism != "cgroup-v2" => {
-                list.push(limit(resource::DATA, limits.memory_bytes));
-            }
-            _ => (),
+            // A second line, per process; whole seconds, rounded up so that it never comes first.
+            (Limit::CpuTime, _) => list.push(limit(resource::CPU, value / 1_000 + 1)),
+            (Limit::OpenFiles, _) => list.push(limit(resource::OPEN_FILES, value)),
+            // By a cgroup, the supervisor or the tmpfs.
+            (
+                Limit::Processes
+                | Limit::Cpus
+                | Limit::WallTime
+                | Limit::Disk
+                | Limit::DiskInodes
+                | Limit::Output,
+                _,
+            ) => (),
         }
-    }
-    if let Some(cpu_time) = limits.cpu_time {
-        // A second line, per process; whole seconds, rounded up so that it never comes first.
-        list.push(limit(resource::CPU, cpu_time.as_secs().saturating_add(1)));
     }
     list
 }
@@ -347,7 +359,7 @@ pub(super) fn settle_limits(
     // Whoever states a limit learns where it holds less than a group would hold it.
     for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
         let reason = axis.reason.clone().unwrap_or_default();
-        let message = format!("{limit} is held only weakly: {reason}");
+        let message = format!("{} is held only weakly: {reason}", limit.name());
         report
             .warnings
             .push(WarningReport::new("limit_weaker", message));

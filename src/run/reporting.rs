@@ -16,6 +16,7 @@ use sandbox::launch::Launched;
 use sandbox::supervise::judge::{Facts, Reason, judge};
 use sandbox::supervise::streams::OutputPump;
 use sandbox::supervise::watch::Observed;
+use spec::limits::Limit;
 use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::report::{Exit, Report, StreamReport, Timing, Usage, WarningReport};
@@ -106,7 +107,7 @@ pub(super) fn conclude(
     let cpu_used_ms =
         report.usage.user_time_ms.unwrap_or(0) + report.usage.system_time_ms.unwrap_or(0);
     let cpu_time_reached = limits
-        .cpu_time
+        .time(Limit::CpuTime)
         .is_some_and(|limit| limit.as_millis() <= u128::from(cpu_used_ms));
     report.outcome = judge(Facts {
         raw_status: observed.raw_status,
@@ -156,7 +157,7 @@ fn how_init_ended(raw_status: Option<i32>) -> String {
 /// Files in memory count: a body that filled its disk is told so.
 fn explain_memory(report: &mut Report, counted: &Counted, limits: &Limits) {
     let files = counted.memory_file_bytes.or(report.usage.written_bytes);
-    if let Some(files) = files.filter(|bytes| limits.memory_bytes / 4 <= *bytes) {
+    if let Some(files) = files.filter(|bytes| limits.memory_bytes() / 4 <= *bytes) {
         let message = format!("{files} bytes of the memory limit were files in the writable space");
         report
             .warnings
@@ -178,7 +179,7 @@ fn tell_memory_kills(report: &mut Report, limits: &Limits) {
     let message = format!(
         "{processes} {were} killed at the memory limit of {}{went_on}; a higher --memory \
          makes room",
-        units::bytes(limits.memory_bytes)
+        units::bytes(limits.memory_bytes())
     );
     report
         .warnings

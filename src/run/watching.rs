@@ -11,6 +11,7 @@ use sandbox::launch::Launched;
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
 use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
 use sandbox::supervise::without_cgroup::Sampler;
+use spec::limits::Limit;
 use spec::report::Report;
 use sys::terminal;
 
@@ -34,7 +35,7 @@ impl Run<'_> {
         };
         let mut streams = self.streams(launched, pipes, supervised)?;
         let proc = launched.proc.take();
-        let memory_bytes = proc.is_some().then_some(supervised.limits.memory_bytes);
+        let memory_bytes = proc.is_some().then_some(supervised.limits.memory_bytes());
         let mut meter = RunMeter {
             group: &mut resources.group,
             counted: None,
@@ -44,9 +45,9 @@ impl Run<'_> {
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
         };
         let limits = WatchLimits {
-            wall_time: supervised.limits.wall_time,
+            wall_time: supervised.wall_time,
             grace: supervised.limits.grace,
-            cpu_time: supervised.limits.cpu_time,
+            cpu_time: supervised.limits.time(Limit::CpuTime),
             memory_bytes,
             on_output_limit: self.request.limits.on_output_limit,
             stop_signal: self.request.stop_signal,
@@ -103,7 +104,7 @@ impl Run<'_> {
         supervised: &Supervised,
     ) -> Result<Streams, RunError> {
         let failed = || RunError::host("connect the body's streams");
-        let limit = supervised.limits.output_bytes;
+        let limit = supervised.limits.values.get(Limit::Output);
         let capture = self.request.streams.capture;
         let sink = |descriptor| {
             if capture {

@@ -12,7 +12,7 @@ pub(crate) fn asks(manifest: &Manifest) -> Value {
     let limits: Vec<Value> = manifest
         .limits
         .iter()
-        .map(|limit| json!({"name": limit.name, "value": limit.value, "source": limit.source}))
+        .map(|limit| json!({"name": limit.limit.name(), "value": limit.value, "source": limit.source}))
         .collect();
     let mut egress: Vec<String> = manifest
         .egress

@@ -30,6 +30,7 @@ pub mod image_choice;
 pub mod image_report;
 pub mod inventory;
 pub mod io;
+pub mod limits;
 pub mod lock;
 pub mod manifest;
 pub mod mount_target;

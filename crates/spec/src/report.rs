@@ -9,6 +9,7 @@ pub use crate::captured::StreamReport;
 use crate::digest::Digest;
 use crate::egress_report::EgressReport;
 use crate::image_report::ImageReport;
+use crate::limits::Limit;
 use crate::manifest::SourceCommit;
 use crate::named::{Named, by_name};
 use crate::outcome::Outcome;
@@ -54,13 +55,14 @@ pub struct Report {
     pub steps: Vec<StepEnd>,
     /// What the body used.
     pub usage: Usage,
-    /// Each limit by its name, which ends with its unit: `memory_bytes`, `wall_time_ms`,
-    /// `cpu_time_ms`, `cpu_millis`, `processes`, `open_files`, `disk_bytes`, `disk_inodes`,
-    /// `output_bytes`.
+    /// Each limit by its name, which ends with its unit.
     #[serde(serialize_with = "by_name")]
     #[cfg_attr(
         test,
-        schemars(with = "std::collections::BTreeMap<String, LimitReport>")
+        schemars(
+            with = "std::collections::BTreeMap<String, LimitReport>",
+            extend("propertyNames" = { "enum": Limit::ALL.map(Limit::name) })
+        )
     )]
     pub limits: Vec<LimitReport>,
     /// Each axis of the confinement by its name, and how strongly it holds: `user_namespace`,
@@ -214,9 +216,8 @@ pub struct Usage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LimitReport {
-    /// With its unit last.
     #[serde(skip)]
-    pub name: &'static str,
+    pub limit: Limit,
     /// What was asked; `None` where nobody asked.
     pub requested: Option<u64>,
     /// What held; `None`: unlimited.
@@ -242,7 +243,7 @@ pub struct Enforcement {
 
 impl Named for LimitReport {
     fn name(&self) -> &str {
-        self.name
+        self.limit.name()
     }
 }
 

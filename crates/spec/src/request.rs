@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::limits::{Limit, LimitValues, UNLIMITED};
 use crate::network::NetworkOptions;
 use crate::oci::reference::Place;
 use crate::secret::Secret;
@@ -81,20 +82,23 @@ pub struct GivenSecret {
 /// The limits on the command line; `None`: not stated.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitOptions {
-    pub memory_bytes: Option<u64>,
-    pub cpus: Option<f64>,
-    pub cpu_time: Option<Duration>,
-    /// `--timeout`; [`Duration::MAX`] is `none`.
-    pub wall_time: Option<Duration>,
+    /// What the flags state.
+    pub values: LimitValues,
     pub grace: Option<Duration>,
-    pub processes: Option<u64>,
-    pub open_files: Option<u64>,
-    pub disk_bytes: Option<u64>,
-    /// Inodes in the writable space. No flag sets it; preparation runs do.
-    pub disk_inodes: Option<u64>,
-    pub output_bytes: Option<u64>,
     pub mode: LimitsMode,
     pub on_output_limit: OnOutputLimit,
+}
+
+impl LimitOptions {
+    /// `--timeout`; [`Duration::MAX`] is `none`.
+    #[must_use]
+    pub fn wall_time(&self) -> Option<Duration> {
+        let stated = self.values.get(Limit::WallTime)?;
+        Some(match stated {
+            UNLIMITED => Duration::MAX,
+            stated => Duration::from_millis(stated),
+        })
+    }
 }
 
 /// What to do with a limit that this host cannot enforce fully.

@@ -1,14 +1,9 @@
 //! The `runner` block (AIP-17): engine, image, needs, limits.
 
 use crate::document::{Node, excerpt};
+use crate::limits::{Key, Limit};
 use crate::manifest::reader::Reader;
 use crate::manifest::{ManifestError, Problem, StatedLimit};
-
-/// Largest `memory_mb`: its bytes must fit 63 bits.
-pub(crate) const MEMORY_MIB_MAX: u64 = i64::MAX.unsigned_abs() >> 20;
-/// Largest `timeout_ms` and `cpu_ms`: 100 years. With a grace period, nanoseconds still fit 63
-/// bits.
-pub(crate) const TIME_MS_MAX: u64 = 100 * 365 * 24 * 3_600 * 1_000;
 
 /// The engine of a `runner` block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -189,12 +184,40 @@ fn read_packages<'document>(
     Ok(items.filter_map(|item| reader.keep(read(item))).collect())
 }
 
+/// The limits that a manifest states, with their keys.
+pub(crate) fn limits_with_keys() -> impl Iterator<Item = (Limit, Key)> {
+    let keyed = |limit: Limit| Some((limit, limit.row().key?));
+    Limit::ALL.into_iter().filter_map(keyed)
+}
+
+/// The limit that the key `name` of `limits` states.
+pub(crate) fn limit_of_key(name: &str) -> Option<(Limit, Key)> {
+    limits_with_keys().find(|(_, key)| key.name == name)
+}
+
+/// Reads the value of `key`.
+pub(crate) fn read_limit(
+    reader: &Reader<'_>,
+    node: &Node,
+    limit: Limit,
+    key: Key,
+    source: String,
+) -> Result<StatedLimit, ManifestError> {
+    Ok(StatedLimit {
+        limit,
+        value: reader
+            .whole_number(node, key.most)?
+            .saturating_mul(key.unit),
+        source,
+    })
+}
+
 pub(crate) fn read_limits<'document>(
     reader: &Reader<'document>,
     node: &'document Node,
     source: &str,
 ) -> Result<Vec<StatedLimit>, ManifestError> {
-    const KNOWN: [&str; 3] = ["memory_mb", "timeout_ms", "cpu_ms"];
+    // What other programs call the limits that are flags here.
     const ELSEWHERE: [&str; 8] = [
         "vcpus",
         "cpus",
@@ -205,32 +228,20 @@ pub(crate) fn read_limits<'document>(
         "disk_mb",
         "ephemeral_storage_mb",
     ];
+    let known: Vec<&str> = limits_with_keys().map(|(_, key)| key.name).collect();
     let mut limits = Vec::new();
     for (key, value) in reader.map(node)? {
         let name = key.name.as_str();
-        let (limit, number) = match name {
-            "memory_mb" => (
-                "memory_bytes",
-                reader
-                    .whole_number(value, MEMORY_MIB_MAX)
-                    .map(|mib| mib << 20),
-            ),
-            "timeout_ms" => ("wall_time_ms", reader.whole_number(value, TIME_MS_MAX)),
-            "cpu_ms" => ("cpu_time_ms", reader.whole_number(value, TIME_MS_MAX)),
-            _ => {
-                let advice = ELSEWHERE.contains(&name).then_some(
-                    "this limit is a flag of the command line: see `--pids`, `--cpus`, `--disk`, \
-                     `--max-output`",
-                );
-                reader.note(reader.unknown_key(node, key, &KNOWN, advice));
-                continue;
-            }
+        let Some((limit, of_limit)) = limit_of_key(name) else {
+            let advice = ELSEWHERE.contains(&name).then_some(
+                "this limit is a flag of the command line: see `--pids`, `--cpus`, `--disk`, \
+                 `--max-output`",
+            );
+            reader.note(reader.unknown_key(node, key, &known, advice));
+            continue;
         };
-        limits.extend(reader.keep(number).map(|value| StatedLimit {
-            name: limit,
-            value,
-            source: format!("{source}.{name}"),
-        }));
+        let source = format!("{source}.{name}");
+        limits.extend(reader.keep(read_limit(reader, value, limit, of_limit, source)));
     }
     Ok(limits)
 }

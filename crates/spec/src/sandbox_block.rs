@@ -3,6 +3,7 @@
 use crate::credential;
 use crate::document::Node;
 use crate::inventory::{self, Consumer, Inventory};
+use crate::limits::TIME_MS_MAX;
 use crate::manifest::reader::Reader;
 use crate::manifest::secrets::{
     SecretReference, SecretRequest, is_variable_name, slug_of_variable,
@@ -13,7 +14,7 @@ use crate::mounts::read_mounts;
 use crate::path::RelPath;
 pub use crate::provider::Provider;
 use crate::provider::{ConfigValue, ProviderEntry, REGISTRY};
-use crate::runner_block::{TIME_MS_MAX, read_limits};
+use crate::runner_block::read_limits;
 
 /// The shell of `config.shell`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

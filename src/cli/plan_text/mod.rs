@@ -4,6 +4,7 @@ mod reach;
 
 use crate::cli::print::{Printer, Tone, columns, harmless, wrap};
 use spec::image_report::{ImageFound, ImageReport, RootKind};
+use spec::limits::Limit;
 use spec::path::quoted;
 use spec::plan_report::{
     BUILT_IN_MAXIMUM, DEFAULT, FIXED, HOST_POLICY, PlanReport, PlanVerdict, PlannedEntry,
@@ -455,16 +456,8 @@ fn spoken(name: &str, Speaker { by, value }: &Speaker) -> String {
 }
 
 fn short(name: &str) -> &str {
-    match name {
-        "memory_bytes" => "memory",
-        "wall_time_ms" => "wall time",
-        "cpu_time_ms" => "CPU time",
-        "cpu_millis" => "processors",
-        "disk_bytes" => "disk",
-        "open_files" => "descriptors",
-        "disk_inodes" => "inodes",
-        "output_bytes" => "output",
-        "grace_ms" => "grace",
-        other => other,
+    match Limit::named(name) {
+        Some(limit) => limit.row().word,
+        None => name.strip_suffix("_ms").unwrap_or(name),
     }
 }

@@ -6,10 +6,10 @@ mod profile;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::signal::signal_name;
 use crate::run::error::BODY_NOT_STARTED;
+use spec::limits::Limit;
 use spec::outcome::Outcome;
 use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY};
 use spec::report::{EnforcementState, LimitReport, Report, StreamReport};
-use spec::units::amount;
 
 /// Prints what the report has to say to a person.
 pub fn print(printer: &Printer, report: &Report) {
@@ -44,14 +44,10 @@ fn lines(report: &Report) -> Vec<(Tone, String)> {
 }
 
 fn ending(report: &Report) -> Vec<(Tone, String)> {
-    let limited = |what: &str, limit: &str, flag: &str| {
+    let limited = |what: &str, limit| {
         vec![(
             Tone::Error,
-            format!(
-                "{what}{}; {}",
-                held(report, limit),
-                who_sets(report, limit, flag)
-            ),
+            format!("{what}{}; {}", held(report, limit), who_sets(report, limit)),
         )]
     };
     match report.outcome {
@@ -65,23 +61,19 @@ fn ending(report: &Report) -> Vec<(Tone, String)> {
                 true => "timed out: the wall time limit ended the run",
                 false => "timed out: the wall time limit ended the body",
             },
-            "wall_time_ms",
-            "--timeout",
+            Limit::WallTime,
         ),
         Outcome::CpuExhausted => limited(
             "out of CPU time: the CPU time limit ended the body",
-            "cpu_time_ms",
-            "--cpu-time",
+            Limit::CpuTime,
         ),
         Outcome::OutOfMemory => limited(
             "out of memory: the memory limit ended the body",
-            "memory_bytes",
-            "--memory",
+            Limit::Memory,
         ),
         Outcome::OutputLimit => limited(
             "too much output: the output limit ended the body",
-            "output_bytes",
-            "--max-output",
+            Limit::Output,
         ),
         Outcome::Cancelled => {
             let by = report.cancelled_by.map(signal_name);
@@ -108,24 +100,25 @@ fn error(what: &str, report: &Report) -> Vec<(Tone, String)> {
 }
 
 /// ` (60 s, from flag)`: what held and whose word it was.
-fn held(report: &Report, name: &str) -> String {
-    let limit = report.limits.iter().find(|limit| limit.name == name);
-    match limit {
+fn held(report: &Report, limit: Limit) -> String {
+    let found = report.limits.iter().find(|one| one.limit == limit);
+    match found {
         Some(LimitReport {
             effective: Some(effective),
             source,
             ..
         }) => {
-            format!(" ({}, from {source})", amount(name, *effective))
+            format!(" ({}, from {source})", limit.amount(*effective))
         }
         _ => String::new(),
     }
 }
 
 /// What to change for another limit: the flag, unless something else holds it down.
-fn who_sets(report: &Report, name: &str, flag: &str) -> String {
-    let limit = report.limits.iter().find(|limit| limit.name == name);
-    match limit.map(|limit| limit.source.as_str()) {
+fn who_sets(report: &Report, limit: Limit) -> String {
+    let flag = limit.flag();
+    let found = report.limits.iter().find(|one| one.limit == limit);
+    match found.map(|one| one.source.as_str()) {
         None | Some(DEFAULT | FLAG | BUILT_IN_MAXIMUM) => format!("{flag} sets it"),
         Some(HOST_POLICY) => "`maxima` of the host's configuration allow no more".to_owned(),
         Some(key) => format!("`{key}` of the manifest sets it, and {flag} can only lower it"),
@@ -137,7 +130,7 @@ fn output_limit(report: &Report) -> Option<u64> {
     report
         .limits
         .iter()
-        .find(|limit| limit.name == "output_bytes")?
+        .find(|one| one.limit == Limit::Output)?
         .effective
 }
 
@@ -232,7 +225,7 @@ mod tests {
     fn a_limit_that_ended_the_body_is_named_with_its_flag() {
         let mut report = Report::new("id".to_owned(), Outcome::TimedOut);
         report.limits.push(LimitReport {
-            name: "wall_time_ms",
+            limit: Limit::WallTime,
             requested: Some(500),
             effective: Some(500),
             enforced_by: "supervisor",
@@ -256,7 +249,7 @@ mod tests {
             "a reader that went away is no limit"
         );
         report.limits.push(LimitReport {
-            name: "output_bytes",
+            limit: Limit::Output,
             requested: Some(20),
             effective: Some(20),
             enforced_by: "supervisor",

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use spec::demonstration::{Held, Part, Row};
+use spec::limits::Limit;
 use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::report::Report;
@@ -88,37 +89,27 @@ impl Scene {
         if self == Self::Network {
             request.network = network::options(port);
         }
-        let stated = LimitOptions {
-            wall_time: Some(Duration::from_secs(60)),
+        let mut limits = LimitOptions {
+            values: [(Limit::WallTime, 60_000)].into(),
             // Where a limit cannot be held the table says so, and the rest is shown all the same.
             mode: LimitsMode::BestEffort,
             ..LimitOptions::default()
         };
-        request.limits = match self {
-            Self::Tour | Self::Network => stated,
-            Self::ProcessesAndDisk => LimitOptions {
-                processes: Some(PROCESSES),
-                disk_bytes: Some(DISK_MIB * MIB),
-                ..stated
-            },
-            Self::Memory => LimitOptions {
-                memory_bytes: Some(64 * MIB),
-                ..stated
-            },
-            Self::CpuTime => LimitOptions {
-                cpu_time: Some(Duration::from_millis(300)),
-                ..stated
-            },
-            Self::WallTime => LimitOptions {
-                wall_time: Some(Duration::from_millis(500)),
-                grace: Some(Duration::ZERO),
-                ..stated
-            },
-            Self::Output => LimitOptions {
-                output_bytes: Some(OUTPUT_BYTES),
-                ..stated
-            },
-        };
+        match self {
+            Self::Tour | Self::Network => (),
+            Self::ProcessesAndDisk => {
+                limits.values.set(Limit::Processes, PROCESSES);
+                limits.values.set(Limit::Disk, DISK_MIB * MIB);
+            }
+            Self::Memory => limits.values.set(Limit::Memory, 64 * MIB),
+            Self::CpuTime => limits.values.set(Limit::CpuTime, 300),
+            Self::WallTime => {
+                limits.values.set(Limit::WallTime, 500);
+                limits.grace = Some(Duration::ZERO);
+            }
+            Self::Output => limits.values.set(Limit::Output, OUTPUT_BYTES),
+        }
+        request.limits = limits;
         request
     }
 
@@ -145,20 +136,20 @@ impl Scene {
                     report,
                     "use 320 MiB of memory of 64",
                     report.outcome == Outcome::OutOfMemory || refused,
-                    "memory_bytes",
+                    Limit::Memory,
                 )]
             }
             Self::CpuTime => vec![ended(
                 report,
                 "compute on and on",
                 report.outcome == Outcome::CpuExhausted,
-                "cpu_time_ms",
+                Limit::CpuTime,
             )],
             Self::WallTime => vec![ended(
                 report,
                 "wait on and on",
                 report.outcome == Outcome::TimedOut,
-                "wall_time_ms",
+                Limit::WallTime,
             )],
             Self::Output => {
                 let passed = report
@@ -170,7 +161,7 @@ impl Scene {
                     held: held(0 < report.stdout.dropped_bytes && passed <= OUTPUT_BYTES),
                     what: "print 4 MiB of output",
                     answer: format!("cut after {} KiB", passed >> 10),
-                    mechanism: enforced_by(report, "output_bytes"),
+                    mechanism: enforced_by(report, Limit::Output),
                 }]
             }
         }
@@ -365,8 +356,8 @@ fn counted(report: &Report, name: &str, what: &'static str, limit: u64, unit: &'
         None => (Held::Broken, "no answer".to_owned()),
     };
     let mechanism = match name {
-        "disk" => enforced_by(report, "disk_bytes"),
-        _ => enforced_by(report, "processes"),
+        "disk" => enforced_by(report, Limit::Disk),
+        _ => enforced_by(report, Limit::Processes),
     };
     Row {
         part: Part::Limited,
@@ -377,7 +368,7 @@ fn counted(report: &Report, name: &str, what: &'static str, limit: u64, unit: &'
     }
 }
 
-fn ended(report: &Report, what: &'static str, as_promised: bool, limit: &str) -> Row {
+fn ended(report: &Report, what: &'static str, as_promised: bool, limit: Limit) -> Row {
     let after = report.usage.wall_time_ms;
     let killed = report.usage.oom_kills.is_some_and(|kills| 0 < kills);
     let answer = match report.outcome {
@@ -397,9 +388,9 @@ fn ended(report: &Report, what: &'static str, as_promised: bool, limit: &str) ->
     }
 }
 
-fn enforced_by(report: &Report, name: &str) -> String {
-    let limit = report.limits.iter().find(|limit| limit.name == name);
-    limit.map_or_else(String::new, |limit| limit.enforced_by.to_owned())
+fn enforced_by(report: &Report, limit: Limit) -> String {
+    let found = report.limits.iter().find(|one| one.limit == limit);
+    found.map_or_else(String::new, |one| one.enforced_by.to_owned())
 }
 
 fn held(as_promised: bool) -> Held {

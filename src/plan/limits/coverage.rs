@@ -1,20 +1,9 @@
 //! Which limits this host can hold, through what, and how strongly.
 
 use super::{LimitError, Limits};
+use spec::limits::{HeldBy, Limit};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::LimitsMode;
-
-/// How an axis of the host's coverage is called in the limits.
-#[must_use]
-pub(crate) fn axis_of(limit: &str) -> Option<&'static str> {
-    match limit {
-        "memory_bytes" => Some("memory"),
-        "processes" => Some("processes"),
-        "cpu_millis" => Some("cpu_share"),
-        "cpu_time_ms" => Some("cpu_time"),
-        _ => None,
-    }
-}
 
 /// How strongly one axis holds on this host, and through what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,13 +30,12 @@ pub fn settle(
         if report.effective.is_none() {
             continue;
         }
-        let Some(axis) = axis_of(report.name) else {
-            report.enforced_by = match report.name {
-                "disk_bytes" | "disk_inodes" => "tmpfs",
-                "open_files" => "rlimit",
-                _ => "supervisor",
-            };
-            continue;
+        let axis = match report.limit.row().held_by {
+            HeldBy::Always(mechanism) => {
+                report.enforced_by = mechanism;
+                continue;
+            }
+            HeldBy::Axis(axis) => axis,
         };
         let covered = coverage.iter().find(|covered| covered.axis == axis);
         let state = covered.map_or(EnforcementState::Absent, |covered| covered.state);
@@ -78,15 +66,15 @@ pub fn settle(
 pub(crate) fn weaker_than_stated<'plan>(
     limits: &'plan Limits,
     enforcement: &'plan [Enforcement],
-) -> impl Iterator<Item = (&'static str, &'plan Enforcement)> {
+) -> impl Iterator<Item = (Limit, &'plan Enforcement)> {
     limits
         .reports
         .iter()
         .filter(|report| report.requested.is_some())
         .filter_map(|report| {
-            let axis = axis_of(report.name)?;
+            let axis = report.limit.axis()?;
             let found = enforcement.iter().find(|one| one.axis == axis)?;
-            (found.state != EnforcementState::Enforced).then_some((report.name, found))
+            (found.state != EnforcementState::Enforced).then_some((report.limit, found))
         })
 }
 
@@ -99,11 +87,11 @@ mod tests {
     #[test]
     fn a_stated_limit_that_nothing_holds_is_refused_unless_best_effort() {
         let flags = LimitOptions {
-            cpus: Some(1.5),
+            values: [(Limit::Cpus, 1500)].into(),
             ..LimitOptions::default()
         };
         let mut limits = merged(&flags, &[]);
-        assert_eq!(limits.cpu_millis, Some(1500));
+        assert_eq!(limits.values.get(Limit::Cpus), Some(1500));
         let weak = |axis| Coverage {
             axis,
             state: EnforcementState::Weaker,
@@ -122,14 +110,14 @@ mod tests {
         assert!(settle(&mut limits, &coverage, LimitsMode::Stated).is_ok());
         assert!(settle(&mut limits, &coverage, LimitsMode::Require).is_err());
         let flags = LimitOptions {
-            memory_bytes: Some(64 << 20),
+            values: [(Limit::Memory, 64 << 20)].into(),
             ..LimitOptions::default()
         };
         let mut limits = merged(&flags, &[]);
         let enforcement = settle(&mut limits, &coverage, LimitsMode::Stated).expect("runs");
-        let weaker: Vec<&str> = weaker_than_stated(&limits, &enforcement)
+        let weaker: Vec<Limit> = weaker_than_stated(&limits, &enforcement)
             .map(|(name, _)| name)
             .collect();
-        assert_eq!(weaker, ["memory_bytes"]);
+        assert_eq!(weaker, [Limit::Memory]);
     }
 }

@@ -7,65 +7,29 @@ use std::time::Duration;
 
 use crate::plan::grants::Origin;
 use spec::host_policy::{Maxima, Maximum};
+use spec::limits::{Limit, LimitValues, UNLIMITED, WALL_TIME_SANDBOX_DEFAULT_MS, milliseconds};
 use spec::manifest::StatedLimit;
 use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
 use spec::report::{LimitReport, WarningReport};
 use spec::request::LimitOptions;
-use spec::units::amount;
 
-pub(crate) use coverage::axis_of;
 pub(crate) use coverage::weaker_than_stated;
 pub use coverage::{Coverage, settle};
 
-/// Memory where nobody states it (AIP-17 recommends it).
-pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
-/// Wall time where nobody states it (AIP-17 recommends it).
-pub(crate) const WALL_TIME_DEFAULT: Duration = Duration::from_secs(600);
-/// Wall time where a `sandbox` block is present and nobody states it (AIP-36).
-pub(crate) const WALL_TIME_SANDBOX_DEFAULT: Duration = Duration::from_secs(30);
-/// Processes and threads where nobody states them.
-pub(crate) const PROCESSES_DEFAULT: u64 = 512;
-/// Open descriptors of each process where nobody states them.
-pub(crate) const OPEN_FILES_DEFAULT: u64 = 1024;
 /// Between the stop signal and SIGKILL where nobody states it.
 pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 /// Output of each stream that is captured where nobody states it.
 pub(crate) const CAPTURE_BYTES_DEFAULT: u64 = 16 << 20;
 /// Memory that is left to processes when files fill the writable space.
 const MEMORY_NOT_FOR_FILES_BYTES: u64 = 32 << 20;
-/// Inodes that the body may make.
-pub(crate) const DISK_INODES: u64 = 65_536;
-/// Whose word it is that files may not take all of the memory.
-const MEMORY: &str = "memory_bytes";
-/// Below this the runner's own part of the body's start does not fit.
-const MEMORY_BYTES_MIN: u64 = 4 << 20;
-/// The kernel counts what a tmpfs holds in portions for each processor: a limit as near to what is
-/// in it already as that is sometimes refused.
-const DISK_BYTES_MIN: u64 = 64 << 10;
 
 /// What holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of the whole tree, bytes.
-    pub memory_bytes: u64,
-    /// Share of the processors, thousandths of one.
-    pub cpu_millis: Option<u64>,
-    /// CPU time of the whole tree.
-    pub cpu_time: Option<Duration>,
-    /// Wall time; `None`: none.
-    pub wall_time: Option<Duration>,
+    /// In the units of the names; `None`: no limit.
+    pub values: LimitValues,
     /// Between the stop signal and SIGKILL.
     pub grace: Duration,
-    /// Processes and threads at once.
-    pub processes: u64,
-    /// Open descriptors of each process.
-    pub open_files: u64,
-    /// Bytes that the body may write into the writable space.
-    pub disk_bytes: u64,
-    /// Inodes that it may make there.
-    pub disk_inodes: u64,
-    /// Bytes of each output stream that are passed on or kept.
-    pub output_bytes: Option<u64>,
     /// Each of them for the report, mechanisms still to be named.
     pub reports: Vec<LimitReport>,
     /// Who said what about each, in the order of `reports`.
@@ -78,18 +42,16 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// Nothing can run under it.
-    #[error("{name} of {} is below {}, under which no program starts", amount(name, *value), amount(name, *least))]
+    #[error("{} of {} is below {}, under which no program starts", limit.name(), limit.amount(*value), limit.amount(*least))]
     TooSmall {
-        /// Name of the limit, unit last.
-        name: &'static str,
+        limit: Limit,
         value: u64,
         least: u64,
     },
     /// The caller states more than the host's configuration allows.
     #[error("{asked}, and {place} allows at most {maximum}")]
     AboveMaximum {
-        /// Name of the limit, unit last.
-        name: &'static str,
+        limit: Limit,
         /// The flag, or the key of the caller's manifest, and its value as people write it.
         asked: String,
         maximum: String,
@@ -117,17 +79,13 @@ impl LimitError {
     pub fn hint(&self) -> Option<String> {
         match self {
             // A number without a unit is one of bytes.
-            Self::TooSmall { name, value, .. } => {
-                let is_size = name.ends_with("_bytes") && *value < 1 << 10;
+            Self::TooSmall { limit, value, .. } => {
+                let is_size = limit.name().ends_with("_bytes") && *value < 1 << 10;
                 is_size.then(|| format!("did you mean {value}m, which is {value} MiB?"))
             }
-            Self::AboveMaximum { name, place, .. } => Some(format!(
+            Self::AboveMaximum { limit, place, .. } => Some(format!(
                 "state less, or raise maxima.{} in {place}",
-                match *name {
-                    "memory_bytes" => "memory",
-                    "wall_time_ms" => "timeout",
-                    other => other,
-                }
+                limit.row().maximum.unwrap_or(limit.name())
             )),
             Self::Unenforceable { .. } => Some(
                 "see `runner doctor`; --limits=best-effort runs without what cannot be held"
@@ -164,114 +122,107 @@ pub fn merge(
     maxima: &Maxima,
     facts: RunFacts,
 ) -> Result<Limits, LimitError> {
-    let mut merger = Merger {
-        manifest,
-        origin,
-        reports: Vec::with_capacity(9),
-        speakers: Vec::with_capacity(9),
-        warnings: Vec::new(),
-    };
-    let memory_bytes = merger.merge(
-        "memory_bytes",
-        flags.memory_bytes,
-        Some(MEMORY_BYTES_DEFAULT),
-        Some(Bound::of(&maxima.memory_bytes, |bytes| *bytes)),
-    )?;
-    let wall_default = match facts {
-        RunFacts {
-            has_terminal: true, ..
-        } => None,
-        RunFacts {
-            has_sandbox_block: true,
-            ..
-        } => Some(WALL_TIME_SANDBOX_DEFAULT),
-        _ => Some(WALL_TIME_DEFAULT),
-    };
-    let wall_time_ms = merger.merge(
-        "wall_time_ms",
-        flags.wall_time.map(wall_time_ms),
-        wall_default.map(milliseconds),
-        Some(Bound::of(&maxima.wall_time, |time| milliseconds(*time))),
-    )?;
-    let cpu_time_ms = merger.merge("cpu_time_ms", flags.cpu_time.map(milliseconds), None, None)?;
-    let cpu_millis = merger.merge("cpu_millis", flags.cpus.and_then(thousandths), None, None)?;
-    let processes = merger.merge(
-        "processes",
-        flags.processes,
-        Some(PROCESSES_DEFAULT),
-        Some(Bound::of(&maxima.processes, |count| *count)),
-    )?;
-    if let Some(stated) = flags.open_files
-        && facts.open_files_hard < stated
-    {
+    let open_files_stated = flags.values.get(Limit::OpenFiles);
+    if open_files_stated.is_some_and(|stated| facts.open_files_hard < stated) {
         return Err(LimitError::Unenforceable {
-            axis: "open_files".to_owned(),
+            axis: Limit::OpenFiles.name().to_owned(),
             reason: format!(
                 "the hard limit of open descriptors here is {} (`ulimit -Hn`)",
                 facts.open_files_hard
             ),
         });
     }
-    let open_files = merger.merge(
-        "open_files",
-        flags.open_files,
-        Some(OPEN_FILES_DEFAULT.min(facts.open_files_hard)),
-        None,
-    )?;
-    let memory_bytes = memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT);
-    let for_files = memory_bytes
-        .checked_sub(MEMORY_NOT_FOR_FILES_BYTES)
-        .unwrap_or(memory_bytes / 2)
-        .max(memory_bytes / 4);
-    let disk_bytes = merger.merge(
-        "disk_bytes",
-        flags.disk_bytes,
-        Some(for_files),
-        Some(Bound {
-            value: for_files,
-            by: BoundBy::Memory,
-        }),
-    )?;
-    let disk_inodes = merger.merge("disk_inodes", flags.disk_inodes, Some(DISK_INODES), None)?;
-    let output_default = facts.captured.then_some(CAPTURE_BYTES_DEFAULT);
-    let output_bytes = merger.merge("output_bytes", flags.output_bytes, output_default, None)?;
-    let grace = flags.grace.unwrap_or(GRACE_DEFAULT);
-    for (name, value, least) in [
-        ("memory_bytes", Some(memory_bytes), MEMORY_BYTES_MIN),
-        ("disk_bytes", disk_bytes, DISK_BYTES_MIN),
-        ("wall_time_ms", wall_time_ms, 1),
-    ] {
-        let value = value.unwrap_or(least);
-        if value < least {
-            return Err(LimitError::TooSmall { name, value, least });
+    let mut merged = Limits {
+        grace: flags.grace.unwrap_or(GRACE_DEFAULT),
+        values: LimitValues::default(),
+        reports: Vec::with_capacity(Limit::ALL.len()),
+        speakers: Vec::with_capacity(Limit::ALL.len()),
+        warnings: Vec::new(),
+    };
+    for limit in Limit::ALL {
+        let flag = flags.values.get(limit);
+        let stated = stated(limit, flag, manifest, origin);
+        let default = default(limit, &merged, facts);
+        let bound = bound(limit, &merged, maxima);
+        let effective = merged.add(limit, &stated, default, bound)?;
+        let least = limit.row().least;
+        if let Some(value) = effective {
+            if value < least {
+                return Err(LimitError::TooSmall {
+                    limit,
+                    value,
+                    least,
+                });
+            }
+            merged.values.set(limit, value);
         }
     }
-    Ok(Limits {
-        memory_bytes,
-        cpu_millis,
-        cpu_time: cpu_time_ms.map(Duration::from_millis),
-        wall_time: wall_time_ms.map(Duration::from_millis),
-        grace,
-        processes: processes.unwrap_or(PROCESSES_DEFAULT),
-        open_files: open_files.unwrap_or(OPEN_FILES_DEFAULT),
-        disk_bytes: disk_bytes.unwrap_or(for_files),
-        disk_inodes: disk_inodes.unwrap_or(DISK_INODES),
-        output_bytes,
-        reports: merger.reports,
-        speakers: merger.speakers,
-        warnings: merger.warnings,
-    })
+    Ok(merged)
 }
 
-/// What `--timeout none` states, in milliseconds.
-const UNLIMITED: u64 = u64::MAX;
-
-/// The flag's value: [`Duration::MAX`] is `none`.
-fn wall_time_ms(stated: Duration) -> u64 {
-    match stated {
-        Duration::MAX => UNLIMITED,
-        stated => milliseconds(stated),
+/// What holds where nobody states `limit`; `None`: no limit. `earlier` are those before it in the
+/// table.
+fn default(limit: Limit, earlier: &Limits, facts: RunFacts) -> Option<u64> {
+    let default = limit.row().default;
+    match limit {
+        Limit::WallTime if facts.has_terminal => None,
+        Limit::WallTime if facts.has_sandbox_block => Some(WALL_TIME_SANDBOX_DEFAULT_MS),
+        Limit::OpenFiles => default.map(|files| files.min(facts.open_files_hard)),
+        Limit::Disk => Some(memory_for_files(earlier)),
+        Limit::Output => facts.captured.then_some(CAPTURE_BYTES_DEFAULT),
+        Limit::Memory
+        | Limit::WallTime
+        | Limit::CpuTime
+        | Limit::Cpus
+        | Limit::Processes
+        | Limit::DiskInodes => default,
     }
+}
+
+/// The upper bound of `limit`, besides what everybody states.
+fn bound(limit: Limit, earlier: &Limits, maxima: &Maxima) -> Option<Bound> {
+    match limit {
+        Limit::Memory => Some(Bound::of(&maxima.memory_bytes, |bytes| *bytes)),
+        Limit::WallTime => Some(Bound::of(&maxima.wall_time, |time| milliseconds(*time))),
+        Limit::Processes => Some(Bound::of(&maxima.processes, |count| *count)),
+        Limit::Disk => Some(Bound {
+            value: memory_for_files(earlier),
+            by: BoundBy::Memory,
+        }),
+        Limit::CpuTime | Limit::Cpus | Limit::OpenFiles | Limit::DiskInodes | Limit::Output => None,
+    }
+}
+
+/// Files in the writable space are memory: some is left to processes.
+fn memory_for_files(limits: &Limits) -> u64 {
+    let memory_bytes = limits.memory_bytes();
+    memory_bytes
+        .checked_sub(MEMORY_NOT_FOR_FILES_BYTES)
+        .unwrap_or(memory_bytes / 2)
+        .max(memory_bytes / 4)
+}
+
+/// What the flag and the manifest state of `limit`.
+fn stated(
+    limit: Limit,
+    flag: Option<u64>,
+    manifest: &[StatedLimit],
+    origin: Origin,
+) -> Vec<Stated> {
+    let of_flag = flag.map(|value| Stated {
+        value,
+        source: FLAG.to_owned(),
+        by_caller: true,
+    });
+    let of_manifest = manifest.iter().filter(|stated| stated.limit == limit);
+    of_flag
+        .into_iter()
+        .chain(of_manifest.map(|stated| Stated {
+            value: stated.value,
+            source: stated.source.clone(),
+            by_caller: origin == Origin::Caller,
+        }))
+        .collect()
 }
 
 /// An upper bound of one limit.
@@ -303,7 +254,7 @@ impl Bound {
 
     fn name(&self) -> &'static str {
         match self.by {
-            BoundBy::Memory => MEMORY,
+            BoundBy::Memory => Limit::Memory.name(),
             BoundBy::BuiltIn => BUILT_IN_MAXIMUM,
             BoundBy::Configuration(_) => HOST_POLICY,
         }
@@ -319,29 +270,21 @@ struct Stated {
     by_caller: bool,
 }
 
-struct Merger<'manifest> {
-    manifest: &'manifest [StatedLimit],
-    origin: Origin,
-    reports: Vec<LimitReport>,
-    speakers: Vec<Vec<Speaker>>,
-    warnings: Vec<WarningReport>,
-}
-
-impl Merger<'_> {
-    fn merge(
+impl Limits {
+    /// Settles one limit and adds its rows.
+    fn add(
         &mut self,
-        name: &'static str,
-        flag: Option<u64>,
+        limit: Limit,
+        stated: &[Stated],
         default: Option<u64>,
         bound: Option<Bound>,
     ) -> Result<Option<u64>, LimitError> {
-        let stated = self.stated(name, flag);
         let bound = bound.filter(|bound| match bound.by {
             BoundBy::BuiltIn => stated.iter().any(|one| !one.by_caller),
             BoundBy::Memory | BoundBy::Configuration(_) => true,
         });
         self.speakers
-            .push(speakers(&stated, default, bound.as_ref()));
+            .push(speakers(stated, default, bound.as_ref()));
         let stated_min = stated.iter().min_by_key(|stated| stated.value).cloned();
         let winner = stated_min.clone().or_else(|| {
             default.map(|value| Stated {
@@ -351,7 +294,7 @@ impl Merger<'_> {
             })
         });
         let winner = match (winner, &bound) {
-            (winner, Some(bound)) => bounded(name, &stated, winner, bound)?,
+            (winner, Some(bound)) => bounded(limit, stated, winner, bound)?,
             (winner, None) => winner,
         };
         if let Some(winner) = &winner {
@@ -361,13 +304,13 @@ impl Merger<'_> {
                 .chain(&stated_min)
                 .find(|wanted| winner.value < wanted.value);
             if let Some(wanted) = wanted {
-                self.warnings.push(lowered(name, wanted, winner));
+                self.warnings.push(lowered(limit, wanted, winner));
             }
         }
         let limited = |value: u64| (value != UNLIMITED).then_some(value);
         let effective = winner.as_ref().and_then(|winner| limited(winner.value));
         self.reports.push(LimitReport {
-            name,
+            limit,
             requested: stated_min.and_then(|stated| limited(stated.value)),
             effective,
             enforced_by: "none",
@@ -376,22 +319,16 @@ impl Merger<'_> {
         Ok(effective)
     }
 
-    /// What the flag and the manifest state of this limit.
-    fn stated(&self, name: &str, flag: Option<u64>) -> Vec<Stated> {
-        let of_flag = flag.map(|value| Stated {
-            value,
-            source: FLAG.to_owned(),
-            by_caller: true,
-        });
-        let of_manifest = self.manifest.iter().filter(|limit| limit.name == name);
-        of_flag
-            .into_iter()
-            .chain(of_manifest.map(|limit| Stated {
-                value: limit.value,
-                source: limit.source.clone(),
-                by_caller: self.origin == Origin::Caller,
-            }))
-            .collect()
+    /// Memory of the whole tree, bytes. Every run has this limit.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.values.get(Limit::Memory).unwrap_or_default()
+    }
+
+    /// The value of a limit of time; `None`: no limit.
+    #[must_use]
+    pub fn time(&self, limit: Limit) -> Option<Duration> {
+        self.values.get(limit).map(Duration::from_millis)
     }
 }
 
@@ -411,7 +348,7 @@ fn speakers(stated: &[Stated], default: Option<u64>, bound: Option<&Bound>) -> V
 
 /// What holds of `winner` under `bound`.
 fn bounded(
-    name: &'static str,
+    limit: Limit,
     stated: &[Stated],
     winner: Option<Stated>,
     bound: &Bound,
@@ -422,13 +359,13 @@ fn bounded(
             .find(|one| one.by_caller && bound.value < one.value);
         if let Some(beyond) = beyond {
             return Err(LimitError::AboveMaximum {
-                name,
+                limit,
                 asked: format!(
                     "{} asks for {}",
-                    who_states(name, beyond),
-                    amount_or_none(name, beyond.value)
+                    who_states(limit, beyond),
+                    amount_or_none(limit, beyond.value)
                 ),
-                maximum: amount(name, bound.value),
+                maximum: limit.amount(bound.value),
                 place: place.clone(),
             });
         }
@@ -447,67 +384,40 @@ fn bounded(
 }
 
 /// The flag, or the key of the manifest.
-fn who_states(name: &str, stated: &Stated) -> String {
+fn who_states(limit: Limit, stated: &Stated) -> String {
     match stated.source.as_str() {
-        FLAG => flag_of(name).to_owned(),
+        FLAG => limit.flag(),
         key => format!("`{key}`"),
     }
 }
 
-fn amount_or_none(name: &str, value: u64) -> String {
+fn amount_or_none(limit: Limit, value: u64) -> String {
     match value {
         UNLIMITED => "none".to_owned(),
-        value => amount(name, value),
+        value => limit.amount(value),
     }
 }
 
-fn lowered(name: &'static str, wanted: &Stated, winner: &Stated) -> WarningReport {
+fn lowered(limit: Limit, wanted: &Stated, winner: &Stated) -> WarningReport {
     let because = match winner.source.as_str() {
-        MEMORY => "files count as memory: raise --memory".to_owned(),
+        by if by == Limit::Memory.name() => "files count as memory: raise --memory".to_owned(),
         BUILT_IN_MAXIMUM => format!(
             "a bundle's manifest gets no more by itself: state {}",
-            flag_of(name)
+            limit.flag()
         ),
         HOST_POLICY => "the host's configuration allows no more".to_owned(),
-        FLAG => flag_of(name).to_owned(),
+        FLAG => limit.flag(),
         key => format!("`{key}` of the manifest is stricter"),
     };
     WarningReport::new(
         "limit_lowered",
         format!(
             "{} asks for {}, and {} holds: {because}",
-            who_states(name, wanted),
-            amount_or_none(name, wanted.value),
-            amount(name, winner.value),
+            who_states(limit, wanted),
+            amount_or_none(limit, wanted.value),
+            limit.amount(winner.value),
         ),
     )
-}
-
-/// The flag that states a limit.
-#[must_use]
-pub(crate) fn flag_of(limit: &str) -> &'static str {
-    match limit {
-        "memory_bytes" => "--memory",
-        "wall_time_ms" => "--timeout",
-        "cpu_time_ms" => "--cpu-time",
-        "cpu_millis" => "--cpus",
-        "processes" => "--pids",
-        "open_files" => "--nofile",
-        "disk_bytes" => "--disk",
-        "output_bytes" => "--max-output",
-        _ => "the flag",
-    }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Thousandths of a processor; the command line has made sure that the number is positive.
-fn thousandths(cpus: f64) -> Option<u64> {
-    let scaled = (cpus * 1000.0).round();
-    // Formatting is the one conversion of the standard library that neither wraps nor saturates.
-    format!("{scaled:.0}").parse().ok()
 }
 
 #[cfg(test)]
@@ -526,11 +436,18 @@ mod tests {
         HostPolicy::default().maxima
     }
 
-    fn stated(name: &'static str, value: u64) -> StatedLimit {
+    fn stated(limit: Limit, value: u64) -> StatedLimit {
         StatedLimit {
-            name,
+            limit,
             value,
-            source: format!("runner.limits.{name}"),
+            source: format!("runner.limits.{}", limit.name()),
+        }
+    }
+
+    fn flag(limit: Limit, value: u64) -> LimitOptions {
+        LimitOptions {
+            values: [(limit, value)].into(),
+            ..LimitOptions::default()
         }
     }
 
@@ -538,42 +455,33 @@ mod tests {
         merge(flags, manifest, Origin::Bundle, &maxima(), PLAIN).expect("merged")
     }
 
-    fn source<'limits>(limits: &'limits Limits, name: &str) -> &'limits str {
-        let found = limits.reports.iter().find(|report| report.name == name);
+    fn source(limits: &Limits, limit: Limit) -> &str {
+        let found = limits.reports.iter().find(|report| report.limit == limit);
         found.map_or("", |report| report.source.as_str())
     }
 
     #[test]
     fn the_strictest_word_wins_and_is_named() {
-        let flags = LimitOptions {
-            memory_bytes: Some(512 << 20),
-            ..LimitOptions::default()
-        };
-        let limits = merged(&flags, &[stated("memory_bytes", 128 << 20)]);
-        assert_eq!(limits.memory_bytes, 128 << 20);
-        assert_eq!(
-            source(&limits, "memory_bytes"),
-            "runner.limits.memory_bytes"
-        );
+        let flags = flag(Limit::Memory, 512 << 20);
+        let limits = merged(&flags, &[stated(Limit::Memory, 128 << 20)]);
+        assert_eq!(limits.memory_bytes(), 128 << 20);
+        assert_eq!(source(&limits, Limit::Memory), "runner.limits.memory_bytes");
         let limits = merged(&flags, &[]);
         assert_eq!(
-            (limits.memory_bytes, source(&limits, "memory_bytes")),
+            (limits.memory_bytes(), source(&limits, Limit::Memory)),
             (512 << 20, "flag")
         );
         let limits = merged(&LimitOptions::default(), &[]);
-        assert_eq!(limits.memory_bytes, MEMORY_BYTES_DEFAULT);
+        assert_eq!(Some(limits.memory_bytes()), Limit::Memory.row().default);
     }
 
     fn memory(bytes: u64) -> LimitOptions {
-        LimitOptions {
-            memory_bytes: Some(bytes),
-            ..LimitOptions::default()
-        }
+        flag(Limit::Memory, bytes)
     }
 
     #[test]
     fn built_in_maxima_bind_what_a_bundle_asks_and_no_flag() {
-        let asked = [stated("memory_bytes", 64 << 30)];
+        let asked = [stated(Limit::Memory, 64 << 30)];
         for (flags, manifest, origin, holds, by, warnings) in [
             (
                 memory(64 << 30),
@@ -605,8 +513,8 @@ mod tests {
             let limits = merge(&flags, manifest, origin, &maxima(), PLAIN).expect("merged");
             assert_eq!(
                 (
-                    limits.memory_bytes,
-                    source(&limits, "memory_bytes"),
+                    limits.memory_bytes(),
+                    source(&limits, Limit::Memory),
                     limits.warnings.len()
                 ),
                 (holds, by, warnings)
@@ -638,51 +546,48 @@ mod tests {
             error.to_string(),
             "--memory asks for 8 GiB, and /etc/runner/config.yaml:7 allows at most 1 GiB"
         );
-        let unlimited = LimitOptions {
-            wall_time: Some(Duration::MAX),
-            ..LimitOptions::default()
-        };
+        let unlimited = flag(Limit::WallTime, UNLIMITED);
         let error = merge(&unlimited, &[], Origin::Bundle).expect_err("refused");
         assert_eq!(
             error.to_string(),
             "--timeout asks for none, and /etc/runner/config.yaml:8 allows at most 1 min"
         );
-        let asked = [stated("memory_bytes", 2 << 30)];
+        let asked = [stated(Limit::Memory, 2 << 30)];
         assert!(merge(&LimitOptions::default(), &asked, Origin::Caller).is_err());
         let limits = merge(&LimitOptions::default(), &asked, Origin::Bundle).expect("merged");
-        assert_eq!(limits.memory_bytes, 1 << 30);
+        assert_eq!(limits.memory_bytes(), 1 << 30);
         assert_eq!(limits.warnings[0].code, "limit_lowered");
         // A default is nobody's wish.
         let limits = merge(&LimitOptions::default(), &[], Origin::Bundle).expect("merged");
-        assert_eq!(limits.wall_time, Some(Duration::from_secs(60)));
-        assert_eq!(source(&limits, "wall_time_ms"), HOST_POLICY);
+        assert_eq!(limits.time(Limit::WallTime), Some(Duration::from_secs(60)));
+        assert_eq!(source(&limits, Limit::WallTime), HOST_POLICY);
         assert!(limits.warnings.is_empty());
     }
 
     #[test]
     fn a_flag_that_the_manifest_lowers_is_told() {
-        let limits = merged(&memory(512 << 20), &[stated("memory_bytes", 128 << 20)]);
+        let limits = merged(&memory(512 << 20), &[stated(Limit::Memory, 128 << 20)]);
         assert_eq!(
             limits.warnings[0].message,
             "--memory asks for 512 MiB, and 128 MiB holds: `runner.limits.memory_bytes` of the manifest is stricter"
         );
-        let limits = merged(&memory(64 << 20), &[stated("memory_bytes", 128 << 20)]);
+        let limits = merged(&memory(64 << 20), &[stated(Limit::Memory, 128 << 20)]);
         assert!(limits.warnings.is_empty());
     }
 
     #[test]
     fn no_wall_time_where_none_was_asked_or_a_person_sits_there() {
-        let unlimited = LimitOptions {
-            wall_time: Some(Duration::MAX),
-            ..LimitOptions::default()
-        };
+        let unlimited = flag(Limit::WallTime, UNLIMITED);
         let limits = merged(&unlimited, &[]);
         assert_eq!(
-            (limits.wall_time, source(&limits, "wall_time_ms")),
+            (
+                limits.time(Limit::WallTime),
+                source(&limits, Limit::WallTime)
+            ),
             (None, "flag")
         );
-        let limits = merged(&unlimited, &[stated("wall_time_ms", 5_000)]);
-        assert_eq!(limits.wall_time, Some(Duration::from_secs(5)));
+        let limits = merged(&unlimited, &[stated(Limit::WallTime, 5_000)]);
+        assert_eq!(limits.time(Limit::WallTime), Some(Duration::from_secs(5)));
         assert_eq!(limits.warnings[0].code, "limit_lowered");
         let terminal = RunFacts {
             has_terminal: true,
@@ -690,10 +595,10 @@ mod tests {
         };
         let flags = LimitOptions::default();
         let limits = merge(&flags, &[], Origin::Caller, &maxima(), terminal).expect("merged");
-        assert_eq!(limits.wall_time, None);
-        let asked = [stated("wall_time_ms", 5_000)];
+        assert_eq!(limits.time(Limit::WallTime), None);
+        let asked = [stated(Limit::WallTime, 5_000)];
         let limits = merge(&flags, &asked, Origin::Caller, &maxima(), terminal).expect("merged");
-        assert_eq!(limits.wall_time, Some(Duration::from_secs(5)));
+        assert_eq!(limits.time(Limit::WallTime), Some(Duration::from_secs(5)));
     }
 
     #[test]
@@ -704,11 +609,8 @@ mod tests {
             ..PLAIN
         };
         let limits = merge(&flags, &[], Origin::Caller, &maxima(), low).expect("merged");
-        assert_eq!(limits.open_files, 512);
-        let flags = LimitOptions {
-            open_files: Some(1024),
-            ..LimitOptions::default()
-        };
+        assert_eq!(limits.values.get(Limit::OpenFiles), Some(512));
+        let flags = flag(Limit::OpenFiles, 1024);
         let refused = merge(&flags, &[], Origin::Caller, &maxima(), low).expect_err("refused");
         assert!(refused.to_string().contains("512"), "{refused}");
     }
@@ -721,42 +623,33 @@ mod tests {
             ..PLAIN
         };
         let limits = merge(&flags, &[], Origin::Bundle, &maxima(), facts).expect("merged");
-        assert_eq!(limits.wall_time, Some(WALL_TIME_SANDBOX_DEFAULT));
-        let asked = [stated("wall_time_ms", 120_000)];
+        assert_eq!(
+            limits.time(Limit::WallTime),
+            Some(Duration::from_millis(WALL_TIME_SANDBOX_DEFAULT_MS))
+        );
+        let asked = [stated(Limit::WallTime, 120_000)];
         let limits = merge(&flags, &asked, Origin::Bundle, &maxima(), facts).expect("merged");
-        assert_eq!(limits.wall_time, Some(Duration::from_secs(120)));
+        assert_eq!(limits.time(Limit::WallTime), Some(Duration::from_secs(120)));
     }
 
     #[test]
     fn files_never_take_the_memory_that_processes_need() {
-        let flags = LimitOptions {
-            disk_bytes: Some(1 << 40),
-            ..LimitOptions::default()
-        };
+        let flags = flag(Limit::Disk, 1 << 40);
         let limits = merged(&flags, &[]);
-        assert_eq!(limits.disk_bytes, 224 << 20);
+        assert_eq!(limits.values.get(Limit::Disk), Some(224 << 20));
         assert_eq!(
             limits.warnings[0].message,
             "--disk asks for 1024 GiB, and 224 MiB holds: files count as memory: raise --memory"
         );
-        let flags = LimitOptions {
-            memory_bytes: Some(16 << 20),
-            ..LimitOptions::default()
-        };
-        assert_eq!(merged(&flags, &[]).disk_bytes, 8 << 20);
+        let flags = flag(Limit::Memory, 16 << 20);
+        assert_eq!(merged(&flags, &[]).values.get(Limit::Disk), Some(8 << 20));
     }
 
     #[test]
     fn limits_under_which_nothing_starts_are_refused() {
-        let flags = LimitOptions {
-            memory_bytes: Some(1),
-            ..LimitOptions::default()
-        };
+        let flags = flag(Limit::Memory, 1);
         assert!(merge(&flags, &[], Origin::Bundle, &maxima(), PLAIN).is_err());
-        let flags = LimitOptions {
-            wall_time: Some(Duration::ZERO),
-            ..LimitOptions::default()
-        };
+        let flags = flag(Limit::WallTime, 0);
         assert!(merge(&flags, &[], Origin::Bundle, &maxima(), PLAIN).is_err());
     }
 }

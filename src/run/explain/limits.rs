@@ -1,6 +1,6 @@
 //! The rows of the limits: what would hold, whose word it is, and who else spoke.
 
-use crate::plan::limits::{GRACE_DEFAULT, Limits, axis_of};
+use crate::plan::limits::{GRACE_DEFAULT, Limits};
 use crate::run::explain::rows::Rows;
 use spec::plan_report::{DEFAULT, PlannedLimit, Speaker};
 use spec::report::{Enforcement, EnforcementState};
@@ -14,7 +14,9 @@ impl Rows<'_> {
         };
         let mut rows: Vec<PlannedLimit> = Vec::new();
         for (report, speakers) in limits.reports.iter().zip(&limits.speakers) {
-            let axis = axis_of(report.name)
+            let axis = report
+                .limit
+                .axis()
                 .and_then(|axis| enforcement.iter().find(|found| found.axis == axis));
             let state = match (report.effective, axis) {
                 (None, _) => None,
@@ -22,7 +24,7 @@ impl Rows<'_> {
                 (Some(_), None) => Some(EnforcementState::Enforced),
             };
             rows.push(PlannedLimit {
-                name: report.name.to_owned(),
+                name: report.limit.name().to_owned(),
                 value: report.effective,
                 decided_by: by_key(&report.source),
                 speakers: speakers

@@ -275,7 +275,7 @@ impl Planner<'_> {
             start_unix_s: self.start_unix_s,
         };
         let granted = chosen.grants.outputs;
-        let (io, time) = (&chosen.manifest.io, self.request.limits.wall_time);
+        let (io, time) = (&chosen.manifest.io, self.request.limits.wall_time());
         // Signals end a plan by themselves.
         let patience = contract::Patience {
             time,
@@ -312,7 +312,7 @@ impl Planner<'_> {
         let asked = refusals.check(view_plan::asked(&mounts).map_err(RunError::from))?;
         let asked = asked.unwrap_or_default();
         let steps = planning::lay_out(host, chosen.image.is_some(), asked);
-        let memory_bytes = limits.as_ref().map_or(0, |limits| limits.memory_bytes);
+        let memory_bytes = limits.as_ref().map_or(0, Limits::memory_bytes);
         let parts = planning::parts(self.request, &chosen, memory_bytes, RUN_ID);
         let programs = planning::programs(&chosen, &parts);
         let inside = Inside {
@@ -494,6 +494,7 @@ mod tests {
     use super::*;
     use crate::plan::limits::Coverage;
     use spec::host::HostEntry;
+    use spec::limits::Limit;
     use spec::report::EnforcementState;
     use spec::request::{Caller, GivenSecret};
     use spec::secret::Secret;
@@ -560,8 +561,8 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
             reference: "env:KEY".to_owned(),
             value: Secret::new(b"not for the plan".to_vec()),
         }];
-        request.limits.memory_bytes = Some(64 << 20);
-        request.limits.wall_time = Some(std::time::Duration::from_secs(7_200));
+        request.limits.values.set(Limit::Memory, 64 << 20);
+        request.limits.values.set(Limit::WallTime, 7_200_000);
         request.view = vec![ViewEntry::Tmpfs {
             target: "/cache".into(),
             size_bytes: Some(1 << 20),
@@ -633,7 +634,7 @@ metadata: {runner: {provenance: {/runner/limits: base/CODE.md, /secrets: other/C
         let mut request = request();
         request.secrets.clear();
         request.bundle.workspace = None;
-        request.limits.cpus = Some(1.0);
+        request.limits.values.set(Limit::Cpus, 1_000);
         let plan = planned(&request, &demo());
         assert_eq!(plan.verdict, PlanVerdict::WouldBeRefused);
         let codes: Vec<&str> = plan

@@ -263,7 +263,7 @@ impl<'plan> Rows<'plan> {
 
     /// Names only: a value never leaves this function.
     fn environment(&self, chosen: &Chosen, limits: Option<&Limits>) -> Vec<PlannedVariable> {
-        let memory_bytes = limits.map_or(0, |limits| limits.memory_bytes);
+        let memory_bytes = limits.map_or(0, Limits::memory_bytes);
         let parts = planning::parts(self.request, chosen, memory_bytes, RUN_ID);
         let manifest = &chosen.manifest;
         environment::environment(&parts)

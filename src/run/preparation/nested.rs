@@ -17,6 +17,7 @@ use sandbox::launch::Launched;
 use secrets::mask::Masks;
 use sources::oci::layers::HeldLayer;
 use spec::host_policy::{HostPolicy, Maxima, Maximum};
+use spec::limits::{Limit, milliseconds};
 use spec::network::NetworkOptions;
 use spec::oci::reference::Place;
 use spec::outcome::Outcome;
@@ -181,11 +182,14 @@ fn request(step: &Step, nested: &Nested<'_>) -> Request {
         ..outer.network.clone()
     };
     request.limits = LimitOptions {
-        memory_bytes: Some(limits.memory_bytes),
-        wall_time: Some(limits.wall_time),
-        disk_bytes: Some(limits.disk_bytes),
-        disk_inodes: Some(limits.inodes(nested.policy.oci.entries)),
-        output_bytes: Some(LOG_BYTES),
+        values: [
+            (Limit::Memory, limits.memory_bytes),
+            (Limit::WallTime, milliseconds(limits.wall_time)),
+            (Limit::Disk, limits.disk_bytes),
+            (Limit::DiskInodes, limits.inodes(nested.policy.oci.entries)),
+            (Limit::Output, LOG_BYTES),
+        ]
+        .into(),
         mode: outer.limits.mode,
         ..LimitOptions::default()
     };

@@ -5,14 +5,13 @@ use serde_json::{Map, Value};
 
 use crate::define::{DefineError, of_definition, read, told, unwrapped};
 use crate::image::{self, ImageTemplate};
+use crate::limits::Limit;
 use crate::manifest::StatedLimit;
 use crate::report::WarningReport;
 use crate::run_form::Run;
 use crate::runner_block::{Engine, Language, Needs};
 
 const FUNCTION: &str = "define_runner";
-pub(crate) const MEMORY_MIB_DEFAULT: u64 = 256;
-pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 600_000;
 
 /// Inputs of the host for defining a runner.
 #[derive(Debug, Clone, Copy, Default)]
@@ -116,6 +115,10 @@ pub fn define_runner(
         (_, Engine::Subprocess) => RunnerEngine::Subprocess,
         (_, Engine::Sandbox) => RunnerEngine::Sandbox,
     };
+    let holding = |limit: Limit| {
+        let default = limit.row().default.unwrap_or_default();
+        stated(&block.limits, limit).unwrap_or(default)
+    };
     let (image, install) = picked.map(|one| (one.id, one.install)).unzip();
     Ok(RunnerHandle {
         engine,
@@ -127,10 +130,9 @@ pub fn define_runner(
             pip: needs.pip,
         },
         limits: RunnerLimits {
-            memory_mb: stated(&block.limits, "memory_bytes")
-                .map_or(MEMORY_MIB_DEFAULT, |bytes| bytes >> 20),
-            timeout_ms: stated(&block.limits, "wall_time_ms").unwrap_or(TIMEOUT_MS_DEFAULT),
-            cpu_ms: stated(&block.limits, "cpu_time_ms"),
+            memory_mb: holding(Limit::Memory) >> 20,
+            timeout_ms: holding(Limit::WallTime),
+            cpu_ms: stated(&block.limits, Limit::CpuTime),
         },
         install: install.unwrap_or_default(),
         warnings: told(FUNCTION, &manifest.warnings, "runner"),
@@ -157,11 +159,11 @@ impl RunnerHandle {
     }
 }
 
-pub(super) fn stated(limits: &[StatedLimit], name: &str) -> Option<u64> {
+pub(super) fn stated(limits: &[StatedLimit], limit: Limit) -> Option<u64> {
     limits
         .iter()
-        .find(|limit| limit.name == name)
-        .map(|limit| limit.value)
+        .find(|stated| stated.limit == limit)
+        .map(|stated| stated.value)
 }
 
 #[cfg(test)]

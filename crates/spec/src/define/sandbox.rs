@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 use crate::define::runner::stated;
 use crate::define::{DefineError, of_definition, read, texts, told, unwrapped};
+use crate::limits::{Limit, WALL_TIME_SANDBOX_DEFAULT_MS};
 use crate::manifest::ManifestError;
 use crate::report::WarningReport;
 use crate::sandbox_block::LocalConfig;
 
 const FUNCTION: &str = "define_sandbox";
-pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 30_000;
 
 /// A complete `sandbox` block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -166,9 +166,10 @@ pub fn define_sandbox(definition: &Value) -> Result<SandboxHandle, DefineError> 
         config: config(&provider, &block.local, definition.get("config")),
         provider,
         limits: SandboxLimits {
-            timeout_ms: stated(&block.limits, "wall_time_ms").unwrap_or(TIMEOUT_MS_DEFAULT),
-            memory_mb: stated(&block.limits, "memory_bytes").map(|bytes| bytes >> 20),
-            cpu_ms: stated(&block.limits, "cpu_time_ms"),
+            timeout_ms: stated(&block.limits, Limit::WallTime)
+                .unwrap_or(WALL_TIME_SANDBOX_DEFAULT_MS),
+            memory_mb: stated(&block.limits, Limit::Memory).map(|bytes| bytes >> 20),
+            cpu_ms: stated(&block.limits, Limit::CpuTime),
         },
         env: SandboxEnvironment {
             auth: auth(definition.pointer("/env/auth")),

@@ -12,19 +12,24 @@ use crate::manifest::{ManifestError, Problem};
 use crate::path::escape;
 use crate::report::WarningReport;
 use crate::run_form::Run;
-use crate::runner_block::Language;
+use crate::runner_block::{Language, limits_with_keys};
 
-const FIELDS: [&[&str]; 9] = [
+/// Keys of the runner that are inherited, besides those of its limits.
+const FIELDS: [&[&str]; 6] = [
     &["engine"],
     &["image"],
     &["needs", "language"],
     &["needs", "native"],
     &["needs", "npm"],
     &["needs", "pip"],
-    &["limits", "memory_mb"],
-    &["limits", "timeout_ms"],
-    &["limits", "cpu_ms"],
 ];
+
+/// The keys of the runner that are inherited.
+fn fields() -> impl Iterator<Item = Vec<&'static str>> {
+    let limits = limits_with_keys().map(|(_, key)| vec!["limits", key.name]);
+    FIELDS.into_iter().map(<[_]>::to_vec).chain(limits)
+}
+
 /// Keys of a workspace that affect a run but are not inherited.
 const NOT_INHERITED: [&str; 4] = ["sandbox", "timeout_ms", "approval", "workspaceSources"];
 
@@ -81,8 +86,8 @@ pub fn inherit(own: Level, workspaces: &[Level]) -> Result<Inherited, ManifestEr
     }
     let mut block = Map::new();
     for (field, decided) in runner {
-        provenance.insert(pointer(&[&["runner"], field].concat()), decided.file);
-        insert(&mut block, field, decided.value);
+        provenance.insert(pointer(&[&["runner"][..], &field].concat()), decided.file);
+        insert(&mut block, &field, decided.value);
     }
     let variables: Map<String, Json> = secrets
         .into_iter()
@@ -159,7 +164,7 @@ enum Whose {
 
 #[derive(Debug, Default)]
 struct Merged {
-    runner: BTreeMap<&'static [&'static str], Decided>,
+    runner: BTreeMap<Vec<&'static str>, Decided>,
     secrets: BTreeMap<String, Decided>,
     egress: Vec<Decided>,
     warnings: Vec<WarningReport>,
@@ -173,12 +178,12 @@ impl Merged {
             whose,
         };
         let resolved = &level.resolved;
-        for field in FIELDS {
+        for field in fields() {
             let said = field
                 .iter()
                 .try_fold(&resolved["runner"], |block, step| block.get(step));
             if let Some(value) = said {
-                let earlier = self.runner.insert(field, decided(value));
+                let earlier = self.runner.insert(field.clone(), decided(value));
                 self.warn_about_disagreement(
                     &format!("runner.{}", field.join(".")),
                     earlier,
@@ -415,7 +420,7 @@ mod tests {
             let text = format!("run: {{exec: [x]}}\nrunner: {{{own}}}\n");
             let inherited = merged(&text, &[all]);
             let told = told(&inherited);
-            assert_eq!(told.len(), FIELDS.len(), "{field}");
+            assert_eq!(told.len(), fields().count(), "{field}");
             for line in told {
                 let is_own = line.starts_with(&format!("/runner/{field}="));
                 let from = if is_own { " < own" } else { " < a" };

@@ -9,7 +9,7 @@ use crate::manifest::secrets::{
 };
 use crate::manifest::{ManifestError, Problem, StatedLimit};
 use crate::path::RelPath;
-use crate::runner_block::{Engine, MEMORY_MIB_MAX, RunnerBlock, TIME_MS_MAX};
+use crate::runner_block::{self, Engine, RunnerBlock};
 
 /// The values of a legacy `runtime` block in the current form.
 #[derive(Debug, Default)]
@@ -129,22 +129,17 @@ fn read_mode<'document>(
 }
 
 fn read_limit(reader: &Reader<'_>, node: &Node, key: &str) -> Result<StatedLimit, ManifestError> {
-    let (name, value) = match key {
-        "memory_mb_max" | "resources.memoryMb" => (
-            "memory_bytes",
-            reader.whole_number(node, MEMORY_MIB_MAX)? << 20,
-        ),
-        "cpu_ms_max" | "resources.cpuMs" => {
-            ("cpu_time_ms", reader.whole_number(node, TIME_MS_MAX)?)
-        }
+    let current = match key {
+        "memory_mb_max" | "resources.memoryMb" => "memory_mb",
+        "cpu_ms_max" | "resources.cpuMs" => "cpu_ms",
         // `timeout_ms` is the spelling of AIP-17; the other one matches its neighbours.
-        _ => ("wall_time_ms", reader.whole_number(node, TIME_MS_MAX)?),
+        _ => "timeout_ms",
     };
-    Ok(StatedLimit {
-        name,
-        value,
-        source: format!("runtime.{key}"),
-    })
+    let source = format!("runtime.{key}");
+    match runner_block::limit_of_key(current) {
+        Some((limit, key)) => runner_block::read_limit(reader, node, limit, key, source),
+        None => Err(reader.wrong_type(node, "a limit")),
+    }
 }
 
 fn read_env<'document>(

@@ -43,6 +43,7 @@ use crate::code_block::CodeSource;
 use crate::document::{self, Key, Node, Value};
 use crate::inventory::{Consumer, Inventory};
 use crate::io::IoBlocks;
+use crate::limits::Limit;
 use crate::report::WarningReport;
 use crate::run_form::Run;
 use crate::runner_block::RunnerBlock;
@@ -63,8 +64,8 @@ pub enum Kind {
 /// A limit of one key. The strictest of several wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatedLimit {
-    pub name: &'static str,
-    /// In the unit of the name; at least 1.
+    pub limit: Limit,
+    /// In the unit of the limit's name; at least 1.
     pub value: u64,
     pub source: String,
 }

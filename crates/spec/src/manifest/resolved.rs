@@ -140,12 +140,9 @@ fn legacy_runner(node: &Node, manifest: &Manifest) -> Option<Json> {
     }
     let mut limits = Map::new();
     for limit in &manifest.runner.limits {
-        let (key, value) = match limit.name {
-            "memory_bytes" => ("memory_mb", limit.value >> 20),
-            "cpu_time_ms" => ("cpu_ms", limit.value),
-            _ => ("timeout_ms", limit.value),
-        };
-        limits.insert(key.to_owned(), json!(value));
+        if let Some(key) = limit.limit.row().key {
+            limits.insert(key.name.to_owned(), json!(limit.value / key.unit));
+        }
     }
     if !limits.is_empty() {
         block.insert("limits".to_owned(), Json::Object(limits));
@@ -281,7 +278,7 @@ mod tests {
         } = manifest;
         let mut limits: Vec<_> = limits
             .iter()
-            .map(|limit| (limit.name, limit.value))
+            .map(|limit| (limit.limit.name(), limit.value))
             .collect();
         limits.sort_unstable();
         let egress: Vec<_> = egress.iter().map(|one| one.rule.to_string()).collect();

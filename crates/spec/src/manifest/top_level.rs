@@ -3,6 +3,7 @@
 use crate::document::{Node, excerpt};
 use crate::inventory::read_carried;
 use crate::io::{read_files, read_schema};
+use crate::limits::{Limit, TIME_MS_MAX};
 use crate::manifest::reader::Reader;
 use crate::manifest::{
     Kind, Manifest, ManifestError, Problem, Restriction, StatedLimit, commits, legacy, network,
@@ -10,7 +11,6 @@ use crate::manifest::{
 };
 use crate::path::escape;
 use crate::run_form::Run;
-use crate::runner_block::TIME_MS_MAX;
 use crate::{code_block, runner_block, sandbox_block};
 
 const READ: [&str; 22] = [
@@ -172,7 +172,7 @@ fn read_key<'document>(
             manifest.workspace_sources = workspace_sources::read(reader, value)?;
         }
         "timeout_ms" => manifest.limits.push(StatedLimit {
-            name: "wall_time_ms",
+            limit: Limit::WallTime,
             value: reader.whole_number(value, TIME_MS_MAX)?,
             source: "timeout_ms".to_owned(),
         }),

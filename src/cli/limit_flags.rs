@@ -1,0 +1,123 @@
+//! The flags of the limits, made from the table in [`spec::limits`].
+
+use clap::error::Error;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+use spec::limits::{Flag, FlagValue, Limit, LimitValues, UNLIMITED, milliseconds};
+use spec::units::{parse_duration, parse_size_bytes};
+
+/// What the flags state.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LimitValueFlags(pub LimitValues);
+
+impl Args for LimitValueFlags {
+    fn augment_args(command: Command) -> Command {
+        let flags = Limit::ALL.into_iter().filter_map(|limit| limit.row().flag);
+        command.args(flags.map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LimitValueFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        for limit in Limit::ALL {
+            if let Some(flag) = limit.row().flag
+                && let Some(value) = matches.get_one(flag.long)
+            {
+                self.0.set(limit, *value);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn argument(flag: Flag) -> Arg {
+    let argument = Arg::new(flag.long)
+        .long(flag.long)
+        .env(flag.variable)
+        .hide_env_values(true)
+        .help(flag.help)
+        .value_parser(move |text: &str| parse(flag.value, text))
+        .value_name(match flag.value {
+            FlagValue::Size | FlagValue::SizeOrZero => "SIZE",
+            FlagValue::Time | FlagValue::TimeOrNone => "DURATION",
+            FlagValue::Cpus | FlagValue::Count(_) => "NUMBER",
+        });
+    match flag.short {
+        Some(short) => argument.short(short),
+        None => argument,
+    }
+}
+
+/// The value of a flag in the unit of its limit's name.
+///
+/// # Errors
+/// What was expected, for people.
+pub(super) fn parse(kind: FlagValue, text: &str) -> Result<u64, String> {
+    match kind {
+        FlagValue::Size => match parse_size_bytes(text).map_err(|error| error.to_string())? {
+            0 => Err("0 would leave nothing; leave the flag out for the default".to_owned()),
+            bytes => Ok(bytes),
+        },
+        FlagValue::SizeOrZero => parse_size_bytes(text).map_err(|error| error.to_string()),
+        FlagValue::TimeOrNone if text == "none" => Ok(UNLIMITED),
+        FlagValue::Time | FlagValue::TimeOrNone => {
+            let duration = parse_duration(text).map_err(|error| error.to_string())?;
+            match duration.is_zero() {
+                true => Err("0 would leave no time; leave the flag out for the default".to_owned()),
+                false => Ok(milliseconds(duration)),
+            }
+        }
+        FlagValue::Cpus => parse_cpus(text),
+        FlagValue::Count(least) => {
+            let number = text.parse().ok().filter(|number| least <= *number);
+            number.ok_or_else(|| format!("expected a whole number of at least {least}"))
+        }
+    }
+}
+
+/// Thousandths of a processor.
+fn parse_cpus(text: &str) -> Result<u64, String> {
+    /// More is a slip.
+    const CPUS_MAX: f64 = 65_536.0;
+    let plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let cpus: Option<f64> = text.parse().ok().filter(|_| plain);
+    cpus
+        // A hundredth of a processor is what cpu.max can still say with its shortest quota.
+        .filter(|cpus| (0.01..=CPUS_MAX).contains(cpus))
+        // Formatting is the one conversion of the standard library that neither wraps nor
+        // saturates.
+        .and_then(|cpus| format!("{:.0}", (cpus * 1000.0).round()).parse().ok())
+        .ok_or_else(|| "expected a number of processors such as 0.5, 1 or 1.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_in_each_help_is_the_one_that_holds() {
+        for limit in Limit::ALL {
+            let row = limit.row();
+            let Some(flag) = row.flag else {
+                continue;
+            };
+            let told = flag.help.split_once("[default: ").map(|(_, told)| {
+                let told = told.split([']', ';']).next().unwrap_or_default();
+                parse(flag.value, told).expect("read")
+            });
+            assert_eq!(told, row.default, "--{}", flag.long);
+        }
+    }
+}

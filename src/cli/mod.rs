@@ -23,7 +23,7 @@ pub mod found;
 pub mod gc;
 mod help;
 mod images;
-pub mod limit_flags;
+pub(crate) mod limit_flags;
 mod network;
 pub mod plan;
 pub(crate) mod plan_text;

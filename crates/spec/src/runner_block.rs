@@ -217,27 +217,30 @@ pub(crate) fn read_limits<'document>(
     node: &'document Node,
     source: &str,
 ) -> Result<Vec<StatedLimit>, ManifestError> {
-    // What other programs call the limits that are flags here.
-    const ELSEWHERE: [&str; 8] = [
+    // What other programs call limits that are flags here.
+    const ELSEWHERE: [&str; 5] = [
         "vcpus",
-        "cpus",
-        "pids",
         "fsize",
-        "nofile",
         "output_bytes",
         "disk_mb",
         "ephemeral_storage_mb",
     ];
+    let is_flag = |name: &str| ELSEWHERE.contains(&name) || Limit::of_flag(name).is_some();
     let known: Vec<&str> = limits_with_keys().map(|(_, key)| key.name).collect();
     let mut limits = Vec::new();
     for (key, value) in reader.map(node)? {
         let name = key.name.as_str();
         let Some((limit, of_limit)) = limit_of_key(name) else {
-            let advice = ELSEWHERE.contains(&name).then_some(
-                "this limit is a flag of the command line: see `--pids`, `--cpus`, `--disk`, \
-                 `--max-output`",
-            );
-            reader.note(reader.unknown_key(node, key, &known, advice));
+            let advice = is_flag(name).then(|| {
+                let of_flags = Limit::ALL
+                    .into_iter()
+                    .filter(|limit| limit.row().key.is_none());
+                let flags = of_flags.filter_map(|limit| limit.row().flag);
+                let flags: Vec<String> = flags.map(|flag| format!("`--{}`", flag.long)).collect();
+                let flags = flags.join(", ");
+                format!("this limit is a flag of the command line: see {flags}")
+            });
+            reader.note(reader.unknown_key(node, key, &known, advice.as_deref()));
             continue;
         };
         let source = format!("{source}.{name}");

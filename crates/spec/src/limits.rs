@@ -340,6 +340,9 @@ impl Limit {
     }
 }
 
+// A variant that is missing in the list moves the last one.
+const _: () = assert!(Limit::ALL.len() == Limit::Output as usize + 1);
+
 /// A value for each limit, in the units of their names; `None`: not stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitValues([Option<u64>; Limit::ALL.len()]);

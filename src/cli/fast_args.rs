@@ -273,6 +273,7 @@ mod tests {
         &["--env", "A=b=c"],
         &["-e", "A"],
         &["--env-file", "/a/b"],
+        &["--fsize", "1m"],
         &["--grace", "0s"],
         &["--grant", "env,secrets"],
         &["--image", "oci:/a/b@c"],

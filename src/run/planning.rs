@@ -242,14 +242,19 @@ fn resource_limits(
         limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
         limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
     ];
-    if let Some(bytes) = file_bytes {
-        // The tmpfs limits what is stored; this limits how large a hole may be made. A page more,
-        // so that a write into a full tmpfs is ENOSPC and never SIGXFSZ.
-        list.push(limit(
-            resource::FILE_SIZE,
-            bytes.saturating_add(PAGE_BYTES_MAX),
-        ));
-    }
+    // The tmpfs limits what is stored; this limits how large a hole may be made. A page more, so
+    // that a write into a full tmpfs is ENOSPC and never SIGXFSZ.
+    let of_space = file_bytes.map(|bytes| bytes.saturating_add(PAGE_BYTES_MAX));
+    let of_files = limits
+        .values
+        .get(Limit::FileSize)
+        .into_iter()
+        .chain(of_space);
+    list.extend(
+        of_files
+            .min()
+            .map(|bytes| limit(resource::FILE_SIZE, bytes)),
+    );
     let coverage = resources.coverage();
     let enforced_by = |limit: Limit| {
         let covering = coverage.iter().find(|one| Some(one.axis) == limit.axis());
@@ -271,13 +276,14 @@ fn resource_limits(
             // A second line, per process; whole seconds, rounded up so that it never comes first.
             (Limit::CpuTime, _) => list.push(limit(resource::CPU, value / 1_000 + 1)),
             (Limit::OpenFiles, _) => list.push(limit(resource::OPEN_FILES, value)),
-            // By a cgroup, the supervisor or the tmpfs.
+            // By a cgroup, the supervisor or the tmpfs, or above.
             (
                 Limit::Processes
                 | Limit::Cpus
                 | Limit::WallTime
                 | Limit::Disk
                 | Limit::DiskInodes
+                | Limit::FileSize
                 | Limit::Output,
                 _,
             ) => (),

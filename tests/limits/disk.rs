@@ -104,6 +104,30 @@ fn a_hole_larger_than_the_disk_cannot_be_made() {
     assert_eq!(done.text(), "1 1 1 1 1\n");
 }
 
+/// C-13: also where the disk limit does not reach, and without a word of the flag it is as before.
+#[test]
+fn a_file_is_no_larger_than_the_flag_states_wherever_it_lies() {
+    let ground = Ground::new();
+    let lent = ground.workspace();
+    let lent = lent.to_str().expect("plain").to_owned();
+    let script = "for d in /tmp $0; do \
+        dd if=/dev/zero of=$d/fill bs=64k count=64 2>/dev/null || echo refused; \
+        wc -c <$d/fill; done";
+    let body = ["/bin/sh", "-c", script, &lent];
+    let done = ground.run(&["--rw", &lent, "--fsize=1m"], &body);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "refused\n1048576\nrefused\n1048576\n");
+    assert_eq!(limit(&done, "file_bytes"), (Some(1 << 20), "flag"));
+    let done = ground.run(&["--rw", &lent], &body);
+    done.assert_exited(0);
+    assert_eq!(done.text(), "4194304\n4194304\n");
+    assert_eq!(limit(&done, "file_bytes").0, None);
+    // What is stated never raises the bound that the disk limit gives.
+    let script = "dd if=/dev/zero of=/tmp/hole bs=1 count=1 seek=64m 2>/dev/null || echo refused";
+    let done = ground.run(&["--disk=8m", "--fsize=1g"], &["/bin/sh", "-c", script]);
+    assert_eq!(done.text(), "refused\n");
+}
+
 /// C-13: a program that does not expect it is ended by the kernel.
 #[test]
 fn a_file_that_grows_too_large_is_a_signal_of_its_own() {

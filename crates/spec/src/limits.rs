@@ -25,6 +25,8 @@ pub enum Limit {
     Disk,
     /// Inodes that it may make there.
     DiskInodes,
+    /// Bytes of each file that it writes, wherever it lies.
+    FileSize,
     /// Bytes of each output stream that are passed on or kept.
     Output,
 }
@@ -138,7 +140,7 @@ const fn flag(
 
 impl Limit {
     /// In the order of reports and plans.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Memory,
         Self::WallTime,
         Self::CpuTime,
@@ -147,6 +149,7 @@ impl Limit {
         Self::OpenFiles,
         Self::Disk,
         Self::DiskInodes,
+        Self::FileSize,
         Self::Output,
     ];
 
@@ -277,6 +280,21 @@ impl Limit {
                 default: Some(65_536),
                 least: 0,
                 held_by: HeldBy::Always("tmpfs"),
+            },
+            Self::FileSize => Row {
+                name: "file_bytes",
+                word: "file size",
+                flag: Some(flag(
+                    "fsize",
+                    "RUNNER_OPT_FSIZE",
+                    FlagValue::Size,
+                    "Bytes of each file that is written, also in --rw directories",
+                )),
+                key: None,
+                maximum: None,
+                default: None,
+                least: 0,
+                held_by: HeldBy::Always("rlimit"),
             },
             Self::Output => Row {
                 name: "output_bytes",

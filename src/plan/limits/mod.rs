@@ -175,7 +175,8 @@ fn default(limit: Limit, earlier: &Limits, facts: RunFacts) -> Option<u64> {
         | Limit::CpuTime
         | Limit::Cpus
         | Limit::Processes
-        | Limit::DiskInodes => default,
+        | Limit::DiskInodes
+        | Limit::FileSize => default,
     }
 }
 
@@ -189,7 +190,12 @@ fn bound(limit: Limit, earlier: &Limits, maxima: &Maxima) -> Option<Bound> {
             value: memory_for_files(earlier),
             by: BoundBy::Memory,
         }),
-        Limit::CpuTime | Limit::Cpus | Limit::OpenFiles | Limit::DiskInodes | Limit::Output => None,
+        Limit::CpuTime
+        | Limit::Cpus
+        | Limit::OpenFiles
+        | Limit::DiskInodes
+        | Limit::FileSize
+        | Limit::Output => None,
     }
 }
 

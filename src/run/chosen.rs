@@ -10,7 +10,7 @@ use crate::run::preparation::{self, Provided};
 use crate::run::program;
 use crate::run::refusals::Refusals;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject, View};
-use crate::run::{host, line_ends, needs, provider};
+use crate::run::{interpreters, line_ends, needs, provider};
 use egress::address::is_public;
 use egress::allowlist::{self, EgressPlan};
 use spec::detection::{self, Interpreter, ResolvedRun};
@@ -222,7 +222,7 @@ fn resolve_run(
     };
     let registry = egress.npm_registry(&request.environment);
     let found = match image {
-        None => host::interpreters(&request.caller, &run, versions, registry),
+        None => interpreters::find(&request.caller, &run, versions, registry),
         Some(image) => image.interpreters(&run, registry)?,
     };
     let arguments = &request.bundle.arguments;

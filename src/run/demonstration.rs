@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::plan::demonstration::{ATTEMPTS, MANIFEST, Scene, Seen, network};
 use crate::run::error::RunError;
-use crate::run::{execute, host};
+use crate::run::{execute, random_bytes};
 use spec::demonstration::Demonstration;
 use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// [`RunError::Host`] where the bundle's directory cannot be written or removed.
 pub(crate) fn demonstrate(caller: &Caller, policy: &HostPolicy) -> Result<Demonstration, RunError> {
     let mut name = String::from("runner-demo-");
-    for byte in host::random_bytes()? {
+    for byte in random_bytes()? {
         name.push_str(&format!("{byte:02x}"));
     }
     let directory = std::env::temp_dir().join(name);

@@ -8,13 +8,13 @@ use std::path::Path;
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::plan::doctor::{CacheFacts, Facts, NamespaceKind, NetworkFacts};
-use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
 use crate::run::user_namespaces::settings;
-use crate::run::{execute, host, kept, program, resources};
+use crate::run::{execute, kept, program, resources};
 use egress::resolver::servers::named_servers;
 use sandbox::cgroups;
 use spec::host_policy::{HostPolicy, UidRange};
+use spec::limits::Coverage;
 use spec::limits::Limit;
 use spec::network::CaptureChoice;
 use spec::outcome::Outcome;
@@ -53,7 +53,7 @@ pub fn look(caller: &Caller, policy: &HostPolicy) -> Result<Facts, RunError> {
     let groups = cgroups::observe(named, caller.in_delegated_scope)?;
     let backend = cgroups::choose(named, &groups);
     let report = run_nothing(caller, policy);
-    let of_root = host::is_privileged();
+    let of_root = sandbox::host::is_privileged();
     let ids = HostIds {
         uid: policy.uid_range.first,
         gid: policy.uid_range.first,

@@ -13,7 +13,9 @@ use bundler::ComposeError;
 use sandbox::cgroups::CgroupError;
 use sandbox::error::SandboxError;
 use sandbox::image_user::ImageUserError;
+use sandbox::mounts::MountError;
 use sandbox::records::RecordsError;
+use sandbox::resources::ResourcesError;
 use sandbox::view::ViewError;
 use secrets::SecretError;
 use sources::oci::error::OciError;
@@ -222,6 +224,15 @@ impl From<RecordsError> for RunError {
     }
 }
 
+impl From<ResourcesError> for RunError {
+    fn from(error: ResourcesError) -> Self {
+        match error {
+            ResourcesError::Records(error) => error.into(),
+            ResourcesError::Cgroup(error) => error.into(),
+        }
+    }
+}
+
 impl From<SourceError> for RunError {
     fn from(error: SourceError) -> Self {
         Self::Source(Box::new(error))
@@ -250,6 +261,28 @@ impl From<reader::Refused> for RunError {
             reader::Refused::Document(found) => Self::InputsInvalid(found),
             reader::Refused::Cancelled(signal) => Self::Cancelled { signal },
             reader::Refused::Host(errno) => Self::host("judge by a schema")(errno),
+        }
+    }
+}
+
+impl From<MountError> for RunError {
+    fn from(error: MountError) -> Self {
+        match error {
+            MountError::Source {
+                code,
+                what,
+                object,
+                problem,
+                hint,
+            } => Self::Argument {
+                code,
+                what,
+                object,
+                problem,
+                hint,
+            },
+            MountError::Target(error) => Self::View(error),
+            MountError::Call { act, errno } => Self::Host { act, errno },
         }
     }
 }

@@ -16,11 +16,12 @@ use crate::run::planned::PlannedRun;
 use crate::run::planning::LaunchInputs;
 use crate::run::refusals::Refusals;
 use crate::run::reporting::Stopwatch;
-use crate::run::resources::Resources;
 use crate::run::sources::Sources;
 use crate::run::subject::{self, BundleFiles};
 use crate::run::unpacking::Bundle;
-use crate::run::{Run, contract, network, not_started, planning, reporting, secret_values};
+use crate::run::{
+    Run, contract, network, not_started, planning, reporting, resources, secret_values,
+};
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
@@ -28,6 +29,7 @@ use sandbox::cgroups::Counted;
 use sandbox::launch::{ImageRoot, Launched, launch};
 use sandbox::prefork::Prefork;
 use sandbox::prepare::{Prepared, begin};
+use sandbox::resources::Resources;
 use sandbox::supervise::streams::{Pipes, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
 use spec::limits::Limit;
@@ -136,7 +138,7 @@ impl Run<'_> {
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
         let has_child = prefork.is_some();
-        let mut resources = Resources::acquire(self.request, self.policy, seed, has_child, report)?;
+        let mut resources = resources::acquire(self.request, self.policy, seed, has_child, report)?;
         let mut execution = Execution {
             run: self,
             resources: &mut resources,
@@ -146,7 +148,7 @@ impl Run<'_> {
         };
         let result = execution.stages(prefork, inputs);
         let Execution { mut clock, .. } = execution;
-        resources.release(report);
+        report.warnings.extend(resources::release(resources));
         clock.lap(report, "clean");
         result
     }

@@ -15,10 +15,10 @@ pub mod early;
 pub mod error;
 mod exec;
 pub mod explain;
-pub mod host;
 pub mod image;
 mod inputs;
 mod inside;
+pub(crate) mod interpreters;
 mod interruptible;
 pub mod kept;
 mod line_ends;
@@ -59,6 +59,7 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 
+use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::preparation::Preparing;
 use crate::run::progress::ProgressListener;
@@ -89,7 +90,7 @@ pub fn execute_in(
     // What is made here has modes of its own: the caller's mask must not narrow them, and has done
     // its part with the report.
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    let seed = host::random_bytes();
+    let seed = random_bytes();
     let beginning = Beginning::now(*seed.as_ref().unwrap_or(&[0; 10]));
     let masks = RefCell::new(Masks::default());
     let run = Run {
@@ -116,4 +117,14 @@ struct Run<'run> {
     preparing: Option<Preparing<'run>>,
     /// Who is told what happens before the body starts.
     listener: &'run Arc<dyn ProgressListener>,
+}
+
+/// Ten bytes that nobody can guess.
+///
+/// # Errors
+/// [`RunError::Host`] with the errno of getrandom(2).
+pub(crate) fn random_bytes() -> Result<[u8; 10], RunError> {
+    let mut bytes = [0; 10];
+    sys::process::random(&mut bytes).map_err(RunError::host("read random bytes"))?;
+    Ok(bytes)
 }

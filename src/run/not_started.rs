@@ -16,8 +16,8 @@ use crate::run::planning;
 use crate::run::program::{clean, is_executable};
 use crate::run::sources::Sources;
 use crate::run::subject::BundleFiles;
-use crate::run::view;
 use sandbox::error::SandboxError;
+use sandbox::mounts::{self, MountError};
 use sandbox::steps::ChildStep;
 use sandbox::view::{self as view_plan, AskedMount, BUNDLE, check_target};
 use spec::did_you_mean::difference;
@@ -94,8 +94,8 @@ pub(super) fn of_launch(
     attempt: &Attempt<'_>,
 ) -> RunError {
     let entries = planning::distinct(attempt.chosen);
-    let looked = entries.iter().chain(&sources.entries).map(view::look);
-    let Ok(mut mounts) = looked.collect::<Result<Vec<AskedMount>, RunError>>() else {
+    let looked = entries.iter().chain(&sources.entries).map(mounts::look);
+    let Ok(mut mounts) = looked.collect::<Result<Vec<AskedMount>, MountError>>() else {
         return error.into();
     };
     mounts.extend(sources.mounts.iter().cloned());
@@ -406,8 +406,9 @@ impl Attempt<'_> {
         let nothing = |_: &Path| false;
         let found = callers_program::settle(program.to_owned(), self.caller(), &[], &nothing);
         let needs: Vec<PathBuf> = found.ok()?.needs;
-        let plain =
-            |path: &Path| view::is_plain(path) && check_target(path.as_os_str().as_bytes()).is_ok();
+        let plain = |path: &Path| {
+            mounts::is_plain(path) && check_target(path.as_os_str().as_bytes()).is_ok()
+        };
         if needs.is_empty() || !needs.iter().all(|need| plain(need)) {
             return None;
         }

@@ -1,25 +1,19 @@
-//! What one run holds on the host: its record, its groups, its uid. Given back in reverse order.
+//! What a run of the program takes on the host, and what dead runs left there.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
-use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
-use crate::run::host;
 use crate::staging::{Journal, TemporaryName, remove_temporary};
-use sandbox::cgroups::{self, AxisCoverage, Backend, HostCgroups, RunCgroup};
-use sandbox::prepare::BasePlan;
-use sandbox::records::{
-    Entry, Leftover, RecordsError, RunRecord, RunRecords, UidClaim, default_directory,
-};
-use sandbox::view;
-use spec::host::HostSupport;
+use sandbox::cgroups::{self, Backend, HostCgroups};
+use sandbox::host;
+use sandbox::records::{Entry, Leftover, RecordsError, RunRecord, RunRecords, default_directory};
+use sandbox::resources::{Resources, Wanted};
 use spec::host_policy::HostPolicy;
 use spec::path::{RelPath, escape};
 use spec::report::{Report, WarningReport, with_causes};
 use spec::request::{Caller, Request};
-use sys::credentials::HostIds;
 use sys::probe::effective_uid;
 
 /// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
@@ -28,127 +22,51 @@ const SPACE_INODES_EXTRA: u64 = 16_384;
 /// Code of the warning that something could not be removed.
 pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
-/// What one run holds.
-#[derive(Debug)]
-pub struct Resources {
-    /// What the host can do.
-    pub host: HostSupport,
-    pub group: RunCgroup,
-    /// The record; last to go.
-    pub record: RunRecord,
-    /// The part of the plan that is known before the clone.
-    pub base: BasePlan,
-    claim: Option<UidClaim>,
+/// Removes what dead runs left, then takes what this run needs.
+///
+/// `has_child`: the child lives already, and joins no group that it would have to be cloned
+/// into, unless the run would lose something by that.
+///
+/// # Errors
+/// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
+pub(crate) fn acquire(
+    request: &Request,
+    policy: &HostPolicy,
+    seed: [u8; 10],
+    has_child: bool,
+    report: &mut Report,
+) -> Result<Resources, RunError> {
+    let host = host::look()?;
+    let registry = open_registry(&request.caller)?;
+    let named = request.caller.cgroup_parent.as_deref();
+    let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+    let backend = choose_backend(named, &facts)?;
+    report.warnings.extend(collect(&registry)?);
+    let backend = match has_child {
+        true => backend.for_living_child(),
+        false => backend,
+    };
+    backend.name().clone_into(&mut report.cgroup_backend);
+    let wanted = Wanted {
+        run_id: &report.run_id,
+        seed: number(seed),
+        uids: policy.uid_range,
+        space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
+        space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
+        terminal: request.streams.terminal,
+    };
+    Ok(Resources::acquire(host, &registry, &backend, &wanted)?)
 }
 
-impl Resources {
-    /// Removes what dead runs left, then takes what this run needs.
-    ///
-    /// `has_child`: the child lives already, and joins no group that it would have to be cloned
-    /// into, unless the run would lose something by that.
-    ///
-    /// # Errors
-    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
-    pub(crate) fn acquire(
-        request: &Request,
-        policy: &HostPolicy,
-        seed: [u8; 10],
-        has_child: bool,
-        report: &mut Report,
-    ) -> Result<Self, RunError> {
-        let host = host::look()?;
-        let registry = open_registry(&request.caller)?;
-        let named = request.caller.cgroup_parent.as_deref();
-        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
-        let backend = choose_backend(named, &facts)?;
-        for warning in collect(&registry)? {
-            report.warnings.push(warning);
-        }
-        let mut record = registry.begin(&report.run_id)?;
-        let mut planned = Vec::new();
-        let chosen = match has_child {
-            true => backend.for_living_child(),
-            false => backend,
-        };
-        let taken = take_groups(&chosen, &mut record, &mut planned, report).and_then(|group| {
-            let claimed = host::claim_identity(&host, &registry, policy.uid_range, number(seed))?;
-            Ok((group, claimed))
-        });
-        let (group, claimed) = match taken {
-            Ok(taken) => taken,
-            Err(error) => {
-                // What was made has been removed again; else the record has to stay.
-                if planned.iter().all(|path| !Path::new(path).exists()) {
-                    record.finish()?;
-                }
-                return Err(error);
-            }
-        };
-        let base = BasePlan {
-            identity: claimed.identity,
-            mount_point: registry.mount_point().to_path_buf(),
-            space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
-            space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
-            view: view::base(&host),
-            own_clocks: host.time_namespace,
-            terminal: request.streams.terminal,
-            send_proc: coverage(&group)
-                .iter()
-                .any(|axis| axis.enforced_by == "poll"),
-        };
-        Ok(Self {
-            host,
-            group,
-            record,
-            base,
-            claim: claimed.claim,
-        })
-    }
+/// Gives everything back. Returns a warning for what could not be given back.
+pub(crate) fn release(resources: Resources) -> impl Iterator<Item = WarningReport> {
+    let failed = resources.release().into_iter();
+    failed.map(|error| WarningReport::new("cleanup_failed", with_causes(&error)))
+}
 
-    /// The ids with which the body's files are touched; `None` where they are ours anyway.
-    #[must_use]
-    pub(crate) fn body_ids(&self) -> Option<HostIds> {
-        self.base.identity.to_assume()
-    }
-
-    /// What keeps this run's record and its uid taken; for init, which holds them until it ends.
-    #[must_use]
-    pub fn claims(&self) -> Vec<BorrowedFd<'_>> {
-        let claim = self.claim.iter().map(UidClaim::fd);
-        claim.chain([self.record.fd()]).collect()
-    }
-
-    /// How strongly each limit holds here.
-    #[must_use]
-    pub fn coverage(&self) -> Vec<Coverage> {
-        coverage(&self.group)
-    }
-
-    /// Gives everything back. What cannot be given back is added to the report and hides nothing;
-    /// its record then stays for the next start.
-    pub fn release(self, report: &mut Report) {
-        let Self {
-            group,
-            record,
-            claim,
-            ..
-        } = self;
-        drop(claim);
-        let removed = group.close();
-        let finished = match &removed {
-            Ok(()) => record.finish(),
-            Err(_) => Ok(()),
-        };
-        let problems = [
-            removed.err().map(|error| with_causes(&error)),
-            finished.err().map(|error| with_causes(&error)),
-        ];
-        for message in problems.into_iter().flatten() {
-            report
-                .warnings
-                .push(WarningReport::new("cleanup_failed", message));
-        }
-    }
+fn number(seed: [u8; 10]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = seed;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// The back end beneath the group that was stated, or beneath our own where none was.
@@ -175,43 +93,6 @@ pub(super) fn choose_backend(
         }),
         _ => Ok(backend),
     }
-}
-
-/// Writes down which groups the run may come to have, in `planned` too, and makes the first.
-fn take_groups(
-    backend: &Backend,
-    record: &mut RunRecord,
-    planned: &mut Vec<String>,
-    report: &mut Report,
-) -> Result<RunCgroup, RunError> {
-    backend.name().clone_into(&mut report.cgroup_backend);
-    let paths = backend.planned_paths(&report.run_id);
-    let entries: Vec<Entry> = paths.iter().cloned().map(Entry::Cgroup).collect();
-    record.record_all(&entries)?;
-    *planned = paths;
-    Ok(backend.create(&report.run_id)?)
-}
-
-fn number(seed: [u8; 10]) -> u64 {
-    u64::from_le_bytes([
-        seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7],
-    ])
-}
-
-fn coverage(group: &RunCgroup) -> Vec<Coverage> {
-    of_axes(group.coverage())
-}
-
-/// The same in the words of the plan.
-pub(super) fn of_axes(axes: Vec<AxisCoverage>) -> Vec<Coverage> {
-    axes.into_iter()
-        .map(|axis| Coverage {
-            axis: axis.axis,
-            state: axis.state,
-            enforced_by: axis.enforced_by,
-            reason: axis.reason,
-        })
-        .collect()
 }
 
 /// Where runs of this caller are recorded.

@@ -12,12 +12,12 @@ use crate::run::Run;
 use crate::run::contract::{self, Patience};
 use crate::run::error::RunError;
 use crate::run::interruptible::Interruptible;
-use crate::run::resources::Resources;
 use crate::run::subject::UnpackedFiles;
-use crate::run::view::Owners;
 use archive::{OpenedArchive, UnpackError, UnpackLimits, Unpacked};
+use sandbox::mounts::Owners;
 use sandbox::overlay::{Lower, Overlay};
 use sandbox::prepare::{BasePlan, Identity as BodyIdentity, Prepared};
+use sandbox::resources::Resources;
 use sandbox::view::BUNDLE;
 use spec::host_policy::HostPolicy;
 use spec::report::{

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
-use crate::run::host::is_privileged;
+use sandbox::host::is_privileged;
 use spec::path::escape;
 
 /// Reads the settings. One that is not there or cannot be read forbids nothing that we could name.

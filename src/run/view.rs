@@ -1,65 +1,18 @@
-//! Mounts that were asked for: what lies at their sources, and trees cloned for root.
+//! Keeps the mounts that were asked for apart from the stores of other runs.
 
-use std::ffi::{CString, OsStr};
-use std::fs::Metadata;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::run::error::RunError;
 use crate::run::resources::runtime_directory;
 use crate::run::unpacking;
-use sandbox::view::{self as view_plan, Access, AskedMount, NO_DEVICES, Shown, ViewError};
+use sandbox::mounts;
 use sources::oci::store::StorePlace;
 use spec::host_policy::HostPolicy;
 use spec::path::escape;
 use spec::request::{Caller, ViewEntry};
-use sys::credentials::HostIds;
-use sys::link::DESCRIPTORS_MAX;
-use sys::mount::{self, Attributes};
-use sys::own_links::{self, Unopened};
-use sys::owner_map::OwnerMap;
-use sys::place;
-
-/// Most trees that are cloned for root: one message carries them to the child, beside the groups
-/// that it joins.
-const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
-
-/// Looks at each source. For root (`body` given) each is cloned here, with its owner shown as the
-/// body: as the body's uid the child could not go through root's own directories.
-///
-/// # Errors
-/// [`RunError::Argument`] for a source that is not there, or that cannot be written with the
-/// body's uid; [`RunError::Host`].
-pub(super) fn open(
-    entries: &[ViewEntry],
-    body: Option<HostIds>,
-) -> Result<(Vec<AskedMount>, Vec<OwnedFd>), RunError> {
-    let mut mounts = Vec::with_capacity(entries.len());
-    let mut trees = Vec::new();
-    let mut owners = body.map(Owners::of);
-    for entry in entries {
-        let mut mount = look(entry)?;
-        if let (Some(owners), Shown::Host { source, access }) = (&mut owners, &mount.shown) {
-            if TREES_MAX == trees.len() {
-                return Err(too_many(entries.len()));
-            }
-            let (access, source) = (*access, Path::new(OsStr::from_bytes(source)));
-            let writable = access == Access::Writable;
-            let (tree, is_directory) = clone_for(source, owners, writable)?;
-            trees.push(tree);
-            mount.is_directory = is_directory;
-            let tree = trees.len() - 1;
-            mount.shown = Shown::Tree { tree, access };
-        }
-        mounts.push(mount);
-    }
-    Ok((mounts, trees))
-}
 
 /// Refuses a mount that holds the runtime directory, where a body could lock, or write, what other runs
 /// are recorded and counted by; and a writable one through which it could put trees of its own into
@@ -80,7 +33,7 @@ pub(super) fn keep_stores_apart(
             source, writable, ..
         } = entry
         {
-            *source = resolve_source(source)?.0;
+            *source = mounts::resolve_source(source)?.0;
             lent.all.push(source.clone());
             if *writable {
                 lent.writable.push(source.clone());
@@ -165,58 +118,6 @@ fn refuse_store(sources: &[PathBuf], store: &Path, words: &StoreWords) -> Result
     Ok(())
 }
 
-/// `source` without links, and what lies there.
-///
-/// # Errors
-/// [`RunError::Argument`] where it is not there, where a link of somebody else's leads to it, or where another file than it lies at the path that
-/// its links tell: a link of /proc leads into other mount namespaces, and tells a path of theirs.
-fn resolve_source(source: &Path) -> Result<(PathBuf, Metadata), RunError> {
-    let missing = |error: std::io::Error| source_missing(source, &error);
-    let asked = source.metadata().map_err(missing)?;
-    let opened = own_links::open(source.as_os_str().as_bytes()).map_err(|unopened| {
-        let (link, uid) = match unopened {
-            Unopened::Call(errno) => return missing(errno.into()),
-            Unopened::Link { link, uid } => (link, uid),
-        };
-        RunError::Argument {
-            code: "mount_source_link",
-            what: "mount source",
-            object: escape(source.as_os_str().as_bytes()),
-            problem: format!(
-                "cannot be used: the link `{}` on the way belongs to uid {uid}",
-                escape(&link)
-            ),
-            hint: Some(
-                "name the path itself, or lay the link as the user who runs this".to_owned(),
-            ),
-        }
-    })?;
-    let resources = format!("/proc/self/fd/{}", opened.as_raw_fd());
-    let real = std::fs::read_link(resources).map_err(missing)?;
-    let found = real.symlink_metadata().map_err(missing)?;
-    if (asked.dev(), asked.ino()) == (found.dev(), found.ino()) {
-        return Ok((real, found));
-    }
-    let real = escape(real.as_os_str().as_bytes());
-    Err(RunError::Argument {
-        code: "mount_source_changed",
-        what: "mount source",
-        object: escape(source.as_os_str().as_bytes()),
-        problem: format!("is not what lies at {real}, where its links lead by their names"),
-        hint: Some("give a path of the runner's own mount namespace".to_owned()),
-    })
-}
-
-fn source_missing(source: &Path, error: &std::io::Error) -> RunError {
-    RunError::Argument {
-        code: "mount_source_missing",
-        what: "mount source",
-        object: escape(source.as_os_str().as_bytes()),
-        problem: format!("cannot be opened: {error}"),
-        hint: Some("give a path that exists on the host".to_owned()),
-    }
-}
-
 /// Most links that are followed by hand, as the kernel has it.
 const LINKS_MAX: usize = 40;
 
@@ -264,179 +165,4 @@ fn resolve_what_is_there(path: &Path) -> std::io::Result<(PathBuf, &Path)> {
             (Err(error), _) => return Err(error),
         }
     }
-}
-
-fn too_many(count: usize) -> RunError {
-    RunError::Argument {
-        code: "mounts_too_many",
-        what: "mounts",
-        object: count.to_string(),
-        problem: format!("are more than root can pass on, {TREES_MAX}"),
-        hint: Some("show a directory that holds several of them".to_owned()),
-    }
-}
-
-/// The id maps of this run, one for each owner that its mounts have: each takes a process of its
-/// own, which costs several times what the mount does.
-pub(super) struct Owners {
-    body: HostIds,
-    maps: Vec<(HostIds, OwnerMap)>,
-}
-
-impl Owners {
-    pub(super) fn of(body: HostIds) -> Self {
-        Self {
-            body,
-            maps: Vec::new(),
-        }
-    }
-
-    pub(super) fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
-        let place = match self.maps.iter().position(|(known, _)| *known == owner) {
-            Some(place) => place,
-            None => {
-                self.maps.push((owner, OwnerMap::new(owner, self.body)?));
-                self.maps.len() - 1
-            }
-        };
-        Ok(&self.maps[place].1)
-    }
-}
-
-/// What lies at the source of one entry; nothing is cloned. The source of one that is only read is
-/// without links then. Of one that the body may write every link was resolved before it was judged
-/// ([`keep_stores_apart`]), and is not followed again.
-///
-/// # Errors
-/// [`RunError::Argument`] for a source that is not there, or that cannot be told by a path.
-pub(super) fn look(entry: &ViewEntry) -> Result<AskedMount, RunError> {
-    let ViewEntry::Bind {
-        source,
-        target,
-        writable,
-    } = entry
-    else {
-        return Ok(AskedMount::of(entry, true));
-    };
-    let access = Access::of(*writable);
-    let (source, found) = match access {
-        Access::Writable => {
-            let found = source.metadata();
-            (
-                source.clone(),
-                found.map_err(|error| source_missing(source, &error))?,
-            )
-        }
-        _ => resolve_source(source)?,
-    };
-    refuse_device(&source, &found)?;
-    view_plan::check_target(target.as_os_str().as_bytes())
-        .map_err(|error| elsewhere(error, &source, *writable))?;
-    let mut mount = AskedMount::of(entry, found.is_dir());
-    let source = source.into_os_string().into_vec();
-    mount.shown = Shown::Host { source, access };
-    Ok(mount)
-}
-
-/// A device is refused whatever its mode: what a driver of the host does for whoever opens it, no rule
-/// of the sandbox judges.
-fn refuse_device(source: &Path, found: &Metadata) -> Result<(), RunError> {
-    let kind = found.file_type();
-    if !kind.is_char_device() && !kind.is_block_device() {
-        return Ok(());
-    }
-    Err(RunError::Argument {
-        code: "mount_source_device",
-        what: "mount source",
-        object: escape(source.as_os_str().as_bytes()),
-        problem: format!("is a device, and {NO_DEVICES}"),
-        hint: None,
-    })
-}
-
-/// Whether a path can stand in the flag of a hint as it is: neither a shell nor `--mount` reads a byte of
-/// it as anything else.
-pub(super) fn is_plain(path: &Path) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%,".contains(byte);
-    path.as_os_str().as_bytes().iter().all(plain)
-}
-
-/// A mount that is refused for its place, with the flag that shows the source at another one.
-fn elsewhere(mut error: ViewError, source: &Path, writable: bool) -> RunError {
-    let is_plain = is_plain(source);
-    let name = source.file_name().and_then(OsStr::to_str);
-    let (Some(source), Some(name)) = (source.to_str(), name) else {
-        return error.into();
-    };
-    if !is_plain {
-        return error.into();
-    }
-    let mode = if writable { "" } else { ":ro" };
-    if let ViewError::Target { instead, .. } = &mut error {
-        *instead = Some(format!("--mount {source}:/data/{name}{mode}"));
-    }
-    error.into()
-}
-
-/// The tree at `source`, in which nothing may be a link by now, and whether it is a directory.
-fn clone_for(
-    source: &Path,
-    owners: &mut Owners,
-    writable: bool,
-) -> Result<(OwnedFd, bool), RunError> {
-    let shown = escape(source.as_os_str().as_bytes());
-    let act = |what: &str| RunError::host(format!("{what} the mount source {shown}"));
-    let path =
-        CString::new(source.as_os_str().as_bytes()).map_err(|_nul| act("open")(Errno::INVAL))?;
-    let (opened, _) = place::open(&path).map_err(act("open"))?;
-    let found = rustix::fs::fstat(&opened).map_err(act("look at"))?;
-    let tree = mount::clone_all(opened.as_fd()).map_err(act("clone"))?;
-    if writable || !is_open_to_all(&found) {
-        let owner = HostIds {
-            uid: found.st_uid,
-            gid: found.st_gid,
-        };
-        show_as_owned(tree.as_fd(), owner, owners, writable, &shown)?;
-    }
-    let mut attributes = Attributes::NOSUID.and(Attributes::NODEV);
-    if !writable {
-        attributes = attributes.and(Attributes::RDONLY);
-    }
-    mount::restrict_tree(tree.as_fd(), attributes).map_err(act("restrict"))?;
-    let kind = FileType::from_raw_mode(found.st_mode);
-    Ok((tree, kind == FileType::Directory))
-}
-
-fn show_as_owned(
-    tree: BorrowedFd<'_>,
-    owner: HostIds,
-    owners: &mut Owners,
-    writable: bool,
-    shown: &str,
-) -> Result<(), RunError> {
-    let map = owners
-        .map(owner)
-        .map_err(RunError::host("make an id map"))?;
-    match mount::map_owners(tree, map.as_fd()) {
-        Ok(()) => Ok(()),
-        // Read-only the owners do not matter much; writing as somebody else would fail later.
-        Err(_) if !writable => Ok(()),
-        Err(errno) => Err(RunError::Argument {
-            code: "mount_not_mappable",
-            what: "mount source",
-            object: shown.to_owned(),
-            problem: format!(
-                "lies on a file system that cannot show the body as the owner ({errno})"
-            ),
-            hint: Some("mount it read-only, or run as an ordinary user".to_owned()),
-        }),
-    }
-}
-
-/// A single file that others may read and execute as its owner may: an id map, which takes a
-/// process of its own, would change nothing.
-fn is_open_to_all(found: &Stat) -> bool {
-    let mode = found.st_mode;
-    let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;
-    is_file && (mode >> 6) & 0o5 == mode & 0o5
 }

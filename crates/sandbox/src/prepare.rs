@@ -30,7 +30,7 @@ pub enum Identity {
 impl Identity {
     /// Ids to assume for accessing the body's files; `None` if they are the caller's.
     #[must_use]
-    pub fn to_assume(self) -> Option<HostIds> {
+    pub(crate) fn to_assume(self) -> Option<HostIds> {
         match self {
             Self::Own(_) => None,
             Self::Claimed(ids) => Some(ids),

@@ -7,6 +7,8 @@
 
 use core::time::Duration;
 
+use crate::report::EnforcementState;
+
 /// A limit of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
@@ -360,6 +362,17 @@ impl Limit {
 
 // A variant that is missing in the list moves the last one.
 const _: () = assert!(Limit::ALL.len() == Limit::Output as usize + 1);
+
+/// How strongly a host holds the limits of one axis, and through what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coverage {
+    /// As in [`HeldBy::Axis`].
+    pub axis: &'static str,
+    pub state: EnforcementState,
+    /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
+    pub enforced_by: &'static str,
+    pub reason: Option<String>,
+}
 
 /// A value for each limit, in the units of their names; `None`: not stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ pub mod user_namespaces;
 use crate::plan::doctor::images::{OPENAT2, images, overlayfs};
 pub use crate::plan::doctor::network::NetworkFacts;
 use crate::plan::doctor::user_namespaces::UserNamespaceSettings;
-use crate::plan::limits::Coverage;
 use spec::diagnosis::{Diagnosis, Item, Need, SCHEMA_VERSION, Verdict};
+use spec::limits::Coverage;
 use spec::report::{EnforcementState, ErrorReport};
 
 /// Landlock's version from which everything that a run asks of it is there.

@@ -1,19 +1,9 @@
 //! Which limits this host can hold, through what, and how strongly.
 
 use super::{LimitError, Limits};
-use spec::limits::{HeldBy, Limit};
+use spec::limits::{Coverage, HeldBy, Limit};
 use spec::report::{Enforcement, EnforcementState};
 use spec::request::LimitsMode;
-
-/// How strongly one axis holds on this host, and through what.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Coverage {
-    /// `memory`, `processes`, `cpu_share`, `cpu_time`.
-    pub axis: &'static str,
-    pub state: EnforcementState,
-    pub enforced_by: &'static str,
-    pub reason: Option<String>,
-}
 
 /// Names the mechanism of each limit and refuses what this host cannot hold, as `mode` says: a
 /// stated limit that is absent, with `Require` one that is weaker too, with `BestEffort` none.

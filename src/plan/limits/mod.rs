@@ -13,8 +13,8 @@ use spec::plan_report::{BUILT_IN_MAXIMUM, DEFAULT, FLAG, HOST_POLICY, Speaker};
 use spec::report::{LimitReport, WarningReport};
 use spec::request::LimitOptions;
 
+pub use coverage::settle;
 pub(crate) use coverage::weaker_than_stated;
-pub use coverage::{Coverage, settle};
 
 /// Between the stop signal and SIGKILL where nobody states it.
 pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(2);

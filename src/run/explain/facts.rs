@@ -1,10 +1,11 @@
 //! What of the host a plan depends on.
 
-use crate::plan::limits::Coverage;
 use crate::run::error::RunError;
-use crate::run::{host, resources};
+use crate::run::resources;
 use sandbox::cgroups::{self, Backend};
+use sandbox::host;
 use spec::host::HostSupport;
+use spec::limits::Coverage;
 use spec::request::Request;
 
 /// What this host would do for a run.
@@ -35,7 +36,7 @@ impl HostFacts {
         Ok(Self {
             host: host::look()?,
             backend: backend.name(),
-            coverage: resources::of_axes(backend.coverage()),
+            coverage: backend.coverage(),
         })
     }
 }

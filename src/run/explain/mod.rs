@@ -43,6 +43,7 @@ use crate::run::{reporting, view};
 use crate::staging::{self, FileLimits, InputFile, Workspace};
 use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use sandbox::error::SandboxError;
+use sandbox::mounts;
 use sandbox::steps::ChildStep;
 use sandbox::view::{self as view_plan, AskedMount, ViewStep};
 use secrets::Expected;
@@ -412,7 +413,11 @@ fn look_at_mounts(
 ) -> Result<Vec<AskedMount>, RunError> {
     entries
         .iter()
-        .filter_map(|entry| refusals.check(view::look(entry)).transpose())
+        .filter_map(|entry| {
+            refusals
+                .check(mounts::look(entry).map_err(RunError::from))
+                .transpose()
+        })
         .collect()
 }
 
@@ -492,8 +497,8 @@ fn judge(plan: &mut PlanReport, refusals: &[RunError]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::limits::Coverage;
     use spec::host::HostEntry;
+    use spec::limits::Coverage;
     use spec::limits::Limit;
     use spec::report::EnforcementState;
     use spec::request::{Caller, GivenSecret};

@@ -12,8 +12,8 @@ pub(super) use crate::run::image::having::how;
 
 use crate::plan::environment;
 use crate::run::error::RunError;
-use crate::run::host;
 use crate::run::image::having::have;
+use crate::run::interpreters;
 use crate::run::needs::installed;
 use sandbox::image_user::ImageUser;
 use sources::oci::layers::{HeldLayer, Image, Kind, LookError};
@@ -277,7 +277,7 @@ impl OpenedImage {
         run: &Run,
         npm_registry: NpmRegistry,
     ) -> Result<Interpreters, RunError> {
-        let wanted = host::wanted_by(run);
+        let wanted = interpreters::wanted_by(run);
         let has = |name: &str| -> Result<bool, RunError> {
             Ok(wanted.contains(&name) && self.has_program(name)?)
         };

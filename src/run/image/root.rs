@@ -12,14 +12,14 @@ use crate::run::contract;
 use crate::run::error::RunError;
 use crate::run::image::OpenedImage;
 use crate::run::planning::distinct;
-use crate::run::resources::Resources;
 use crate::run::sources::Sources;
 use crate::run::unpacking::lower;
-use crate::run::view::{self, Owners};
 use sandbox::image_root::{Filled, Names, filled, grafts};
 use sandbox::launch::ImageRoot;
+use sandbox::mounts::{self, MountError, Owners};
 use sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
 use sandbox::prepare::Prepared;
+use sandbox::resources::Resources;
 use sandbox::view::{self as view_plan, ViewStep};
 use spec::image_report::RootKind;
 use spec::report::{Report, WarningReport};
@@ -147,12 +147,8 @@ impl Run<'_> {
 /// The steps of the mounts that were asked for; nothing is cloned for them yet.
 fn asked_steps(chosen: &Chosen, sources: &Sources) -> Result<Vec<ViewStep>, RunError> {
     let entries = distinct(chosen);
-    let mounts: Result<Vec<_>, RunError> = entries
-        .iter()
-        .chain(&sources.entries)
-        .map(view::look)
-        .collect();
-    let mut mounts = mounts?;
+    let looked = entries.iter().chain(&sources.entries).map(mounts::look);
+    let mut mounts = looked.collect::<Result<Vec<_>, MountError>>()?;
     mounts.extend(sources.mounts.iter().cloned());
     Ok(view_plan::asked(&mounts)?)
 }

@@ -12,7 +12,7 @@ use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::progress::{Act, Ticker};
 use crate::run::telling::{Beginning, conclude, no_listener};
-use crate::run::{Run, contract, host};
+use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
 use secrets::mask::Masks;
 use sources::oci::layers::HeldLayer;
@@ -119,7 +119,7 @@ pub(super) fn run_step(
     (harvest, act): (&Harvest<'_>, &Act),
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
-    let seed = host::random_bytes()?;
+    let seed = random_bytes()?;
     let beginning = Beginning::now(seed);
     let request = request(step, &nested);
     let policy = policy(nested.policy);

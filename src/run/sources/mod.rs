@@ -22,12 +22,13 @@ use crate::run::artifacts::{UntilSignal, terms};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::image::how;
+use crate::run::planning;
 use crate::run::progress::Act;
-use crate::run::resources::Resources;
 use crate::run::sources::error::{SourceError, SourceProblem};
-use crate::run::{planning, view};
 use archive::Entry;
+use sandbox::mounts;
 use sandbox::prepare::Prepared;
+use sandbox::resources::Resources;
 use sandbox::view::{self as view_plan, Access, AskedMount, Shown};
 use sources::oci::error::OciError;
 use sources::oci::pull::{self, Tags};
@@ -85,7 +86,7 @@ impl Run<'_> {
         }
         let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
-        let others: Vec<AskedMount> = others.iter().map(view::look).collect::<Result<_, _>>()?;
+        let others: Vec<AskedMount> = others.iter().map(mounts::look).collect::<Result<_, _>>()?;
         let planned = wanted.iter().map(placeholder);
         let all: Vec<AskedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;

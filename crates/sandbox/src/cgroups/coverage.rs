@@ -1,24 +1,14 @@
 //! How each limit is enforced by the chosen back end.
 
+use spec::limits::Coverage;
 use spec::report::EnforcementState;
 
 use super::{Backend, Controller};
 
-/// Enforcement of one limit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AxisCoverage {
-    /// `memory`, `processes`, `cpu_share`, `cpu_time`.
-    pub axis: &'static str,
-    pub state: EnforcementState,
-    /// `cgroup-v1`, `cgroup-v2`, `rlimit`, `poll`, `none`.
-    pub enforced_by: &'static str,
-    pub reason: Option<String>,
-}
-
 impl Backend {
     /// The planned coverage. [`super::RunCgroup::coverage`] has the actual one.
     #[must_use]
-    pub fn coverage(&self) -> Vec<AxisCoverage> {
+    pub fn coverage(&self) -> Vec<Coverage> {
         match self {
             Self::V2(unified) => of("cgroup-v2", &unified.missing, None),
             Self::V1(hybrid) => of("cgroup-v1", &hybrid.missing, None),
@@ -38,19 +28,19 @@ pub(super) fn of(
     mechanism: &'static str,
     missing: &[(Controller, String)],
     swap_unlimited: Option<&str>,
-) -> Vec<AxisCoverage> {
+) -> Vec<Coverage> {
     let axes = [
         ("memory", Controller::Memory),
         ("processes", Controller::Pids),
         ("cpu_share", Controller::Cpu),
         ("cpu_time", Controller::Cpuacct),
     ];
-    let mut coverage: Vec<AxisCoverage> = axes
+    let mut coverage: Vec<Coverage> = axes
         .into_iter()
         .map(
             |(axis, controller)| match missing.iter().find(|(absent, _)| *absent == controller) {
                 Some((_, reason)) => fallback(axis, controller, reason),
-                None => AxisCoverage {
+                None => Coverage {
                     axis,
                     state: EnforcementState::Enforced,
                     enforced_by: mechanism,
@@ -68,7 +58,7 @@ pub(super) fn of(
     coverage
 }
 
-fn fallback(axis: &'static str, controller: Controller, reason: &str) -> AxisCoverage {
+fn fallback(axis: &'static str, controller: Controller, reason: &str) -> Coverage {
     let (state, enforced_by, instead) = match controller {
         Controller::Memory => (
             EnforcementState::Weaker,
@@ -91,7 +81,7 @@ fn fallback(axis: &'static str, controller: Controller, reason: &str) -> AxisCov
             "the CPU time of all processes is added up every 50 ms, and RLIMIT_CPU bounds each",
         ),
     };
-    AxisCoverage {
+    Coverage {
         axis,
         state,
         enforced_by,

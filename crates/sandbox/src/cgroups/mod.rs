@@ -22,7 +22,6 @@ use sys::file::CallError;
 
 pub use choose::{GroupFacts, HostCgroups, ScopeOwner, choose, should_reexec};
 pub use counters::{Counted, CpuTime};
-pub use coverage::AxisCoverage;
 pub use layout::Controller;
 pub use leftover::remove_leftovers;
 pub use observe::observe;

@@ -9,11 +9,12 @@ use sys::cgroup::{self, Group};
 use sys::file::CallError;
 
 use super::counters::Counted;
-use super::coverage::{self, AxisCoverage};
+use super::coverage;
 use super::limits;
 use super::{
     Backend, CgroupError, CgroupLimits, Controller, SUPERVISOR_LEAF, Unified, V1Parent, group_path,
 };
+use spec::limits::Coverage;
 
 /// Wait for an emptying cgroup before it is reported as left.
 pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(2);
@@ -175,7 +176,7 @@ impl RunCgroup {
 
     /// How each limit is enforced, after [`Backend::create`] and [`RunCgroup::apply`].
     #[must_use]
-    pub fn coverage(&self) -> Vec<AxisCoverage> {
+    pub fn coverage(&self) -> Vec<Coverage> {
         coverage::of(
             self.mechanism,
             &self.missing,

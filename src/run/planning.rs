@@ -10,15 +10,15 @@ use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
 use crate::run::refusals::Refusals;
 use crate::run::sources::Sources;
-use crate::run::unix_sockets;
 use sandbox::filter::{Arch, Variant, built_in_program};
 use sandbox::image_root::base_of_image;
 use sandbox::launch::{ImageRoot, LaunchPlan};
 use sandbox::mounts;
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
+use sandbox::rlimits;
 use sandbox::ruleset::{self, Ruleset};
-use sandbox::steps::ResourceLimit;
+use sandbox::unix_sockets::{self, UnixSockets};
 use sandbox::view::{self as view_plan, ViewStep};
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
@@ -28,13 +28,6 @@ use spec::report::{Enforcement, EnforcementState, Report, WarningReport};
 use spec::request::{LimitsMode, Request, Subject, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
 use sys::rlimit::{self, resource};
-
-/// Memory that it may lock.
-const LOCKED_MEMORY_BYTES: u64 = 8 << 20;
-/// The largest page of any processor that this runs on.
-const PAGE_BYTES_MAX: u64 = 64 << 10;
-/// Signals and timers that it may have queued.
-const PENDING_SIGNALS: u64 = 16_384;
 
 /// Axes of the confinement that a kernel may lack.
 const TIME_NAMESPACE: &str = "time_namespace";
@@ -92,12 +85,12 @@ pub(super) fn launch_plan(
         .saturating_add(limits.values.get(Limit::Disk).unwrap_or_default());
     let disk_inodes = limits.values.get(Limit::DiskInodes).unwrap_or_default();
     let file_bytes = (!writes_elsewhere(&entries)).then_some(space_bytes);
-    let sockets = unix_sockets::of(request, &chosen.view, resources.host.landlock_abi);
+    let sockets = unix_sockets_of(request, chosen, &resources.host);
     let plan = LaunchPlan {
         network: None,
         ruleset: sockets.ruleset(
             ruleset_of(resources, &asked, chosen, root.as_ref()),
-            request,
+            &request.sockets,
         ),
         root,
         inside: image
@@ -108,7 +101,7 @@ pub(super) fn launch_plan(
         resize: Some((space_bytes, space_in_use.inodes.saturating_add(disk_inodes))),
         filter: built_in_program(chosen.syscalls, Arch::NATIVE, Variant::Plain),
         second_filter: sockets.filter(),
-        limits: resource_limits(resources, limits, file_bytes),
+        limits: rlimits::of(&resources.coverage(), &limits.values, file_bytes),
         working_directory: chosen.working_directory.clone(),
         programs: programs(chosen, &parts),
         argv: chosen.argv.clone(),
@@ -231,68 +224,6 @@ pub(super) fn programs(chosen: &Chosen, parts: &Parts<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn resource_limits(
-    resources: &Resources,
-    limits: &Limits,
-    file_bytes: Option<u64>,
-) -> Vec<ResourceLimit> {
-    let limit = |resource, value| ResourceLimit { resource, value };
-    let mut list = vec![
-        // One byte and not none: with none a `|handler` as core_pattern is still started.
-        limit(resource::CORE, 1),
-        limit(resource::LOCKED_MEMORY, LOCKED_MEMORY_BYTES),
-        limit(resource::PENDING_SIGNALS, PENDING_SIGNALS),
-    ];
-    // The tmpfs limits what is stored; this limits how large a hole may be made. A page more, so
-    // that a write into a full tmpfs is ENOSPC and never SIGXFSZ.
-    let of_space = file_bytes.map(|bytes| bytes.saturating_add(PAGE_BYTES_MAX));
-    let of_files = limits
-        .values
-        .get(Limit::FileSize)
-        .into_iter()
-        .chain(of_space);
-    list.extend(
-        of_files
-            .min()
-            .map(|bytes| limit(resource::FILE_SIZE, bytes)),
-    );
-    let coverage = resources.coverage();
-    let enforced_by = |limit: Limit| {
-        let covering = coverage.iter().find(|one| Some(one.axis) == limit.axis());
-        covering.map(|one| one.enforced_by)
-    };
-    for of_run in Limit::ALL {
-        let Some(value) = limits.values.get(of_run) else {
-            continue;
-        };
-        match (of_run, enforced_by(of_run)) {
-            (Limit::Memory, Some("cgroup-v1" | "cgroup-v2")) => (),
-            // RLIMIT_DATA and never RLIMIT_AS: runtimes reserve far more than they use.
-            (Limit::Memory, _) => list.push(limit(resource::DATA, value)),
-            // Counted per user namespace since Linux 5.14: in ours, for this run alone. Init is
-            // one of them.
-            (Limit::Processes, Some("rlimit")) => {
-                list.push(limit(resource::PROCESSES, value.saturating_add(1)));
-            }
-            // A second line, per process; whole seconds, rounded up so that it never comes first.
-            (Limit::CpuTime, _) => list.push(limit(resource::CPU, value / 1_000 + 1)),
-            (Limit::OpenFiles, _) => list.push(limit(resource::OPEN_FILES, value)),
-            // By a cgroup, the supervisor or the tmpfs, or above.
-            (
-                Limit::Processes
-                | Limit::Cpus
-                | Limit::WallTime
-                | Limit::Disk
-                | Limit::DiskInodes
-                | Limit::FileSize
-                | Limit::Output,
-                _,
-            ) => (),
-        }
-    }
-    list
-}
-
 /// Looks at what lies in the writable space.
 ///
 /// # Errors
@@ -344,9 +275,9 @@ pub(super) fn settle_limits(
     {
         landlock.reason = pipes_within_reach(&chosen.view);
     }
-    let sockets = unix_sockets::of(request, &chosen.view, host.landlock_abi);
+    let sockets = unix_sockets_of(request, chosen, host);
     report.enforcement.push(sockets.enforcement());
-    refusals.check(sockets.permit(request))?;
+    refusals.check(permit_named_sockets(sockets, request))?;
     if request.strict {
         for error in missing_lines(&report.enforcement) {
             refusals.refuse(error)?;
@@ -373,6 +304,30 @@ pub(super) fn settle_limits(
     }
     report.enforcement.extend(settled);
     Ok(merged)
+}
+
+fn unix_sockets_of(request: &Request, chosen: &Chosen, host: &HostSupport) -> UnixSockets {
+    let (named, accepted) = (&request.sockets, request.unix_sockets);
+    unix_sockets::decide(&chosen.view, named, accepted, host.landlock_abi)
+}
+
+/// Refuses `--socket` where the body gets no unix sockets.
+///
+/// # Errors
+/// [`RunError::Argument`].
+fn permit_named_sockets(sockets: UnixSockets, request: &Request) -> Result<(), RunError> {
+    let Some(named) = request.sockets.first().filter(|_| sockets.refuses_named()) else {
+        return Ok(());
+    };
+    Err(RunError::Argument {
+        code: "socket_beside_directories",
+        what: "--socket",
+        object: escape(named.as_os_str().as_encoded_bytes()),
+        problem: "is to be connected to, and directories are lent in which anything else that \
+                  listens could be connected to as well"
+            .to_owned(),
+        hint: Some("lend no directory, or accept that with --unix-sockets".to_owned()),
+    })
 }
 
 /// The confinement that every run has, and the second line where the host has it.

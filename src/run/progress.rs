@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use sandbox::supervise::meter;
 use sources::oci::listener::Progress;
 use spec::network::PublishedPort;
 
@@ -123,14 +124,14 @@ impl<'run> Ticker<'run> {
             next: Instant::now() + TOLD_EVERY,
         }
     }
+}
 
-    /// When it tells next.
-    pub(super) fn next(&self) -> Instant {
+impl meter::Ticker for Ticker<'_> {
+    fn next(&self) -> Instant {
         self.next
     }
 
-    /// Tells, where it is time.
-    pub(super) fn turn(&mut self, now: Instant) {
+    fn turn(&mut self, now: Instant) {
         if self.next <= now {
             self.act.goes_on();
             self.next = now + TOLD_EVERY;
@@ -141,6 +142,7 @@ impl<'run> Ticker<'run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandbox::supervise::meter::Ticker as _;
     use std::sync::Mutex;
 
     #[derive(Debug, Default)]

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::run::error::RunError;
 use crate::run::exec::Supervised;
-use crate::run::meter::RunMeter;
 use crate::run::{Run, contract, reporting};
 use sandbox::host;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
+use sandbox::supervise::meter::{Meter, Ticker};
 use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
 use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
 use sandbox::supervise::without_cgroup::Sampler;
@@ -37,10 +37,12 @@ impl Run<'_> {
         let mut streams = self.streams(launched, pipes, supervised)?;
         let proc = launched.proc.take();
         let memory_bytes = proc.is_some().then_some(supervised.limits.memory_bytes());
-        let mut meter = RunMeter {
+        let mut meter = Meter {
             group: &mut resources.group,
             counted: None,
-            ticker: self.preparing.map(|preparing| preparing.ticker()),
+            ticker: self
+                .preparing
+                .map(|preparing| Box::new(preparing.ticker()) as Box<dyn Ticker>),
             sampler: proc
                 .as_ref()
                 .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),

@@ -3,6 +3,7 @@
 mod binds;
 pub mod cgroups;
 mod child;
+pub mod command;
 pub mod error;
 pub mod filter;
 pub mod host;
@@ -17,7 +18,9 @@ pub mod prefork;
 pub mod prepare;
 pub mod records;
 pub mod resources;
+pub mod rlimits;
 pub mod ruleset;
 pub mod steps;
 pub mod supervise;
+pub mod unix_sockets;
 pub mod view;

@@ -60,7 +60,7 @@ const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
 ///
 /// # Errors
 /// [`MountError::Source`] for a source that is not there, or that cannot be written with the
-/// body's uid; [`MountError::Host`].
+/// body's uid; [`MountError::Call`].
 pub fn open(
     entries: &[ViewEntry],
     body: Option<HostIds>,
@@ -216,6 +216,7 @@ pub struct Owners {
 }
 
 impl Owners {
+    /// Maps for a body with these ids.
     pub fn of(body: HostIds) -> Self {
         Self {
             body,
@@ -223,6 +224,10 @@ impl Owners {
         }
     }
 
+    /// The map that shows files of `owner` as the body's.
+    ///
+    /// # Errors
+    /// The errno of clone(2) or of a write to the map.
     pub fn map(&mut self, owner: HostIds) -> Result<&OwnerMap, Errno> {
         let place = match self.maps.iter().position(|(known, _)| *known == owner) {
             Some(place) => place,

@@ -89,7 +89,7 @@ pub struct Prepared {
 
 impl Prepared {
     /// Root of the writable space, with `bundle`, `scratch` and `runner`. Access it with the ids of
-    /// [`Identity::to_assume`].
+    /// [`crate::resources::Resources::body_ids`].
     #[must_use]
     pub fn space(&self) -> BorrowedFd<'_> {
         self.space.as_fd()

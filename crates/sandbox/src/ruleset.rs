@@ -32,7 +32,7 @@ const WRITE_ALL: u64 = right::WRITE_FILE | right::REMOVE | right::MAKE | right::
 const FOR_FILES: u64 = right::WRITE_FILE | right::EXECUTE;
 
 /// First ABI that restricts named unix sockets (Linux 7.1).
-pub const RESOLVE_UNIX_SINCE: u32 = 9;
+pub(crate) const RESOLVE_UNIX_SINCE: u32 = 9;
 
 /// Rights at a path inside and beneath it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Ruleset {
     /// Restricts unix sockets to the body's own, which the kernel always allows, and those at the
     /// inside paths `named`. Needs ABI [`RESOLVE_UNIX_SINCE`].
     #[must_use]
-    pub fn with_own_sockets_and(mut self, named: impl Iterator<Item = Vec<u8>>) -> Self {
+    pub(crate) fn with_own_sockets_and(mut self, named: impl Iterator<Item = Vec<u8>>) -> Self {
         self.handled |= right::RESOLVE_UNIX;
         self.rules.extend(named.map(|path| Rule {
             path,

@@ -188,7 +188,8 @@ pub struct Request {
 }
 
 impl Request {
-    const SIGTERM: i32 = 15;
+    /// The default of `stop_signal`.
+    pub const SIGTERM: i32 = 15;
 
     /// A request with only a subject: no input, output captured.
     #[must_use]

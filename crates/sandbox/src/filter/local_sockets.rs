@@ -28,7 +28,7 @@ const fn numbers(arch: Arch) -> (u32, u32, u32) {
 
 /// The filter for `arch`. The first filter handles other architectures.
 #[must_use]
-pub const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
+pub(crate) const fn without_unix_sockets(arch: Arch) -> [Instruction; 12] {
     let (socket, socketpair, audit) = numbers(arch);
     [
         Instruction::new(LOAD, 0, 0, ARCH_OFFSET),

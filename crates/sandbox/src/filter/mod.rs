@@ -25,7 +25,7 @@ use spec::syscall_policy::SyscallPolicyName;
 
 pub use compile::compile;
 pub use interpret::{Branch, SeccompData, interpret, interpret_observed};
-pub use local_sockets::without_unix_sockets;
+pub(crate) use local_sockets::without_unix_sockets;
 pub(crate) use policy::FOREIGN_ARCHITECTURE;
 pub(crate) use policy::UNLISTED;
 pub(crate) use policy::X32;

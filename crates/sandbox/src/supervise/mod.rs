@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod judge;
+pub mod meter;
 mod relaying;
 pub mod streams;
 pub mod watch;

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::launch::{self, Launched, Word};
 use crate::supervise::judge::Reason;
+use crate::supervise::meter::Meter;
 use crate::supervise::relaying::Relaying;
 use crate::supervise::streams::{InputPump, OutputPump, Waiting};
 use egress::relay::Relay;
@@ -37,25 +38,6 @@ pub struct WatchLimits {
     pub processors: u32,
 }
 
-/// Measures the run and kills it.
-pub trait Meter {
-    /// CPU time of the whole tree, microseconds; `None` if unknown.
-    fn cpu_time_us(&mut self) -> Option<u64>;
-    /// Memory of the whole tree, bytes; `None` if unknown or limited by a cgroup.
-    fn memory_bytes(&mut self) -> Option<u64>;
-    /// Called when the body's first process has ended, for final counts.
-    fn body_ended(&mut self);
-    /// Time of the next requested wake-up.
-    fn next_turn(&self) -> Option<Instant>;
-    /// Called at each wake-up.
-    fn turn(&mut self, now: Instant);
-    /// Kills every process of the run, in addition to SIGKILL to init.
-    ///
-    /// # Errors
-    /// The failure, for the report.
-    fn kill_all(&mut self) -> Result<(), String>;
-}
-
 /// Pumps of the standard streams.
 #[derive(Debug)]
 pub struct Streams {
@@ -82,14 +64,14 @@ pub struct Observed {
     pub unkillable: bool,
 }
 
-struct Watch<'run> {
+struct Watch<'run, 'meter> {
     launched: &'run mut Launched,
     relaying: Relaying<'run>,
     streams: &'run mut Streams,
     signals: BorrowedFd<'run>,
     caller_terminal: Option<&'run OwnedFd>,
     limits: WatchLimits,
-    meter: &'run mut dyn Meter,
+    meter: &'run mut Meter<'meter>,
     started: Instant,
     next_look: Option<Instant>,
     stopping_since: Option<Instant>,
@@ -113,7 +95,7 @@ pub fn watch(
     signals: BorrowedFd<'_>,
     caller_terminal: Option<&OwnedFd>,
     limits: WatchLimits,
-    meter: &mut dyn Meter,
+    meter: &mut Meter<'_>,
     relay: Option<&mut Relay>,
 ) -> Result<Observed, Errno> {
     let started = Instant::now();
@@ -162,7 +144,7 @@ enum Source {
     Relay,
 }
 
-impl Watch<'_> {
+impl Watch<'_, '_> {
     fn is_done(&self) -> bool {
         self.init_gone
             && self.streams.stdout.waiting().is_none()
@@ -432,7 +414,7 @@ impl Watch<'_> {
     /// Kills the whole tree. The cgroup first: a fork bomb is faster than single signals.
     fn kill(&mut self, now: Instant) {
         if let Err(problem) = self.meter.kill_all() {
-            self.observed.problems.push(problem);
+            self.observed.problems.push(problem.to_string());
         }
         if let Err(errno) = self.launched.child.kill() {
             self.observed

@@ -1,18 +1,17 @@
 //! Unix sockets: what listens in a directory that is lent could be connected to, whatever the mount is.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
-use crate::run::error::RunError;
-use sandbox::filter::{Arch, without_unix_sockets};
-use sandbox::ruleset::{RESOLVE_UNIX_SINCE, Ruleset};
+use crate::filter::{Arch, without_unix_sockets};
+use crate::ruleset::{RESOLVE_UNIX_SINCE, Ruleset};
 use spec::bpf::Instruction;
-use spec::path::escape;
 use spec::report::{Enforcement, EnforcementState};
-use spec::request::{Request, ViewEntry};
+use spec::request::ViewEntry;
 
 /// What a body may do with unix sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnixSockets {
+pub enum UnixSockets {
     /// All: nothing is lent in which a program of the host could listen, but what `--socket` names.
     Own,
     /// All, and Landlock lets none connect to what listens outside: something is.
@@ -24,19 +23,21 @@ pub(super) enum UnixSockets {
 }
 
 /// Decides for a run that shows `view`, on a host with Landlock of version `abi`. The private trees of
-/// sources and images are not in it.
-pub(super) fn of(request: &Request, view: &[ViewEntry], abi: u32) -> UnixSockets {
+/// sources and images are not in it. `named` are sockets that the caller lends, `accepted` that it
+/// takes the others into account.
+#[must_use]
+pub fn decide(view: &[ViewEntry], named: &[PathBuf], accepted: bool, abi: u32) -> UnixSockets {
     let lent = view.iter().filter_map(|entry| match entry {
-        ViewEntry::Bind { target, .. } if request.sockets.contains(target) => None,
+        ViewEntry::Bind { target, .. } if named.contains(target) => None,
         ViewEntry::Bind { source, .. } => Some(source),
         ViewEntry::Tmpfs { .. } => None,
     });
     // A program's file, for instance, is nothing to connect to. What cannot be looked at may be.
     let mut lent = lent.filter(|source| !source.metadata().is_ok_and(|found| found.is_file()));
-    decide(lent.next().is_some(), request.unix_sockets, abi)
+    decided(lent.next().is_some(), accepted, abi)
 }
 
-const fn decide(lent: bool, accepted: bool, abi: u32) -> UnixSockets {
+const fn decided(lent: bool, accepted: bool, abi: u32) -> UnixSockets {
     match (lent, accepted) {
         (false, _) => UnixSockets::Own,
         (true, true) => UnixSockets::Accepted,
@@ -47,7 +48,8 @@ const fn decide(lent: bool, accepted: bool, abi: u32) -> UnixSockets {
 
 impl UnixSockets {
     /// The filter that holds it; empty where all may be had.
-    pub(super) fn filter(self) -> Vec<Instruction> {
+    #[must_use]
+    pub fn filter(self) -> Vec<Instruction> {
         match self {
             Self::Refused => without_unix_sockets(Arch::NATIVE).to_vec(),
             Self::Own | Self::Confined | Self::Accepted => Vec::new(),
@@ -55,36 +57,26 @@ impl UnixSockets {
     }
 
     /// The ruleset that holds it, made of the one that holds the rest.
-    pub(super) fn ruleset(self, rest: Option<Ruleset>, request: &Request) -> Option<Ruleset> {
+    #[must_use]
+    pub fn ruleset(self, rest: Option<Ruleset>, named: &[PathBuf]) -> Option<Ruleset> {
         if self != Self::Confined {
             return rest;
         }
-        let named = request.sockets.iter();
-        let named = named.map(|path| path.as_os_str().as_bytes().to_vec());
+        let named = named
+            .iter()
+            .map(|path| path.as_os_str().as_bytes().to_vec());
         rest.map(|rest| rest.with_own_sockets_and(named))
     }
 
-    /// Refuses `--socket` where the body gets no unix sockets.
-    ///
-    /// # Errors
-    /// [`RunError::Argument`].
-    pub(super) fn permit(self, request: &Request) -> Result<(), RunError> {
-        let (Self::Refused, Some(named)) = (self, request.sockets.first()) else {
-            return Ok(());
-        };
-        Err(RunError::Argument {
-            code: "socket_beside_directories",
-            what: "--socket",
-            object: escape(named.as_os_str().as_encoded_bytes()),
-            problem: "is to be connected to, and directories are lent in which anything else that \
-                      listens could be connected to as well"
-                .to_owned(),
-            hint: Some("lend no directory, or accept that with --unix-sockets".to_owned()),
-        })
+    /// Whether named sockets cannot be connected to, as the body gets no unix sockets.
+    #[must_use]
+    pub fn refuses_named(self) -> bool {
+        self == Self::Refused
     }
 
     /// How it stands in the report.
-    pub(super) fn enforcement(self) -> Enforcement {
+    #[must_use]
+    pub fn enforcement(self) -> Enforcement {
         let (state, reason) = match self {
             Self::Own => (EnforcementState::Enforced, None),
             Self::Confined => (
@@ -120,8 +112,7 @@ impl UnixSockets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sandbox::ruleset::ruleset;
-    use spec::request::Caller;
+    use crate::ruleset::ruleset;
 
     #[test]
     fn landlock_holds_from_its_ninth_version_on_and_the_filter_before() {
@@ -134,13 +125,12 @@ mod tests {
                 (true, false, held),
                 (true, true, Accepted),
             ] {
-                let decided = decide(lent, accepted, abi);
+                let decided = decided(lent, accepted, abi);
                 assert_eq!(decided, expected, "{lent} {accepted} {abi}");
                 // One of the two holds what has to be held, and none what has not.
                 let is_held = matches!(expected, Confined | Refused);
                 let by_filter = !decided.filter().is_empty();
-                let request = request();
-                let rules = decided.ruleset(ruleset(abi, &[]), &request);
+                let rules = decided.ruleset(ruleset(abi, &[]), &["/run/agent".into()]);
                 let by_ruleset = rules
                     .as_ref()
                     .is_some_and(|one| one.handled & (1 << 16) != 0);
@@ -148,17 +138,8 @@ mod tests {
                 assert_eq!(rules.is_some(), abi != 0);
                 let is_weaker = decided.enforcement().state == EnforcementState::Weaker;
                 assert_eq!(is_weaker, expected == Accepted);
-                assert_eq!(decided.permit(&request).is_err(), expected == Refused);
+                assert_eq!(decided.refuses_named(), expected == Refused);
             }
         }
-    }
-
-    fn request() -> Request {
-        let mut request = Request::captured(
-            spec::request::Subject::Command(Vec::new()),
-            Caller::default(),
-        );
-        request.sockets = vec!["/run/agent".into()];
-        request
     }
 }

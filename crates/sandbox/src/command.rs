@@ -1,0 +1,364 @@
+//! A command confined and limited, for programs that have no bundle: all parts of this crate in
+//! order, see `examples/sandbox.rs`.
+
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::cgroups::{self, CgroupLimits};
+use crate::error::SandboxError;
+use crate::filter::{Arch, Variant, built_in_program};
+use crate::host;
+use crate::launch::{LaunchPlan, launch};
+use crate::mounts::{self, MountError};
+use crate::prefork::Prefork;
+use crate::prepare::begin;
+use crate::records::{RunRecords, default_directory};
+use crate::resources::{Resources, ResourcesError, Wanted};
+use crate::supervise::judge::{Facts, judge};
+use crate::supervise::meter::Meter;
+use crate::supervise::streams::{OutputPump, Sink, make_pipes};
+use crate::supervise::watch::{Observed, Streams, WatchLimits, watch};
+use crate::supervise::without_cgroup::Sampler;
+use crate::{rlimits, ruleset, unix_sockets, view};
+use spec::host_policy::UidRange;
+use spec::limits::{Coverage, LimitValues};
+use spec::report::EnforcementState;
+use spec::request::{OnOutputLimit, Request, ViewEntry};
+use spec::syscall_policy::SyscallPolicyName;
+use sys::probe;
+use sys::process;
+
+pub use spec::limits::Limit;
+pub use spec::outcome::Outcome;
+
+const PATH: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
+/// Where nobody states a limit of the output.
+const OUTPUT_BYTES_DEFAULT: u64 = 16 << 20;
+/// Inodes of the writable space.
+const SPACE_INODES: u64 = 65_536;
+/// Uids of the host that nothing else uses, for runs of root.
+const UIDS: UidRange = UidRange {
+    first: 0x7000_0000,
+    last: 0x7000_ffff,
+};
+
+/// A sandbox for one command.
+#[derive(Debug, Clone, Default)]
+pub struct Sandbox {
+    entries: Vec<ViewEntry>,
+    limits: LimitValues,
+    environment: Vec<Vec<u8>>,
+    cgroup_parent: Option<String>,
+    runtime_directory: Option<PathBuf>,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub outcome: Outcome,
+    /// Wait status of the command (wait(2)); `None`: init did not tell it.
+    pub raw_status: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// How strongly each limit held.
+    pub coverage: Vec<Coverage>,
+    /// What could not be done or given back.
+    pub problems: Vec<String>,
+}
+
+/// The command was not started, or not watched to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Resources(#[from] ResourcesError),
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error("this host cannot hold the limit {axis}: {reason}")]
+    Unenforceable { axis: &'static str, reason: String },
+    #[error("cannot {act}: {errno}")]
+    Call {
+        act: &'static str,
+        #[source]
+        errno: Errno,
+    },
+}
+
+fn call(act: &'static str) -> impl FnOnce(Errno) -> CommandError {
+    move |errno| CommandError::Call { act, errno }
+}
+
+impl Sandbox {
+    /// A sandbox that shows the directories of the system read-only, and an empty writable space:
+    /// no network, no variables, default limits.
+    #[must_use]
+    pub fn builder() -> Self {
+        Self::default()
+    }
+
+    /// Shows a file or directory of the host at its own path.
+    #[must_use]
+    pub fn read_only(self, path: impl Into<PathBuf>) -> Self {
+        self.bind(path.into(), false)
+    }
+
+    /// Shows a directory of the host, in which the command may write.
+    #[must_use]
+    pub fn writable(self, path: impl Into<PathBuf>) -> Self {
+        self.bind(path.into(), true)
+    }
+
+    fn bind(mut self, path: PathBuf, writable: bool) -> Self {
+        self.entries.push(ViewEntry::Bind {
+            source: path.clone(),
+            target: path,
+            writable,
+        });
+        self
+    }
+
+    /// Sets a limit, in the unit of its name.
+    #[must_use]
+    pub fn limit(mut self, limit: Limit, value: u64) -> Self {
+        self.limits.set(limit, value);
+        self
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment
+            .push(format!("{name}={value}").into_bytes());
+        self
+    }
+
+    /// Makes the cgroup below this one instead of below the caller's.
+    #[must_use]
+    pub fn cgroup_parent(mut self, path: impl Into<String>) -> Self {
+        self.cgroup_parent = Some(path.into());
+        self
+    }
+
+    /// Records the run in this directory instead of `/run/runner` or, for an ordinary user,
+    /// `/tmp/runner-UID`. Runs that are recorded in one directory clean up after each other.
+    #[must_use]
+    pub fn runtime_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.runtime_directory = Some(path.into());
+        self
+    }
+
+    /// Runs a command to its end; its standard input is empty and its output is kept.
+    ///
+    /// The calling process must have one thread. From here on its descriptors from 3 on are closed
+    /// on exec, SIGCHLD has its default and SIGPIPE is ignored.
+    ///
+    /// # Errors
+    /// [`CommandError`]; then nothing of the command is left.
+    pub fn run(&self, argv: &[&str]) -> Result<Ended, CommandError> {
+        process::close_on_exec_from(3).map_err(call("close descriptors on exec"))?;
+        let limits = self.settled_limits();
+        let host = host::look()?;
+        let directory = self.runtime_directory.clone();
+        let directory =
+            directory.unwrap_or_else(|| default_directory(probe::effective_uid(), None));
+        let records = RunRecords::open(&directory).map_err(ResourcesError::from)?;
+        // Temporary names of staged outputs are for the program that made them.
+        let keep = &mut |_: &_| Err("left to the next `runner gc`".into());
+        records
+            .collect_leftovers(keep)
+            .map_err(ResourcesError::from)?;
+        let named = self.cgroup_parent.as_deref();
+        let observed = cgroups::observe(named, false).map_err(ResourcesError::from)?;
+        let backend = cgroups::choose(named, &observed);
+        let mut seed = [0; 8];
+        process::random(&mut seed).map_err(call("read random bytes"))?;
+        let seed = u64::from_le_bytes(seed);
+        let wanted = Wanted {
+            run_id: &format!("sandbox-{seed:016x}"),
+            seed,
+            uids: UIDS,
+            space_bytes: limits.get(Limit::Disk).unwrap_or_default(),
+            space_inodes: SPACE_INODES,
+            terminal: false,
+        };
+        let mut resources = Resources::acquire(host, &records, &backend, &wanted)?;
+        let ended = self.run_with(argv, &limits, &mut resources);
+        let left = resources.release();
+        let mut ended = ended?;
+        ended.problems.extend(left.iter().map(ToString::to_string));
+        Ok(ended)
+    }
+
+    /// What is stated, else the default.
+    fn settled_limits(&self) -> LimitValues {
+        let mut limits = self.limits;
+        for limit in Limit::ALL {
+            let default = match limit {
+                // Files are memory: half of it is left to processes.
+                Limit::Disk => limits.get(Limit::Memory).map(|bytes| bytes / 2),
+                Limit::Output => Some(OUTPUT_BYTES_DEFAULT),
+                Limit::Memory
+                | Limit::WallTime
+                | Limit::CpuTime
+                | Limit::Cpus
+                | Limit::Processes
+                | Limit::OpenFiles
+                | Limit::DiskInodes
+                | Limit::FileSize => limit.row().default,
+            };
+            if let Some(value) = limits.get(limit).or(default) {
+                limits.set(limit, value);
+            }
+        }
+        limits
+    }
+
+    fn run_with(
+        &self,
+        argv: &[&str],
+        limits: &LimitValues,
+        resources: &mut Resources,
+    ) -> Result<Ended, CommandError> {
+        let coverage = resources.coverage();
+        refuse_unenforceable(&coverage, &self.limits)?;
+        let (body_ends, pipes) = make_pipes(false).map_err(call("make pipes"))?;
+        let prefork = Prefork::start(resources.group.clone_into())?;
+        let preparing = begin(prefork, &resources.base, body_ends, &resources.claims())?;
+        let prepared = preparing.finish(&resources.base)?;
+        let cgroup_limits = CgroupLimits {
+            memory_bytes: limits.get(Limit::Memory),
+            processes: limits.get(Limit::Processes),
+            cpu_millis: limits.get(Limit::Cpus),
+        };
+        let joins = resources.group.apply(&cgroup_limits);
+        let joins = joins.map_err(ResourcesError::from)?;
+
+        let (mounts, trees) = mounts::open(&self.entries, resources.body_ids())?;
+        let asked = view::asked(&mounts).map_err(MountError::from)?;
+        let steps: Vec<_> = resources.base.view.iter().chain(&asked).cloned().collect();
+        let abi = resources.host.landlock_abi;
+        let sockets = unix_sockets::decide(&self.entries, &[], false, abi);
+        let plan = LaunchPlan {
+            network: None,
+            base_view: resources.base.view.clone(),
+            view: asked,
+            root: None,
+            inside: None,
+            resize: None,
+            ruleset: sockets.ruleset(ruleset::ruleset(abi, &steps), &[]),
+            filter: built_in_program(SyscallPolicyName::default(), Arch::NATIVE, Variant::Plain),
+            second_filter: sockets.filter(),
+            limits: rlimits::of(&coverage, limits, None),
+            working_directory: view::SCRATCH.into(),
+            programs: programs(argv),
+            argv: argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            environment: self.environment.clone(),
+            null_stdin: true,
+            caller_terminal: None,
+        };
+        let mut launched = launch(prepared, &plan, &trees, &joins)?;
+
+        let output_bytes = limits.get(Limit::Output);
+        let captured = |pipe| OutputPump::new(pipe, Sink::Captured(Vec::new()), output_bytes);
+        let mut streams = Streams {
+            stdin: None,
+            stdout: captured(pipes.stdout),
+            stderr: captured(pipes.stderr),
+        };
+        let time = |limit| limits.get(limit).map(Duration::from_millis);
+        let proc = launched.proc.take();
+        let memory_bytes = proc.as_ref().and(limits.get(Limit::Memory));
+        let watched = WatchLimits {
+            wall_time: time(Limit::WallTime),
+            grace: Duration::ZERO,
+            cpu_time: time(Limit::CpuTime),
+            memory_bytes,
+            on_output_limit: OnOutputLimit::Drop,
+            stop_signal: Request::SIGTERM,
+            processors: host::processors(),
+        };
+        let mut meter = Meter {
+            group: &mut resources.group,
+            counted: None,
+            sampler: proc
+                .as_ref()
+                .map(|proc| Sampler::new(proc.as_fd(), memory_bytes)),
+            ticker: None,
+        };
+        // Nothing is ever written to it: signals are the caller's own.
+        let signals = eventfd(0, EventfdFlags::CLOEXEC).map_err(call("make an eventfd"))?;
+        let signals = signals.as_fd();
+        let watching = watch(
+            &mut launched,
+            &mut streams,
+            signals,
+            None,
+            watched,
+            &mut meter,
+            None,
+        );
+        let observed = watching.map_err(call("watch the command"))?;
+        let counted = meter.counted.take().unwrap_or_else(|| meter.group.count());
+        let cpu_us = counted.cpu_time.map(|time| time.total_us);
+        let cpu_limit_us = limits
+            .get(Limit::CpuTime)
+            .map(|ms| ms.saturating_mul(1_000));
+        let facts = Facts {
+            raw_status: observed.raw_status,
+            reason: observed.reason,
+            oom_kills: counted.oom_kills.unwrap_or(0),
+            cpu_time_reached: cpu_limit_us
+                .is_some_and(|limit| cpu_us.is_some_and(|used| limit <= used)),
+        };
+        Ok(ended(judge(facts), observed, streams, coverage))
+    }
+}
+
+fn ended(outcome: Outcome, observed: Observed, streams: Streams, coverage: Vec<Coverage>) -> Ended {
+    let kept = |pump: OutputPump| pump.finish().captured.unwrap_or_default();
+    Ended {
+        outcome,
+        raw_status: observed.raw_status,
+        stdout: kept(streams.stdout),
+        stderr: kept(streams.stderr),
+        coverage,
+        problems: observed.problems,
+    }
+}
+
+/// Refuses a stated limit that nothing holds here.
+fn refuse_unenforceable(coverage: &[Coverage], stated: &LimitValues) -> Result<(), CommandError> {
+    for limit in Limit::ALL {
+        let (Some(axis), Some(_)) = (limit.axis(), stated.get(limit)) else {
+            continue;
+        };
+        let covered = coverage.iter().find(|one| one.axis == axis);
+        if covered.is_none_or(|one| one.state == EnforcementState::Absent) {
+            let reason = covered.and_then(|one| one.reason.clone());
+            return Err(CommandError::Unenforceable {
+                axis,
+                reason: reason.unwrap_or_else(|| "nothing here can".to_owned()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Where the program is looked for inside.
+fn programs(argv: &[&str]) -> Vec<Vec<u8>> {
+    let Some(name) = argv.first() else {
+        return Vec::new();
+    };
+    match name.contains('/') {
+        true => vec![name.as_bytes().to_vec()],
+        false => PATH
+            .iter()
+            .map(|directory| format!("{directory}/{name}").into_bytes())
+            .collect(),
+    }
+}

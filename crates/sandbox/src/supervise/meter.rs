@@ -1,0 +1,66 @@
+//! What the watch asks: the groups' counters, or what the supervisor adds up by itself.
+
+use std::time::Instant;
+
+use crate::cgroups::{CgroupError, Counted, RunCgroup};
+use crate::supervise::without_cgroup::Sampler;
+
+/// What is called while the body runs.
+pub trait Ticker: std::fmt::Debug {
+    /// When it is to be called next.
+    fn next(&self) -> Instant;
+    fn turn(&mut self, now: Instant);
+}
+
+/// Counters of the run's groups, and of its processes where a group does not count.
+#[derive(Debug)]
+pub struct Meter<'run> {
+    pub group: &'run mut RunCgroup,
+    /// What they counted, once nothing lives in them any more.
+    pub counted: Option<Counted>,
+    /// Adds up the processes; only where no group counts.
+    pub sampler: Option<Sampler<'run>>,
+    /// Tells that a preparation goes on.
+    pub ticker: Option<Box<dyn Ticker + 'run>>,
+}
+
+impl Meter<'_> {
+    /// CPU time of the whole tree, microseconds; `None` if unknown.
+    pub(super) fn cpu_time_us(&mut self) -> Option<u64> {
+        if let Ok(Some(time)) = self.group.cpu_time() {
+            return Some(time.total_us);
+        }
+        self.sampler
+            .as_mut()
+            .and_then(|sampler| sampler.sample().ok())
+            .map(|now| now.cpu_time_us)
+    }
+
+    /// Memory of the whole tree, bytes; `None` if unknown or limited by a cgroup.
+    pub(super) fn memory_bytes(&mut self) -> Option<u64> {
+        self.sampler
+            .as_mut()
+            .and_then(|sampler| sampler.sample().ok())
+            .map(|now| now.memory_bytes)
+    }
+
+    /// Called when the body's first process has ended, for final counts.
+    pub(super) fn body_ended(&mut self) {
+        self.counted = self.group.settle();
+    }
+
+    pub(super) fn next_turn(&self) -> Option<Instant> {
+        self.ticker.as_ref().map(|ticker| ticker.next())
+    }
+
+    pub(super) fn turn(&mut self, now: Instant) {
+        if let Some(ticker) = &mut self.ticker {
+            ticker.turn(now);
+        }
+    }
+
+    /// Kills every process of the run, in addition to SIGKILL to init.
+    pub(super) fn kill_all(&mut self) -> Result<(), CgroupError> {
+        self.group.kill()
+    }
+}

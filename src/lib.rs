@@ -109,9 +109,7 @@
 //!
 //! # Public surface
 //!
-//! The program is [`cli::dispatch::main`] with an [`cli::dispatch::Engine`] of the functions that
-//! its verbs call. A caller that is a program of its
-//! own starts the `runner` binary and reads the report (`--json=fd:N`); the other modules are public
+//! The program is [`cli::dispatch::dispatch`]. A caller that is a program of its own starts the `runner` binary and reads the report (`--json=fd:N`); the other modules are public
 //! for the tests, and for reading. The blocks of the specifications as types are [`define_io`], [`define_runner`] and
 //! [`define_sandbox`]: pure
 //! functions, for a host that composes manifests itself.

@@ -1,5 +1,6 @@
 //! From the command line to an exit code: one call per verb.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -8,22 +9,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Parser as _;
 
 use crate::cli::args::{CommandLine, PolicyFile, RunFlags, Schema, Verb, VoiceFlags};
+use crate::cli::bundle::bundle;
+use crate::cli::cache::{Cache, cache};
+use crate::cli::check::check;
 use crate::cli::config;
+use crate::cli::demo::demo;
+use crate::cli::doctor::doctor;
 use crate::cli::exit_code::{FAILED, exit_code};
 use crate::cli::fast_args;
+use crate::cli::gc::gc;
 use crate::cli::plan;
 use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::ReportTarget;
 use crate::cli::request::{RequestError, of_exec, of_run};
 use crate::cli::run_status::RunStatus;
 use crate::cli::schema;
+use crate::cli::source::source;
 use crate::cli::summary;
 use crate::cli::surroundings::Surroundings;
+use crate::cli::systemd_scope::enter_scope;
 use crate::cli::usage;
+use crate::run::early::prefork;
+use crate::run::execute_in;
 use crate::run::progress::ProgressListener;
+use sandbox::prefork::Prefork;
 use spec::host_policy::{ForbiddenGrant, HostPolicy};
 use spec::outcome::Outcome;
-use spec::plan_report::PlanReport;
 use spec::report::{ErrorReport, Report, WarningReport, with_causes};
 use spec::request::{Caller, Request};
 use spec::ulid::ulid;
@@ -32,159 +43,135 @@ use sys::file::CallError;
 use sys::signal::{default_faults, own_dispositions};
 use sys::stack;
 
-/// Does one run.
-pub type Execute<'call> =
-    dyn Fn(&Request, &HostPolicy, &Arc<dyn ProgressListener>) -> Report + 'call;
-
-/// What the verbs call. The program passes the rooms below, a test what it likes.
-#[derive(Clone, Copy)]
-pub struct Engine<'call> {
-    /// Before the command line of a run is read: what can be made beside that.
-    pub prefork: &'call dyn Fn(),
-    /// Before a run: starts this process again where only that gives a run its limits.
-    pub enter_scope: &'call dyn Fn(&Caller) -> Option<WarningReport>,
-    /// One run: `exec` and `run`. Somebody is told what happens before the body starts.
-    pub execute: &'call Execute<'call>,
-    /// `plan`.
-    pub explain: &'call dyn Fn(&Request, &HostPolicy) -> PlanReport,
-    /// `doctor`, as JSON where the flag is `true`; the exit code.
-    pub doctor: &'call dyn Fn(&Caller, &HostPolicy, &Printer, bool) -> u8,
-    /// `demo`; the exit code.
-    pub demo: &'call dyn Fn(&Caller, &HostPolicy, &Printer) -> u8,
-    /// `gc`; the exit code.
-    pub gc: &'call dyn Fn(&Caller, &HostPolicy, &Printer) -> u8,
-}
-
-impl std::fmt::Debug for Engine<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Engine")
-    }
-}
-
-/// The whole program: reads its surroundings, does what `words` ask, and says with which code to
-/// exit. The first word is the program's own name.
+/// The whole program: does what `words` ask, and says with which code to exit. The first word is the
+/// program's own name.
 #[must_use]
-pub fn main(words: &[OsString], engine: &Engine<'_>) -> u8 {
-    let failed = |error: &dyn std::error::Error| {
-        let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
-        let problem = with_causes(error);
-        printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
-        FAILED
-    };
-    if let Err(errno) = own_dispositions().and_then(|()| default_faults()) {
-        let signals = "SIGCHLD, SIGPIPE, SIGSEGV and SIGBUS";
-        return failed(&CallError::new("sigaction", signals, errno));
-    }
-    if let Err(error) = stack::reserve() {
-        return failed(&error);
+pub fn dispatch(words: &[OsString]) -> u8 {
+    if let Err(error) = settle_process() {
+        return failed(error.as_ref());
     }
     if fast_args::asks_for_version(words) {
         let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
         return document(&printer, fast_args::VERSION);
     }
-    if words
-        .get(1)
-        .is_some_and(|word| word == "run" || word == "exec")
-    {
-        (engine.prefork)();
-    }
-    dispatch(words, &Surroundings::read(), engine)
-}
-
-/// Does what `words` ask; the first is the program's own name.
-pub fn dispatch(words: &[OsString], surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
-    // `runner help VERB` is `runner VERB --help`, whatever VERB is.
-    if let [program, help, verb @ ..] = words
-        && help == "help"
-    {
-        let mut asked = vec![program.clone()];
-        asked.extend_from_slice(verb);
-        asked.push("--help".into());
-        return dispatch(&asked, surroundings, engine);
-    }
-    let read = match fast_args::read(words, surroundings) {
-        Some(plain) => plain,
-        None => match CommandLine::try_parse_from(words) {
-            Ok(line) => line.verb,
-            Err(error) => return usage::explain(&error, words, surroundings),
-        },
+    let is_run = |word: &OsString| word == "run" || word == "exec";
+    // Its namespaces are made while the command line is read. Where no run comes of it, it is
+    // dropped at the end.
+    let early = words.get(1).is_some_and(is_run).then(prefork).flatten();
+    let around = &Surroundings::read();
+    let verb = match read(&spelled_out(words), around) {
+        Ok(verb) => verb,
+        Err(code) => return code,
     };
-    match usage::misread(words, &read) {
-        Some(mistake) => usage::refuse(&mistake, words, surroundings),
-        None => verb(read, surroundings, engine),
-    }
-}
-
-fn verb(verb: Verb, surroundings: &Surroundings, engine: &Engine<'_>) -> u8 {
     match verb {
         Verb::Exec(exec) => one_run(
             &exec.flags.ends(),
-            surroundings,
-            engine,
-            |capture, policy| of_exec(*exec, capture, surroundings, policy),
+            words,
+            around,
+            early,
+            |capture, policy| of_exec(*exec, capture, around, policy),
         ),
         Verb::Run(run) => one_run(
             &run.flags.ends(),
-            surroundings,
-            engine,
-            |capture, policy| of_run(*run, capture, surroundings, policy),
+            words,
+            around,
+            early,
+            |capture, policy| of_run(*run, capture, around, policy),
         ),
-        Verb::Bundle(bundle) => with_policy(
-            bundle.voice,
-            &bundle.policy,
-            surroundings,
-            |_caller, policy, printer| {
-                crate::cli::bundle::bundle(&bundle, surroundings, policy, printer)
-            },
-        ),
-        Verb::Plan(words) => plan::plan(*words, surroundings, engine.explain),
-        Verb::Check(check) => with_policy(
-            check.voice,
-            &check.policy,
-            surroundings,
-            |_caller, policy, printer| {
-                crate::cli::check::check(&check, surroundings, policy, printer)
-            },
-        ),
-        Verb::Doctor(doctor) => with_policy(
-            doctor.voice,
-            &doctor.policy,
-            surroundings,
+        Verb::Bundle(asked) => {
+            with_policy(asked.voice, &asked.policy, around, |_, policy, printer| {
+                bundle(&asked, around, policy, printer)
+            })
+        }
+        Verb::Plan(asked) => plan::plan(*asked, around),
+        Verb::Check(asked) => {
+            with_policy(asked.voice, &asked.policy, around, |_, policy, printer| {
+                check(&asked, around, policy, printer)
+            })
+        }
+        Verb::Doctor(asked) => with_policy(
+            asked.voice,
+            &asked.policy,
+            around,
             |caller, policy, printer| {
-                enter_scope(engine, caller, printer);
-                (engine.doctor)(caller, policy, printer, doctor.json)
+                tell_unscoped(enter_scope(caller, words), printer);
+                doctor(caller, policy, printer, asked.json)
             },
         ),
-        Verb::Demo(demo) => with_policy(
-            demo.voice,
-            &demo.policy,
-            surroundings,
+        Verb::Demo(asked) => with_policy(
+            asked.voice,
+            &asked.policy,
+            around,
             |caller, policy, printer| {
-                enter_scope(engine, caller, printer);
-                (engine.demo)(caller, policy, printer)
+                tell_unscoped(enter_scope(caller, words), printer);
+                demo(caller, policy, printer)
             },
         ),
-        Verb::Cache(cache) => {
-            let flags = cache.what.flags();
-            let what = &cache.what;
+        Verb::Cache(Cache { what }) => {
+            let flags = what.flags();
             with_policy(
                 flags.voice,
                 &flags.policy,
-                surroundings,
-                |caller, policy, printer| crate::cli::cache::cache(what, caller, policy, printer),
+                around,
+                |caller, policy, printer| cache(&what, caller, policy, printer),
             )
         }
-        Verb::Source(source) => {
-            let (voice, policy) = source.what.frame();
-            with_policy(voice, policy, surroundings, |caller, policy, printer| {
-                crate::cli::source::source(&source.what, surroundings, caller, policy, printer)
+        Verb::Source(asked) => {
+            let (voice, file) = asked.what.frame();
+            with_policy(voice, file, around, |caller, policy, printer| {
+                source(&asked.what, around, caller, policy, printer)
             })
         }
-        Verb::Gc(gc) => with_policy(gc.voice, &gc.policy, surroundings, engine.gc),
+        Verb::Gc(asked) => with_policy(asked.voice, &asked.policy, around, gc),
         Verb::Schema(Schema { name }) => {
-            let printer = Printer::new(VoiceFlags::default(), surroundings);
+            let printer = Printer::new(VoiceFlags::default(), around);
             document(&printer, schema::text(name))
         }
+    }
+}
+
+/// Signals as this program has them, and room for a stack as large as was ever needed.
+fn settle_process() -> Result<(), Box<dyn std::error::Error>> {
+    own_dispositions()
+        .and_then(|()| default_faults())
+        .map_err(|errno| {
+            let signals = "SIGCHLD, SIGPIPE, SIGSEGV and SIGBUS";
+            CallError::new("sigaction", signals, errno)
+        })?;
+    Ok(stack::reserve()?)
+}
+
+fn failed(error: &dyn std::error::Error) -> u8 {
+    let printer = Printer::new(VoiceFlags::default(), &Surroundings::default());
+    let problem = with_causes(error);
+    printer.line(Tone::Error, &format!("failed: {problem} (host_failed)"));
+    FAILED
+}
+
+/// `runner help VERB` is `runner VERB --help`, whatever VERB is.
+fn spelled_out(words: &[OsString]) -> Cow<'_, [OsString]> {
+    let [program, help, verb @ ..] = words else {
+        return Cow::Borrowed(words);
+    };
+    match help == "help" {
+        true => Cow::Owned([std::slice::from_ref(program), verb, &["--help".into()]].concat()),
+        false => Cow::Borrowed(words),
+    }
+}
+
+/// Reads the command line; the exit code where it asks for nothing that can be done.
+fn read(words: &[OsString], surroundings: &Surroundings) -> Result<Verb, u8> {
+    let read = match fast_args::read(words, surroundings) {
+        Some(plain) => plain,
+        None => {
+            CommandLine::try_parse_from(words)
+                .map_err(|error| usage::explain(&error, words, surroundings))?
+                .verb
+        }
+    };
+    match usage::misread(words, &read) {
+        Some(mistake) => Err(usage::refuse(&mistake, words, surroundings)),
+        None => Ok(read),
     }
 }
 
@@ -224,8 +211,9 @@ impl RunFlags {
 
 fn one_run(
     ends: &Ends,
+    words: &[OsString],
     surroundings: &Surroundings,
-    engine: &Engine<'_>,
+    early: Option<Prefork>,
     request: impl FnOnce(bool, &HostPolicy) -> Result<Request, RequestError>,
 ) -> u8 {
     let printer = Printer::new(ends.voice, surroundings);
@@ -240,8 +228,8 @@ fn one_run(
             Err(error) => refused(error.report()),
             Ok(request) => {
                 let listener: Arc<dyn ProgressListener> = Arc::new(RunStatus::new(printer));
-                let unscoped = (engine.enter_scope)(&request.caller);
-                let mut report = (engine.execute)(&request, &policy, &listener);
+                let unscoped = enter_scope(&request.caller, words);
+                let mut report = execute_in(early, &request, &policy, &listener);
                 report.warnings.extend(unscoped);
                 report.warnings.extend(forbidden.iter().map(warning));
                 report
@@ -286,8 +274,8 @@ fn with_policy(
     }
 }
 
-fn enter_scope(engine: &Engine<'_>, caller: &Caller, printer: &Printer) {
-    if let Some(warning) = (engine.enter_scope)(caller) {
+fn tell_unscoped(warning: Option<WarningReport>, printer: &Printer) {
+    if let Some(warning) = warning {
         let text = format!("warning: {} ({})", warning.message, warning.code);
         printer.line(Tone::Warning, &text);
     }
@@ -328,8 +316,6 @@ mod tests {
     use super::*;
     use clap::CommandFactory as _;
     use spec::report::Exit;
-    use spec::request::Subject;
-    use std::cell::RefCell;
 
     fn around() -> Surroundings {
         Surroundings {
@@ -339,28 +325,12 @@ mod tests {
         }
     }
 
-    /// Runs a line with an engine that gives this report; the code, and the requests it got.
-    fn with_report(words: &[&str], report: &Report) -> (u8, Vec<Request>) {
-        let seen = RefCell::new(Vec::new());
-        let engine = Engine {
-            prefork: &|| (),
-            enter_scope: &|_caller| None,
-            execute: &|request, _policy, _hearing| {
-                seen.borrow_mut().push(request.clone());
-                report.clone()
-            },
-            explain: &|request, _policy| {
-                seen.borrow_mut().push(request.clone());
-                PlanReport::new()
-            },
-            doctor: &|_caller, _policy, _printer, json| if json { 2 } else { 1 },
-            demo: &|_caller, _policy, _printer| 3,
-            gc: &|_caller, _policy, _printer| 4,
+    fn printer() -> Printer {
+        let quiet = VoiceFlags {
+            quiet: true,
+            ..VoiceFlags::default()
         };
-        let words = [&["runner"], words].concat();
-        let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-        let code = dispatch(&words, &around(), &engine);
-        (code, seen.into_inner())
+        Printer::new(quiet, &around())
     }
 
     fn report(outcome: Outcome, code: Option<i32>) -> Report {
@@ -400,14 +370,8 @@ mod tests {
     #[test]
     fn the_bodys_own_code_passes_through() {
         for code in [0, 1, 42, 255] {
-            let (exit, requests) = with_report(
-                &["run", "-q", "--", "x"],
-                &report(Outcome::Exited, Some(code)),
-            );
+            let exit = finish(&printer(), None, &report(Outcome::Exited, Some(code)));
             assert_eq!(i32::from(exit), code);
-            let argv = vec![b"x".to_vec()];
-            assert_eq!(requests[0].subject, Subject::Command(argv));
-            assert!(!requests[0].streams.capture);
         }
     }
 
@@ -415,51 +379,29 @@ mod tests {
     fn the_signal_that_the_runner_got_is_the_one_of_the_exit_code() {
         let mut cancelled = report(Outcome::Cancelled, Some(0));
         cancelled.cancelled_by = Some(libc::SIGINT);
-        assert_eq!(with_report(&["exec", "-q", "b"], &cancelled).0, 130);
-    }
-
-    #[test]
-    fn a_report_in_a_file_leaves_the_bodys_output_alone() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("r.json");
-        let flag = format!("--json={}", file.display());
-        let (code, requests) = with_report(&["run", &flag, "x"], &report(Outcome::Exited, Some(9)));
-        assert_eq!(code, 9);
-        assert!(!requests[0].streams.capture);
-        let text = std::fs::read_to_string(file).expect("a report");
-        assert!(text.contains("\"outcome\":\"exited\""), "{text}");
+        assert_eq!(finish(&printer(), None, &cancelled), 130);
     }
 
     #[test]
     fn a_report_that_cannot_be_written_after_the_run_is_no_success() {
+        let full = ReportTarget::open("/dev/full".as_ref()).expect("opened");
         let done = report(Outcome::Exited, Some(0));
-        assert_eq!(with_report(&["run", "--json=/dev/full", "x"], &done).0, 125);
+        assert_eq!(finish(&printer(), Some(&full), &done), FAILED);
     }
 
     #[test]
-    fn nothing_is_run_where_the_report_or_the_request_is_refused() {
-        let done = report(Outcome::Exited, Some(0));
-        for words in [
-            &["run", "--json=/nonexistent/r", "x"][..],
-            &["run", "-e", "=x", "x"],
-            &["run", "--policy", "/nonexistent", "x"],
-            &["run", "--nonsense", "x"],
+    fn help_in_front_of_a_verb_is_the_verbs_own_help() {
+        let words = |words: &[&str]| -> Vec<OsString> { words.iter().map(Into::into).collect() };
+        for (given, meant) in [
+            (
+                &["runner", "help", "exec"][..],
+                &["runner", "exec", "--help"][..],
+            ),
+            (&["runner", "help"], &["runner", "--help"]),
+            (&["runner", "run", "help"], &["runner", "run", "help"]),
+            (&["runner"], &["runner"]),
         ] {
-            let (code, requests) = with_report(words, &done);
-            assert_eq!((code, requests.len()), (125, 0), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn each_verb_calls_its_own_room() {
-        let done = report(Outcome::Exited, Some(0));
-        for (words, code) in [
-            (&["doctor"][..], 1),
-            (&["doctor", "--json"], 2),
-            (&["demo"], 3),
-            (&["gc"], 4),
-        ] {
-            assert_eq!(with_report(words, &done).0, code, "{words:?}");
+            assert_eq!(spelled_out(&words(given)).as_ref(), words(meant));
         }
     }
 }

@@ -39,6 +39,6 @@ pub mod source;
 pub mod summary;
 pub mod surroundings;
 pub mod syscalls;
-pub mod systemd_scope;
+pub(crate) mod systemd_scope;
 mod usage;
 mod view;

@@ -12,10 +12,10 @@ use crate::cli::print::{Printer, Tone};
 use crate::cli::report_target::{ReportTarget, TargetError};
 use crate::cli::request::of_plan;
 use crate::cli::surroundings::Surroundings;
-use spec::host_policy::{HostPolicy, merge};
+use crate::run::explain;
+use spec::host_policy::merge;
 use spec::plan_report::{PlanReport, PlanVerdict};
 use spec::policy_values::policy_values;
-use spec::request::Request;
 
 /// What `runner plan --help` says besides its flags.
 pub(crate) const PLAN_HELP: &str = "\
@@ -47,19 +47,15 @@ pub struct Plan {
 }
 
 /// Explains what was asked for and prints it. 0 where the run would be started, else 125.
-pub fn plan(
-    words: Plan,
-    surroundings: &Surroundings,
-    explain: &dyn Fn(&Request, &HostPolicy) -> PlanReport,
-) -> u8 {
+pub fn plan(words: Plan, surroundings: &Surroundings) -> u8 {
     let printer = Printer::new(words.flags.voice, surroundings);
     let json = words.flags.report.json.as_deref();
     let target = match json.map(ReportTarget::open).transpose() {
         Ok(target) => target,
         Err(error) => return unwritable(&printer, &error),
     };
-    let plan = planned(words, surroundings, explain)
-        .unwrap_or_else(|error| PlanReport::refused(error.report()));
+    let plan =
+        planned(words, surroundings).unwrap_or_else(|error| PlanReport::refused(error.report()));
     let code = match plan.verdict {
         PlanVerdict::WouldStart => 0,
         PlanVerdict::WouldBeRefused | PlanVerdict::WouldFail => FAILED,
@@ -79,11 +75,7 @@ pub fn plan(
     code
 }
 
-fn planned(
-    words: Plan,
-    surroundings: &Surroundings,
-    explain: &dyn Fn(&Request, &HostPolicy) -> PlanReport,
-) -> Result<PlanReport, ConfigError> {
+fn planned(words: Plan, surroundings: &Surroundings) -> Result<PlanReport, ConfigError> {
     let file = words.flags.policy_file.policy.clone();
     let statements = config::statements(surroundings, file.as_deref())?;
     let (policy, forbidden) = merge(&statements);

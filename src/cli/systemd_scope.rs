@@ -18,7 +18,7 @@ const MARK: &str = "RUNNER_OPT_IN_DELEGATED_SCOPE";
 /// executed: the run then goes on, and its report says which limits hold less.
 ///
 /// `words` are this process's own, the name of the program first.
-pub fn enter_scope(caller: &Caller, words: &[OsString]) -> Option<WarningReport> {
+pub(crate) fn enter_scope(caller: &Caller, words: &[OsString]) -> Option<WarningReport> {
     let program = std::env::current_exe().ok()?;
     let argv = command_in_scope(caller, &program, words.get(1..).unwrap_or_default())?;
     let (name, rest) = argv.split_first()?;

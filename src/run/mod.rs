@@ -79,7 +79,7 @@ pub fn execute(request: &Request, policy: &HostPolicy) -> Report {
 /// The same in a child that was forked before; without one it is forked when its groups are known.
 /// `listener` is told what happens before the body starts.
 #[must_use]
-pub fn execute_in(
+pub(crate) fn execute_in(
     prefork: Option<Prefork>,
     request: &Request,
     policy: &HostPolicy,

@@ -8,20 +8,20 @@ use crate::run::contract::{IoContract, Patience};
 use crate::run::countdown::Countdown;
 use crate::run::error::RunError;
 use crate::run::image::ChosenImage;
-use crate::run::inputs::{Inputs, open_inputs};
+use crate::run::inputs::Inputs;
 use crate::run::network::Outward;
 use crate::run::not_started::Attempt;
+use crate::run::outputs::keep;
 use crate::run::places::Places;
 use crate::run::planned::PlannedRun;
-use crate::run::planning::LaunchInputs;
-use crate::run::refusals::Refusals;
-use crate::run::reporting::Stopwatch;
+use crate::run::planning::{LaunchInputs, settle_limits};
+use crate::run::reporting::{Finished, ReportBuilder};
+use crate::run::resources::Ground;
+use crate::run::secret_values::WantedSecrets;
 use crate::run::sources::Sources;
 use crate::run::subject::{self, BundleFiles};
 use crate::run::unpacking::Bundle;
-use crate::run::{
-    Run, contract, network, not_started, planning, reporting, resources, secret_values,
-};
+use crate::run::{Run, contract, network, not_started, planning, resources, secret_values};
 use crate::staging::{self, FileLimits};
 use archive::OpenedArchive;
 use egress::relay::Published;
@@ -36,7 +36,6 @@ use spec::limits::Limit;
 use spec::report::Report;
 use spec::tokens::TokenValues;
 use store::InUse;
-use sys::credentials::AssumedFileIds;
 use sys::rlimit;
 
 /// One run, with what all its stages use.
@@ -44,8 +43,7 @@ struct Execution<'run> {
     run: &'run Run<'run>,
     resources: &'run mut Resources,
     signals: BorrowedFd<'run>,
-    clock: Stopwatch,
-    report: &'run mut Report,
+    report: &'run mut ReportBuilder,
 }
 
 /// A child that waits in its namespaces.
@@ -120,49 +118,45 @@ struct Ended {
 }
 
 impl Run<'_> {
-    /// Does the run; what it finds out is added to `report`, also where it fails.
-    ///
-    /// # Errors
-    /// [`RunError`]: why the body was not started, or what failed after it.
+    /// Does the run. The report of a run that failed has what was found out until then.
     pub(super) fn execute(
         &self,
         prefork: Option<Prefork>,
         seed: [u8; 10],
-        report: &mut Report,
+        report: Report,
+    ) -> Finished {
+        let mut report = ReportBuilder::new(report);
+        let result = self.stages(prefork, seed, &mut report);
+        report.finish(result)
+    }
+
+    fn stages(
+        &self,
+        prefork: Option<Prefork>,
+        seed: [u8; 10],
+        report: &mut ReportBuilder,
     ) -> Result<(), RunError> {
-        let clock = Stopwatch::start();
         let inputs = self.open_inputs()?;
         // Before anything is made: a signal that ended us in between would leave it behind.
         let signals = listen_for_signals().map_err(RunError::host("listen for signals"))?;
         // Each relayed connection takes two descriptors.
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
-        let has_child = prefork.is_some();
-        let mut resources = resources::acquire(self.request, self.policy, seed, has_child, report)?;
+        let ground = Ground::look(self.request, prefork.is_some())?;
+        report.warn(ground.collect_leftovers()?);
+        report.cgroup_backend(ground.backend());
+        let run_id = report.run_id();
+        let mut resources = ground.acquire(self.request, self.policy, run_id, seed)?;
         let mut execution = Execution {
             run: self,
             resources: &mut resources,
             signals: signals.as_fd(),
-            clock,
             report,
         };
         let result = execution.stages(prefork, inputs);
-        let Execution { mut clock, .. } = execution;
-        report.warnings.extend(resources::release(resources));
-        clock.lap(report, "clean");
+        report.warn(resources::release(resources));
+        report.lap("clean");
         result
-    }
-
-    fn open_inputs(&self) -> Result<Inputs, RunError> {
-        let mut inputs = open_inputs(self.request, self.policy, &mut Refusals::fail())?;
-        inputs.published = network::publish(&self.request.network.publish)?;
-        Ok(inputs)
-    }
-
-    /// Lets this process touch files with the body's ids.
-    pub(super) fn assume(&self, resources: &Resources) -> Result<AssumedFileIds, RunError> {
-        AssumedFileIds::assume(resources.body_ids())
-            .map_err(RunError::host("touch files with the body's ids"))
     }
 }
 
@@ -177,10 +171,6 @@ impl<'run> Execution<'run> {
         let running = self.launch(staged, inputs.published, &countdown)?;
         let ended = self.supervise(running)?;
         self.sync(ended, &inputs.places)
-    }
-
-    fn lap(&mut self, phase: &'static str) {
-        self.clock.lap(self.report, phase);
     }
 
     fn patience(&self, countdown: &Countdown) -> Patience<'run> {
@@ -210,7 +200,7 @@ impl<'run> Execution<'run> {
             Some(_) => None,
         };
         let prepared = preparing.finish(&self.resources.base)?;
-        self.lap("prepare");
+        self.report.lap("prepare");
         Ok(Waiting {
             prepared,
             pipes,
@@ -225,12 +215,19 @@ impl<'run> Execution<'run> {
         countdown: &Countdown,
     ) -> Result<Unpacked, RunError> {
         let patience = self.patience(countdown);
-        let prepared = &mut waiting.prepared;
-        let bundle = self
-            .run
-            .unpack(archive, prepared, self.resources, patience, self.report)?;
+        let bundle = match archive {
+            None => None,
+            Some(archive) => {
+                let found = self.run.look_up(archive, patience)?;
+                self.report.warn(found.warning);
+                let (prepared, resources) = (&mut waiting.prepared, &*self.resources);
+                let bundle = self.run.unpack(found.from, prepared, resources, patience)?;
+                self.report.unpacked(&bundle);
+                Some(bundle)
+            }
+        };
         countdown.check("unpacking the bundle")?;
-        self.lap("unpack");
+        self.report.lap("unpack");
         Ok(Unpacked { waiting, bundle })
     }
 
@@ -257,8 +254,11 @@ impl<'run> Execution<'run> {
         countdown.hold_to(run.limits.time(Limit::WallTime));
         let in_use = match &mut bundle {
             Some(bundle) => {
-                self.run
-                    .finish_bundle(bundle, &mut prepared, self.resources, self.report)?
+                let in_use = self
+                    .run
+                    .finish_bundle(bundle, &mut prepared, self.resources)?;
+                self.report.bundle_view(bundle.view());
+                in_use
             }
             None => None,
         };
@@ -276,8 +276,16 @@ impl<'run> Execution<'run> {
         bundle: Option<&Bundle>,
         manifest: Option<subject::Subject>,
     ) -> Result<PlannedRun, RunError> {
-        let chosen = self.run.choose(bundle, manifest, self.signals)?;
-        PlannedRun::new(self.run, chosen, self.resources, self.report)
+        let (run, host) = (self.run, &self.resources.host);
+        let chosen = run.choose(bundle, manifest, self.signals)?;
+        self.report.chosen(&chosen);
+        let coverage = self.resources.coverage();
+        let settled = settle_limits(run.request, run.policy, host, &coverage, &chosen)?;
+        self.report.limits(&settled);
+        match settled.refusals.into_iter().next() {
+            Some(refusal) => Err(refusal),
+            None => PlannedRun::new(run, chosen, settled.limits, self.resources),
+        }
     }
 
     fn materialize(
@@ -286,21 +294,19 @@ impl<'run> Execution<'run> {
         countdown: &Countdown,
     ) -> Result<Materialized, RunError> {
         let (prepared, chosen) = (&mut planned.prepared, &planned.run.chosen);
-        let sources = countdown.stopped(|| {
-            self.run.materialize_sources(
-                chosen,
-                prepared,
-                self.resources,
-                self.signals,
-                self.report,
-            )
-        })?;
+        let (run, resources) = (self.run, &*self.resources);
+        let mut materialized = countdown
+            .stopped(|| run.materialize_sources(chosen, prepared, resources, self.signals))?;
+        self.report.sources(&mut materialized);
+        let sources = self.report.take(materialized.sources)?;
         if !chosen.manifest.workspace_sources.is_empty() {
-            self.clock.lap(self.report, "sources");
+            self.report.lap("sources");
         }
-        let root = self
-            .run
-            .mount_image(self.resources, prepared, chosen, &sources, self.report)?;
+        let image = run.mount_image(resources, prepared, chosen, &sources)?;
+        let root = image.map(|mounted| {
+            self.report.image(&mounted);
+            mounted.root
+        });
         countdown.check("unpacking the bundle")?;
         Ok(Materialized {
             planned,
@@ -321,7 +327,7 @@ impl<'run> Execution<'run> {
             &chosen.manifest.io,
             &self.run.request.bundle,
             TokenValues {
-                run_id: &self.report.run_id,
+                run_id: self.report.run_id(),
                 manifest_id: chosen.manifest.token_id().unwrap_or("tool"),
                 start_unix_s: self.run.start_unix_s,
             },
@@ -330,9 +336,9 @@ impl<'run> Execution<'run> {
         )?;
         countdown.check("judging the inputs")?;
         contract::check_destinations(&contract.output_files)?;
-        self.lap("plan");
+        self.report.lap("plan");
         self.fill_space(&materialized.planned.prepared, &contract, places)?;
-        self.lap("stage");
+        self.report.lap("stage");
         countdown.check("staging the inputs")?;
         Ok(Staged {
             materialized,
@@ -361,13 +367,14 @@ impl<'run> Execution<'run> {
             let _assumed = self.run.assume(self.resources)?;
             contract::open_directory(prepared.space(), "scratch")?
         };
-        self.report.inputs = staging::stage(
+        let staged = staging::stage(
             workspace,
             &contract.input_files,
             directory.as_fd(),
             self.resources.body_ids(),
             &FileLimits::default(),
         )?;
+        self.report.staged(staged);
         Ok(())
     }
 
@@ -403,14 +410,11 @@ impl<'run> Execution<'run> {
         // What the secrets and the launch take does not count.
         let wall_time = countdown.left();
         // Last of all, so that no secret is asked for by a run that is refused for something else.
-        secret_values::reveal(
-            request,
-            self.run.policy,
-            &mut chosen,
-            self.signals,
-            &mut self.run.masks.borrow_mut(),
-            self.report,
-        )?;
+        let wanted = WantedSecrets::of(request, self.run.policy, &chosen)?;
+        self.report.warn(wanted.warnings());
+        let masks = &mut self.run.masks.borrow_mut();
+        let revealed = wanted.reveal(self.run.policy, &mut chosen, self.signals, masks)?;
+        self.report.revealed(revealed);
         network::tell_ports(&published, &request.network, &**self.run.listener)?;
         outward.published = published;
         let space_in_use = planning::space_in_use(&prepared)?;
@@ -422,7 +426,7 @@ impl<'run> Execution<'run> {
             limits: &limits,
             space_in_use,
             root,
-            run_id: &self.report.run_id,
+            run_id: self.report.run_id(),
         })?;
         plan.network = outward.plan.take();
         plan.null_stdin = contract.input.is_none() && !request.streams.interactive;
@@ -438,7 +442,7 @@ impl<'run> Execution<'run> {
             };
             not_started::of_launch(error, &self.resources.host, &sources, files, &attempt)
         })?;
-        self.lap("launch");
+        self.report.lap("launch");
         let mut all_in_use = sources.in_use;
         all_in_use.extend(in_use);
         Ok(Running {
@@ -464,27 +468,24 @@ impl<'run> Execution<'run> {
             mut supervised,
             in_use,
         } = running;
-        let (observed, stdout) = self.run.watch(
-            self.resources,
+        let (run, resources) = (self.run, &mut *self.resources);
+        let watched = run.watch(
+            resources,
             &mut launched,
             pipes,
             self.signals,
             &mut supervised,
-            self.report,
         )?;
-        self.lap("body");
-        reporting::conclude(
-            self.report,
-            &observed,
-            self.resources,
-            &supervised,
-            &launched,
-        );
+        self.report.lap("body");
+        let unkillable = watched.observed.unkillable;
+        let stdout = self
+            .report
+            .ended(watched, resources, &supervised, &launched);
         Ok(Ended {
             launched,
             supervised,
             stdout,
-            unkillable: observed.unkillable,
+            unkillable,
             _in_use: in_use,
         })
     }
@@ -501,15 +502,21 @@ impl<'run> Execution<'run> {
             time: self.run.request.limits.wall_time(),
             signals: Some(self.signals),
         };
-        let stdout = ended.stdout.as_deref();
-        let (run, report) = (self.run, &mut *self.report);
-        run.take_output(self.resources, launched, contract, stdout, patience, report);
-        run.sync(self.resources, launched, places, contract, report);
-        run.keep(launched, report)?;
-        if let Some(preparing) = run.preparing {
-            preparing.take(launched, report)?;
+        let (run, report, resources) = (self.run, &mut *self.report, &mut *self.resources);
+        let printed = report.printed(ended.stdout.as_deref());
+        let taken = run.take_output(resources, launched, contract, &printed, patience);
+        report.output(taken);
+        let (id, outcome) = (report.run_id(), report.outcome());
+        let outputs = run.sync(resources, launched, places, contract, id, outcome);
+        report.outputs(outputs, &contract.required_outputs);
+        if let Some(directory) = run.make_kept_directory(report.run_id())? {
+            report.kept(&directory);
+            report.take(keep(launched, &directory))?;
         }
-        self.lap("sync");
+        if let Some(preparing) = run.preparing.filter(|_| report.has_succeeded()) {
+            preparing.take(launched)?;
+        }
+        self.report.lap("sync");
         Ok(())
     }
 }

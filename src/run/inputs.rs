@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use crate::run::Run;
 use crate::run::chosen;
 use crate::run::error::RunError;
+use crate::run::network;
 use crate::run::places::Places;
 use crate::run::refusals::Refusals;
 use crate::run::subject;
@@ -58,4 +60,16 @@ pub(super) fn workspace_of(request: &Request) -> Option<PathBuf> {
         Some(_) => request.caller.working_directory.clone(),
         None => None,
     })
+}
+
+impl Run<'_> {
+    /// Opens what the run reads, and the ports that it publishes.
+    ///
+    /// # Errors
+    /// [`RunError`]: the first that is not there or not allowed.
+    pub(super) fn open_inputs(&self) -> Result<Inputs, RunError> {
+        let mut inputs = open_inputs(self.request, self.policy, &mut Refusals::fail())?;
+        inputs.published = network::publish(&self.request.network.publish)?;
+        Ok(inputs)
+    }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::UNIX_EPOCH;
 
-use crate::run::unpacking::open_cache;
+use crate::run::cached_bundle::open_cache;
 use spec::cache_report::{CacheListing, CacheRemoval, CacheVerdict, DamagedTree, KeptTree};
 use spec::host_policy::HostPolicy;
 use spec::path::escape;

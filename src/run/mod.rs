@@ -4,6 +4,7 @@
 
 pub mod artifacts;
 mod block_documents;
+mod cached_bundle;
 mod callers_program;
 pub mod chosen;
 mod command;
@@ -61,6 +62,7 @@ use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::preparation::Preparing;
 use crate::run::progress::ProgressListener;
+use crate::run::reporting::Finished;
 use crate::run::telling::Beginning;
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;
@@ -99,9 +101,15 @@ pub(crate) fn execute_in(
         preparing: None,
         listener,
     };
-    let mut report = beginning.report();
-    let result = seed.and_then(|seed| run.execute(prefork, seed, &mut report));
-    telling::conclude(report, result, masks)
+    let report = beginning.report();
+    let finished = match seed {
+        Ok(seed) => run.execute(prefork, seed, report),
+        Err(error) => Finished {
+            report,
+            result: Err(error),
+        },
+    };
+    telling::conclude(finished, masks)
 }
 
 #[derive(Clone, Copy)]

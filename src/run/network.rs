@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::run::error::RunError;
-use crate::run::network_report;
+use crate::run::network_report::{self, NetworkReport};
 use crate::run::progress::{Phase, ProgressListener};
 use egress::advice::Circumstances;
 use egress::allow::Allowlist;
@@ -25,7 +25,6 @@ use spec::body_network::QUESTION_PORT;
 use spec::host_policy::HostPolicy;
 use spec::network::{Capture, NetworkOptions, PublishedPort};
 use spec::path::escape;
-use spec::report::Report;
 use spec::request::Request;
 use sys::file::{Unread, read_regular};
 use sys::process;
@@ -214,19 +213,18 @@ impl Outward {
             .map_err(failed())
     }
 
-    /// Closes everything that belongs to the body's namespace, and tells what came of it.
+    /// Closes everything that belongs to the body's namespace. Returns what came of it.
     pub(super) fn conclude(
         &self,
         relay: Relay,
         capture: Option<Capture>,
         policy: &HostPolicy,
-        report: &mut Report,
-    ) {
+    ) -> NetworkReport {
         let around = Circumstances {
             plan: &self.egress,
             policy: &policy.egress,
         };
-        network_report::tell(report, capture, relay.finish(Instant::now()), around);
+        network_report::of(capture, relay.finish(Instant::now()), around)
     }
 }
 

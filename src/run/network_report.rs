@@ -3,57 +3,69 @@
 use egress::advice::{Circumstances, hint, object};
 use egress::denials::{Attempt, Seen};
 use egress::relay::Outcome;
-use spec::egress_report::{EgressCapture, HostTraffic, PublishedReport, UnreachableHost};
+use spec::egress_report::{
+    EgressCapture, EgressReport, HostTraffic, PublishedReport, UnreachableHost,
+};
 use spec::network::Capture;
-use spec::report::{Denial, Report};
+use spec::report::Denial;
 
 /// The rule that denies whatever leaves by the network.
 const RULE: &str = "network.egress";
 
-/// Writes into the report what came of the run's connections. `capture`: how they were caught,
-/// `None` where nothing was laid out.
-pub(crate) fn tell(
-    report: &mut Report,
+/// What came of a run's connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NetworkReport {
+    /// Without what was allowed: that is known before.
+    pub(crate) egress: EgressReport,
+    pub(crate) denials: Vec<Denial>,
+}
+
+/// What the relay tells at its end. `capture`: how connections were caught, `None` where nothing was
+/// laid out.
+pub(crate) fn of(
     capture: Option<Capture>,
     outcome: Outcome,
     around: Circumstances<'_>,
-) {
-    let egress = &mut report.egress;
-    egress.capture = match capture {
-        Some(Capture::Tproxy) => EgressCapture::Tproxy,
-        Some(Capture::AnyIp) => EgressCapture::AnyIp,
-        None => EgressCapture::None,
-    };
-    egress.denials_beyond = outcome.denials.others();
-    egress.lost_questions = outcome.lost_questions;
-    egress.lost_datagrams = outcome.lost_datagrams;
-    egress.unreachable_beyond = outcome.unreachable_beyond;
+) -> NetworkReport {
     let denials = outcome.denials.kinds();
-    report
-        .denials
-        .extend(denials.map(|(attempt, seen)| denial(attempt, *seen, around)));
-    let reached = outcome.traffic.into_iter().map(|host| HostTraffic {
+    let denials = denials.map(|(attempt, seen)| denial(attempt, *seen, around));
+    let denials = denials.collect();
+    let hosts = outcome.traffic.into_iter().map(|host| HostTraffic {
         host: host.host,
         connections: host.connections,
         sent_bytes: host.sent_bytes,
         received_bytes: host.received_bytes,
     });
-    egress.hosts.extend(reached);
-    let silent = outcome.unreachable.into_iter().map(|host| UnreachableHost {
+    let unreachable = outcome.unreachable.into_iter().map(|host| UnreachableHost {
         host: host.host,
         port: host.port,
         cause: host.cause,
         count: host.count,
     });
-    egress.unreachable.extend(silent);
     let published = outcome.published.into_iter();
-    egress.published.extend(
-        published.map(|(host_port, body_port, connections)| PublishedReport {
-            host_port,
-            body_port,
-            connections,
-        }),
-    );
+    let published = published.map(|(host_port, body_port, connections)| PublishedReport {
+        host_port,
+        body_port,
+        connections,
+    });
+    NetworkReport {
+        egress: EgressReport {
+            capture: match capture {
+                Some(Capture::Tproxy) => EgressCapture::Tproxy,
+                Some(Capture::AnyIp) => EgressCapture::AnyIp,
+                None => EgressCapture::None,
+            },
+            allowed: Vec::new(),
+            hosts: hosts.collect(),
+            unreachable: unreachable.collect(),
+            unreachable_beyond: outcome.unreachable_beyond,
+            denials_beyond: outcome.denials.others(),
+            lost_questions: outcome.lost_questions,
+            lost_datagrams: outcome.lost_datagrams,
+            published: published.collect(),
+        },
+        denials,
+    }
 }
 
 fn denial(attempt: &Attempt, seen: Seen, around: Circumstances<'_>) -> Denial {
@@ -79,7 +91,6 @@ mod tests {
     use egress::denials::{Denials, Protocol, Reason};
     use egress::relay::{Traffic, Unreachable};
     use spec::egress_report::UnreachableCause;
-    use spec::outcome::Outcome as RunOutcome;
     use spec::sources_policy::EgressPolicy;
 
     #[test]
@@ -114,16 +125,14 @@ mod tests {
             lost_datagrams: 5,
             published: vec![(8080, 80, 6)],
         };
-        let mut report = Report::new("id".to_owned(), RunOutcome::Exited);
         let (plan, policy) = (EgressPlan::default(), EgressPolicy::default());
         let around = Circumstances {
             plan: &plan,
             policy: &policy,
         };
-        tell(&mut report, Some(Capture::AnyIp), outcome, around);
-        let told = serde_json::to_value(&report).expect("JSON");
+        let told = of(Some(Capture::AnyIp), outcome, around);
         assert_eq!(
-            told["egress"],
+            serde_json::to_value(&told.egress).expect("JSON"),
             serde_json::json!({
                 "capture": "anyip",
                 "allowed": [],
@@ -140,8 +149,9 @@ mod tests {
                 "published": [{"host_port": 8080, "body_port": 80, "connections": 6}],
             })
         );
+        let denials = serde_json::to_value(&told.denials).expect("JSON");
         assert_eq!(
-            told["denials"][0],
+            denials[0],
             serde_json::json!({
                 "kind": "net",
                 "object": "evil.com:443",
@@ -156,6 +166,6 @@ mod tests {
                 "first_ms": 5,
             })
         );
-        assert_eq!(told["denials"][1]["object"], "evil.com:80");
+        assert_eq!(denials[1]["object"], "evil.com:80");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -9,18 +10,34 @@ use crate::run::Run;
 use crate::run::contract::{self, IoContract};
 use crate::run::error::RunError;
 use crate::run::places::Places;
-use crate::run::reporting;
+use crate::run::reporting::{self, Told};
 use crate::run::resources::RunJournal;
 use crate::staging::{self, FileLimits, OutputFile};
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
 use spec::outcome::Outcome;
 use spec::path::escape;
-use spec::report::{Report, SyncState, SyncedReport, WarningReport};
+use spec::report::{StreamReport, SyncState, SyncedReport, WarningReport};
 use sys::file::open_beneath;
 
 /// Directories of the writable space that `--keep` copies.
 const KEPT: [&str; 5] = ["bundle", "scratch", "runner", "tmp", "home"];
+
+/// What the body printed and how it ended, for its output document.
+pub(super) struct Printed<'run> {
+    pub(super) stdout: &'run StreamReport,
+    pub(super) stderr: &'run StreamReport,
+    /// Standard output once more, where it was passed on.
+    pub(super) document: Option<&'run [u8]>,
+    /// Exit code 0.
+    pub(super) succeeded: bool,
+}
+
+/// The output document, and what is wrong with it.
+pub(super) struct TakenOutput {
+    pub(super) output: Option<serde_json::Value>,
+    pub(super) judged: Result<(), RunError>,
+}
 
 impl Run<'_> {
     /// The structured output, judged only after exit 0: it is the return of a success.
@@ -29,57 +46,50 @@ impl Run<'_> {
         resources: &Resources,
         launched: &Launched,
         contract: &IoContract,
-        stdout: Option<&[u8]>,
+        printed: &Printed<'_>,
         patience: contract::Patience<'_>,
-        report: &mut Report,
-    ) {
-        let exited_well =
-            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
+    ) -> TakenOutput {
         let read = self.assume(resources).and_then(|_assumed| {
-            let kept_bytes = stdout.map_or(0, <[u8]>::len)
-                + report.stdout.kept_bytes()
-                + report.stderr.kept_bytes();
-            let stdout = stdout.or_else(|| reporting::whole_text(&report.stdout));
+            let kept_bytes = printed.document.map_or(0, <[u8]>::len)
+                + printed.stdout.kept_bytes()
+                + printed.stderr.kept_bytes();
+            let whole = || reporting::whole_text(printed.stdout);
+            let stdout = printed.document.or_else(whole);
             contract::read_output(launched.space.as_fd(), stdout, kept_bytes)
         });
-        let judged = read.and_then(|output| {
-            report.output = output;
-            if exited_well {
-                contract::check_output(contract.outputs.as_ref(), report.output.as_ref(), patience)
-            } else {
-                Ok(())
-            }
-        });
-        if let Err(error) = judged {
-            if exited_well {
-                report.outcome = error.outcome();
-                report.error = Some(error.report());
-            } else {
-                let error = error.report();
-                report
-                    .warnings
-                    .push(WarningReport::new("output_unreadable", error.message));
-            }
+        match read {
+            Err(error) => TakenOutput {
+                output: None,
+                judged: Err(error),
+            },
+            Ok(output) => TakenOutput {
+                judged: match printed.succeeded {
+                    true => {
+                        contract::check_output(contract.outputs.as_ref(), output.as_ref(), patience)
+                    }
+                    false => Ok(()),
+                },
+                output,
+            },
         }
     }
 
+    /// Copies declared files to the workspace. Of a cancelled run none is copied.
     pub(super) fn sync(
         &self,
         resources: &mut Resources,
         launched: &Launched,
         places: &Places,
         contract: &IoContract,
-        report: &mut Report,
-    ) {
+        run_id: &str,
+        outcome: Outcome,
+    ) -> Vec<SyncedReport> {
         let Some((path, workspace)) = places.of_outputs() else {
-            return;
+            return Vec::new();
         };
-        if contract.output_files.is_empty() {
-            return;
-        }
-        if report.outcome == Outcome::Cancelled {
-            report.outputs = contract.output_files.iter().map(skipped).collect();
-            return;
+        let files = &contract.output_files;
+        if files.is_empty() || outcome == Outcome::Cancelled {
+            return files.iter().map(skipped).collect();
         }
         let body_ids = resources.body_ids();
         let staging = self
@@ -92,91 +102,88 @@ impl Run<'_> {
                     error: Some(error.report()),
                     ..skipped(output)
                 };
-                report.outputs = contract.output_files.iter().map(failed).collect();
+                files.iter().map(failed).collect()
             }
             Ok(staging) => {
                 let mut journal = RunJournal::new(&mut resources.record, path.clone());
-                report.outputs = staging::sync(
+                let limits = FileLimits::default();
+                staging::sync(
                     workspace,
-                    &contract.output_files,
+                    files,
                     staging.as_fd(),
                     body_ids,
-                    &report.run_id,
-                    &FileLimits::default(),
+                    run_id,
+                    &limits,
                     &mut journal,
-                );
+                )
             }
-        }
-        let exited_well =
-            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        let required = &contract.required_outputs;
-        for output in &report.outputs {
-            let (code, message) = match (output.state, &output.error) {
-                (SyncState::Missing, _) => (
-                    "output_missing",
-                    format!("the body did not make /scratch/{}", output.key),
-                ),
-                // Else it is said by the error.
-                (SyncState::Failed, Some(error))
-                    if !exited_well || !required.contains(&output.key) =>
-                {
-                    ("sync_failed", error.message.clone())
-                }
-                _ => continue,
-            };
-            report.warnings.push(WarningReport::new(code, message));
-        }
-        let judged = contract::check_files(required, &report.outputs);
-        if let (true, Err(error)) = (exited_well, judged) {
-            report.outcome = error.outcome();
-            report.error = Some(error.report());
         }
     }
 
-    /// `--keep`: what the body could write stays, as a copy in a directory of the caller's.
-    pub(super) fn keep(&self, launched: &Launched, report: &mut Report) -> Result<(), RunError> {
+    /// Makes the directory for what `--keep` copies.
+    ///
+    /// # Errors
+    /// [`RunError::Host`] with the errno of mkdir(2).
+    pub(super) fn make_kept_directory(&self, run_id: &str) -> Result<Option<PathBuf>, RunError> {
         if !self.request.bundle.keep {
-            return Ok(());
+            return Ok(None);
         }
-        let into = self
-            .request
-            .caller
-            .temporary_directory
-            .join(format!("runner-{}", report.run_id));
+        let temporary = &self.request.caller.temporary_directory;
+        let into = temporary.join(format!("runner-{run_id}"));
         let shown = escape(into.as_os_str().as_bytes());
         rustix::fs::mkdir(&into, Mode::RWXU)
             .map_err(RunError::host(format!("make {shown} for --keep")))?;
-        report.kept = Some(shown);
-        let mut left_out = 0;
-        for name in KEPT {
-            // Opened for nothing yet: the body may have taken even its owner's rights away.
-            let flags = OFlags::PATH | OFlags::DIRECTORY;
-            let directory = open_beneath(
-                launched.space.as_fd(),
-                name.as_bytes(),
-                flags,
-                Mode::empty(),
-            )
-            .map_err(RunError::host(format!("open {name} for --keep")))?;
-            match staging::keep(directory.as_fd(), &into.join(name), u64::MAX) {
-                Ok(kept) => left_out += kept.left_out,
-                // What the body left decides nothing about how the run ended.
-                Err(error) => {
-                    let message = format!("/{name} was not kept: {error}");
-                    report
-                        .warnings
-                        .push(WarningReport::new("keep_incomplete", message));
-                }
-            }
-        }
-        if 0 < left_out {
-            let message = format!("{left_out} entries of the scratch root were not kept");
-            report
-                .warnings
-                .push(WarningReport::new("keep_incomplete", message));
-        }
-        Ok(())
+        Ok(Some(into))
     }
+}
+
+/// `--keep`: what the body could write stays, as a copy in `into`.
+pub(super) fn keep(launched: &Launched, into: &Path) -> Told<()> {
+    let incomplete = |message| WarningReport::new("keep_incomplete", message);
+    let mut warnings = Vec::new();
+    let mut left_out = 0;
+    for name in KEPT {
+        // Opened for nothing yet: the body may have taken even its owner's rights away.
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let space = launched.space.as_fd();
+        let directory = match open_beneath(space, name.as_bytes(), flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(errno) => {
+                let result = Err(RunError::host(format!("open {name} for --keep"))(errno));
+                return Told { warnings, result };
+            }
+        };
+        match staging::keep(directory.as_fd(), &into.join(name), u64::MAX) {
+            Ok(kept) => left_out += kept.left_out,
+            // What the body left decides nothing about how the run ended.
+            Err(error) => warnings.push(incomplete(format!("/{name} was not kept: {error}"))),
+        }
+    }
+    if 0 < left_out {
+        let message = format!("{left_out} entries of the scratch root were not kept");
+        warnings.push(incomplete(message));
+    }
+    Told::ok((), warnings)
+}
+
+/// What is to be said of files that were not made or not copied, besides the error of the run.
+pub(super) fn file_warnings(
+    outputs: &[SyncedReport],
+    required: &[String],
+    succeeded: bool,
+) -> Vec<WarningReport> {
+    let warning = |output: &SyncedReport| match (output.state, &output.error) {
+        (SyncState::Missing, _) => {
+            let message = format!("the body did not make /scratch/{}", output.key);
+            Some(WarningReport::new("output_missing", message))
+        }
+        // Else it is said by the error.
+        (SyncState::Failed, Some(error)) if !succeeded || !required.contains(&output.key) => {
+            Some(WarningReport::new("sync_failed", error.message.clone()))
+        }
+        _ => None,
+    };
+    outputs.iter().filter_map(warning).collect()
 }
 
 fn skipped(output: &OutputFile) -> SyncedReport {

@@ -11,11 +11,10 @@ use crate::run::image::Access;
 use crate::run::network::Outward;
 use crate::run::refusals::Refusals;
 use crate::run::unpacking::Bundle;
-use crate::run::{Run, command, planning, reporting, subject, view};
+use crate::run::{Run, command, subject, view};
 use sandbox::cgroups::CgroupLimits;
 use sandbox::resources::Resources;
 use spec::limits::Limit;
-use spec::report::Report;
 use spec::request::Subject;
 
 /// What runs under which limits.
@@ -28,34 +27,22 @@ pub(super) struct PlannedRun {
 }
 
 impl PlannedRun {
-    /// Settles the limits of `chosen` and makes the groups hold them.
+    /// Makes the groups of `resources` hold the limits of what was chosen.
     ///
     /// # Errors
-    /// [`RunError`]: what was asked for and this host cannot hold, or is not granted.
+    /// [`RunError::Cgroup`], [`RunError::Host`].
     pub(super) fn new(
         run: &Run<'_>,
-        mut chosen: Chosen,
+        chosen: Chosen,
+        limits: Limits,
         resources: &mut Resources,
-        report: &mut Report,
     ) -> Result<Self, RunError> {
-        let (request, policy) = (run.request, run.policy);
-        view::keep_stores_apart(&mut chosen.view, &request.caller, policy)?;
-        reporting::tell_chosen(report, &chosen);
-        let limits = planning::settle_limits(
-            request,
-            policy,
-            &resources.host,
-            &resources.coverage(),
-            &chosen,
-            report,
-            &mut Refusals::fail(),
-        )?;
         let joins = resources.group.apply(&CgroupLimits {
             memory_bytes: limits.values.get(Limit::Memory),
             processes: limits.values.get(Limit::Processes),
             cpu_millis: limits.values.get(Limit::Cpus),
         })?;
-        let outward = Outward::prepare(request, policy, &chosen.egress)?;
+        let outward = Outward::prepare(run.request, run.policy, &chosen.egress)?;
         Ok(Self {
             chosen,
             limits,
@@ -71,6 +58,17 @@ impl Run<'_> {
     /// # Errors
     /// [`RunError`]: nothing that can be run, or nothing that may be.
     pub(super) fn choose(
+        &self,
+        bundle: Option<&Bundle>,
+        manifest: Option<subject::Subject>,
+        signals: BorrowedFd<'_>,
+    ) -> Result<Chosen, RunError> {
+        let mut chosen = self.choose_unjudged(bundle, manifest, signals)?;
+        view::keep_stores_apart(&mut chosen.view, &self.request.caller, self.policy)?;
+        Ok(chosen)
+    }
+
+    fn choose_unjudged(
         &self,
         bundle: Option<&Bundle>,
         manifest: Option<subject::Subject>,

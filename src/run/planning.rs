@@ -8,7 +8,6 @@ use crate::plan::environment::{self, OfImage, Parts};
 use crate::plan::limits::{self, Limits, RunFacts};
 use crate::run::chosen::Chosen;
 use crate::run::error::RunError;
-use crate::run::refusals::Refusals;
 use crate::run::sources::Sources;
 use sandbox::filter::{Arch, Variant, built_in_program};
 use sandbox::image_root::base_of_image;
@@ -24,7 +23,7 @@ use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
 use spec::limits::{Coverage, Limit};
 use spec::path::escape;
-use spec::report::{Enforcement, EnforcementState, Report, WarningReport};
+use spec::report::{Enforcement, EnforcementState, WarningReport};
 use spec::request::{LimitsMode, Request, Subject, ViewEntry};
 use spec::syscall_policy::SyscallPolicyName;
 use sys::rlimit::{self, resource};
@@ -238,20 +237,27 @@ pub(super) fn space_in_use(prepared: &Prepared) -> Result<SpaceInUse, RunError> 
     })
 }
 
-/// Settles the limits, and what of the confinement holds; the report is told both.
+/// The limits, what of the confinement holds, and what is refused of it.
+pub(super) struct SettledLimits {
+    pub(super) limits: Limits,
+    pub(super) enforcement: Vec<Enforcement>,
+    pub(super) warnings: Vec<WarningReport>,
+    /// What this host cannot hold, and what `--strict` refuses. The rest is settled as if nothing
+    /// were.
+    pub(super) refusals: Vec<RunError>,
+}
+
+/// Settles the limits, and what of the confinement holds.
 ///
 /// # Errors
-/// [`RunError::Limit`] for one under which nothing starts, and what `refuse` makes of one that
-/// this host cannot hold and of what `--strict` refuses.
+/// [`RunError::Limit`] for one under which nothing starts.
 pub(super) fn settle_limits(
     request: &Request,
     policy: &HostPolicy,
     host: &HostSupport,
     coverage: &[Coverage],
     chosen: &Chosen,
-    report: &mut Report,
-    refusals: &mut Refusals,
-) -> Result<Limits, RunError> {
+) -> Result<SettledLimits, RunError> {
     let mut merged = limits::merge(
         &request.limits,
         &chosen.manifest.limits,
@@ -265,45 +271,40 @@ pub(super) fn settle_limits(
                 .map_err(RunError::host("read the limit of open descriptors"))?,
         },
     )?;
-    report.warnings.extend(merged.warnings.iter().cloned());
-    report.enforcement = enforcement(host, chosen.syscalls);
-    if let Some(landlock) = report
-        .enforcement
-        .iter_mut()
-        .find(|one| one.axis == LANDLOCK)
+    let mut refusals = Vec::new();
+    let mut enforcement = enforcement(host, chosen.syscalls);
+    if let Some(landlock) = enforcement.iter_mut().find(|one| one.axis == LANDLOCK)
         && landlock.state == EnforcementState::Enforced
     {
         landlock.reason = pipes_within_reach(&chosen.view);
     }
     let sockets = unix_sockets_of(request, chosen, host);
-    report.enforcement.push(sockets.enforcement());
-    refusals.check(permit_named_sockets(sockets, request))?;
+    enforcement.push(sockets.enforcement());
+    refusals.extend(permit_named_sockets(sockets, request).err());
     if request.strict {
-        for error in missing_lines(&report.enforcement) {
-            refusals.refuse(error)?;
-        }
+        refusals.extend(missing_lines(&enforcement));
     }
-    let settled = limits::settle(&mut merged, coverage, request.limits.mode);
-    report.limits.clone_from(&merged.reports);
-    let settled = match settled {
+    let settled = match limits::settle(&mut merged, coverage, request.limits.mode) {
         Ok(settled) => settled,
         Err(error) => {
-            refusals.refuse(error.into())?;
-            let settled = limits::settle(&mut merged, coverage, LimitsMode::BestEffort)?;
-            report.limits.clone_from(&merged.reports);
-            settled
+            refusals.push(error.into());
+            limits::settle(&mut merged, coverage, LimitsMode::BestEffort)?
         }
     };
+    let mut warnings = merged.warnings.clone();
     // Whoever states a limit learns where it holds less than a group would hold it.
     for (limit, axis) in limits::weaker_than_stated(&merged, &settled) {
         let reason = axis.reason.clone().unwrap_or_default();
         let message = format!("{} is held only weakly: {reason}", limit.name());
-        report
-            .warnings
-            .push(WarningReport::new("limit_weaker", message));
+        warnings.push(WarningReport::new("limit_weaker", message));
     }
-    report.enforcement.extend(settled);
-    Ok(merged)
+    enforcement.extend(settled);
+    Ok(SettledLimits {
+        limits: merged,
+        enforcement,
+        warnings,
+        refusals,
+    })
 }
 
 fn unix_sockets_of(request: &Request, chosen: &Chosen, host: &HostSupport) -> UnixSockets {

@@ -1,69 +1,311 @@
 //! What the report says: phases, usage, exit, streams.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Instant;
 
 use crate::plan::grants::Origin;
 use crate::plan::limits::Limits;
 use crate::run::chosen::Chosen;
+use crate::run::contract;
 use crate::run::error::RunError;
 use crate::run::exec::Supervised;
-use crate::run::image::ChosenImage;
+use crate::run::image::{ChosenImage, MountedImage};
 use crate::run::line_ends::{NOT_FOUND, SCRIPT_LINE_ENDS};
+use crate::run::outputs::{Printed, TakenOutput, file_warnings};
+use crate::run::planning::SettledLimits;
+use crate::run::secret_values::Revealed;
+use crate::run::sources::MaterializedSources;
+use crate::run::unpacking::Bundle;
 use crate::run::unseen::ARGUMENT_NOT_VISIBLE;
+use crate::run::watching::Watched;
 use sandbox::cgroups::Counted;
 use sandbox::launch::Launched;
 use sandbox::resources::Resources;
 use sandbox::supervise::judge::{Facts, Reason, judge};
 use sandbox::supervise::streams::OutputPump;
 use sandbox::supervise::watch::Observed;
+use spec::egress_report::EgressReport;
+use spec::image_report::RootKind;
 use spec::limits::Limit;
 use spec::outcome::Outcome;
 use spec::path::escape;
-use spec::report::{Exit, Report, StreamReport, Timing, Usage, WarningReport};
+use spec::report::{
+    BundleView, Exit, Report, StagedReport, StreamReport, SyncedReport, Timing, Usage,
+    WarningReport,
+};
 use spec::units;
 
-/// Takes the time of each phase.
+/// A part of a run, and what is said of it also where it fails.
 #[derive(Debug)]
-pub(super) struct Stopwatch(Instant);
+pub(super) struct Told<T> {
+    pub(super) warnings: Vec<WarningReport>,
+    pub(super) result: Result<T, RunError>,
+}
 
-impl Stopwatch {
-    /// Starts the first phase.
-    #[must_use]
-    pub(super) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Ends the present phase under the name `phase` and starts the next.
-    pub(super) fn lap(&mut self, report: &mut Report, phase: &'static str) {
-        let now = Instant::now();
-        let duration_us = u64::try_from(now.duration_since(self.0).as_micros()).unwrap_or(u64::MAX);
-        report.timings.push(Timing { phase, duration_us });
-        self.0 = now;
+impl<T> Told<T> {
+    pub(super) fn ok(value: T, warnings: Vec<WarningReport>) -> Self {
+        Self {
+            warnings,
+            result: Ok(value),
+        }
     }
 }
 
-/// What was chosen to run.
-pub(super) fn tell_chosen(report: &mut Report, chosen: &Chosen) {
-    report.warnings.extend(chosen.warnings.iter().cloned());
-    if let Some(bundle) = &mut report.bundle {
-        let manifest = &chosen.manifest;
-        let name = manifest.token_id();
-        bundle.name = name.map(|name| escape(name.as_bytes()));
-        let version = manifest.version.as_deref();
-        bundle.version = version.map(|version| escape(version.as_bytes()));
-        if chosen.origin == Origin::Bundle {
-            bundle.sources.clone_from(&manifest.commits);
+/// A run that is over.
+pub(super) struct Finished {
+    pub(super) report: Report,
+    pub(super) result: Result<(), RunError>,
+}
+
+/// Puts together what the stages return. Only the stages' own file feeds it.
+#[derive(Debug)]
+pub(super) struct ReportBuilder {
+    report: Report,
+    phase_began: Instant,
+}
+
+impl ReportBuilder {
+    /// Starts the first phase.
+    pub(super) fn new(report: Report) -> Self {
+        Self {
+            report,
+            phase_began: Instant::now(),
         }
     }
-    report.run_form = chosen.form;
-    report.syscall_policy = Some(chosen.syscalls);
-    report.argv = shown(&chosen.argv);
-    report.bound_programs.clone_from(&chosen.bound);
-    report.runner.clone_from(&chosen.runner);
-    report.preparation.clone_from(&chosen.provided.rows);
-    report.image = chosen.image.as_ref().map(ChosenImage::report);
-    let allowed = chosen.egress.allowed.iter();
-    report.egress.allowed = allowed.map(ToString::to_string).collect();
+
+    /// Ends the present phase under the name `phase` and starts the next.
+    pub(super) fn lap(&mut self, phase: &'static str) {
+        let now = Instant::now();
+        let duration = now.duration_since(self.phase_began);
+        let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.report.timings.push(Timing { phase, duration_us });
+        self.phase_began = now;
+    }
+
+    pub(super) fn finish(self, result: Result<(), RunError>) -> Finished {
+        Finished {
+            report: self.report,
+            result,
+        }
+    }
+
+    pub(super) fn run_id(&self) -> &str {
+        &self.report.run_id
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        self.report.outcome
+    }
+
+    /// The body ended by itself with exit code 0, and nothing is wrong with what it left so far.
+    pub(super) fn has_succeeded(&self) -> bool {
+        let exit = self.report.exit.and_then(|exit| exit.code);
+        self.report.outcome == Outcome::Exited && exit == Some(0)
+    }
+
+    pub(super) fn warn(&mut self, warnings: impl IntoIterator<Item = WarningReport>) {
+        self.report.warnings.extend(warnings);
+    }
+
+    /// The value of a part, once its warnings are in the report.
+    ///
+    /// # Errors
+    /// That of the part.
+    pub(super) fn take<T>(&mut self, told: Told<T>) -> Result<T, RunError> {
+        self.warn(told.warnings);
+        told.result
+    }
+
+    pub(super) fn cgroup_backend(&mut self, name: &str) {
+        name.clone_into(&mut self.report.cgroup_backend);
+    }
+
+    pub(super) fn unpacked(&mut self, bundle: &Bundle) {
+        self.report.bundle = Some(bundle.report());
+        self.warn(bundle.unpacked.warnings.iter().cloned());
+    }
+
+    /// How the body has its bundle.
+    pub(super) fn bundle_view(&mut self, view: BundleView) {
+        if let Some(bundle) = &mut self.report.bundle {
+            bundle.cache.view = view;
+        }
+    }
+
+    pub(super) fn chosen(&mut self, chosen: &Chosen) {
+        let report = &mut self.report;
+        report.warnings.extend(chosen.warnings.iter().cloned());
+        if let Some(bundle) = &mut report.bundle {
+            let manifest = &chosen.manifest;
+            let name = manifest.token_id();
+            bundle.name = name.map(|name| escape(name.as_bytes()));
+            let version = manifest.version.as_deref();
+            bundle.version = version.map(|version| escape(version.as_bytes()));
+            if chosen.origin == Origin::Bundle {
+                bundle.sources.clone_from(&manifest.commits);
+            }
+        }
+        report.run_form = chosen.form;
+        report.syscall_policy = Some(chosen.syscalls);
+        report.argv = shown(&chosen.argv);
+        report.bound_programs.clone_from(&chosen.bound);
+        report.runner.clone_from(&chosen.runner);
+        report.preparation.clone_from(&chosen.provided.rows);
+        report.image = chosen.image.as_ref().map(ChosenImage::report);
+        let allowed = chosen.egress.allowed.iter();
+        report.egress.allowed = allowed.map(ToString::to_string).collect();
+    }
+
+    pub(super) fn limits(&mut self, settled: &SettledLimits) {
+        self.report.limits.clone_from(&settled.limits.reports);
+        self.report.enforcement.clone_from(&settled.enforcement);
+        self.warn(settled.warnings.iter().cloned());
+    }
+
+    pub(super) fn sources(&mut self, materialized: &mut MaterializedSources) {
+        self.report.workspace_sources.append(&mut materialized.rows);
+    }
+
+    pub(super) fn image(&mut self, mounted: &MountedImage) {
+        if let (Some(image), false) = (&mut self.report.image, mounted.root.writable) {
+            image.root = RootKind::ReadOnly;
+        }
+        self.warn(mounted.not_writable.clone());
+    }
+
+    pub(super) fn staged(&mut self, inputs: Vec<StagedReport>) {
+        self.report.inputs = inputs;
+    }
+
+    pub(super) fn revealed(&mut self, revealed: Revealed) {
+        self.report.secrets.extend(revealed.secrets);
+        self.warn(revealed.warnings);
+    }
+
+    /// Everything that is known once the body has ended: streams, network, usage, exit, outcome.
+    /// Returns the output document, where standard output is it.
+    pub(super) fn ended(
+        &mut self,
+        watched: Watched,
+        resources: &Resources,
+        supervised: &Supervised,
+        launched: &Launched,
+    ) -> Option<Vec<u8>> {
+        let report = &mut self.report;
+        report.stdout = watched.stdout;
+        report.stderr = watched.stderr;
+        if let Some(network) = watched.network {
+            let allowed = std::mem::take(&mut report.egress.allowed);
+            report.egress = EgressReport {
+                allowed,
+                ..network.egress
+            };
+            report.denials.extend(network.denials);
+        }
+        self.conclude(&watched.observed, resources, supervised, launched);
+        watched.document
+    }
+
+    /// What the body printed, for its output document.
+    pub(super) fn printed<'run>(&'run self, document: Option<&'run [u8]>) -> Printed<'run> {
+        Printed {
+            stdout: &self.report.stdout,
+            stderr: &self.report.stderr,
+            document,
+            succeeded: self.has_succeeded(),
+        }
+    }
+
+    /// The output document. What is wrong with it is the outcome of a body that succeeded.
+    pub(super) fn output(&mut self, taken: TakenOutput) {
+        self.report.output = taken.output;
+        match taken.judged {
+            Ok(()) => (),
+            Err(error) if self.has_succeeded() => self.fail(&error),
+            Err(error) => {
+                let message = error.report().message;
+                self.warn([WarningReport::new("output_unreadable", message)]);
+            }
+        }
+    }
+
+    /// The declared files. What is wrong with required ones is the outcome of a body that succeeded.
+    pub(super) fn outputs(&mut self, outputs: Vec<SyncedReport>, required: &[String]) {
+        let succeeded = self.has_succeeded();
+        self.warn(file_warnings(&outputs, required, succeeded));
+        let judged = contract::check_files(required, &outputs);
+        self.report.outputs = outputs;
+        if let (true, Err(error)) = (succeeded, judged) {
+            self.fail(&error);
+        }
+    }
+
+    pub(super) fn kept(&mut self, directory: &Path) {
+        self.report.kept = Some(escape(directory.as_os_str().as_bytes()));
+    }
+
+    /// How the body ended: usage, exit, outcome.
+    fn conclude(
+        &mut self,
+        observed: &Observed,
+        resources: &Resources,
+        supervised: &Supervised,
+        launched: &Launched,
+    ) {
+        let report = &mut self.report;
+        let counted = supervised
+            .counted
+            .unwrap_or_else(|| resources.group.count());
+        let limits = &supervised.limits;
+        report.usage = usage(observed, &counted, supervised.filled_bytes, launched);
+        report.exit = observed.raw_status.map(exit_of);
+        report.steps = launched.steps();
+        for problem in &observed.problems {
+            report
+                .warnings
+                .push(WarningReport::new("supervision_problem", problem.clone()));
+        }
+        let cpu_used_ms =
+            report.usage.user_time_ms.unwrap_or(0) + report.usage.system_time_ms.unwrap_or(0);
+        let cpu_time_reached = limits
+            .time(Limit::CpuTime)
+            .is_some_and(|limit| limit.as_millis() <= u128::from(cpu_used_ms));
+        report.outcome = judge(Facts {
+            raw_status: observed.raw_status,
+            reason: observed.reason,
+            oom_kills: report.usage.oom_kills.unwrap_or(0),
+            cpu_time_reached,
+        });
+        if report.exit.is_none_or(|exit| exit.code != Some(NOT_FOUND)) {
+            report.warnings.retain(|told| told.code != SCRIPT_LINE_ENDS);
+        }
+        if report.exit.is_some_and(|exit| exit.code == Some(0)) {
+            // The word was no file to the command, or it can do without.
+            report
+                .warnings
+                .retain(|told| told.code != ARGUMENT_NOT_VISIBLE);
+        }
+        if let Some(Reason::Cancelled(signal)) = observed.reason {
+            report.cancelled_by = Some(signal);
+        }
+        report.warnings.extend(match report.outcome {
+            Outcome::OutOfMemory => memory_was_files(&report.usage, &counted, limits),
+            outcome => memory_kills(&report.usage, outcome, limits),
+        });
+        if observed.unkillable {
+            report.outcome = Outcome::Failed;
+            report.error = Some(RunError::Unkillable.report());
+        } else if report.outcome == Outcome::Failed {
+            let how = how_init_ended(observed.init_status);
+            report.error = Some(RunError::InitDied { how }.report());
+        }
+    }
+
+    fn fail(&mut self, error: &RunError) {
+        self.report.outcome = error.outcome();
+        self.report.error = Some(error.report());
+    }
 }
 
 /// Bytes as the report shows them.
@@ -84,63 +326,6 @@ pub(super) fn exit_of(raw_status: i32) -> Exit {
     }
 }
 
-/// Everything that is known once the body has ended: usage, exit, outcome.
-pub(super) fn conclude(
-    report: &mut Report,
-    observed: &Observed,
-    resources: &Resources,
-    supervised: &Supervised,
-    launched: &Launched,
-) {
-    let counted = supervised
-        .counted
-        .unwrap_or_else(|| resources.group.count());
-    let limits = &supervised.limits;
-    report.usage = usage(observed, &counted, supervised.filled_bytes, launched);
-    report.exit = observed.raw_status.map(exit_of);
-    report.steps = launched.steps();
-    for problem in &observed.problems {
-        report
-            .warnings
-            .push(WarningReport::new("supervision_problem", problem.clone()));
-    }
-    let cpu_used_ms =
-        report.usage.user_time_ms.unwrap_or(0) + report.usage.system_time_ms.unwrap_or(0);
-    let cpu_time_reached = limits
-        .time(Limit::CpuTime)
-        .is_some_and(|limit| limit.as_millis() <= u128::from(cpu_used_ms));
-    report.outcome = judge(Facts {
-        raw_status: observed.raw_status,
-        reason: observed.reason,
-        oom_kills: report.usage.oom_kills.unwrap_or(0),
-        cpu_time_reached,
-    });
-    if report.exit.is_none_or(|exit| exit.code != Some(NOT_FOUND)) {
-        report.warnings.retain(|told| told.code != SCRIPT_LINE_ENDS);
-    }
-    if report.exit.is_some_and(|exit| exit.code == Some(0)) {
-        // The word was no file to the command, or it can do without.
-        report
-            .warnings
-            .retain(|told| told.code != ARGUMENT_NOT_VISIBLE);
-    }
-    if let Some(Reason::Cancelled(signal)) = observed.reason {
-        report.cancelled_by = Some(signal);
-    }
-    if report.outcome == Outcome::OutOfMemory {
-        explain_memory(report, &counted, limits);
-    } else {
-        tell_memory_kills(report, limits);
-    }
-    if observed.unkillable {
-        report.outcome = Outcome::Failed;
-        report.error = Some(RunError::Unkillable.report());
-    } else if report.outcome == Outcome::Failed {
-        let how = how_init_ended(observed.init_status);
-        report.error = Some(RunError::InitDied { how }.report());
-    }
-}
-
 fn how_init_ended(raw_status: Option<i32>) -> String {
     let Some(raw_status) = raw_status else {
         return "its wait status is not known".to_owned();
@@ -155,24 +340,21 @@ fn how_init_ended(raw_status: Option<i32>) -> String {
 }
 
 /// Files in memory count: a body that filled its disk is told so.
-fn explain_memory(report: &mut Report, counted: &Counted, limits: &Limits) {
-    let files = counted.memory_file_bytes.or(report.usage.written_bytes);
-    if let Some(files) = files.filter(|bytes| limits.memory_bytes() / 4 <= *bytes) {
-        let message = format!("{files} bytes of the memory limit were files in the writable space");
-        report
-            .warnings
-            .push(WarningReport::new("memory_was_files", message));
-    }
+fn memory_was_files(usage: &Usage, counted: &Counted, limits: &Limits) -> Option<WarningReport> {
+    let files = counted.memory_file_bytes.or(usage.written_bytes);
+    let files = files.filter(|bytes| limits.memory_bytes() / 4 <= *bytes)?;
+    let message = format!("{files} bytes of the memory limit were files in the writable space");
+    Some(WarningReport::new("memory_was_files", message))
 }
 
 /// The outcome is the first process's: what it lost is told, or the result looks whole.
-fn tell_memory_kills(report: &mut Report, limits: &Limits) {
-    let (processes, were) = match report.usage.oom_kills {
-        None | Some(0) => return,
+fn memory_kills(usage: &Usage, outcome: Outcome, limits: &Limits) -> Option<WarningReport> {
+    let (processes, were) = match usage.oom_kills {
+        None | Some(0) => return None,
         Some(1) => ("1 process".to_owned(), "was"),
         Some(count) => (format!("{count} processes"), "were"),
     };
-    let went_on = match report.outcome {
+    let went_on = match outcome {
         Outcome::Exited => ", and the command went on",
         _ => "",
     };
@@ -181,9 +363,7 @@ fn tell_memory_kills(report: &mut Report, limits: &Limits) {
          makes room",
         units::bytes(limits.memory_bytes())
     );
-    report
-        .warnings
-        .push(WarningReport::new("memory_kills", message));
+    Some(WarningReport::new("memory_kills", message))
 }
 
 fn usage(observed: &Observed, counted: &Counted, filled_bytes: u64, launched: &Launched) -> Usage {

@@ -4,16 +4,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use crate::run::Run;
 use crate::run::error::RunError;
 use crate::staging::{Journal, TemporaryName, remove_temporary};
 use sandbox::cgroups::{self, Backend, HostCgroups};
 use sandbox::host;
 use sandbox::records::{Entry, Leftover, RecordsError, RunRecord, RunRecords, default_directory};
 use sandbox::resources::{Resources, Wanted};
+use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
 use spec::path::{RelPath, escape};
-use spec::report::{Report, WarningReport, with_causes};
+use spec::report::{WarningReport, with_causes};
 use spec::request::{Caller, Request};
+use sys::credentials::AssumedFileIds;
 use sys::probe::effective_uid;
 
 /// Inodes of the writable space while the supervisor fills it, beyond the bundle's own.
@@ -22,40 +25,75 @@ const SPACE_INODES_EXTRA: u64 = 16_384;
 /// Code of the warning that something could not be removed.
 pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
-/// Removes what dead runs left, then takes what this run needs.
-///
-/// `has_child`: the child lives already, and joins no group that it would have to be cloned
-/// into, unless the run would lose something by that.
-///
-/// # Errors
-/// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
-pub(crate) fn acquire(
-    request: &Request,
-    policy: &HostPolicy,
-    seed: [u8; 10],
-    has_child: bool,
-    report: &mut Report,
-) -> Result<Resources, RunError> {
-    let host = host::look()?;
-    let registry = open_registry(&request.caller)?;
-    let named = request.caller.cgroup_parent.as_deref();
-    let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
-    let backend = choose_backend(named, &facts)?;
-    report.warnings.extend(collect(&registry)?);
-    let backend = match has_child {
-        true => backend.for_living_child(),
-        false => backend,
-    };
-    backend.name().clone_into(&mut report.cgroup_backend);
-    let wanted = Wanted {
-        run_id: &report.run_id,
-        seed: number(seed),
-        uids: policy.uid_range,
-        space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
-        space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
-        terminal: request.streams.terminal,
-    };
-    Ok(Resources::acquire(host, &registry, &backend, &wanted)?)
+/// What of the host a run is made of.
+pub(crate) struct Ground {
+    host: HostSupport,
+    registry: RunRecords,
+    backend: Backend,
+}
+
+impl Ground {
+    /// Looks at the host. `has_child`: the child lives already, and joins no group that it would have
+    /// to be cloned into, unless the run would lose something by that.
+    ///
+    /// # Errors
+    /// [`RunError::Registry`], [`RunError::Cgroup`], [`RunError::Host`].
+    pub(crate) fn look(request: &Request, has_child: bool) -> Result<Self, RunError> {
+        let host = host::look()?;
+        let registry = open_registry(&request.caller)?;
+        let named = request.caller.cgroup_parent.as_deref();
+        let facts = cgroups::observe(named, request.caller.in_delegated_scope)?;
+        let backend = choose_backend(named, &facts)?;
+        let backend = match has_child {
+            true => backend.for_living_child(),
+            false => backend,
+        };
+        Ok(Self {
+            host,
+            registry,
+            backend,
+        })
+    }
+
+    /// Removes what dead runs left. Returns what is to be said of that.
+    ///
+    /// # Errors
+    /// [`RunError::Registry`] where the records cannot be listed.
+    pub(crate) fn collect_leftovers(&self) -> Result<Vec<WarningReport>, RunError> {
+        collect(&self.registry)
+    }
+
+    /// Name of the cgroup back end.
+    pub(crate) fn backend(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// Takes what the run `run_id` needs.
+    ///
+    /// # Errors
+    /// [`RunError::Registry`], [`RunError::Cgroup`].
+    pub(crate) fn acquire(
+        self,
+        request: &Request,
+        policy: &HostPolicy,
+        run_id: &str,
+        seed: [u8; 10],
+    ) -> Result<Resources, RunError> {
+        let wanted = Wanted {
+            run_id,
+            seed: number(seed),
+            uids: policy.uid_range,
+            space_bytes: policy.unpack.unpacked_bytes.saturating_add(64 << 20),
+            space_inodes: policy.unpack.entries.saturating_add(SPACE_INODES_EXTRA),
+            terminal: request.streams.terminal,
+        };
+        Ok(Resources::acquire(
+            self.host,
+            &self.registry,
+            &self.backend,
+            &wanted,
+        )?)
+    }
 }
 
 /// Gives everything back. Returns a warning for what could not be given back.
@@ -192,5 +230,13 @@ impl Journal for RunJournal<'_> {
             // A record that still names it makes the next start look once more: no harm.
             Ok(()) | Err(_) => (),
         }
+    }
+}
+
+impl Run<'_> {
+    /// Lets this process touch files with the body's ids.
+    pub(super) fn assume(&self, resources: &Resources) -> Result<AssumedFileIds, RunError> {
+        AssumedFileIds::assume(resources.body_ids())
+            .map_err(RunError::host("touch files with the body's ids"))
     }
 }

@@ -16,13 +16,13 @@ use spec::host_policy::HostPolicy;
 use spec::inventory::{self, Consumer, Inventories, Inventory};
 use spec::manifest::SecretRequest;
 use spec::path::escape;
-use spec::report::{Report, SecretReport, WarningReport};
+use spec::report::{SecretReport, WarningReport};
 use spec::request::Request;
 use spec::secret::{Secret, overwrite};
 use sys::privileges;
 
 /// What is known of a run's secrets before anybody is asked for a value.
-struct Asked<'run> {
+pub(super) struct WantedSecrets<'run> {
     request: &'run Request,
     /// What the provider is to be asked for, and literals.
     of_provider: Vec<SecretRequest>,
@@ -32,67 +32,79 @@ struct Asked<'run> {
     who: Consumer,
 }
 
-/// Gives the body its secrets: the last thing before the launch, so that nothing is revealed for
-/// a run that is refused for something else.
-///
-/// `signals` is the descriptor of the signals that cancel a run.
-///
-/// # Errors
-/// [`RunError::Secret`]: not granted, or without a value here; then nothing is launched.
-pub(super) fn reveal(
-    request: &Request,
-    policy: &HostPolicy,
-    chosen: &mut Chosen,
-    signals: BorrowedFd<'_>,
-    masks: &mut Masks,
-    report: &mut Report,
-) -> Result<(), RunError> {
-    let asked = Asked::of(request, policy, chosen)?;
-    let warnings = asked.inventories.iter().flat_map(|known| &known.warnings);
-    report.warnings.extend(warnings.cloned());
-    if asked.needs_provider() || !request.secrets.is_empty() {
-        // From here on no core of this process is dumped, and nobody of its uid looks into it.
-        privileges::not_dumpable().map_err(RunError::host("become non-dumpable"))?;
-    }
-    let around = Around {
-        environment: &request.caller.environment,
-        signals: Some(signals),
-    };
-    let resolved = resolve(
-        &asked.of_provider,
-        &policy.secrets,
-        &asked.inventories,
-        &asked.who,
-        around,
-    )?;
-    let mut records = Records { masks, report };
-    for (secret, value) in &asked.given_openly {
-        let name = secret.variable.clone();
-        records.note(name, shown(&secret.reference), "caller", "-e", value);
-    }
-    for given in &request.secrets {
-        let name = escape(&given.variable);
-        let value = given.value.bytes();
-        records.note(name, given.reference.clone(), "caller", "--secret", value);
-        name_variable(chosen, &given.variable, &given.value);
-    }
-    let word = granted_by(request, chosen.origin);
-    for secret in resolved {
-        if let Some(reveal) = secret.reveal {
-            let word = match reveal.permission {
-                Some(permission) => format!("{word}, {permission}"),
-                None => word.to_owned(),
-            };
-            let name = secret.variable.clone();
-            let value = secret.value.bytes();
-            records.note(name, reveal.reference, reveal.provider, &word, value);
-        }
-        name_variable(chosen, secret.variable.as_bytes(), &secret.value);
-    }
-    Ok(())
+/// What was given to the body.
+pub(super) struct Revealed {
+    pub(super) secrets: Vec<SecretReport>,
+    pub(super) warnings: Vec<WarningReport>,
 }
 
-/// Who would be asked for the secrets that the caller does not give: judged as [`reveal`] judges,
+impl WantedSecrets<'_> {
+    /// What is wrong with the inventories.
+    pub(super) fn warnings(&self) -> Vec<WarningReport> {
+        let warnings = self.inventories.iter().flat_map(|known| &known.warnings);
+        warnings.cloned().collect()
+    }
+
+    /// Gives the body its secrets: the last thing before the launch, so that nothing is revealed for
+    /// a run that is refused for something else.
+    ///
+    /// `signals` is the descriptor of the signals that cancel a run.
+    ///
+    /// # Errors
+    /// [`RunError::Secret`]: not granted, or without a value here; then nothing is launched.
+    pub(super) fn reveal(
+        &self,
+        policy: &HostPolicy,
+        chosen: &mut Chosen,
+        signals: BorrowedFd<'_>,
+        masks: &mut Masks,
+    ) -> Result<Revealed, RunError> {
+        let request = self.request;
+        if self.needs_provider() || !request.secrets.is_empty() {
+            // From here on no core of this process is dumped, and nobody of its uid looks into it.
+            privileges::not_dumpable().map_err(RunError::host("become non-dumpable"))?;
+        }
+        let around = Around {
+            environment: &request.caller.environment,
+            signals: Some(signals),
+        };
+        let (wanted, known) = (&self.of_provider, &self.inventories);
+        let resolved = resolve(wanted, &policy.secrets, known, &self.who, around)?;
+        let mut records = Records {
+            masks,
+            revealed: Revealed {
+                secrets: Vec::new(),
+                warnings: Vec::new(),
+            },
+        };
+        for (secret, value) in &self.given_openly {
+            let name = secret.variable.clone();
+            records.note(name, shown(&secret.reference), "caller", "-e", value);
+        }
+        for given in &request.secrets {
+            let name = escape(&given.variable);
+            let value = given.value.bytes();
+            records.note(name, given.reference.clone(), "caller", "--secret", value);
+            name_variable(chosen, &given.variable, &given.value);
+        }
+        let word = granted_by(request, chosen.origin);
+        for secret in resolved {
+            if let Some(reveal) = secret.reveal {
+                let word = match reveal.permission {
+                    Some(permission) => format!("{word}, {permission}"),
+                    None => word.to_owned(),
+                };
+                let name = secret.variable.clone();
+                let value = secret.value.bytes();
+                records.note(name, reveal.reference, reveal.provider, &word, value);
+            }
+            name_variable(chosen, secret.variable.as_bytes(), &secret.value);
+        }
+        Ok(records.revealed)
+    }
+}
+
+/// Who would be asked for the secrets that the caller does not give: judged as [`WantedSecrets::reveal`] judges,
 /// and nobody is asked.
 ///
 /// # Errors
@@ -102,8 +114,8 @@ pub(super) fn expect(
     policy: &HostPolicy,
     chosen: &Chosen,
 ) -> Result<Vec<Expected>, RunError> {
-    let asked = Asked::of(request, policy, chosen)?;
-    let Asked {
+    let asked = WantedSecrets::of(request, policy, chosen)?;
+    let WantedSecrets {
         of_provider,
         inventories,
         who,
@@ -137,8 +149,8 @@ pub(super) fn forget(chosen: &mut Chosen, environment: &mut [Vec<u8>]) {
     environment.iter_mut().for_each(overwrite);
 }
 
-impl<'run> Asked<'run> {
-    fn of(
+impl<'run> WantedSecrets<'run> {
+    pub(super) fn of(
         request: &'run Request,
         policy: &'run HostPolicy,
         chosen: &Chosen,
@@ -196,7 +208,7 @@ impl<'run> Asked<'run> {
 /// Where each value is noted: what is masked, and the record without it.
 struct Records<'run> {
     masks: &'run mut Masks,
-    report: &'run mut Report,
+    revealed: Revealed,
 }
 
 impl Records<'_> {
@@ -213,11 +225,11 @@ impl Records<'_> {
                 "the value of {variable} has fewer than {VALUE_BYTES_MIN} bytes: it is not masked \
                  in what the body prints"
             );
-            self.report
+            self.revealed
                 .warnings
                 .push(WarningReport::new("secret_not_masked", message));
         }
-        self.report.secrets.push(SecretReport {
+        self.revealed.secrets.push(SecretReport {
             variable,
             reference,
             provider: provider.to_owned(),

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::run::error::{BODY_NOT_STARTED, RunError};
 use crate::run::progress::{NoListener, ProgressListener};
+use crate::run::reporting::Finished;
 use secrets::mask::Masks;
 use spec::outcome::Outcome;
 use spec::report::{Report, WarningReport};
@@ -53,11 +54,8 @@ pub(super) fn no_listener() -> Arc<dyn ProgressListener> {
 }
 
 /// Adds to the report how the run ended, and masks the values of secrets in it.
-pub(super) fn conclude(
-    mut report: Report,
-    result: Result<(), RunError>,
-    masks: RefCell<Masks>,
-) -> Report {
+pub(super) fn conclude(finished: Finished, masks: RefCell<Masks>) -> Report {
+    let Finished { mut report, result } = finished;
     match result {
         Ok(()) => (),
         Err(RunError::Cancelled { signal }) => {

@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::run::cached_bundle;
 use crate::run::error::RunError;
 use crate::run::resources::runtime_directory;
-use crate::run::unpacking;
 use sandbox::mounts;
 use sources::oci::store::StorePlace;
 use spec::host_policy::HostPolicy;
@@ -47,7 +47,7 @@ pub(super) fn keep_stores_apart(
         return Ok(());
     }
     if !policy.cache.bundles.off {
-        let place = unpacking::place(caller, policy)
+        let place = cached_bundle::place(caller, policy)
             .map_err(|error| RunError::host(BUNDLES.act)(errno_of(&error)))?;
         refuse_store(&lent.writable, &place.directory, &BUNDLES)?;
     }

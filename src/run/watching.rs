@@ -4,6 +4,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use crate::run::error::RunError;
 use crate::run::exec::Supervised;
+use crate::run::network_report::NetworkReport;
 use crate::run::{Run, contract, reporting};
 use sandbox::host;
 use sandbox::launch::Launched;
@@ -13,8 +14,18 @@ use sandbox::supervise::streams::{InputPump, OutputPump, Pipes, Sink, Writer};
 use sandbox::supervise::watch::{Observed, Streams, WatchLimits, watch};
 use sandbox::supervise::without_cgroup::Sampler;
 use spec::limits::Limit;
-use spec::report::Report;
+use spec::report::StreamReport;
 use sys::terminal;
+
+/// What was seen of the body until its end.
+pub(super) struct Watched {
+    pub(super) observed: Observed,
+    pub(super) stdout: StreamReport,
+    pub(super) stderr: StreamReport,
+    /// Standard output once more, where it may be the output document.
+    pub(super) document: Option<Vec<u8>>,
+    pub(super) network: Option<NetworkReport>,
+}
 
 impl Run<'_> {
     pub(super) fn watch(
@@ -24,8 +35,7 @@ impl Run<'_> {
         pipes: Pipes,
         signals: BorrowedFd<'_>,
         supervised: &mut Supervised,
-        report: &mut Report,
-    ) -> Result<(Observed, Option<Vec<u8>>), RunError> {
+    ) -> Result<Watched, RunError> {
         let failed = || RunError::host("watch the body");
         let caller_terminal = self.caller_terminal(launched)?;
         let _raw = match &caller_terminal {
@@ -70,17 +80,18 @@ impl Run<'_> {
         )
         .map_err(failed())?;
         supervised.counted = meter.counted;
-        if let Some(relay) = relay {
-            supervised
-                .outward
-                .conclude(relay, capture, self.policy, report);
-        }
+        let outward = &supervised.outward;
+        let network = relay.map(|relay| outward.conclude(relay, capture, self.policy));
         let Streams { stdout, stderr, .. } = streams;
-        let (stdout, captured) = reporting::stream(stdout);
+        let (stdout, document) = reporting::stream(stdout);
         let (stderr, _) = reporting::stream(stderr);
-        report.stdout = stdout;
-        report.stderr = stderr;
-        Ok((observed, captured))
+        Ok(Watched {
+            observed,
+            stdout,
+            stderr,
+            document,
+            network,
+        })
     }
 
     /// The caller's terminal, where the body has one of its own: its size is followed.

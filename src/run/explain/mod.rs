@@ -39,7 +39,7 @@ use crate::run::secret_values;
 use crate::run::sources;
 use crate::run::subject::{self, BundleFiles, Subject as ManifestSubject};
 use crate::run::unpacking::unpack_limits;
-use crate::run::{reporting, view};
+use crate::run::view;
 use crate::staging::{self, FileLimits, InputFile, Workspace};
 use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use sandbox::error::SandboxError;
@@ -52,7 +52,6 @@ use spec::host_policy::HostPolicy;
 use spec::outcome::Outcome;
 use spec::path::escape;
 use spec::plan_report::{MissingGrant, PlanReport, PlanVerdict, PlannedBundle, RUN_ID};
-use spec::report::Report;
 use spec::request::{BundleArgument, Request, Subject, ViewEntry};
 use spec::run_form::{Run, bundle_path};
 use spec::tokens::TokenValues;
@@ -207,9 +206,6 @@ impl Planner<'_> {
         facts.backend.clone_into(&mut plan.cgroup_backend);
         self.tell_files(&read.files, plan);
         let mut rows = Rows::new(self.request, self.policy);
-        // What a run would write into its report before the launch.
-        let mut report = Report::new(RUN_ID.to_owned(), Outcome::Refused);
-        report.warnings = std::mem::take(&mut plan.warnings);
         let chosen = match (&self.request.subject, read.files.as_bundle()) {
             (Subject::Command(argv), _) => {
                 command::of_command(self.request, self.policy, argv, Access::Look, refusals)?
@@ -231,17 +227,20 @@ impl Planner<'_> {
                 return Err(RunError::host("find the bundle")(Errno::NOENT));
             }
         };
-        reporting::tell_chosen(&mut report, &chosen);
-        let limits = planning::settle_limits(
-            self.request,
-            self.policy,
-            &facts.host,
-            &facts.coverage,
-            &chosen,
-            &mut report,
-            refusals,
-        );
-        let limits = refusals.check(limits)?;
+        plan.warnings.extend(chosen.warnings.iter().cloned());
+        let (host, coverage) = (&facts.host, &facts.coverage);
+        let settled = planning::settle_limits(self.request, self.policy, host, coverage, &chosen);
+        let limits = match refusals.check(settled)? {
+            None => None,
+            Some(settled) => {
+                plan.warnings.extend(settled.warnings);
+                plan.enforcement = settled.enforcement;
+                for error in settled.refusals {
+                    refusals.refuse(error)?;
+                }
+                Some(settled.limits)
+            }
+        };
         let settling = self.settle_rest(
             chosen,
             limits,
@@ -250,8 +249,6 @@ impl Planner<'_> {
             &facts.host,
             refusals,
         )?;
-        plan.warnings = report.warnings;
-        plan.enforcement = report.enforcement;
         rows.tell(plan, &settling, &read.places);
         plan.network = network::of(self.request, self.policy, &settling.chosen.egress);
         plan.unchecked

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType};
 
 pub use crate::run::image::having::Access;
 pub(super) use crate::run::image::having::how;
+pub(in crate::run) use crate::run::image::root::MountedImage;
 
 use crate::plan::environment;
 use crate::run::error::RunError;

@@ -21,12 +21,18 @@ use sandbox::overlay::{IMAGE, LOWERS_MAX, Lower, Overlay, Shown, Upper};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
 use sandbox::view::{self as view_plan, ViewStep};
-use spec::image_report::RootKind;
-use spec::report::{Report, WarningReport};
+use spec::report::WarningReport;
 
 /// Where its uppermost layer lies in the space: beneath [`PLACES`](sandbox::overlay::PLACES),
 /// which a launch with an image covers, and where no mount can be asked for.
 const PLACE: &str = "runner/overlays/image";
+
+/// The image as it can be entered at the launch.
+pub(in crate::run) struct MountedImage {
+    pub(in crate::run) root: ImageRoot,
+    /// Why it is read-only, where nobody asked for that.
+    pub(in crate::run) not_writable: Option<WarningReport>,
+}
 
 impl Run<'_> {
     /// Lays the image of `chosen`, where it has one; the root can be entered at the launch.
@@ -39,8 +45,7 @@ impl Run<'_> {
         prepared: &mut Prepared,
         chosen: &Chosen,
         sources: &Sources,
-        report: &mut Report,
-    ) -> Result<Option<ImageRoot>, RunError> {
+    ) -> Result<Option<MountedImage>, RunError> {
         let Some(image) = &chosen.image else {
             return Ok(None);
         };
@@ -52,31 +57,34 @@ impl Run<'_> {
         let asked = asked_steps(chosen, sources)?;
         self.fill(resources, prepared, &asked, opened)?;
         let read_only = self.policy.oci.root_read_only;
-        let writable = !read_only && self.lay_writable(resources, prepared, opened, report)?;
+        let not_writable = match read_only {
+            true => None,
+            false => self.lay_writable(resources, prepared, opened)?,
+        };
+        let writable = !read_only && not_writable.is_none();
         if !writable {
             self.lay_layers(resources, prepared, opened, Upper::ReadOnly)?
                 .map_err(needs_overlayfs)?;
         }
-        if let (Some(told), false) = (&mut report.image, writable) {
-            told.root = RootKind::ReadOnly;
-        }
-        Ok(Some(ImageRoot {
-            overlay: IMAGE,
-            writable,
-            grafts: grafts(&asked),
+        Ok(Some(MountedImage {
+            root: ImageRoot {
+                overlay: IMAGE,
+                writable,
+                grafts: grafts(&asked),
+            },
+            not_writable,
         }))
     }
 
-    /// `false`: this kernel lays no writable one in memory, but may lay a read-only one.
+    /// A warning: this kernel lays no writable one in memory, but may lay a read-only one.
     fn lay_writable(
         &self,
         resources: &Resources,
         prepared: &mut Prepared,
         opened: &OpenedImage,
-        report: &mut Report,
-    ) -> Result<bool, RunError> {
+    ) -> Result<Option<WarningReport>, RunError> {
         let errno = match self.lay_layers(resources, prepared, opened, Upper::Writable)? {
-            Ok(()) => return Ok(true),
+            Ok(()) => return Ok(None),
             // Of the question whether it takes attributes; all else would fail read-only too.
             Err(errno @ Errno::OPNOTSUPP) => errno,
             Err(errno) => return Err(needs_overlayfs(errno)),
@@ -94,9 +102,7 @@ impl Run<'_> {
                 hint: Some("run on Linux 6.6 or later, or leave --strict off".to_owned()),
             });
         }
-        let warning = WarningReport::new("image_root_read_only", reason);
-        report.warnings.push(warning);
-        Ok(false)
+        Ok(Some(WarningReport::new("image_root_read_only", reason)))
     }
 
     fn lay_layers(

@@ -11,6 +11,7 @@ use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::progress::{Act, Ticker};
+use crate::run::reporting::Finished;
 use crate::run::telling::{Beginning, conclude, no_listener};
 use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
@@ -20,9 +21,7 @@ use spec::host_policy::{HostPolicy, Maxima, Maximum};
 use spec::limits::{Limit, milliseconds};
 use spec::network::NetworkOptions;
 use spec::oci::reference::Place;
-use spec::outcome::Outcome;
 use spec::preparation_report::PreparationReport;
-use spec::report::Report;
 use spec::request::{Caller, LimitOptions, OciOptions, Request, Subject};
 use spec::sources_policy::EgressPolicy;
 
@@ -95,17 +94,8 @@ impl<'run> Preparing<'run> {
     ///
     /// # Errors
     /// As [`Harvest::take`].
-    pub(in crate::run) fn take(
-        &self,
-        launched: &Launched,
-        report: &Report,
-    ) -> Result<(), RunError> {
-        let succeeded =
-            report.outcome == Outcome::Exited && report.exit.and_then(|exit| exit.code) == Some(0);
-        match succeeded {
-            true => self.harvest.take(launched.space.as_fd()),
-            false => Ok(()),
-        }
+    pub(in crate::run) fn take(&self, launched: &Launched) -> Result<(), RunError> {
+        self.harvest.take(launched.space.as_fd())
     }
 }
 
@@ -138,13 +128,13 @@ pub(super) fn run_step(
         }),
         listener: &no_listener(),
     };
-    let mut report = beginning.report();
-    let (result, refused) = match run.execute(None, seed, &mut report) {
+    let Finished { report, result } = run.execute(None, seed, beginning.report());
+    let (result, refused) = match result {
         // What was left is judged by its own error, not by the report's text of it.
         Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),
         other => (other, None),
     };
-    let report = conclude(report, result, masks);
+    let report = conclude(Finished { report, result }, masks);
     row.hosts.clone_from(&report.egress.hosts);
     row.denials.clone_from(&report.denials);
     match refused {

@@ -24,6 +24,7 @@ use crate::run::error::RunError;
 use crate::run::image::how;
 use crate::run::planning;
 use crate::run::progress::Act;
+use crate::run::reporting::Told;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use archive::Entry;
 use sandbox::mounts;
@@ -38,7 +39,7 @@ use spec::host_policy::HostPolicy;
 use spec::manifest::{Manifest, WorkspaceSource};
 use spec::oci::reference::{Reference, Which};
 use spec::path::{RelPath, escape};
-use spec::report::{Report, WarningReport};
+use spec::report::WarningReport;
 use spec::request::{Request, ViewEntry};
 use spec::workspace_source_report::{SourceFound, WorkspaceSourceReport};
 use store::{CacheError, InUse};
@@ -69,6 +70,38 @@ struct Had<'manifest> {
     path: PathBuf,
 }
 
+/// The sources of a run, and what the report says of them, also where one of them fails.
+pub(super) struct MaterializedSources {
+    /// A row for each that is there or was left out.
+    pub(super) rows: Vec<WorkspaceSourceReport>,
+    pub(super) sources: Told<Sources>,
+}
+
+impl Default for MaterializedSources {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            sources: Told::ok(Sources::default(), Vec::new()),
+        }
+    }
+}
+
+/// Sources that are there, up to the first that failed.
+#[derive(Default)]
+struct Pulled<'manifest> {
+    had: Vec<Had<'manifest>>,
+    rows: Vec<WorkspaceSourceReport>,
+    warnings: Vec<WarningReport>,
+    failed: Option<RunError>,
+}
+
+/// One source; without a tree where it was left out.
+struct PulledOne<'manifest> {
+    had: Option<Had<'manifest>>,
+    row: WorkspaceSourceReport,
+    warnings: Vec<WarningReport>,
+}
+
 impl Run<'_> {
     /// Has every source that the manifest names, and what shows it to the body. The child was asked
     /// for its overlayfs and has answered.
@@ -78,11 +111,10 @@ impl Run<'_> {
         prepared: &mut Prepared,
         resources: &Resources,
         signals: BorrowedFd<'_>,
-        report: &mut Report,
-    ) -> Result<Sources, RunError> {
+    ) -> Result<MaterializedSources, RunError> {
         let wanted = &chosen.manifest.workspace_sources;
         if wanted.is_empty() {
-            return Ok(Sources::default());
+            return Ok(MaterializedSources::default());
         }
         let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
@@ -90,17 +122,27 @@ impl Run<'_> {
         let planned = wanted.iter().map(placeholder);
         let all: Vec<AskedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;
-        let all_had = self.pull_all(wanted, &references, signals, report)?;
-        let (sources, views) = self.show(all_had, &others, prepared, resources)?;
-        for (row, view) in report
-            .workspace_sources
-            .iter_mut()
-            .filter(|row| row.found != SourceFound::Absent)
-            .zip(views)
-        {
-            row.view = Some(view);
-        }
-        Ok(sources)
+        let Pulled {
+            had,
+            mut rows,
+            warnings,
+            failed,
+        } = self.pull_all(wanted, &references, signals);
+        let shown = match failed {
+            Some(error) => Err(error),
+            None => self.show(had, &others, prepared, resources),
+        };
+        let result = shown.map(|(sources, views)| {
+            let is_there = |row: &&mut WorkspaceSourceReport| row.found != SourceFound::Absent;
+            for (row, view) in rows.iter_mut().filter(is_there).zip(views) {
+                row.view = Some(view);
+            }
+            sources
+        });
+        Ok(MaterializedSources {
+            rows,
+            sources: Told { warnings, result },
+        })
     }
 
     fn pull_all<'manifest>(
@@ -108,42 +150,65 @@ impl Run<'_> {
         wanted: &'manifest [WorkspaceSource],
         references: &[Reference],
         signals: BorrowedFd<'_>,
-        report: &mut Report,
-    ) -> Result<Vec<Had<'manifest>>, RunError> {
-        let mut all_had = Vec::with_capacity(wanted.len());
+    ) -> Pulled<'manifest> {
+        let mut pulled = Pulled::default();
         for (source, reference) in wanted.iter().zip(references) {
-            let act = Act::begin(
-                self.listener,
-                format!("source {}", escape(source.id.as_bytes())),
-            );
-            let until = Arc::new(UntilSignal::new(signals, act)?);
-            let had = self.have_source(source, reference, &until, report);
-            if let Some(signal) = until.cancelled_by() {
-                return Err(RunError::Cancelled { signal });
-            }
-            let mut row = row_of(source);
-            match had {
-                Ok(had) => {
-                    row.digest = Some(had.digest);
-                    row.found = had.found;
-                    all_had.push(had);
+            match self.pull(source, reference, signals) {
+                Err(error) => {
+                    pulled.failed = Some(error);
+                    break;
                 }
-                Err(problem) => {
-                    let left_out = problem.may_be_left_out();
-                    let error = of_source(source)(problem);
-                    if source.required || self.request.strict || !left_out {
-                        return Err(error.into());
-                    }
-                    let message = spec::report::with_causes(&error);
-                    let message = format!("{message}; it is not required and left out");
-                    report
-                        .warnings
-                        .push(WarningReport::new("source_absent", message));
+                Ok(one) => {
+                    pulled.rows.push(one.row);
+                    pulled.warnings.extend(one.warnings);
+                    pulled.had.extend(one.had);
                 }
             }
-            report.workspace_sources.push(row);
         }
-        Ok(all_had)
+        pulled
+    }
+
+    fn pull<'manifest>(
+        &self,
+        source: &'manifest WorkspaceSource,
+        reference: &Reference,
+        signals: BorrowedFd<'_>,
+    ) -> Result<PulledOne<'manifest>, RunError> {
+        let act = Act::begin(
+            self.listener,
+            format!("source {}", escape(source.id.as_bytes())),
+        );
+        let until = Arc::new(UntilSignal::new(signals, act)?);
+        let had = self.have_source(source, reference, &until);
+        if let Some(signal) = until.cancelled_by() {
+            return Err(RunError::Cancelled { signal });
+        }
+        let mut row = row_of(source);
+        match had {
+            Ok((had, warnings)) => {
+                row.digest = Some(had.digest);
+                row.found = had.found;
+                Ok(PulledOne {
+                    had: Some(had),
+                    row,
+                    warnings,
+                })
+            }
+            Err(problem) => {
+                let left_out = problem.may_be_left_out();
+                let error = of_source(source)(problem);
+                if source.required || self.request.strict || !left_out {
+                    return Err(error.into());
+                }
+                let message = spec::report::with_causes(&error);
+                let message = format!("{message}; it is not required and left out");
+                Ok(PulledOne {
+                    had: None,
+                    row,
+                    warnings: vec![WarningReport::new("source_absent", message)],
+                })
+            }
+        }
     }
 
     fn have_source<'manifest>(
@@ -151,8 +216,7 @@ impl Run<'_> {
         source: &'manifest WorkspaceSource,
         reference: &Reference,
         until: &Arc<UntilSignal>,
-        report: &mut Report,
-    ) -> Result<Had<'manifest>, SourceProblem> {
+    ) -> Result<(Had<'manifest>, Vec<WarningReport>), SourceProblem> {
         let terms = terms(self.request, self.policy, until);
         let snapshot = pull::snapshot(
             &terms.store()?,
@@ -163,7 +227,6 @@ impl Run<'_> {
             &*terms.listener,
         )?;
         until.act.succeeded(how(snapshot.cached));
-        report.warnings.extend(snapshot.warnings);
         let in_use = snapshot.tree;
         let subpath = source.subpath.as_ref();
         let root = open_part(&in_use, subpath)?;
@@ -171,7 +234,7 @@ impl Run<'_> {
             None => in_use.path.clone(),
             Some(subpath) => in_use.path.join(OsStr::from_bytes(subpath.as_bytes())),
         };
-        Ok(Had {
+        let had = Had {
             source,
             digest: snapshot.digest,
             found: match snapshot.cached {
@@ -181,7 +244,8 @@ impl Run<'_> {
             in_use,
             root,
             path,
-        })
+        };
+        Ok((had, snapshot.warnings))
     }
 }
 

@@ -1,0 +1,306 @@
+//! Asks the cache for an archive's tree.
+
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use crate::run::Run;
+use crate::run::contract::Patience;
+use crate::run::error::RunError;
+use crate::run::interruptible::Interruptible;
+use crate::run::unpacking::{UNPACK, unpack_limits};
+use archive::{OpenedArchive, UnpackError, UnpackLimits};
+use spec::host_policy::HostPolicy;
+use spec::report::{CacheFound, WarningReport, with_causes};
+use spec::request::{BundleArgument, Caller, Subject};
+use store::{Cache, CacheError, Distrust, HeldTree, Identity, Record};
+
+/// An archive that is not larger is unpacked in less time than it takes to find its tree and to lay
+/// an overlayfs over it (`benches/cache.rs`).
+pub(super) const SMALL_BYTES: u64 = 32 << 10;
+
+/// Where the bundle comes from.
+pub(super) enum BundleFrom {
+    /// The cache has its tree.
+    Tree {
+        tree: Box<HeldTree>,
+        found: CacheFound,
+        reason: Option<&'static str>,
+    },
+    /// It has to be unpacked: why.
+    File {
+        file: File,
+        reason: &'static str,
+    },
+    Directory(OwnedFd),
+}
+
+/// What came of asking the cache.
+pub(super) struct LookedUp {
+    pub(super) from: BundleFrom,
+    /// The cache cannot be used: why.
+    pub(super) warning: Option<WarningReport>,
+}
+
+/// What the cache had to say.
+enum Answer {
+    Tree(Box<HeldTree>, CacheFound, Option<&'static str>),
+    /// Nothing is kept: why.
+    Nothing(&'static str),
+}
+
+/// Where unpacked bundles are kept for this caller.
+///
+/// # Errors
+/// [`CacheError`] where it is not safe, or cannot be made.
+pub(crate) fn open_cache(
+    caller: &Caller,
+    policy: &HostPolicy,
+) -> Result<(Cache, store::Place), CacheError> {
+    let place = place(caller, policy)?;
+    Ok((Cache::open(&place)?, place))
+}
+
+/// Where they are, or would be.
+///
+/// # Errors
+/// [`CacheError::Call`] where the file system cannot be looked at.
+pub(super) fn place(caller: &Caller, policy: &HostPolicy) -> Result<store::Place, CacheError> {
+    let bundles = &policy.cache.bundles;
+    let stated = caller.bundle_cache_directory.as_ref();
+    store::choose(
+        stated.or(bundles.directory.as_ref()).map(AsRef::as_ref),
+        caller.runtime_directory.as_deref(),
+        &caller.cache_directory,
+        bundles.size_bytes,
+    )
+}
+
+impl Run<'_> {
+    /// Asks the cache for the tree of `archive`. What is said of a cache that cannot be used is true
+    /// also where the bundle then cannot be unpacked.
+    pub(super) fn look_up(
+        &self,
+        archive: OpenedArchive,
+        patience: Patience<'_>,
+    ) -> Result<LookedUp, RunError> {
+        match archive {
+            OpenedArchive::Directory(source) => Ok(LookedUp {
+                from: BundleFrom::Directory(source),
+                warning: None,
+            }),
+            OpenedArchive::File(file) => {
+                let limits = unpack_limits(self.policy);
+                self.ask_cache(file, patience, &limits)
+            }
+        }
+    }
+
+    /// What the cache has of `file`, which is at its start again where it has nothing.
+    fn ask_cache(
+        &self,
+        mut file: File,
+        patience: Patience<'_>,
+        limits: &UnpackLimits,
+    ) -> Result<LookedUp, RunError> {
+        let nothing = |file, reason, warning| LookedUp {
+            from: BundleFrom::File { file, reason },
+            warning,
+        };
+        if let Some(reason) = self.why_not(&file, limits) {
+            return Ok(nothing(file, reason, None));
+        }
+        let mut look = Look {
+            file: &mut file,
+            patience,
+            limits,
+            trusts: !self.request.bundle.no_trust_mtime,
+        };
+        let answer = match open_cache(&self.request.caller, self.policy) {
+            Ok((cache, _)) => look.look(&cache),
+            Err(error) => Err(Failure::Cache(error)),
+        };
+        let (reason, warning) = match answer {
+            Ok(Answer::Tree(tree, found, reason)) => {
+                return Ok(LookedUp {
+                    from: BundleFrom::Tree {
+                        tree,
+                        found,
+                        reason,
+                    },
+                    warning: None,
+                });
+            }
+            Ok(Answer::Nothing(reason)) => (reason, None),
+            Err(Failure::Run(error)) => return Err(error),
+            Err(Failure::Cache(error)) => {
+                let reason = match &error {
+                    CacheError::Unsafe { .. } => "unsafe",
+                    error if error.is_full() => "full",
+                    _ => "unusable",
+                };
+                let warning = WarningReport::new("bundle_cache_unused", with_causes(&error));
+                (reason, Some(warning))
+            }
+        };
+        rewind(&mut file)?;
+        Ok(nothing(file, reason, warning))
+    }
+
+    /// Why the cache is not even asked.
+    fn why_not(&self, file: &File, limits: &UnpackLimits) -> Option<&'static str> {
+        if self.request.bundle.no_cache {
+            return Some("flag");
+        }
+        if self.policy.cache.bundles.off {
+            return Some("policy");
+        }
+        // It can be read only once, and nobody says whether it stays what it is.
+        if self.request.subject == Subject::Bundle(BundleArgument::Stdin) {
+            return Some("stdin");
+        }
+        match file.metadata() {
+            Ok(status) if status.len() <= SMALL_BYTES => Some("small"),
+            // It is refused when it is read.
+            Ok(status) if limits.compressed_bytes < status.len() => Some("too_large"),
+            Ok(_) => None,
+            Err(_unreadable) => Some("unusable"),
+        }
+    }
+}
+
+/// One look into the cache.
+struct Look<'look> {
+    file: &'look mut File,
+    patience: Patience<'look>,
+    limits: &'look UnpackLimits,
+    trusts: bool,
+}
+
+/// What ended a look.
+enum Failure {
+    /// The run goes on without.
+    Cache(CacheError),
+    /// The archive is refused, or the run was cancelled.
+    Run(RunError),
+}
+
+impl From<CacheError> for Failure {
+    fn from(error: CacheError) -> Self {
+        Self::Cache(error)
+    }
+}
+
+impl Look<'_> {
+    fn look(&mut self, cache: &Cache) -> Result<Answer, Failure> {
+        let identity = Identity::of(self.file)?;
+        let distrust = match self.trusts {
+            false => Some("untrusted"),
+            true => identity
+                .distrust(self.file)?
+                .map(|distrust| match distrust {
+                    Distrust::OthersMayWrite => "others_may_write",
+                    Distrust::OthersMayReplace => "others_may_replace",
+                    Distrust::Young => "young",
+                }),
+        };
+        if distrust.is_none()
+            && let Some(tree) = cache.by_identity(&identity, self.limits)?
+        {
+            return Ok(Answer::Tree(Box::new(tree), CacheFound::Identity, None));
+        }
+        let bytes = identity.bytes();
+        if cache.knows_size(bytes) {
+            let digest = self.hash()?;
+            if let Some((tree, record)) = cache.by_digest(bytes, &digest, self.limits)? {
+                self.remember(cache, &identity, distrust, &record)?;
+                return Ok(Answer::Tree(Box::new(tree), CacheFound::Digest, distrust));
+            }
+            rewind(self.file).map_err(Failure::Run)?;
+        }
+        self.make(cache, &identity, distrust)
+    }
+
+    fn hash(&mut self) -> Result<spec::digest::Digest, Failure> {
+        let mut source = self.source()?;
+        let hashed = store::hash(&mut source);
+        source.check(UNPACK).map_err(Failure::Run)?;
+        hashed.map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            Failure::Run(RunError::host("read the bundle")(errno))
+        })
+    }
+
+    fn source(&self) -> Result<Interruptible<'_>, Failure> {
+        let file = self.file.try_clone().map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            Failure::Run(RunError::host("read the bundle")(errno))
+        })?;
+        Ok(self.patience.reader(file))
+    }
+
+    /// Unpacks the archive into the cache: once, and hashed on the way.
+    fn make(
+        &mut self,
+        cache: &Cache,
+        identity: &Identity,
+        distrust: Option<&'static str>,
+    ) -> Result<Answer, Failure> {
+        let building = cache.begin()?;
+        let fits = UnpackLimits {
+            unpacked_bytes: self.limits.unpacked_bytes.min(cache.size_bytes()),
+            ..*self.limits
+        };
+        let mut source = self.source()?;
+        let ahead_from_bytes = source.ahead_from_bytes();
+        let unpacked = archive::unpack_ahead(&mut source, building.tree(), &fits, ahead_from_bytes);
+        source.check(UNPACK).map_err(Failure::Run)?;
+        let unpacked = match unpacked {
+            Ok(unpacked) => unpacked,
+            // What does not fit in here may fit into the run's own space.
+            Err(UnpackError::Target { source, .. }) if store::is_full(source.errno) => {
+                return Ok(Answer::Nothing("full"));
+            }
+            Err(UnpackError::TooManyBytes { .. })
+                if fits.unpacked_bytes < self.limits.unpacked_bytes =>
+            {
+                return Ok(Answer::Nothing("too_large"));
+            }
+            Err(refused) => return Err(Failure::Run(refused.into())),
+        };
+        let (tree, record) = cache.publish(building, unpacked, identity.bytes(), self.limits)?;
+        let reason = match &record {
+            Some(record) => {
+                self.remember(cache, identity, distrust, record)?;
+                distrust
+            }
+            None => Some("too_large"),
+        };
+        Ok(Answer::Tree(Box::new(tree), CacheFound::Miss, reason))
+    }
+
+    /// Remembers what was read under the file's identity, if that stands for its contents and the
+    /// file did not change while it was read.
+    fn remember(
+        &self,
+        cache: &Cache,
+        identity: &Identity,
+        distrust: Option<&'static str>,
+        record: &Record,
+    ) -> Result<(), Failure> {
+        if distrust.is_none() && Identity::of(self.file)? == *identity {
+            cache.remember(identity, record, self.limits)?;
+        }
+        Ok(())
+    }
+}
+
+fn rewind(file: &mut File) -> Result<(), RunError> {
+    let sought = file.seek(SeekFrom::Start(0));
+    sought.map(|_start| ()).map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        RunError::host("read the bundle again")(errno)
+    })
+}

@@ -213,7 +213,8 @@ fn resolve_run(
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
     versions: &NodeVersions,
-    (egress, image): (&EgressPlan, Option<&ChosenImage>),
+    egress: &EgressPlan,
+    image: Option<&ChosenImage>,
 ) -> Result<ResolvedRun, RunError> {
     let run = subject::run_value(&request.bundle, manifest)?;
     let files = View(bundle.tree());
@@ -234,29 +235,35 @@ fn resolve_run(
     Ok(provider::placed(manifest, &run, resolved, &directory))
 }
 
-/// Engine, image and needs, and what was installed for them.
-type Ground = (Option<RunnerReport>, Option<ChosenImage>, Provided);
+/// What the program runs on.
+#[derive(Default)]
+struct Runtime {
+    /// Engine, image and needs; `None` where there is no such image.
+    runner: Option<RunnerReport>,
+    image: Option<ChosenImage>,
+    /// What was installed for the needs.
+    provided: Provided,
+}
 
-/// Engine, image and needs; `None` where there is no such image.
-fn runner_of(
+/// Opens the image, and installs what it lacks of the needs.
+fn settle_runtime(
     request: &Request,
     policy: &HostPolicy,
     manifest: &Manifest,
     access: Access<'_>,
     bundle: &dyn BundleFiles,
     refusals: &mut Refusals,
-) -> Result<Ground, RunError> {
+) -> Result<Runtime, RunError> {
     let had = needs::picked(request, policy, manifest).and_then(|picked| {
         let wanted = image::wanted(request, picked.as_ref(), policy)?;
         let image = wanted.map(|wanted| image::open(wanted, access, request, policy));
         Ok((picked, image.transpose()?))
     });
     let Some((picked, mut image)) = refusals.check(had)? else {
-        return Ok((None, None, Provided::default()));
+        return Ok(Runtime::default());
     };
     let report = |image: Option<&ChosenImage>| {
-        let found = (picked.as_ref(), image);
-        needs::runner_report(request, policy, manifest, bundle, found)
+        needs::runner_report(request, policy, manifest, bundle, picked.as_ref(), image)
     };
     let mut runner = report(image.as_ref())?;
     let mut provided = Provided::default();
@@ -277,7 +284,11 @@ fn runner_of(
         runner.needs_unsatisfied.retain(|need| now.contains(need));
     }
     refusals.check(needs::check_needs(&runner))?;
-    Ok((Some(runner), image, provided))
+    Ok(Runtime {
+        runner: Some(runner),
+        image,
+        provided,
+    })
 }
 
 /// Chooses what a bundle runs, as its manifest says.
@@ -301,13 +312,23 @@ pub fn of_bundle(
     } = subject;
     let view = provider::give_storage(request, &mut manifest);
     permit(request, policy, &manifest, origin, refusals)?;
-    let (runner, image, provided) =
-        runner_of(request, policy, &manifest, access, bundle, refusals)?;
+    let Runtime {
+        runner,
+        image,
+        provided,
+    } = settle_runtime(request, policy, &manifest, access, bundle, refusals)?;
     refusals.check(provider::check_directory(request, &manifest, bundle))?;
     let versions = NodeVersions::default();
     let egress = settle_egress(request, policy, &manifest, &mut warnings, refusals)?;
-    let found = (&egress, image.as_ref());
-    let resolved = refusals.check(resolve_run(request, &manifest, bundle, &versions, found))?;
+    let resolved = resolve_run(
+        request,
+        &manifest,
+        bundle,
+        &versions,
+        &egress,
+        image.as_ref(),
+    );
+    let resolved = refusals.check(resolved)?;
     warnings.extend(manifest.warnings.iter().cloned());
     warnings.extend(resolved.iter().flat_map(|run| run.warnings.iter().cloned()));
     warnings.extend(runner.as_ref().and_then(needs::warning));

@@ -15,8 +15,8 @@ use crate::run::outputs::keep;
 use crate::run::places::Places;
 use crate::run::planned::PlannedRun;
 use crate::run::planning::{LaunchInputs, settle_limits};
-use crate::run::reporting::{Finished, ReportBuilder};
-use crate::run::resources::Ground;
+use crate::run::reporting::ReportBuilder;
+use crate::run::resources::RunHost;
 use crate::run::secret_values::WantedSecrets;
 use crate::run::sources::Sources;
 use crate::run::subject::{self, BundleFiles};
@@ -33,7 +33,6 @@ use sandbox::resources::Resources;
 use sandbox::supervise::streams::{Pipes, make_pipes};
 use sandbox::supervise::watch::listen_for_signals;
 use spec::limits::Limit;
-use spec::report::Report;
 use spec::tokens::TokenValues;
 use store::InUse;
 use sys::rlimit;
@@ -118,19 +117,11 @@ struct Ended {
 }
 
 impl Run<'_> {
-    /// Does the run. The report of a run that failed has what was found out until then.
+    /// Does the run. What is found out until a failure is in the report.
+    ///
+    /// # Errors
+    /// [`RunError`]: why the body was not started, or what failed after it.
     pub(super) fn execute(
-        &self,
-        prefork: Option<Prefork>,
-        seed: [u8; 10],
-        report: Report,
-    ) -> Finished {
-        let mut report = ReportBuilder::new(report);
-        let result = self.stages(prefork, seed, &mut report);
-        report.finish(result)
-    }
-
-    fn stages(
         &self,
         prefork: Option<Prefork>,
         seed: [u8; 10],
@@ -142,11 +133,11 @@ impl Run<'_> {
         // Each relayed connection takes two descriptors.
         rlimit::raise(rlimit::resource::OPEN_FILES)
             .map_err(RunError::host("raise the limit of open descriptors"))?;
-        let ground = Ground::look(self.request, prefork.is_some())?;
-        report.warn(ground.collect_leftovers()?);
-        report.cgroup_backend(ground.backend());
+        let host = RunHost::look(self.request, prefork.is_some())?;
+        report.warn(host.collect_leftovers()?);
+        report.cgroup_backend(host.backend());
         let run_id = report.run_id();
-        let mut resources = ground.acquire(self.request, self.policy, run_id, seed)?;
+        let mut resources = host.acquire(self.request, self.policy, run_id, seed)?;
         let mut execution = Execution {
             run: self,
             resources: &mut resources,

@@ -62,7 +62,7 @@ use crate::run::error::RunError;
 pub use crate::run::explain::explain;
 use crate::run::preparation::Preparing;
 use crate::run::progress::ProgressListener;
-use crate::run::reporting::Finished;
+use crate::run::reporting::ReportBuilder;
 use crate::run::telling::Beginning;
 use sandbox::prefork::Prefork;
 use secrets::mask::Masks;
@@ -101,15 +101,12 @@ pub(crate) fn execute_in(
         preparing: None,
         listener,
     };
-    let report = beginning.report();
-    let finished = match seed {
-        Ok(seed) => run.execute(prefork, seed, report),
-        Err(error) => Finished {
-            report,
-            result: Err(error),
-        },
+    let mut report = ReportBuilder::new(beginning.report());
+    let result = match seed {
+        Ok(seed) => run.execute(prefork, seed, &mut report),
+        Err(error) => Err(error),
     };
-    telling::conclude(finished, masks)
+    telling::conclude(report.finish(result), masks)
 }
 
 #[derive(Clone, Copy)]

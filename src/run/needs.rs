@@ -60,7 +60,8 @@ pub(super) fn runner_report(
     policy: &HostPolicy,
     manifest: &Manifest,
     bundle: &dyn BundleFiles,
-    (picked, image): (Option<&Picked>, Option<&ChosenImage>),
+    picked: Option<&Picked>,
+    image: Option<&ChosenImage>,
 ) -> Result<RunnerReport, RunError> {
     let block = &manifest.runner;
     let run = subject::run_value(&request.bundle, manifest).unwrap_or_default();

@@ -127,9 +127,7 @@ fn ruleset_of(
 ) -> Option<Ruleset> {
     let (abi, base) = (resources.host.landlock_abi, &resources.base.view);
     match (chosen.opened_image(), root) {
-        (Some(image), Some(root)) => {
-            ruleset::of_image(abi, (base, asked), &image.top, root.writable)
-        }
+        (Some(image), Some(root)) => ruleset::of_image(abi, base, asked, &image.top, root.writable),
         _ => {
             let all: Vec<ViewStep> = base.iter().chain(asked).cloned().collect();
             ruleset::ruleset(abi, &all)

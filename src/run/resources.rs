@@ -26,13 +26,13 @@ const SPACE_INODES_EXTRA: u64 = 16_384;
 pub(crate) const LEFTOVER_STAYS: &str = "leftover_stays";
 
 /// What of the host a run is made of.
-pub(crate) struct Ground {
+pub(crate) struct RunHost {
     host: HostSupport,
     registry: RunRecords,
     backend: Backend,
 }
 
-impl Ground {
+impl RunHost {
     /// Looks at the host. `has_child`: the child lives already, and joins no group that it would have
     /// to be cloned into, unless the run would lose something by that.
     ///

@@ -147,8 +147,8 @@ impl Run<'_> {
             // Where the body would not be the owner of its files, it gets a copy.
             false => {
                 let mut owners = resources.body_ids().map(Owners::of);
-                let tree = (in_use.path.as_path(), in_use.root.as_fd());
-                lower(tree, &resources.base, owners.as_mut()).ok()
+                let root = in_use.root.as_fd();
+                lower(&in_use.path, root, &resources.base, owners.as_mut()).ok()
             }
         };
         let asked = lower.is_some();
@@ -234,7 +234,8 @@ fn own(reason: &'static str) -> BundleCacheReport {
 /// # Errors
 /// The errno of what failed; EPERM where the body would not be the owner of its files.
 pub(super) fn lower<'tree>(
-    (path, root): (&'tree Path, BorrowedFd<'tree>),
+    path: &'tree Path,
+    root: BorrowedFd<'tree>,
     base: &BasePlan,
     owners: Option<&mut Owners>,
 ) -> Result<Lower<'tree>, Errno> {
@@ -247,14 +248,15 @@ pub(super) fn lower<'tree>(
         (BodyIdentity::Own(ids), _) if ids == owner => Ok(Lower::Directory(path, root)),
         (BodyIdentity::Own(_), _) | (BodyIdentity::Claimed(_), None) => Err(Errno::PERM),
         (BodyIdentity::Claimed(_), Some(owners)) => {
-            show_as_body((path, root), owner, owners).map(Lower::Tree)
+            show_as_body(path, root, owner, owners).map(Lower::Tree)
         }
     }
 }
 
 /// A detached mount of the tree, read-only, in which what belongs to `owner` is the body's.
 fn show_as_body(
-    (path, root): (&Path, BorrowedFd<'_>),
+    path: &Path,
+    root: BorrowedFd<'_>,
     owner: HostIds,
     owners: &mut Owners,
 ) -> Result<OwnedFd, Errno> {

@@ -147,7 +147,8 @@ pub fn ruleset(abi: u32, steps: &[ViewStep]) -> Option<Ruleset> {
 #[must_use]
 pub fn of_image(
     abi: u32,
-    (base, asked): (&[ViewStep], &[ViewStep]),
+    base: &[ViewStep],
+    asked: &[ViewStep],
     top: &[Vec<u8>],
     writable: bool,
 ) -> Option<Ruleset> {
@@ -354,7 +355,7 @@ mod tests {
         let top = ["usr", "proc", "dev", "srv", "runner"].map(|name| name.as_bytes().to_vec());
         let write = WRITE_ALL | right::REFER;
         for (writable, below) in [(true, Some(write)), (false, None)] {
-            let ruleset = of_image(7, (&base, &asked), &top, writable).expect("landlock");
+            let ruleset = of_image(7, &base, &asked, &top, writable).expect("landlock");
             let allowed = |path: &str| {
                 let found = ruleset
                     .rules
@@ -380,7 +381,7 @@ mod tests {
                 assert_eq!(rule.allowed & right::MAKE_DEVICES, 0);
             }
         }
-        assert_eq!(of_image(0, (&base, &asked), &top, true), None);
+        assert_eq!(of_image(0, &base, &asked, &top, true), None);
     }
 
     #[test]

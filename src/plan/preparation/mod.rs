@@ -269,7 +269,7 @@ pub fn steps(
         }
         let native = steps.first().filter(|first| first.kind == Kind::Native);
         let below = native.map(|first| first.key.to_string());
-        steps.push(place.step(kind, needs, lists, (ground, policy), below));
+        steps.push(place.step(kind, needs, lists, ground, policy, below));
     }
     Ok(steps)
 }
@@ -363,7 +363,8 @@ impl<'policy> Place<'policy> {
         kind: Kind,
         needs: Vec<String>,
         lists: &Lists,
-        (ground, policy): (&Ground, &PreparationPolicy),
+        ground: &Ground,
+        policy: &PreparationPolicy,
         below: Option<String>,
     ) -> Step {
         let files = self.files(kind, lists);

@@ -116,8 +116,8 @@ impl Run<'_> {
         let layers = opened.image.layers.iter().rev();
         let lowers = layers
             .map(|layer| {
-                let tree = (layer.path.as_path(), layer.root.as_fd());
-                lower(tree, &resources.base, owners.as_mut()).map_err(not_mappable)
+                let root = layer.root.as_fd();
+                lower(&layer.path, root, &resources.base, owners.as_mut()).map_err(not_mappable)
             })
             .collect::<Result<Vec<Lower<'_>>, RunError>>()?;
         prepared.ask_overlays(&[Overlay {

@@ -55,7 +55,8 @@ fn wrote(tail: &[String]) -> String {
 pub(super) fn check(
     step: &Step,
     report: &Report,
-    (row, policy): (&PreparationReport, &HostPolicy),
+    row: &PreparationReport,
+    policy: &HostPolicy,
 ) -> Result<(), RunError> {
     let code = report.exit.and_then(|exit| exit.code);
     if report.outcome == Outcome::Exited && code == Some(0) {

@@ -102,7 +102,7 @@ pub(super) fn provide(
     let planned = lists(bundle, access).and_then(|lists| {
         provided.warnings = warnings(&lists, &policy.preparation);
         let missing = Missing::of(&runner.needs_unsatisfied);
-        steps(&missing, &lists, image, (request, &policy.preparation))
+        steps(&missing, &lists, image, request, &policy.preparation)
     });
     let Some(steps) = refusals.check(planned)? else {
         return Ok(provided);
@@ -115,8 +115,7 @@ pub(super) fn provide(
         Access::Look => provided.rows.extend(steps.iter().map(planned_row)),
         Access::Fetch { signals, listener } => {
             let preparer = Preparer { request, policy };
-            let told = (signals, listener);
-            let prepared = preparer.prepare(&steps, image, told, &mut provided.rows);
+            let prepared = preparer.prepare(&steps, image, signals, listener, &mut provided.rows);
             if refusals.check(prepared)?.is_none() {
                 return Ok(provided);
             }
@@ -133,7 +132,8 @@ fn steps(
     missing: &Missing,
     lists: &Lists,
     image: &ChosenImage,
-    (request, policy): (&Request, &PreparationPolicy),
+    request: &Request,
+    policy: &PreparationPolicy,
 ) -> Result<Vec<Step>, RunError> {
     let keys = policy
         .apt
@@ -217,13 +217,21 @@ struct Preparer<'run> {
     policy: &'run HostPolicy,
 }
 
+/// What a step is installed on.
+struct Below<'run> {
+    image: &'run ChosenImage,
+    /// The step that installed packages of the distribution before.
+    native: Option<&'run Step>,
+}
+
 impl Preparer<'_> {
     /// Lays the layers of `steps` over `image`: out of the store, or made now.
     fn prepare(
         self,
         steps: &[Step],
         image: &mut ChosenImage,
-        (signals, listener): (BorrowedFd<'_>, &Arc<dyn ProgressListener>),
+        signals: BorrowedFd<'_>,
+        listener: &Arc<dyn ProgressListener>,
         rows: &mut Vec<PreparationReport>,
     ) -> Result<(), RunError> {
         if steps.is_empty() {
@@ -231,7 +239,6 @@ impl Preparer<'_> {
         }
         let store = open_store(&self.request.caller, self.policy);
         let store = store.map_err(PreparationProblem::from)?;
-        let shelf = store.prepared().map_err(PreparationProblem::from)?;
         let mut layers = Vec::new();
         for step in steps {
             let mut row = planned_row(step);
@@ -240,7 +247,8 @@ impl Preparer<'_> {
                 // The lowest is what the others are installed on.
                 first.kind == Kind::Native && step.kind != Kind::Native
             });
-            let made = self.layer(step, (image, native), (&store, &shelf), &until, &mut row);
+            let below = Below { image, native };
+            let made = self.layer(step, &below, &store, &until, &mut row);
             match (made, until.cancelled_by()) {
                 (Ok(tree), _) => layers.push(tree),
                 (Err(_), Some(signal)) => return Err(RunError::Cancelled { signal }),
@@ -259,13 +267,14 @@ impl Preparer<'_> {
     fn layer(
         self,
         step: &Step,
-        (image, native): (&ChosenImage, Option<&Step>),
-        (store, shelf): (&Store, &Shelf),
+        below: &Below<'_>,
+        store: &Store,
         until: &UntilSignal,
         row: &mut PreparationReport,
     ) -> Result<HeldLayer, RunError> {
+        let shelf = store.prepared().map_err(PreparationProblem::from)?;
         let held = |row: &mut PreparationReport| {
-            let tree = held(shelf, step, row)?;
+            let tree = held(&shelf, step, row)?;
             if tree.is_some() {
                 until.act.succeeded(how(true));
             }
@@ -285,7 +294,8 @@ impl Preparer<'_> {
         let building = shelf.begin().map_err(PreparationProblem::from)?;
         let started = Instant::now();
         let note = {
-            let opened = image
+            let opened = below
+                .image
                 .opened
                 .as_ref()
                 .ok_or_else(|| RunError::host("open the image")(rustix::io::Errno::NOENT))?;
@@ -299,15 +309,15 @@ impl Preparer<'_> {
             let harvest =
                 Harvest::new(step.kind, building.tree(), root, self.policy, &is_cancelled);
             // Once more in use: by the nested run.
-            let below = native.map(|native| shelf.held(&native.key)).transpose();
-            let below = below.map_err(PreparationProblem::from)?.flatten();
+            let native = below.native.map(|native| shelf.held(&native.key));
+            let native = native.transpose().map_err(PreparationProblem::from)?;
             let nested = Nested {
                 request: self.request,
                 policy: self.policy,
-                place: image.wanted.place.at(opened.image.digest),
-                below,
+                place: below.image.wanted.place.at(opened.image.digest),
+                below: native.flatten(),
             };
-            run_step(step, nested, (&harvest, &until.act), row)?;
+            run_step(step, nested, &harvest, &until.act, row)?;
             harvest.finish(step)?
         };
         row.duration_ms = u64::try_from(started.elapsed().as_millis()).ok();

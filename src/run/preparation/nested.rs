@@ -11,7 +11,7 @@ use crate::run::error::RunError;
 use crate::run::preparation::failure;
 use crate::run::preparation::harvest::Harvest;
 use crate::run::progress::{Act, Ticker};
-use crate::run::reporting::Finished;
+use crate::run::reporting::ReportBuilder;
 use crate::run::telling::{Beginning, conclude, no_listener};
 use crate::run::{Run, contract, random_bytes};
 use sandbox::launch::Launched;
@@ -106,7 +106,8 @@ impl<'run> Preparing<'run> {
 pub(super) fn run_step(
     step: &Step,
     nested: Nested<'_>,
-    (harvest, act): (&Harvest<'_>, &Act),
+    harvest: &Harvest<'_>,
+    act: &Act,
     row: &mut PreparationReport,
 ) -> Result<(), RunError> {
     let seed = random_bytes()?;
@@ -128,18 +129,19 @@ pub(super) fn run_step(
         }),
         listener: &no_listener(),
     };
-    let Finished { report, result } = run.execute(None, seed, beginning.report());
+    let mut report = ReportBuilder::new(beginning.report());
+    let result = run.execute(None, seed, &mut report);
     let (result, refused) = match result {
         // What was left is judged by its own error, not by the report's text of it.
         Err(error @ RunError::Preparation(_)) => (Ok(()), Some(error)),
         other => (other, None),
     };
-    let report = conclude(Finished { report, result }, masks);
+    let report = conclude(report.finish(result), masks);
     row.hosts.clone_from(&report.egress.hosts);
     row.denials.clone_from(&report.denials);
     match refused {
         Some(error) => Err(error),
-        None => failure::check(step, &report, (row, nested.policy)),
+        None => failure::check(step, &report, row, nested.policy),
     }
 }
 

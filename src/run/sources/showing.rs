@@ -113,9 +113,9 @@ impl Run<'_> {
         let mut asked = Vec::with_capacity(owns.len());
         let mut owners = resources.body_ids().map(Owners::of);
         for (number, own) in owns.iter().enumerate() {
-            let tree = (own.had.path.as_path(), own.had.root.as_fd());
+            let (path, root) = (own.had.path.as_path(), own.had.root.as_fd());
             // Where the body would not be the owner of its files, it gets a copy.
-            let Ok(lower) = lower(tree, &resources.base, owners.as_mut()) else {
+            let Ok(lower) = lower(path, root, &resources.base, owners.as_mut()) else {
                 continue;
             };
             let place = place_of(number);

@@ -138,14 +138,28 @@ enum Broken {
     Sink,
 }
 
+/// One socket of a flow, and what is known of it.
+struct End<'flow> {
+    socket: &'flow OwnedFd,
+    ready: &'flow mut Ready,
+}
+
+impl<'flow> End<'flow> {
+    fn of(socket: &'flow OwnedFd, ready: &'flow mut Ready) -> Self {
+        Self { socket, ready }
+    }
+}
+
 impl Direction {
     /// Moves what there is. The end of the source closes only this half of the sink.
     fn pump(
         &mut self,
-        (source, source_ready): (&OwnedFd, &mut Ready),
-        (sink, sink_ready): (&OwnedFd, &mut Ready),
+        source: End<'_>,
+        sink: End<'_>,
         buffers: &mut Buffers,
     ) -> Result<Progress, Broken> {
+        let (source, source_ready) = (source.socket, source.ready);
+        let (sink, sink_ready) = (sink.socket, sink.ready);
         for _ in 0..READS_A_STEP {
             if !self.flush(sink, sink_ready, buffers)? {
                 // The end of a source is told in its order; that it broke is told at once.
@@ -280,8 +294,8 @@ impl Flow {
     pub(super) fn turn(&mut self, near: &OwnedFd, buffers: &mut Buffers) -> Stepped {
         let mut again = false;
         if !self.out.over {
-            let source = (near, &mut self.near_ready);
-            let sink = (&self.far, &mut self.far_ready);
+            let source = End::of(near, &mut self.near_ready);
+            let sink = End::of(&self.far, &mut self.far_ready);
             match self.out.pump(source, sink, buffers) {
                 Ok(Progress::Waits) => (),
                 Ok(Progress::Again) => again = true,
@@ -297,8 +311,8 @@ impl Flow {
             }
         }
         if !self.back.over {
-            let source = (&self.far, &mut self.far_ready);
-            let sink = (near, &mut self.near_ready);
+            let source = End::of(&self.far, &mut self.far_ready);
+            let sink = End::of(near, &mut self.near_ready);
             match self.back.pump(source, sink, buffers) {
                 Ok(Progress::Waits) => (),
                 Ok(Progress::Again) => again = true,

@@ -13,22 +13,16 @@ use crate::cli::print::{Printer, Tone, write_all};
 use crate::cli::progress::ProgressStatus;
 use crate::cli::surroundings::Surroundings;
 use bundler::error::{ComposeError, ErrorClass};
-use bundler::files::FileIdentity;
-use bundler::gather::{GatherOptions, Gathered, gather};
-use bundler::github::{GitHub, GitHubError, Progress, Token};
-use bundler::hosting::{Locked, client};
+use bundler::gather::{GatherOptions, Gathered};
+use bundler::github::{GitHubError, Progress, Token};
+use bundler::hosting::client;
 use bundler::layer::LayerForm;
-use bundler::locate::{Located, locate};
-use bundler::locking::{differences_unfetched, lock_of};
-use bundler::manifests::{Unread, read_host_file};
-use bundler::output::OutputFile;
+use bundler::locate::locate;
+use bundler::making::{Destination, LockUse, MakeError, Pinned};
+use bundler::manifests::read_host_file;
 use bundler::resolve::{Resolution, ResolveRequest, resolve};
-use bundler::runnable::{check_manifest, check_run, read_manifest_of};
-use bundler::write::{WrittenBundle, content_digest, write};
-use spec::digest::Digest;
+use bundler::write::WrittenBundle;
 use spec::host_policy::HostPolicy;
-use spec::lock::{Lock, LockDifference, LockError};
-use spec::manifest::Manifest;
 use spec::path::escape;
 use spec::report::{WarningReport, with_causes};
 
@@ -39,20 +33,11 @@ const REQUIRE_PIN: [&str; 2] = ["WORKSPACE_TOOLS_REQUIRE_PIN", "AIP26_REQUIRE_PI
 #[derive(Debug, thiserror::Error)]
 enum BundleError {
     #[error(transparent)]
+    Make(#[from] MakeError),
+    #[error(transparent)]
     Compose(#[from] ComposeError),
     #[error(transparent)]
     GitHub(#[from] GitHubError),
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    #[error("{file}: the bundle is not what the lock file says:\n{}", lines(.differences))]
-    Drift {
-        file: String,
-        differences: Vec<LockDifference>,
-    },
-    #[error("the lock file {0}")]
-    LockUnreadable(#[source] Unread),
-    #[error("workspace source {id}: `{reference}` names a tag, expected a digest")]
-    SourceTag { id: String, reference: String },
     #[error("{problem}")]
     Usage {
         problem: &'static str,
@@ -60,13 +45,6 @@ enum BundleError {
     },
     #[error("github.token: {problem}")]
     Token { problem: String },
-    #[error("the resolved manifest cannot be written: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
-fn lines(differences: &[LockDifference]) -> String {
-    let lines: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    lines.join("\n")
 }
 
 /// Does what is asked. 0, or 125.
@@ -95,116 +73,52 @@ fn make(
     printer: &Printer,
 ) -> Result<String, BundleError> {
     check_usage(bundle)?;
-    let located = locate(
-        &bundle.subject,
-        bundle.workspace.as_deref(),
-        surroundings.working_directory.as_deref(),
-    )?;
+    let (workspace, here) = (&bundle.workspace, &surroundings.working_directory);
+    let located = locate(&bundle.subject, workspace.as_deref(), here.as_deref())?;
     warn(&located.warnings, printer);
     let require_pin = requires_pin(bundle.require_pin, surroundings, policy);
-    let resolution = resolve(
-        ResolveRequest {
-            manifest: &located.manifest,
-            registry: &policy.refs,
-            require_pin,
-        },
-        &located.files,
-    )?;
-    warn(&resolution.warnings, printer);
-    let locked = match (&bundle.lock, bundle.locked) {
-        (Some(file), true) => Some(read_lock(file)?),
-        _ => None,
+    let request = ResolveRequest {
+        manifest: &located.manifest,
+        registry: &policy.refs,
+        require_pin,
     };
-    let manifest = read_manifest_of(&resolution)?;
-    check_manifest(&resolution, &manifest, &policy.images)?;
-    check_pinned(&manifest, bundle.lock.is_some() || require_pin)?;
-    if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
-        // Before a reference that it does not know is refused alone.
-        let differences = differences_unfetched(lock, &manifest, &resolution.layers);
-        refuse_differences(path, differences)?;
-    }
+    let resolution = resolve(request, &located.files)?;
+    warn(&resolution.warnings, printer);
+    let pinned = Pinned::of(resolution, policy, lock_use(bundle), require_pin)?;
+
     let status = ProgressStatus::new(printer);
     let progress = |progress: &Progress<'_>| status.tell(progress);
-    let github = client(
-        policy,
-        token(&resolution, policy, surroundings)?,
-        cache_directory(policy, surroundings),
-        &progress,
-    )?;
-    let pinned = locked.as_ref().map(|lock| Locked {
-        github: &github,
-        lock,
-    });
-    let github = pinned
-        .as_ref()
-        .map_or(&github as &dyn GitHub, |pinned| pinned as &dyn GitHub);
-    let Targets {
-        mut output,
-        mut lock_file,
-    } = targets(bundle)?;
-    let gathered = gathered(
-        bundle,
-        &located,
-        &resolution,
-        policy,
-        github,
-        [&output, &lock_file],
-    )?;
-    tell_gathered(&gathered, printer);
-    check_run(&resolution, &manifest, &gathered.tree)?;
-    let drift = |digest| {
-        let now = lock_of(&manifest, &resolution.layers, &gathered, digest);
-        if let (Some(lock), Some(path)) = (&locked, &bundle.lock) {
-            refuse_differences(path, lock.differences(&now))?;
-        }
-        Ok::<_, BundleError>(now)
+    let token = token(&pinned.resolution, policy, surroundings)?;
+    let cache = cache_directory(policy, surroundings);
+    let github = client(policy, token, cache, &progress)?;
+    let Targets { output, lock_file } = targets(bundle)?;
+    let options = GatherOptions {
+        caps: policy.unpack,
+        follow_symlinks: bundle.symlinks == Some(SymlinksArgument::Follow),
+        workspace: Some(&located.workspace),
+        exclude: Vec::new(),
     };
-    let is_final = match &output {
-        Some(file) => file.is_stream(),
-        None => bundle.output.is_some(),
+    let composed = pinned.compose(&located, &github, [&output, &lock_file], options)?;
+    tell_gathered(&composed.gathered, printer);
+
+    let mut stream = StandardOutput;
+    let destination = match (output, &bundle.output) {
+        (Some(file), _) => Destination::File(file),
+        (None, Some(_)) => Destination::Stream(&mut stream, "standard output"),
+        (None, None) => Destination::Nowhere,
     };
-    if is_final && locked.is_some() {
-        // Whoever reads it has it before the exit code.
-        drift(content_digest(&gathered)?)?;
-    }
-    let written = match (&mut output, bundle.output.is_some()) {
-        (Some(file), _) => {
-            let written = write(&gathered, file);
-            Some(written.map_err(|error| file.named(error))?)
-        }
-        (None, true) => {
-            let written = write(&gathered, &mut StandardOutput);
-            Some(written.map_err(|error| error.at("standard output"))?)
-        }
-        (None, false) => None,
-    };
-    let digest = digest_of(bundle, &gathered, written)?;
-    if let Some(digest) = digest.filter(|_| bundle.lock.is_some()) {
-        let now = drift(digest)?;
-        if let Some(file) = &mut lock_file {
-            file.fill(now.to_json()?.as_bytes())?;
-        }
-    }
-    // Last, when nothing can be refused any more; the lock file says what the bundle is.
-    if let Some(file) = output {
-        file.commit()?;
-    }
-    if let Some(file) = lock_file {
-        file.commit()?;
-    }
-    tell_written(written, bundle, printer);
-    Ok(bundle_list::text(bundle, &gathered, digest)?)
+    let mut written = composed.write(destination, bundle.print_digest)?;
+    written.commit(lock_file)?;
+    tell_written(written.bundle, bundle, printer);
+    let text = bundle_list::text(bundle, &written.gathered, written.digest);
+    Ok(text.map_err(MakeError::from)?)
 }
 
-/// What a lock file says is what the bundle gets: no tag that may move.
-fn check_pinned(manifest: &Manifest, pins: bool) -> Result<(), BundleError> {
-    let mut sources = manifest.workspace_sources.iter();
-    match sources.find(|source| source.is_pinned() == Some(false)) {
-        Some(source) if pins => Err(BundleError::SourceTag {
-            id: escape(source.id.as_bytes()),
-            reference: escape(source.reference.as_bytes()),
-        }),
-        _ => Ok(()),
+fn lock_use(bundle: &Bundle) -> LockUse<'_> {
+    match (&bundle.lock, bundle.locked) {
+        (None, _) => LockUse::Nothing,
+        (Some(_), false) => LockUse::Write,
+        (Some(path), true) => LockUse::Hold(path),
     }
 }
 
@@ -238,71 +152,6 @@ fn check_usage(bundle: &Bundle) -> Result<(), BundleError> {
     }
 }
 
-fn refuse_differences(lock: &Path, differences: Vec<LockDifference>) -> Result<(), BundleError> {
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(BundleError::Drift {
-            file: shown(lock),
-            differences,
-        }),
-    }
-}
-
-fn gathered<'files>(
-    bundle: &Bundle,
-    located: &'files Located,
-    resolution: &Resolution,
-    policy: &HostPolicy,
-    github: &dyn GitHub,
-    outputs: [&Option<OutputFile>; 2],
-) -> Result<Gathered<'files>, BundleError> {
-    let mut exclude = Vec::new();
-    for output in outputs.into_iter().flatten() {
-        exclude.extend(output.replaces()?);
-        exclude.push(output.identity()?);
-    }
-    if let Some(lock) = bundle.lock.as_deref().filter(|_| bundle.locked) {
-        exclude.push(identity_of(lock)?);
-    }
-    let options = GatherOptions {
-        caps: policy.unpack,
-        follow_symlinks: bundle.symlinks == Some(SymlinksArgument::Follow),
-        workspace: Some(&located.workspace),
-        exclude,
-    };
-    Ok(gather(
-        &resolution.layers,
-        Some(&resolution.manifest),
-        &located.files,
-        github,
-        &options,
-    )?)
-}
-
-/// The file that is read as the lock file.
-fn identity_of(path: &Path) -> Result<FileIdentity, BundleError> {
-    FileIdentity::at(path).map_err(|source| {
-        BundleError::LockUnreadable(Unread {
-            file: shown(path),
-            problem: "cannot be looked at",
-            source: Some(source),
-        })
-    })
-}
-
-/// The digest of the contents, where something asks for it.
-fn digest_of(
-    bundle: &Bundle,
-    gathered: &Gathered<'_>,
-    written: Option<WrittenBundle>,
-) -> Result<Option<Digest>, BundleError> {
-    match written {
-        Some(written) => Ok(Some(written.content_digest)),
-        None if bundle.print_digest || bundle.lock.is_some() => Ok(Some(content_digest(gathered)?)),
-        None => Ok(None),
-    }
-}
-
 /// Whether references to branches and tags are refused: by the flag, a variable or the host.
 pub(super) fn requires_pin(flag: bool, surroundings: &Surroundings, policy: &HostPolicy) -> bool {
     let by_variable = REQUIRE_PIN.iter().any(|name| {
@@ -311,11 +160,6 @@ pub(super) fn requires_pin(flag: bool, surroundings: &Surroundings, policy: &Hos
             .is_some_and(|value| !matches!(value.as_bytes(), b"0" | b"false" | b"no" | b"off"))
     });
     flag || policy.require_pin || by_variable
-}
-
-fn read_lock(path: &Path) -> Result<Lock, BundleError> {
-    let text = read_host_file(path).map_err(BundleError::LockUnreadable)?;
-    Ok(Lock::parse(&text, &shown(path))?)
 }
 
 /// The token, where something will be fetched: it is not even read otherwise.
@@ -415,42 +259,11 @@ fn tell(error: &BundleError, printer: &Printer) {
         }
     };
     match error {
-        // One line for each, with what to do about it.
-        BundleError::Compose(ComposeError::Manifest(errors)) => {
-            for error in errors {
-                refused(error.code(), &error.to_string(), error.hint());
-            }
+        BundleError::Compose(error) | BundleError::Make(MakeError::Compose(error)) => {
+            tell_compose(error, printer);
         }
-        BundleError::Compose(error) if error.class() == ErrorClass::Output => {
-            let text = format!("failed: {} ({})", with_causes(error), error.code());
-            printer.line(Tone::Error, &text);
-            if let Some(hint) = error.hint() {
-                printer.line(Tone::Hint, &format!("hint: {hint}"));
-            }
-        }
-        BundleError::Compose(error) => refused(error.code(), &with_causes(error), error.hint()),
+        BundleError::Make(error) => refused(error.code(), &with_causes(error), error.hint()),
         BundleError::GitHub(error) => refused(error.code(), &with_causes(error), error.hint()),
-        BundleError::Lock(error) => {
-            refused("lock_invalid", &with_causes(error), Some(error.hint()))
-        }
-        BundleError::Drift { .. } => refused(
-            "lock_drift",
-            &with_causes(error),
-            Some("write the lock file anew: leave out --locked".to_owned()),
-        ),
-        BundleError::LockUnreadable(_) => refused(
-            "lock_invalid",
-            &with_causes(error),
-            Some("write one: leave out --locked".to_owned()),
-        ),
-        BundleError::SourceTag { .. } => refused(
-            "source_tag_refused",
-            &with_causes(error),
-            Some(
-                "write its digest behind it, @sha256:…: `runner source inspect` prints it"
-                    .to_owned(),
-            ),
-        ),
         BundleError::Usage { hint, .. } => {
             refused("usage", &with_causes(error), Some((*hint).to_owned()));
         }
@@ -459,7 +272,30 @@ fn tell(error: &BundleError, printer: &Printer) {
             &with_causes(error),
             Some("mend `github.token` of the host's configuration, or what it names".to_owned()),
         ),
-        BundleError::Json(_) => refused("manifest", &with_causes(error), None),
+    }
+}
+
+fn tell_compose(error: &ComposeError, printer: &Printer) {
+    let tell = |what: &str, code: &str, text: &str, hint: Option<String>| {
+        printer.line(Tone::Error, &format!("{what}: {text} ({code})"));
+        if let Some(hint) = hint {
+            printer.line(Tone::Hint, &format!("hint: {hint}"));
+        }
+    };
+    match error {
+        // One line for each, with what to do about it.
+        ComposeError::Manifest(errors) => {
+            for error in errors {
+                tell("refused", error.code(), &error.to_string(), error.hint());
+            }
+        }
+        error => {
+            let what = match error.class() {
+                ErrorClass::Output => "failed",
+                _ => "refused",
+            };
+            tell(what, error.code(), &with_causes(error), error.hint());
+        }
     }
 }
 

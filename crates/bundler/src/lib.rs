@@ -3,6 +3,8 @@
 //! [`resolve`](resolve::resolve) reads manifests and replaces `ref` sources by their content.
 //! [`gather`](gather::gather) lists the files, fetches repositories and merges everything.
 //! [`write`](write::write) reads each file once and writes the archive.
+//!
+//! [`making`] has these stages in order, with the lock file: the place to start reading.
 #![forbid(unsafe_code)]
 
 mod bundle_sieve;
@@ -20,7 +22,8 @@ pub mod hosting;
 mod ignored;
 pub mod layer;
 pub mod locate;
-pub mod locking;
+pub(crate) mod locking;
+pub mod making;
 pub mod manifests;
 pub mod origin;
 pub mod output;

@@ -9,7 +9,7 @@ use spec::runner_block::{Engine, Language};
 
 /// Returns the lock of a bundle; `manifest` is the resolved one.
 #[must_use]
-pub fn lock_of(
+pub(crate) fn lock_of(
     manifest: &Manifest,
     layers: &[Layer],
     gathered: &Gathered<'_>,
@@ -26,7 +26,7 @@ pub fn lock_of(
 /// Compares manifest and `lock` without fetching, for a reference without a locked commit. Empty if
 /// every reference has one.
 #[must_use]
-pub fn differences_unfetched(
+pub(crate) fn differences_unfetched(
     lock: &Lock,
     manifest: &Manifest,
     layers: &[Layer],

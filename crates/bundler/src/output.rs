@@ -155,7 +155,7 @@ impl OutputFile {
 
     /// Whether data is visible immediately instead of at [`OutputFile::commit`].
     #[must_use]
-    pub fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         matches!(self.place, Place::Stream)
     }
 

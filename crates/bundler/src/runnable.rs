@@ -37,7 +37,7 @@ impl BundleView for View<'_> {
 ///
 /// # Errors
 /// [`ComposeError::Manifest`].
-pub fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, ComposeError> {
+pub(crate) fn read_manifest_of(resolution: &Resolution) -> Result<Manifest, ComposeError> {
     let bytes = resolution.manifest.to_string().into_bytes();
     manifest::parse(&bytes, Format::Json, ".runner/manifest.json")
         .map_err(|error| ComposeError::Manifest(vec![error]))
@@ -105,7 +105,7 @@ pub fn check_manifest(
 ///
 /// # Errors
 /// [`ComposeError::Manifest`].
-pub fn check_run(
+pub(crate) fn check_run(
     resolution: &Resolution,
     manifest: &Manifest,
     tree: &Tree,

@@ -19,7 +19,7 @@ use crate::run::subject::BundleFiles;
 use sandbox::error::SandboxError;
 use sandbox::mounts::{self, MountError};
 use sandbox::steps::ChildStep;
-use sandbox::view::{self as view_plan, AskedMount, BUNDLE, check_target};
+use sandbox::view::{self as view_plan, BUNDLE, RequestedMount, check_target};
 use spec::did_you_mean::difference;
 use spec::host::HostSupport;
 use spec::path::{escape, quoted};
@@ -95,7 +95,7 @@ pub(super) fn of_launch(
 ) -> RunError {
     let entries = planning::distinct(attempt.chosen);
     let looked = entries.iter().chain(&sources.entries).map(mounts::look);
-    let Ok(mut mounts) = looked.collect::<Result<Vec<AskedMount>, MountError>>() else {
+    let Ok(mut mounts) = looked.collect::<Result<Vec<RequestedMount>, MountError>>() else {
         return error.into();
     };
     mounts.extend(sources.mounts.iter().cloned());

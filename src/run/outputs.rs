@@ -10,7 +10,7 @@ use crate::run::Run;
 use crate::run::contract::{self, IoContract};
 use crate::run::error::RunError;
 use crate::run::places::Places;
-use crate::run::reporting::{self, Told};
+use crate::run::reporting::{self, WithWarnings};
 use crate::run::resources::RunJournal;
 use crate::staging::{self, FileLimits, OutputFile};
 use sandbox::launch::Launched;
@@ -138,7 +138,7 @@ impl Run<'_> {
 }
 
 /// `--keep`: what the body could write stays, as a copy in `into`.
-pub(super) fn keep(launched: &Launched, into: &Path) -> Told<()> {
+pub(super) fn keep(launched: &Launched, into: &Path) -> WithWarnings<()> {
     let incomplete = |message| WarningReport::new("keep_incomplete", message);
     let mut warnings = Vec::new();
     let mut left_out = 0;
@@ -150,7 +150,7 @@ pub(super) fn keep(launched: &Launched, into: &Path) -> Told<()> {
             Ok(directory) => directory,
             Err(errno) => {
                 let result = Err(RunError::host(format!("open {name} for --keep"))(errno));
-                return Told { warnings, result };
+                return WithWarnings { warnings, result };
             }
         };
         match staging::keep(directory.as_fd(), &into.join(name), u64::MAX) {
@@ -163,7 +163,7 @@ pub(super) fn keep(launched: &Launched, into: &Path) -> Told<()> {
         let message = format!("{left_out} entries of the scratch root were not kept");
         warnings.push(incomplete(message));
     }
-    Told::ok((), warnings)
+    WithWarnings::ok((), warnings)
 }
 
 /// What is to be said of files that were not made or not copied, besides the error of the run.

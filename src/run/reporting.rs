@@ -38,12 +38,12 @@ use spec::units;
 
 /// A part of a run, and what is said of it also where it fails.
 #[derive(Debug)]
-pub(super) struct Told<T> {
+pub(super) struct WithWarnings<T> {
     pub(super) warnings: Vec<WarningReport>,
     pub(super) result: Result<T, RunError>,
 }
 
-impl<T> Told<T> {
+impl<T> WithWarnings<T> {
     pub(super) fn ok(value: T, warnings: Vec<WarningReport>) -> Self {
         Self {
             warnings,
@@ -112,7 +112,7 @@ impl ReportBuilder {
     ///
     /// # Errors
     /// That of the part.
-    pub(super) fn take<T>(&mut self, told: Told<T>) -> Result<T, RunError> {
+    pub(super) fn take<T>(&mut self, told: WithWarnings<T>) -> Result<T, RunError> {
         self.warn(told.warnings);
         told.result
     }

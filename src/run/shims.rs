@@ -35,7 +35,7 @@ pub(super) enum Shim {
 
 /// What `program`, which was asked for with the words behind it, is a shim for.
 pub(super) fn read(program: &Path, words: &[Vec<u8>], caller: &Caller) -> Shim {
-    let asked = Asked {
+    let asked = Lookup {
         name: program.file_name().unwrap_or_default(),
         caller,
     };
@@ -73,12 +73,12 @@ fn is_same_file(rustup: &Path, program: &Path, name: &OsStr) -> bool {
     name != "rustup" && identity(rustup).is_some_and(|of_it| identity(program) == Some(of_it))
 }
 
-struct Asked<'run> {
+struct Lookup<'run> {
     name: &'run OsStr,
     caller: &'run Caller,
 }
 
-impl Asked<'_> {
+impl Lookup<'_> {
     fn variable(&self, name: &str) -> Option<&OsStr> {
         let mut all = self.caller.environment.iter();
         let (_, value) = all.find(|(known, _)| known == name.as_bytes())?;

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::ground::{Archive, manifest};
 use super::support::Ground;
 
-fn furnished() -> Ground {
+fn populated() -> Ground {
     let ground = Ground::new();
     for (name, contents) in [
         ("shared/a.ts", "a"),
@@ -25,7 +25,7 @@ fn furnished() -> Ground {
 
 #[test]
 fn a_source_takes_what_it_names_to_where_it_says() {
-    let ground = furnished();
+    let ground = populated();
     let tree = [
         "",
         ".env",
@@ -125,7 +125,7 @@ fn a_source_takes_what_it_names_to_where_it_says() {
 
 #[test]
 fn a_source_that_is_the_whole_workspace_leaves_out_what_is_being_written() {
-    let ground = furnished();
+    let ground = populated();
     ground.file(
         "tool.yaml",
         "run: [cat, a]\ncode: {sources: [{local: .}]}\n",
@@ -146,7 +146,7 @@ fn a_source_that_is_the_whole_workspace_leaves_out_what_is_being_written() {
 
 #[test]
 fn a_source_that_gives_nothing_is_refused_by_its_place() {
-    let ground = furnished();
+    let ground = populated();
     for (source, code, parts) in [
         (
             "local: pakage.json",
@@ -238,7 +238,7 @@ fn a_source_that_gives_nothing_is_refused_by_its_place() {
 
 #[test]
 fn the_filter_of_a_directory_may_match_nothing_and_says_so() {
-    let ground = furnished();
+    let ground = populated();
     ground.file("m.yaml", manifest("local: {path: shared, glob: '*.rs'}"));
     let told = ground.make(&["m.yaml", "--list"]);
     told.assert_done().assert_warns("source_empty");

@@ -51,7 +51,7 @@ impl Servers {
         let directory = tempfile::Builder::new().prefix("servers-").tempdir();
         // The script takes it away.
         let directory = directory.expect("a directory").keep();
-        furnish(&directory);
+        populate(&directory);
         let script = directory.join("start.sh");
         // Whoever holds the host's namespace may lay a cable in it.
         let who = if crate::support::is_root() {
@@ -107,7 +107,7 @@ impl Servers {
     }
 }
 
-fn furnish(directory: &Path) {
+fn populate(directory: &Path) {
     let plain = directory.to_str().expect("a plain path");
     published::web(directory);
     published::index(directory);

@@ -61,7 +61,7 @@ pub(crate) fn exec_bundled(
 }
 
 /// A copy of a prepared folder, with a manifest and more files.
-pub(crate) fn furnished(ground: &Ground, prepared: &Path, files: &[(&str, &str)]) -> PathBuf {
+pub(crate) fn populated(ground: &Ground, prepared: &Path, files: &[(&str, &str)]) -> PathBuf {
     let folder = ground.path(&format!("program-{}", random()));
     succeed(tool("cp").arg("-a").arg(prepared).arg(&folder)).expect("copied");
     for (name, contents) in files {
@@ -82,7 +82,7 @@ fn the_body_finds_the_same_tree_whatever_its_bundle_was_made_with() {
     let Some(prepared) = node_program() else {
         return;
     };
-    let folder = furnished(
+    let folder = populated(
         &ground,
         &prepared,
         &[
@@ -116,7 +116,7 @@ fn a_node_program_composed_of_a_workspaces_sources_runs() {
     let Some(prepared) = node_program() else {
         return;
     };
-    let workspace = furnished(&ground, &prepared, &[]);
+    let workspace = populated(&ground, &prepared, &[]);
     let write = |name: &str, text: &str| {
         let path = workspace.join(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
@@ -178,7 +178,7 @@ fn pip_installs_a_wheel_that_lies_in_the_bundle() {
     let install =
         "python3 -m pip install --quiet --no-index --find-links . --target /tmp/lib six markupsafe
         PYTHONPATH=/tmp/lib python3 -c 'import six, markupsafe._speedups; print(six.__version__)'";
-    let folder = furnished(
+    let folder = populated(
         &ground,
         &prepared,
         &[
@@ -211,7 +211,7 @@ def test_the_manifest_that_is_run_lies_in_the_bundle():
     let run = "name: suite
 run: [python3, -m, pytest, -q, -p, 'no:cacheprovider', --basetemp=/tmp/suite, test_suite.py]
 ";
-    let folder = furnished(
+    let folder = populated(
         &ground,
         &prepared,
         &[("manifest.yaml", run), ("test_suite.py", suite)],
@@ -281,7 +281,7 @@ fn a_go_program_of_an_npm_tree_is_bundled_with_what_it_bundles() {
     let build =
         "node_modules/.bin/esbuild --bundle --log-level=error --outfile=/tmp/main.js main.ts
         node /tmp/main.js";
-    let folder = furnished(
+    let folder = populated(
         &ground,
         &prepared,
         &[

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::bundling::{exec_bundled, furnished};
+use crate::bundling::{exec_bundled, populated};
 use crate::support::Ground;
 use crate::support::bodies::copy_program;
 use crate::support::bundles::pack;
@@ -32,7 +32,7 @@ server.listen(0, '127.0.0.1', () => {
 fn program(ground: &Ground, run: &str) -> Option<PathBuf> {
     let manifest = format!("name: report\nrun: {run}\n");
     let files = [("main.js", MAIN), ("manifest.yaml", &manifest)];
-    Some(furnished(ground, &node_program()?, &files))
+    Some(populated(ground, &node_program()?, &files))
 }
 
 #[test]

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use crate::bundle_sieve::BundleSieve;
+use crate::bundle_filter::BundleFilter;
 use crate::error::{ComposeError, SourceProblem};
 use crate::files::{DirectoryFiles, FileIdentity, WorkspaceFiles};
+use crate::filter::FileFilter;
 use crate::gathering::Gathering;
 pub use crate::gathering::Given;
 use crate::github::{FetchedTree, GitHub, ResolvedRef};
 use crate::layer::{Layer, LayerForm};
 use crate::origin::SourceOrigin;
 use crate::overlay::{Overlay, RootIndex, SourceIndex};
-use crate::sieve::Sieve;
 use crate::walk::{Links, LocalSource, Walk, directory_target};
 use crate::weight;
 use archive::Tree;
@@ -121,9 +121,9 @@ pub fn gather<'files>(
     for (source, layer) in layers.iter().enumerate() {
         let refused = |problem| ComposeError::of_source(&layer.origin, problem);
         let is_own_folder = matches!(layer.form, LayerForm::Folder { .. });
-        let sieve = match layer.form {
+        let filter = match layer.form {
             LayerForm::Folder { .. } | LayerForm::Local { .. } => {
-                Some(BundleSieve::new(files, is_own_folder).map_err(refused)?)
+                Some(BundleFilter::new(files, is_own_folder).map_err(refused)?)
             }
             // Content of a repository is already published.
             LayerForm::Inline { .. } | LayerForm::GitHub { .. } => None,
@@ -137,7 +137,7 @@ pub fn gather<'files>(
                 false => Links::Keep,
             },
             exclude: &options.exclude,
-            sieve: sieve.as_ref().map(|sieve| sieve as &dyn Sieve),
+            filter: filter.as_ref().map(|filter| filter as &dyn FileFilter),
             gathering: &mut gathering,
         };
         match &layer.form {
@@ -180,14 +180,14 @@ pub fn gather<'files>(
                         false => Links::Keep,
                     },
                     exclude: &[],
-                    sieve: None,
+                    filter: None,
                     gathering: &mut gathering,
                 };
                 walk.tree(None, directory_target(path.as_ref(), target))
             }
         }
         .map_err(refused)?;
-        for warning in sieve.iter().flat_map(BundleSieve::told) {
+        for warning in filter.iter().flat_map(BundleFilter::told) {
             gathering.warn(source, &warning.code, &warning.message);
         }
     }

@@ -7,12 +7,13 @@
 //! [`making`] has these stages in order, with the lock file: the place to start reading.
 #![forbid(unsafe_code)]
 
-mod bundle_sieve;
+mod bundle_filter;
 pub mod check;
 mod credentials;
 pub mod define_code;
 pub mod error;
 pub mod files;
+mod filter;
 mod folders;
 mod follow;
 pub mod gather;
@@ -32,7 +33,6 @@ mod pattern;
 pub mod resolve;
 pub mod runnable;
 mod secrets;
-mod sieve;
 pub mod source;
 pub(crate) mod source_problem;
 mod walk;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use crate::error::{FollowProblem, SourceProblem};
 use crate::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
+use crate::filter::FileFilter;
 use crate::follow::{Followed, NotFollowed, follow};
 use crate::gathering::Gathering;
 use crate::overlay::{Contents, Item, RootIndex, SourceIndex};
 use crate::pattern::{PathPattern, has_wildcard, split_base};
-use crate::sieve::Sieve;
 use archive::links::check_target;
 use spec::code_block::SourceTarget;
 use spec::did_you_mean::nearest;
@@ -41,7 +41,7 @@ pub(crate) struct Walk<'walk> {
     pub source: SourceIndex,
     pub links: Links<'walk>,
     pub exclude: &'walk [FileIdentity],
-    pub sieve: Option<&'walk dyn Sieve>,
+    pub filter: Option<&'walk dyn FileFilter>,
     pub gathering: &'walk mut Gathering,
 }
 
@@ -120,8 +120,8 @@ impl Walk<'_> {
             let to = file_target(path, source.target)?;
             // A followed path ends at the real file.
             let real = real.as_ref().unwrap_or(&from);
-            if let Some(sieve) = self.sieve {
-                sieve.is_named(real, &found)?;
+            if let Some(filter) = self.filter {
+                filter.is_named(real, &found)?;
             }
             return self.leaf(real, &found, &to);
         }
@@ -251,8 +251,8 @@ impl Walk<'_> {
         relative: Option<&RelPath>,
         course: &mut Course<'_>,
     ) -> Result<(), SourceProblem> {
-        if let Some(sieve) = self.sieve {
-            sieve.enter(from)?;
+        if let Some(filter) = self.filter {
+            filter.enter(from)?;
         }
         course.visiting.push(from.cloned());
         let room = self.gathering.room_to_list();
@@ -291,7 +291,7 @@ impl Walk<'_> {
         course: &mut Course<'_>,
     ) -> Result<(), SourceProblem> {
         let to = join(course.prefix, relative)?;
-        let is_of_a_bundle = self.sieve.is_none_or(Sieve::is_of_a_bundle);
+        let is_of_a_bundle = self.filter.is_none_or(FileFilter::is_of_a_bundle);
         if is_of_a_bundle && self.gathering.leaves_out(&to) {
             return Ok(());
         }
@@ -306,8 +306,8 @@ impl Walk<'_> {
         if self.exclude.contains(&found.stamp.identity) {
             return Ok(());
         }
-        if let Some(sieve) = self.sieve
-            && !sieve.takes(from, &found)?
+        if let Some(filter) = self.filter
+            && !filter.takes(from, &found)?
         {
             return Ok(());
         }
@@ -323,8 +323,8 @@ impl Walk<'_> {
                 return Err(self.loops(from));
             }
             // The real name decides too: a link must not bypass the filter.
-            if let (Some(sieve), Some(real)) = (self.sieve, &path)
-                && !sieve.takes(real, &found)?
+            if let (Some(filter), Some(real)) = (self.filter, &path)
+                && !filter.takes(real, &found)?
             {
                 return Ok(());
             }

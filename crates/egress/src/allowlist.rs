@@ -23,7 +23,7 @@ const NPM_REGISTRY: &[u8] = b"npm_config_registry";
 
 /// One entry that somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedHost {
+pub struct RequestedHost {
     pub rule: EgressRule,
     /// Indexes into the manifest's list, of every entry that is this rule.
     pub entries: Vec<usize>,
@@ -37,7 +37,7 @@ pub struct AskedHost {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPlan {
     /// Every entry that somebody asks for, each once, the manifest's first.
-    pub asked: Vec<AskedHost>,
+    pub asked: Vec<RequestedHost>,
     /// The list that counts.
     pub allowed: Vec<EgressRule>,
     /// Whether a TLS hello that hides another one inside is refused.
@@ -51,7 +51,7 @@ pub fn settle(
     flags: &[EgressRule],
     policy: &EgressPolicy,
 ) -> EgressPlan {
-    let mut asked: Vec<AskedHost> = Vec::new();
+    let mut asked: Vec<RequestedHost> = Vec::new();
     let mut places: HashMap<&EgressRule, usize> = HashMap::new();
     let of_manifest = manifest
         .iter()
@@ -59,7 +59,7 @@ pub fn settle(
         .map(|(index, request)| (&request.rule, Some(index)));
     for (rule, entry) in of_manifest.chain(flags.iter().map(|rule| (rule, None))) {
         let at = *places.entry(rule).or_insert_with(|| {
-            asked.push(AskedHost {
+            asked.push(RequestedHost {
                 rule: rule.clone(),
                 entries: Vec::new(),
                 by_flag: false,
@@ -209,7 +209,7 @@ impl EgressPlan {
     }
 }
 
-impl AskedHost {
+impl RequestedHost {
     /// The keys and flags that ask, each once.
     #[must_use]
     pub fn asked_by<'asked>(&self, manifest: &'asked [EgressRequest]) -> Vec<&'asked str> {
@@ -264,7 +264,7 @@ pub fn private_ranges(address: IpAddr) -> String {
 }
 
 fn judge(
-    asked: &AskedHost,
+    asked: &RequestedHost,
     policy: &EgressPolicy,
     is_public: &dyn Fn(IpAddr) -> bool,
 ) -> Option<Vain> {

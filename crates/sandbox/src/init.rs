@@ -400,7 +400,7 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::{Word, hear};
+    use crate::launch::{InitMessage, receive};
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
@@ -411,8 +411,8 @@ mod tests {
         let kind = message::CONNECT;
         link::send(supervisor.as_fd(), Message { kind, values }, &[]).expect("sent");
         assert!(obey(1, init.as_fd()).is_ok());
-        match hear(supervisor.as_fd()) {
-            Ok(Word::Connected(7, socket)) => socket,
+        match receive(supervisor.as_fd()) {
+            Ok(InitMessage::Connected(7, socket)) => socket,
             other => panic!("{other:?}"),
         }
     }

@@ -105,7 +105,7 @@ impl Launched {
         }
     }
 
-    /// Requests a connection to `port` of the body's loopback from init; [`hear`] returns the
+    /// Requests a connection to `port` of the body's loopback from init; [`receive`] returns the
     /// answer with the same `id`. Returns `false` if init has ended.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Launched {
 
 /// Message of init while the body runs.
 #[derive(Debug)]
-pub enum Word {
+pub enum InitMessage {
     Ended(i32),
     /// Result of [`Launched::connect`]: its id and a non-blocking socket that is connected or
     /// connecting.
@@ -137,7 +137,7 @@ pub enum Word {
 ///
 /// # Errors
 /// The errno of recvmsg(2).
-pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
+pub fn receive(link: BorrowedFd<'_>) -> Result<InitMessage, Errno> {
     // If init ended with unread signals of ours, the kernel returns ECONNRESET once, before the
     // queued messages of init.
     let word = match link::receive_what_fits(link) {
@@ -151,7 +151,7 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
                 values: [raw_status, ..],
             },
             ..,
-        ))) => Ok(Word::Ended(raw_status)),
+        ))) => Ok(InitMessage::Ended(raw_status)),
         Ok(Some((
             Message {
                 kind: message::CONNECTED,
@@ -167,9 +167,9 @@ pub fn hear(link: BorrowedFd<'_>) -> Result<Word, Errno> {
                 0 => Errno::MFILE,
                 errno => link::stated_errno(errno),
             };
-            Ok(Word::Connected(id, socket.ok_or(refused)))
+            Ok(InitMessage::Connected(id, socket.ok_or(refused)))
         }
-        Ok(_) | Err(Errno::CONNRESET) => Ok(Word::Gone),
+        Ok(_) | Err(Errno::CONNRESET) => Ok(InitMessage::Gone),
         Err(errno) => Err(errno),
     }
 }
@@ -438,7 +438,9 @@ mod tests {
         say(&ours, message::SIGNAL);
         say(&theirs, message::ENDED);
         drop(theirs);
-        assert!(matches!(hear(ours.as_fd()), Ok(Word::Ended(status)) if status == 7 << 8));
-        assert!(matches!(hear(ours.as_fd()), Ok(Word::Gone)));
+        assert!(
+            matches!(receive(ours.as_fd()), Ok(InitMessage::Ended(status)) if status == 7 << 8)
+        );
+        assert!(matches!(receive(ours.as_fd()), Ok(InitMessage::Gone)));
     }
 }

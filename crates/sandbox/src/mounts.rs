@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::view::{self, Access, AskedMount, NO_DEVICES, Shown, ViewError};
+use crate::view::{self, Access, NO_DEVICES, RequestedMount, Shown, ViewError};
 use spec::path::escape;
 use spec::request::ViewEntry;
 use sys::credentials::HostIds;
@@ -64,7 +64,7 @@ const TREES_MAX: usize = DESCRIPTORS_MAX - 13;
 pub fn open(
     entries: &[ViewEntry],
     body: Option<HostIds>,
-) -> Result<(Vec<AskedMount>, Vec<OwnedFd>), MountError> {
+) -> Result<(Vec<RequestedMount>, Vec<OwnedFd>), MountError> {
     let mut mounts = Vec::with_capacity(entries.len());
     let mut trees = Vec::new();
     let mut owners = body.map(Owners::of);
@@ -93,14 +93,14 @@ pub fn open(
 ///
 /// # Errors
 /// [`MountError::Source`] for a source that is not there, or that cannot be told by a path.
-pub fn look(entry: &ViewEntry) -> Result<AskedMount, MountError> {
+pub fn look(entry: &ViewEntry) -> Result<RequestedMount, MountError> {
     let ViewEntry::Bind {
         source,
         target,
         writable,
     } = entry
     else {
-        return Ok(AskedMount::of(entry, true));
+        return Ok(RequestedMount::of(entry, true));
     };
     let access = Access::of(*writable);
     let (source, found) = match access {
@@ -116,7 +116,7 @@ pub fn look(entry: &ViewEntry) -> Result<AskedMount, MountError> {
     refuse_device(&source, &found)?;
     view::check_target(target.as_os_str().as_bytes())
         .map_err(|error| elsewhere(error, &source, *writable))?;
-    let mut mount = AskedMount::of(entry, found.is_dir());
+    let mut mount = RequestedMount::of(entry, found.is_dir());
     let source = source.into_os_string().into_vec();
     mount.shown = Shown::Host { source, access };
     Ok(mount)

@@ -312,7 +312,7 @@ fn directory(path: &str) -> ViewStep {
 
 /// A requested mount with its resolved source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedMount {
+pub struct RequestedMount {
     pub target: Vec<u8>,
     pub is_directory: bool,
     pub shown: Shown,
@@ -346,7 +346,7 @@ pub enum Shown {
     },
 }
 
-impl AskedMount {
+impl RequestedMount {
     /// Converts `entry`; `is_directory` is the type of its source.
     #[must_use]
     pub fn of(entry: &ViewEntry, is_directory: bool) -> Self {
@@ -483,8 +483,8 @@ fn is_free_in_etc(target: &[u8]) -> bool {
 ///
 /// # Errors
 /// [`ViewError`] for a refused or duplicate target.
-pub fn asked(mounts: &[AskedMount]) -> Result<Vec<ViewStep>, ViewError> {
-    let mut order: Vec<&AskedMount> = mounts.iter().collect();
+pub fn asked(mounts: &[RequestedMount]) -> Result<Vec<ViewStep>, ViewError> {
+    let mut order: Vec<&RequestedMount> = mounts.iter().collect();
     order.sort_by_key(|mount| &mount.target);
     let mut steps = Vec::new();
     let mut before: Option<&[u8]> = None;
@@ -566,13 +566,13 @@ fn place(target: &[u8], is_directory: bool) -> Vec<ViewStep> {
 mod tests {
     use super::*;
 
-    fn bind(target: &str) -> AskedMount {
+    fn bind(target: &str) -> RequestedMount {
         let entry = ViewEntry::Bind {
             source: "/src".into(),
             target: target.into(),
             writable: false,
         };
-        AskedMount::of(&entry, true)
+        RequestedMount::of(&entry, true)
     }
 
     #[test]
@@ -630,12 +630,12 @@ mod tests {
 
     #[test]
     fn an_empty_directory_beneath_another_mount_is_no_part_of_it() {
-        let empty = |target: &str| AskedMount {
+        let empty = |target: &str| RequestedMount {
             target: target.into(),
             is_directory: true,
             shown: Shown::Tmpfs { size_bytes: None },
         };
-        let bind = |target: &str| AskedMount {
+        let bind = |target: &str| RequestedMount {
             shown: Shown::Host {
                 source: b"/x".to_vec(),
                 access: Access::Writable,

@@ -56,7 +56,7 @@ impl std::fmt::Debug for Question<'_> {
 
 /// What a program said.
 #[derive(Debug)]
-pub struct Said {
+pub struct Answer {
     pub status: ExitStatus,
     /// What it wrote to standard output, at most [`VALUE_BYTES_MAX`] and a newline.
     pub output: Secret,
@@ -66,7 +66,7 @@ pub struct Said {
 ///
 /// # Errors
 /// [`Unusable`]: it cannot be started, says too much, is too slow, or the caller wants an end.
-pub fn ask(question: &Question<'_>) -> Result<Said, Unusable> {
+pub fn ask(question: &Question<'_>) -> Result<Answer, Unusable> {
     let mut asked = start(question)?;
     // Room for all of it at once: a vector that grows leaves copies behind.
     let mut bytes = Vec::with_capacity(VALUE_BYTES_MAX + 1);
@@ -75,17 +75,17 @@ pub fn ask(question: &Question<'_>) -> Result<Said, Unusable> {
     let ended = asked.end();
     let output = Secret::new(bytes);
     let status = followed.and(ended)?;
-    Ok(Said { status, output })
+    Ok(Answer { status, output })
 }
 
-struct Asked {
+struct RunningProvider {
     child: Child,
     pid: i32,
     pidfd: OwnedFd,
     output: File,
 }
 
-fn start(question: &Question<'_>) -> Result<Asked, Unusable> {
+fn start(question: &Question<'_>) -> Result<RunningProvider, Unusable> {
     let (program, rest) = question
         .words
         .split_first()
@@ -113,7 +113,7 @@ fn start(question: &Question<'_>) -> Result<Asked, Unusable> {
             Ok((pidfd, output))
         });
     match followed {
-        Ok((pidfd, output)) => Ok(Asked {
+        Ok((pidfd, output)) => Ok(RunningProvider {
             child,
             pid,
             pidfd,
@@ -139,7 +139,7 @@ fn input(bytes: &[u8]) -> std::io::Result<Stdio> {
     Ok(Stdio::from(file))
 }
 
-impl Asked {
+impl RunningProvider {
     /// Reads until the program has ended, says too much, is too slow, or the caller's signal comes.
     fn follow(&mut self, bytes: &mut Vec<u8>, question: &Question<'_>) -> Result<(), Unusable> {
         let (signals, deadline) = (question.signals, question.deadline);
@@ -157,7 +157,7 @@ impl Asked {
             let piece = left.min(LOOK_EVERY);
             let ready = self.wait(open, signals, piece).map_err(Unusable::Lost)?;
             if let (true, Some(signals)) = (ready.signal, signals) {
-                heed(signals)?;
+                check_signals(signals)?;
             }
             if ready.output && self.take(bytes)? == Taken::End {
                 open = false;
@@ -256,7 +256,7 @@ struct Ready {
 }
 
 /// Takes the signals that are there; one that cancels the run is an error.
-fn heed(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
+fn check_signals(signals: BorrowedFd<'_>) -> Result<(), Unusable> {
     while let Some(number) = signal::take(signals).map_err(Unusable::Lost)? {
         if signal::ends_a_run(number) {
             return Err(Unusable::Cancelled { signal: number });

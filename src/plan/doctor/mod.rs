@@ -375,7 +375,7 @@ fn limits(facts: &Facts) -> Vec<Item> {
 
 /// The last clause of an axis's reason: what holds instead.
 #[must_use]
-pub fn stand_in(reason: &str) -> &str {
+pub(crate) fn stand_in(reason: &str) -> &str {
     reason.rsplit("; ").next().unwrap_or(reason)
 }
 

@@ -45,7 +45,7 @@ use archive::{OpenedArchive, Surveyed, Tree, survey, survey_directory};
 use sandbox::error::SandboxError;
 use sandbox::mounts;
 use sandbox::steps::ChildStep;
-use sandbox::view::{self as view_plan, AskedMount, ViewStep};
+use sandbox::view::{self as view_plan, RequestedMount, ViewStep};
 use secrets::Expected;
 use spec::host::HostSupport;
 use spec::host_policy::HostPolicy;
@@ -407,7 +407,7 @@ fn look_at_inputs(workspace: &Workspace, inputs: &[InputFile]) -> Result<Vec<u64
 fn look_at_mounts(
     entries: &[ViewEntry],
     refusals: &mut Refusals,
-) -> Result<Vec<AskedMount>, RunError> {
+) -> Result<Vec<RequestedMount>, RunError> {
     entries
         .iter()
         .filter_map(|entry| {

@@ -15,7 +15,7 @@ use crate::run::places::{Place, Places};
 use crate::run::planning;
 use crate::run::reporting;
 use crate::run::subject::Subject as ManifestSubject;
-use egress::allowlist::{ALLOW_NET, AskedHost};
+use egress::allowlist::{ALLOW_NET, RequestedHost};
 use sandbox::view::SCRATCH;
 use spec::document::{self, Node};
 use spec::host_policy::{HostPolicy, names};
@@ -316,7 +316,7 @@ impl<'plan> Rows<'plan> {
 
     fn egress(&self, chosen: &Chosen) -> Vec<PlannedHost> {
         let manifest = &chosen.manifest.egress;
-        let row = |asked: &AskedHost| {
+        let row = |asked: &RequestedHost| {
             let keys = asked.entries.iter().filter_map(|index| {
                 let entry = manifest.get(*index)?;
                 let before = manifest[..*index].iter();

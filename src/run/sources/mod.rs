@@ -24,13 +24,13 @@ use crate::run::error::RunError;
 use crate::run::image::how;
 use crate::run::planning;
 use crate::run::progress::Act;
-use crate::run::reporting::Told;
+use crate::run::reporting::WithWarnings;
 use crate::run::sources::error::{SourceError, SourceProblem};
 use archive::Entry;
 use sandbox::mounts;
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
-use sandbox::view::{self as view_plan, Access, AskedMount, Shown};
+use sandbox::view::{self as view_plan, Access, RequestedMount, Shown};
 use sources::oci::error::OciError;
 use sources::oci::pull::{self, Tags};
 use spec::did_you_mean::difference;
@@ -53,7 +53,7 @@ const NEAR_MAX: usize = 3;
 pub(super) struct Sources {
     /// Kept trees that are mounted as they are.
     pub(super) entries: Vec<ViewEntry>,
-    pub(super) mounts: Vec<AskedMount>,
+    pub(super) mounts: Vec<RequestedMount>,
     /// Nobody removes a tree that may still be read.
     pub(super) in_use: Vec<InUse>,
 }
@@ -74,14 +74,14 @@ struct Had<'manifest> {
 pub(super) struct MaterializedSources {
     /// A row for each that is there or was left out.
     pub(super) rows: Vec<WorkspaceSourceReport>,
-    pub(super) sources: Told<Sources>,
+    pub(super) sources: WithWarnings<Sources>,
 }
 
 impl Default for MaterializedSources {
     fn default() -> Self {
         Self {
             rows: Vec::new(),
-            sources: Told::ok(Sources::default(), Vec::new()),
+            sources: WithWarnings::ok(Sources::default(), Vec::new()),
         }
     }
 }
@@ -118,9 +118,10 @@ impl Run<'_> {
         }
         let references = check(&chosen.manifest, self.request, self.policy)?;
         let others = planning::distinct(chosen);
-        let others: Vec<AskedMount> = others.iter().map(mounts::look).collect::<Result<_, _>>()?;
+        let others: Vec<RequestedMount> =
+            others.iter().map(mounts::look).collect::<Result<_, _>>()?;
         let planned = wanted.iter().map(placeholder);
-        let all: Vec<AskedMount> = others.iter().cloned().chain(planned).collect();
+        let all: Vec<RequestedMount> = others.iter().cloned().chain(planned).collect();
         view_plan::asked(&all)?;
         let Pulled {
             had,
@@ -141,7 +142,7 @@ impl Run<'_> {
         });
         Ok(MaterializedSources {
             rows,
-            sources: Told { warnings, result },
+            sources: WithWarnings { warnings, result },
         })
     }
 
@@ -304,8 +305,8 @@ fn row_of(source: &WorkspaceSource) -> WorkspaceSourceReport {
 }
 
 /// Stands for a source where only its place is asked about.
-pub(super) fn placeholder(source: &WorkspaceSource) -> AskedMount {
-    AskedMount {
+pub(super) fn placeholder(source: &WorkspaceSource) -> RequestedMount {
+    RequestedMount {
         target: source.target.as_str().as_bytes().to_vec(),
         is_directory: true,
         shown: Shown::Overlay {

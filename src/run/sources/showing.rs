@@ -17,7 +17,7 @@ use sandbox::mounts::Owners;
 use sandbox::overlay::{Overlay, PLACES, SOURCES_MAX, Shown as OverlayShown, Upper};
 use sandbox::prepare::Prepared;
 use sandbox::resources::Resources;
-use sandbox::view::{Access, AskedMount, Shown};
+use sandbox::view::{Access, RequestedMount, Shown};
 use sources::oci::error::OciError;
 use spec::manifest::WorkspaceSource;
 use spec::path::RelPath;
@@ -50,7 +50,7 @@ impl Run<'_> {
     pub(super) fn show(
         &self,
         all_had: Vec<Had<'_>>,
-        others: &[AskedMount],
+        others: &[RequestedMount],
         prepared: &mut Prepared,
         resources: &Resources,
     ) -> Result<(Sources, Vec<SourceView>), RunError> {
@@ -83,7 +83,7 @@ impl Run<'_> {
                 }
             };
             views[own.index] = view;
-            sources.mounts.push(AskedMount {
+            sources.mounts.push(RequestedMount {
                 target: target_of(own.had.source),
                 is_directory: true,
                 shown,
@@ -190,7 +190,7 @@ fn place_of(number: usize) -> String {
 }
 
 /// Places of mounts in `had`, which is only read, that its snapshot does not have as they should be.
-fn missing_places(had: &Had<'_>, all_had: &[Had<'_>], others: &[AskedMount]) -> Vec<Place> {
+fn missing_places(had: &Had<'_>, all_had: &[Had<'_>], others: &[RequestedMount]) -> Vec<Place> {
     if had.source.writable {
         return Vec::new();
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use sandbox::error::SandboxError;
-use sandbox::launch::{Word, hear};
+use sandbox::launch::{InitMessage, receive};
 use sandbox::prepare::expect_message;
 use sandbox::steps::ChildStep;
 use sys::link;
@@ -74,7 +74,7 @@ pub(crate) fn check(bytes: &[u8]) {
     for said in later {
         check_heard(ours.as_fd(), said);
     }
-    assert!(matches!(hear(ours.as_fd()), Ok(Word::Gone)));
+    assert!(matches!(receive(ours.as_fd()), Ok(InitMessage::Gone)));
     drop(ours);
     // The end of the pipe: nobody has the descriptors any more.
     assert_eq!(end.read(&mut [0]).expect("read"), 0);
@@ -100,23 +100,23 @@ fn is_stated(errno: Errno, number: i32) -> bool {
 }
 
 fn check_heard(link: BorrowedFd<'_>, said: &Said<'_>) {
-    let heard = hear(link);
+    let heard = receive(link);
     let right = match (&heard, said.numbers()) {
         // An empty message is what the end looks like.
-        (Ok(Word::Gone), None) => said.bytes.is_empty(),
+        (Ok(InitMessage::Gone), None) => said.bytes.is_empty(),
         (Err(errno), None) => *errno == Errno::BADMSG,
-        (Ok(Word::Ended(status)), Some((ENDED, [raw, ..]))) => *status == raw,
-        (Ok(Word::Connected(id, Ok(_))), Some((CONNECTED, [number, ..]))) => {
+        (Ok(InitMessage::Ended(status)), Some((ENDED, [raw, ..]))) => *status == raw,
+        (Ok(InitMessage::Connected(id, Ok(_))), Some((CONNECTED, [number, ..]))) => {
             *id == number && 0 < said.descriptors
         }
-        (Ok(Word::Connected(id, Err(errno))), Some((CONNECTED, [number, stated, _]))) => {
+        (Ok(InitMessage::Connected(id, Err(errno))), Some((CONNECTED, [number, stated, _]))) => {
             let is_right = match stated {
                 0 => *errno == Errno::MFILE,
                 stated => is_stated(*errno, stated),
             };
             *id == number && said.descriptors == 0 && is_right
         }
-        (Ok(Word::Gone), Some((kind, _))) => ![ENDED, CONNECTED].contains(&kind),
+        (Ok(InitMessage::Gone), Some((kind, _))) => ![ENDED, CONNECTED].contains(&kind),
         _ => false,
     };
     assert!(right, "{heard:?} for {:?}", said.numbers());

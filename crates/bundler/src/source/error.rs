@@ -1,7 +1,7 @@
 //! Errors of building a source artifact.
 
 use crate::error::{ComposeError, SizeLimit, SourceProblem};
-use crate::sieve::{AllLeftOut, entries, told};
+use crate::filter::{AllLeftOut, entries, told};
 use crate::source::git::GitError;
 use spec::path::{RelPath, escape};
 use spec::units;

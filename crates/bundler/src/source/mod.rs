@@ -9,8 +9,8 @@
 
 mod artifact;
 mod error;
+mod filter;
 mod git;
-mod sieve;
 mod telling;
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-pub use crate::sieve::{AllLeftOut, LeftOut};
+pub use crate::filter::{AllLeftOut, LeftOut};
 pub use artifact::{ArtifactDocuments, documents};
 pub use error::BuildError;
 pub use git::GitError;
@@ -29,8 +29,8 @@ use crate::gather::Gathered;
 use crate::gathering::Gathering;
 use crate::origin::{SourceKind, SourceOrigin};
 use crate::overlay::Item;
+use crate::source::filter::{Narrowed, SnapshotFilter};
 use crate::source::git::{Asked, Found, GitFacts};
-use crate::source::sieve::{Narrowed, SnapshotSieve};
 use crate::walk::{Links, Walk};
 use crate::write::{WrittenBundle, write};
 use spec::host_policy::UnpackCaps;
@@ -196,8 +196,8 @@ impl SourceDirectory {
             include: request.include.clone(),
             exclude: request.exclude.clone(),
         };
-        let sieve =
-            SnapshotSieve::new(&self.files, narrowed).map_err(BuildError::CredentialList)?;
+        let filter =
+            SnapshotFilter::new(&self.files, narrowed).map_err(BuildError::CredentialList)?;
         let origin = SourceOrigin {
             file: self.shown.clone(),
             place: None,
@@ -211,7 +211,7 @@ impl SourceDirectory {
             source: 0,
             links: Links::Keep,
             exclude: &[],
-            sieve: Some(&sieve),
+            filter: Some(&filter),
             gathering: &mut gathering,
         };
         let walked = match facts {
@@ -223,7 +223,7 @@ impl SourceDirectory {
         let tree = gathering.finish()?;
         let files = &self.files;
         let gathered = Gathered::of_one_directory(gathering, tree, files, caps.archive_bytes);
-        Ok((gathered, sieve.into_left_out()))
+        Ok((gathered, filter.into_left_out()))
     }
 
     fn config(

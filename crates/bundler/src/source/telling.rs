@@ -1,7 +1,7 @@
 //! Warnings about a snapshot.
 
+use crate::filter::{AllLeftOut, entries, told};
 use crate::gather::Gathered;
-use crate::sieve::{AllLeftOut, entries, told};
 use crate::source::files_of;
 use crate::source::git::GitFacts;
 use spec::path::{RelPath, escape};

@@ -213,7 +213,7 @@ impl Relay {
                 break;
             }
         }
-        self.heed_pause(now)?;
+        self.resume_after_pause(now)?;
         self.step_those_that_are_late(now);
         Ok(())
     }
@@ -423,7 +423,7 @@ impl Relay {
     }
 
     /// Stops and starts watching whoever accepts.
-    fn heed_pause(&mut self, now: Instant) -> Result<(), Errno> {
+    fn resume_after_pause(&mut self, now: Instant) -> Result<(), Errno> {
         if self.paused_until.is_some_and(|until| until <= now) {
             self.paused_until = None;
         }

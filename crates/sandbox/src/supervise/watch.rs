@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::launch::{self, Launched, Word};
+use crate::launch::{self, InitMessage, Launched};
 use crate::supervise::judge::Reason;
 use crate::supervise::meter::Meter;
 use crate::supervise::relaying::Relaying;
@@ -169,7 +169,7 @@ impl Watch<'_, '_> {
         }
         // Before the deadlines: a body that ends at its deadline has ended.
         if is_ready(Source::Link) {
-            self.hear(now)?;
+            self.receive(now)?;
         }
         if is_ready(Source::Init) {
             self.end(now)?;
@@ -254,16 +254,16 @@ impl Watch<'_, '_> {
         self.limits.grace.max(Duration::from_secs(1))
     }
 
-    fn hear(&mut self, now: Instant) -> Result<(), Errno> {
-        match launch::hear(self.launched.link.as_fd())? {
-            Word::Ended(raw_status) => {
+    fn receive(&mut self, now: Instant) -> Result<(), Errno> {
+        match launch::receive(self.launched.link.as_fd())? {
+            InitMessage::Ended(raw_status) => {
                 self.observed.raw_status = Some(raw_status);
                 self.ended_at = Some(now);
                 self.meter.body_ended();
             }
-            Word::Connected(id, socket) => self.relaying.answered(id, socket, now),
+            InitMessage::Connected(id, socket) => self.relaying.answered(id, socket, now),
             // Init ends; its pidfd follows.
-            Word::Gone => self.ended_at = Some(now),
+            InitMessage::Gone => self.ended_at = Some(now),
         }
         Ok(())
     }
@@ -271,7 +271,7 @@ impl Watch<'_, '_> {
     fn end(&mut self, now: Instant) -> Result<(), Errno> {
         // The last message may follow answers.
         while self.ended_at.is_none() {
-            self.hear(now)?;
+            self.receive(now)?;
         }
         let ended = self.launched.child.reap()?;
         self.observed.init_status = Some(ended.raw_status);

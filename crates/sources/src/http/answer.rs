@@ -6,7 +6,7 @@ use std::time::Instant;
 use ureq::Body;
 use ureq::http::{HeaderMap, Response, StatusCode};
 
-use crate::http::client::{Client, Mishap};
+use crate::http::client::{Client, TransferError};
 
 const PIECE_BYTES: usize = 8 << 10;
 
@@ -22,7 +22,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub enum BodyProblem {
     TooLarge,
-    Broken(Mishap),
+    Broken(TransferError),
 }
 
 impl Answer {
@@ -71,7 +71,7 @@ impl Answer {
             // The connection's own time-outs restart with each byte.
             if patience < started.elapsed() {
                 let cause = format!("the body took longer than {patience:?}");
-                return Err(BodyProblem::Broken(Mishap::Passing(cause)));
+                return Err(BodyProblem::Broken(TransferError::Passing(cause)));
             }
         }
         match u64::try_from(bytes.len()).is_ok_and(|found| found <= bytes_max) {

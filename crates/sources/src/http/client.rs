@@ -29,20 +29,20 @@ pub struct Client {
 
 /// Classified error of the HTTP library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mishap {
+pub enum TransferError {
     Passing(String),
     Unusable(String),
     NoTls,
     Cancelled,
 }
 
-impl<E> From<Mishap> for Fault<E> {
-    fn from(mishap: Mishap) -> Self {
-        match mishap {
-            Mishap::Passing(cause) => Self::passing(cause),
-            Mishap::Unusable(cause) => Self::Unusable(cause),
-            Mishap::NoTls => Self::Unusable(NO_TLS.to_owned()),
-            Mishap::Cancelled => Self::Unusable(Cancelled.to_string()),
+impl<E> From<TransferError> for Fault<E> {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::Passing(cause) => Self::passing(cause),
+            TransferError::Unusable(cause) => Self::Unusable(cause),
+            TransferError::NoTls => Self::Unusable(NO_TLS.to_owned()),
+            TransferError::Cancelled => Self::Unusable(Cancelled.to_string()),
         }
     }
 }
@@ -74,12 +74,12 @@ impl Client {
     /// without any, `https://` fails in TLS.
     ///
     /// # Errors
-    /// The error of `trust`, or a [`Mishap`] as a [`Fault`].
+    /// The error of `trust`, or a [`TransferError`] as a [`Fault`].
     pub fn send<E>(
         &self,
         request: Request<impl AsSendBody>,
         trust: impl FnOnce() -> Result<Vec<CertificateDer<'static>>, Fault<E>>,
-    ) -> Result<Result<Answer, Mishap>, Fault<E>> {
+    ) -> Result<Result<Answer, TransferError>, Fault<E>> {
         let agent = match self.agent.get() {
             Some(agent) => agent,
             None => {
@@ -90,7 +90,7 @@ impl Client {
         Ok(agent
             .run(request)
             .map(Answer::new)
-            .map_err(|error| self.mishap(&error)))
+            .map_err(|error| self.error(&error)))
     }
 
     fn made(&self, trusted: &[CertificateDer<'static>]) -> Agent {
@@ -129,21 +129,21 @@ impl Client {
 
     /// Classifies an error of a body's reader.
     #[must_use]
-    pub fn mishap_of_read(&self, error: std::io::Error) -> Mishap {
-        self.mishap(&ureq::Error::from(error))
+    pub fn mishap_of_read(&self, error: std::io::Error) -> TransferError {
+        self.error(&ureq::Error::from(error))
     }
 
     /// Uses the library's text only where it cannot contain a URL: the URL of a redirect may be a
     /// credential.
-    fn mishap(&self, error: &ureq::Error) -> Mishap {
-        let passing = Mishap::Passing;
+    fn error(&self, error: &ureq::Error) -> TransferError {
+        let passing = TransferError::Passing;
         match error {
             ureq::Error::Timeout(which) => passing(self.timed_out(*which)),
-            ureq::Error::Io(error) if is_cancelled(error) => Mishap::Cancelled,
-            ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => Mishap::NoTls,
-            ureq::Error::Io(error) if is_no_tls(error) => Mishap::NoTls,
+            ureq::Error::Io(error) if is_cancelled(error) => TransferError::Cancelled,
+            ureq::Error::Rustls(rustls::Error::InvalidMessage(_)) => TransferError::NoTls,
+            ureq::Error::Io(error) if is_no_tls(error) => TransferError::NoTls,
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Mishap::Unusable(told("TLS: ", error))
+                TransferError::Unusable(told("TLS: ", error))
             }
             ureq::Error::Io(error) => match timeout_inside(error) {
                 Some(which) => passing(self.timed_out(which)),
@@ -153,15 +153,15 @@ impl Client {
             ureq::Error::ConnectionFailed => passing("no connection".to_owned()),
             // Which limit of a head applies first depends on how the data is split.
             ureq::Error::Protocol(ureq_proto::Error::HttpParseTooManyHeaders) => {
-                Mishap::Unusable("the head of the answer has too many fields".to_owned())
+                TransferError::Unusable("the head of the answer has too many fields".to_owned())
             }
             ureq::Error::Protocol(error) => passing(told("no HTTP: ", error)),
-            ureq::Error::Rustls(error) => Mishap::Unusable(told("TLS: ", error)),
-            ureq::Error::Tls(error) => Mishap::Unusable(told("TLS: ", error)),
-            ureq::Error::LargeResponseHeader(found, limit) => Mishap::Unusable(format!(
+            ureq::Error::Rustls(error) => TransferError::Unusable(told("TLS: ", error)),
+            ureq::Error::Tls(error) => TransferError::Unusable(told("TLS: ", error)),
+            ureq::Error::LargeResponseHeader(found, limit) => TransferError::Unusable(format!(
                 "the head of the answer has {found} bytes, expected at most {limit}"
             )),
-            _ => Mishap::Unusable("the request could not be made".to_owned()),
+            _ => TransferError::Unusable("the request could not be made".to_owned()),
         }
     }
 

@@ -15,7 +15,7 @@ mod watch;
 mod wire;
 
 pub use answer::{Answer, BodyProblem};
-pub use client::{Client, Mishap};
+pub use client::{Client, TransferError};
 pub use fault::{Fault, RateLimit};
 pub use headers::{expect_content, number, retry_after};
 pub use patience::Patience;

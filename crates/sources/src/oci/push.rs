@@ -127,7 +127,7 @@ impl HeldArtifact {
     ) -> Result<(), OciError> {
         let mut writer = LayoutWriter::create(directory)?;
         for mut blob in self.blobs {
-            let mut heeded = Heeded {
+            let mut heeded = CancellableReader {
                 inner: &mut blob.file,
                 listener,
             };
@@ -163,12 +163,12 @@ fn cancelled() -> OciError {
     }
 }
 
-struct Heeded<'call> {
+struct CancellableReader<'call> {
     inner: &'call mut dyn Read,
     listener: &'call dyn Listener,
 }
 
-impl Read for Heeded<'_> {
+impl Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.listener.is_cancelled() {
             true => Err(cancelled().into_read()),

@@ -11,7 +11,7 @@ use crate::source::git::address::address_of;
 use crate::source::git::checkout::{
     CONFIG_BYTES_MAX, Checkout, Search, read, read_without_links, search,
 };
-use crate::source::git::program::StandIn;
+use crate::source::git::program::TemporaryGitDirectory;
 use spec::oci::source_config::Origin;
 use spec::path::RelPath;
 
@@ -42,7 +42,7 @@ pub enum GitError {
     #[error("`{directory}` lies in a checkout of git, and no program git is found in PATH")]
     Missing { directory: String },
     #[error("a temporary directory for git cannot be made")]
-    StandIn {
+    TemporaryGitDirectory {
         #[source]
         source: std::io::Error,
     },
@@ -60,7 +60,7 @@ impl GitError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "source_git_missing",
-            Self::StandIn { .. } | Self::Failed { .. } => "source_git_failed",
+            Self::TemporaryGitDirectory { .. } | Self::Failed { .. } => "source_git_failed",
         }
     }
 
@@ -69,7 +69,7 @@ impl GitError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "install git, or take the directory as it is with --no-git",
-            Self::StandIn { .. } => "set TMPDIR to a directory that you may write to",
+            Self::TemporaryGitDirectory { .. } => "set TMPDIR to a directory that you may write to",
             Self::Failed { .. } => {
                 "see what `git status` says there, or take the directory as it is with --no-git"
             }
@@ -118,13 +118,13 @@ pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
     let program = program::find(asked.path).ok_or_else(|| GitError::Missing {
         directory: spec::path::escape(asked.directory.as_os_str().as_encoded_bytes()),
     })?;
-    let stand_in = StandIn::make(program, asked.temporary_directory)?;
-    let settings = settings(&checkout, &stand_in)?;
-    furnish(&checkout, &settings, &stand_in)?;
+    let git_directory = TemporaryGitDirectory::make(program, asked.temporary_directory)?;
+    let settings = settings(&checkout, &git_directory)?;
+    populate(&checkout, &settings, &git_directory)?;
     let question = Question {
         checkout: &checkout,
         directory: asked.directory,
-        stand_in: &stand_in,
+        git_directory: &git_directory,
     };
     let mut facts = question.commit()?;
     let address = settings
@@ -141,13 +141,16 @@ pub(super) fn facts(asked: Asked<'_>) -> Result<Found, GitError> {
     Ok(Found::Checkout(Box::new(facts)))
 }
 
-fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, String>, GitError> {
+fn settings(
+    checkout: &Checkout,
+    git_directory: &TemporaryGitDirectory,
+) -> Result<BTreeMap<String, String>, GitError> {
     let mut settings = BTreeMap::new();
     // Required by git in a repository.
     for name in ["objects", "refs"] {
-        stand_in.link(name, &checkout.common.join(name))?;
+        git_directory.link(name, &checkout.common.join(name))?;
     }
-    stand_in.write("HEAD", "ref: refs/heads/unknown\n")?;
+    git_directory.write("HEAD", "ref: refs/heads/unknown\n")?;
     for file in [
         checkout.common.join("config"),
         checkout.own.join("config.worktree"),
@@ -156,12 +159,12 @@ fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, 
             continue;
         };
         // Copied: git would block on a FIFO and follow a link to another user's file.
-        stand_in.write("asked-config", text)?;
-        let copy = stand_in.path("asked-config");
+        git_directory.write("asked-config", text)?;
+        let copy = git_directory.path("asked-config");
         let copy = copy.to_string_lossy();
         let words = ["config", "--file", &copy, "--no-includes", "--list", "-z"];
         let root = Path::new("/");
-        let listed = stand_in.ask(root, root, &words, 2 * CONFIG_BYTES_MAX)?;
+        let listed = git_directory.ask(root, root, &words, 2 * CONFIG_BYTES_MAX)?;
         for entry in listed.unwrap_or_default().split(|byte| *byte == 0) {
             let Ok(entry) = std::str::from_utf8(entry) else {
                 continue;
@@ -175,10 +178,10 @@ fn settings(checkout: &Checkout, stand_in: &StandIn) -> Result<BTreeMap<String, 
 }
 
 /// Populates the temporary git directory, with allowed settings only.
-fn furnish(
+fn populate(
     checkout: &Checkout,
     settings: &BTreeMap<String, String>,
-    stand_in: &StandIn,
+    git_directory: &TemporaryGitDirectory,
 ) -> Result<(), GitError> {
     let mut text = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
     let mut set = |name: &str, value: &str| {
@@ -199,13 +202,13 @@ fn furnish(
             set(name, word.ok_or_else(|| unknown_format(name, value))?);
         }
     }
-    stand_in.write("config", text)?;
+    git_directory.write("config", text)?;
     let head = read(&checkout.own.join("HEAD"), COMMIT_BYTES_MAX).unwrap_or_default();
-    stand_in.write("HEAD", head)?;
+    git_directory.write("HEAD", head)?;
     let real = |name: &str, directory: &Path| {
         let path = directory.join(name);
         match std::fs::metadata(&path) {
-            Ok(_) => stand_in.link(name, &path),
+            Ok(_) => git_directory.link(name, &path),
             Err(_) => Ok(()),
         }
     };
@@ -213,7 +216,7 @@ fn furnish(
         real(name, &checkout.common)?;
     }
     real("index", &checkout.own)?;
-    stand_in.make_directory("info")?;
+    git_directory.make_directory("info")?;
     real("info/attributes", &checkout.common)?;
     real(SPARSE, &checkout.own)?;
     for name in shared_indexes(&checkout.own) {
@@ -242,13 +245,14 @@ fn unknown_format(name: &str, value: &str) -> GitError {
 struct Question<'call> {
     checkout: &'call Checkout,
     directory: &'call Path,
-    stand_in: &'call StandIn,
+    git_directory: &'call TemporaryGitDirectory,
 }
 
 impl Question<'_> {
     fn ask(&self, words: &[&str], bytes_max: usize) -> Result<Option<Vec<u8>>, GitError> {
         let top = &self.checkout.top;
-        self.stand_in.ask(top, self.directory, words, bytes_max)
+        self.git_directory
+            .ask(top, self.directory, words, bytes_max)
     }
 
     fn commit(&self) -> Result<GitFacts, GitError> {

@@ -49,45 +49,45 @@ pub(super) fn find(path: &[u8]) -> Option<PathBuf> {
 
 /// Temporary git directory, removed on drop. Until then signals that would terminate this process
 /// are blocked.
-pub(super) struct StandIn {
+pub(super) struct TemporaryGitDirectory {
     program: PathBuf,
     directory: PathBuf,
 }
 
-impl StandIn {
+impl TemporaryGitDirectory {
     pub(super) fn make(program: PathBuf, above: &Path) -> Result<Self, GitError> {
         let mut number = [0; 8];
-        random(&mut number).map_err(|errno| GitError::StandIn {
+        random(&mut number).map_err(|errno| GitError::TemporaryGitDirectory {
             source: errno.into(),
         })?;
         let name = format!("runner-source-{:016x}", u64::from_ne_bytes(number));
-        let failed = |source| GitError::StandIn { source };
+        let failed = |source| GitError::TemporaryGitDirectory { source };
         set_mask(SignalSet::of(&ENDING)).map_err(|errno| failed(errno.into()))?;
-        let stand_in = Self {
+        let git_directory = Self {
             program,
             directory: above.join(name),
         };
         std::fs::DirBuilder::new()
             .mode(0o700)
-            .create(&stand_in.directory)
+            .create(&git_directory.directory)
             .map_err(failed)?;
-        stand_in.write("config", "[core]\n\trepositoryformatversion = 0\n")?;
-        Ok(stand_in)
+        git_directory.write("config", "[core]\n\trepositoryformatversion = 0\n")?;
+        Ok(git_directory)
     }
 
     pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), GitError> {
         std::fs::write(self.directory.join(name), text)
-            .map_err(|source| GitError::StandIn { source })
+            .map_err(|source| GitError::TemporaryGitDirectory { source })
     }
 
     pub(super) fn make_directory(&self, name: &str) -> Result<(), GitError> {
         std::fs::create_dir(self.directory.join(name))
-            .map_err(|source| GitError::StandIn { source })
+            .map_err(|source| GitError::TemporaryGitDirectory { source })
     }
 
     pub(super) fn link(&self, name: &str, real: &Path) -> Result<(), GitError> {
         std::os::unix::fs::symlink(real, self.directory.join(name))
-            .map_err(|source| GitError::StandIn { source })
+            .map_err(|source| GitError::TemporaryGitDirectory { source })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -109,8 +109,8 @@ impl StandIn {
             complaint,
         };
         let complaints = self.directory.join("complaints");
-        let stderr =
-            std::fs::File::create(&complaints).map_err(|source| GitError::StandIn { source })?;
+        let stderr = std::fs::File::create(&complaints)
+            .map_err(|source| GitError::TemporaryGitDirectory { source })?;
         let mut child = self
             .command(top, at, words)
             .stderr(stderr)
@@ -164,7 +164,7 @@ impl StandIn {
     }
 }
 
-impl Drop for StandIn {
+impl Drop for TemporaryGitDirectory {
     fn drop(&mut self) {
         // Does not follow links.
         let removed = std::fs::remove_dir_all(&self.directory);

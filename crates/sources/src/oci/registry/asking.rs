@@ -10,7 +10,7 @@ use ureq::SendBody;
 use ureq::http::{Method, Request, StatusCode, Uri, header};
 
 use crate::http::url::{REDIRECTS_MAX, is_redirect, is_same_origin, next, origin_shown, plain_url};
-use crate::http::{Answer, Fault, GaveUp, Mishap, beside, of_file, of_host, retry_after};
+use crate::http::{Answer, Fault, GaveUp, TransferError, beside, of_file, of_host, retry_after};
 use crate::http::{RootsError, tried};
 use crate::oci::error::OciError;
 use crate::oci::listener::Progress;
@@ -54,12 +54,12 @@ impl<'ask> Ask<'ask> {
 
 /// Error document (distribution-spec, "Error Codes").
 #[derive(Deserialize)]
-struct Said {
-    errors: Vec<SaidOnce>,
+struct ErrorDocument {
+    errors: Vec<DocumentedError>,
 }
 
 #[derive(Deserialize)]
-struct SaidOnce {
+struct DocumentedError {
     #[serde(default)]
     code: String,
     #[serde(default)]
@@ -131,7 +131,7 @@ impl Registry {
     /// Like [`Registry::ask`], for a URL from the registry.
     pub(super) fn ask_at(&self, mut url: Uri, ask: &Ask<'_>) -> Result<Answer, Fault<OciError>> {
         for _ in 0..=REDIRECTS_MAX {
-            self.may_be_spoken_to(&url)?;
+            self.check_scheme(&url)?;
             let answer = self.asked_as_somebody(&url, ask)?;
             let is_read = matches!(*ask.method, Method::GET | Method::HEAD);
             if !is_redirect(answer.status) || !is_read {
@@ -146,7 +146,7 @@ impl Registry {
     }
 
     /// Redirects and upload URLs may use plain HTTP only if the registry itself may.
-    fn may_be_spoken_to(&self, url: &Uri) -> Result<(), Fault<OciError>> {
+    fn check_scheme(&self, url: &Uri) -> Result<(), Fault<OciError>> {
         if url.scheme_str() == Some("https") || self.connection.insecure {
             return Ok(());
         }
@@ -220,13 +220,13 @@ impl Registry {
         let request = request
             .map_err(|_never| Fault::Unusable("the request cannot be written".to_owned()))?;
         let sent = self.client.send(request, || self.trusted())?;
-        sent.map_err(|mishap| self.fault(mishap))
+        sent.map_err(|error| self.fault(error))
     }
 
-    pub(super) fn fault(&self, mishap: Mishap) -> Fault<OciError> {
-        match mishap {
-            Mishap::Cancelled => Fault::Final(Box::new(cancelled())),
-            Mishap::NoTls => Fault::Final(Box::new(
+    pub(super) fn fault(&self, error: TransferError) -> Fault<OciError> {
+        match error {
+            TransferError::Cancelled => Fault::Final(Box::new(cancelled())),
+            TransferError::NoTls => Fault::Final(Box::new(
                 RegistryError::PlainHttp {
                     registry: self.reference.registry.clone(),
                 }
@@ -250,9 +250,9 @@ impl Registry {
         })?;
         let scheme = match self.client.send(request, || self.trusted())? {
             // A server that speaks TLS is never used without it, even with an invalid certificate.
-            Ok(_) | Err(Mishap::Unusable(_)) => "https",
-            Err(Mishap::Cancelled) => return Err(Fault::Final(Box::new(cancelled()))),
-            Err(Mishap::NoTls | Mishap::Passing(_)) => "http",
+            Ok(_) | Err(TransferError::Unusable(_)) => "https",
+            Err(TransferError::Cancelled) => return Err(Fault::Final(Box::new(cancelled()))),
+            Err(TransferError::NoTls | TransferError::Passing(_)) => "http",
         };
         Ok(self.scheme.get_or_init(|| scheme))
     }
@@ -298,7 +298,7 @@ impl Registry {
 
     pub(super) fn said_in(&self, answer: Answer) -> Option<String> {
         let bytes = answer.bytes(&self.client, SAID_BYTES_MAX).ok()?;
-        let said: Said = serde_json::from_slice(&bytes).ok()?;
+        let said: ErrorDocument = serde_json::from_slice(&bytes).ok()?;
         let told: Vec<String> = said
             .errors
             .iter()

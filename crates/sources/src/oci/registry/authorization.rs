@@ -65,7 +65,7 @@ impl Registry {
                 realm,
                 service,
                 scope,
-            } => Some(Asked {
+            } => Some(TokenChallenge {
                 realm,
                 service: service.as_deref(),
                 scope: scope.as_deref(),
@@ -93,7 +93,7 @@ impl Registry {
         Ok(self.credentials.get_or_init(|| found).clone())
     }
 
-    fn token(&self, asked: &Asked<'_>) -> Result<Authorization, Fault<OciError>> {
+    fn token(&self, asked: &TokenChallenge<'_>) -> Result<Authorization, Fault<OciError>> {
         let realm = self.realm(asked.realm)?;
         let credentials = self.credentials()?;
         let answer = match credentials.as_ref().map(|found| &found.login) {
@@ -188,13 +188,13 @@ impl Registry {
     }
 }
 
-struct Asked<'header> {
+struct TokenChallenge<'header> {
     realm: &'header str,
     service: Option<&'header str>,
     scope: Option<&'header str>,
 }
 
-impl Asked<'_> {
+impl TokenChallenge<'_> {
     fn url(&self, realm: &Uri, login: Option<&Login>) -> Result<Uri, Fault<OciError>> {
         let mut url = realm.to_string();
         let mut mark = if realm.query().is_some() { '&' } else { '?' };

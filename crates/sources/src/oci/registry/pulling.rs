@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, StatusCode, header};
 
-use crate::http::{Answer, BodyProblem, Client, Fault, Mishap};
+use crate::http::{Answer, BodyProblem, Client, Fault, TransferError};
 use crate::oci::error::OciError;
 use crate::oci::listener::Progress;
 use crate::oci::origin::{BlobStream, FetchedManifest, Origin};
@@ -113,7 +113,7 @@ impl Registry {
                         what: "manifest",
                         bytes_max: MANIFEST_BYTES_MAX,
                     }),
-                    BodyProblem::Broken(mishap) => self.fault(mishap),
+                    BodyProblem::Broken(error) => self.fault(error),
                 })?;
         let found = Digest::of(&bytes);
         let asked = match which {
@@ -254,24 +254,24 @@ impl<R> Body<'_, R> {
         if came < patience.slow_bytes {
             let (slow, expected) = (patience.slow, patience.slow_bytes);
             let cause = format!("{came} bytes came in {slow:?}, expected {expected}");
-            return Err(self.broken(Mishap::Passing(cause)).into_read());
+            return Err(self.broken(TransferError::Passing(cause)).into_read());
         }
         (self.waited, self.since) = (Duration::ZERO, self.bytes);
         Ok(())
     }
 
-    fn broken(&self, mishap: Mishap) -> OciError {
+    fn broken(&self, error: TransferError) -> OciError {
         let request = self.request.clone();
-        match mishap {
-            Mishap::Cancelled => cancelled(),
-            Mishap::Passing(cause) => RegistryError::BrokenOff {
+        match error {
+            TransferError::Cancelled => cancelled(),
+            TransferError::Passing(cause) => RegistryError::BrokenOff {
                 request,
                 bytes: self.bytes,
                 cause,
             }
             .into(),
-            Mishap::Unusable(cause) => RegistryError::Unusable { request, cause }.into(),
-            Mishap::NoTls => RegistryError::Unusable {
+            TransferError::Unusable(cause) => RegistryError::Unusable { request, cause }.into(),
+            TransferError::NoTls => RegistryError::Unusable {
                 request,
                 cause: "TLS: connection closed".to_owned(),
             }

@@ -50,7 +50,7 @@ pub(crate) fn told(left_out: &AllLeftOut, most: usize) -> String {
     }
 }
 
-pub(crate) trait Sieve {
+pub(crate) trait FileFilter {
     /// Whether the general exclusions of bundles apply too.
     fn is_of_a_bundle(&self) -> bool {
         false

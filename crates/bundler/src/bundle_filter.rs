@@ -9,14 +9,14 @@ use std::cell::RefCell;
 use crate::credentials::CredentialRules;
 use crate::error::SourceProblem;
 use crate::files::{Found, FoundKind, WorkspaceFiles};
+use crate::filter::{AllLeftOut, FileFilter, entries, told};
 use crate::ignored::Ignored;
-use crate::sieve::{AllLeftOut, Sieve, entries, told};
 use spec::path::RelPath;
 use spec::report::WarningReport;
 
 const NAMES_MAX: usize = 100;
 
-pub(crate) struct BundleSieve<'files> {
+pub(crate) struct BundleFilter<'files> {
     files: &'files dyn WorkspaceFiles,
     /// `None` for folders that a source names.
     by_git: Option<Ignored<'files>>,
@@ -26,7 +26,7 @@ pub(crate) struct BundleSieve<'files> {
     suspects: RefCell<AllLeftOut>,
 }
 
-impl<'files> BundleSieve<'files> {
+impl<'files> BundleFilter<'files> {
     /// `is_own_folder`: a manifest's own folder, not a folder that a source names.
     pub(crate) fn new(
         files: &'files dyn WorkspaceFiles,
@@ -91,7 +91,7 @@ impl<'files> BundleSieve<'files> {
     }
 }
 
-impl Sieve for BundleSieve<'_> {
+impl FileFilter for BundleFilter<'_> {
     fn is_of_a_bundle(&self) -> bool {
         true
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use crate::credentials::CredentialRules;
 use crate::error::SourceProblem;
 use crate::files::{FileIdentity, Found, FoundKind, WorkspaceFiles};
+use crate::filter::{AllLeftOut, FileFilter};
 use crate::ignored::Ignored;
-use crate::sieve::{AllLeftOut, Sieve};
 use spec::path::RelPath;
 
 /// Always left out without a report: databases of version control and of stax.
@@ -23,7 +23,7 @@ pub(super) struct Narrowed {
     pub(super) exclude: Vec<FileIdentity>,
 }
 
-pub(super) struct SnapshotSieve<'files> {
+pub(super) struct SnapshotFilter<'files> {
     files: &'files dyn WorkspaceFiles,
     ignored: Ignored<'files>,
     narrowed: Narrowed,
@@ -31,7 +31,7 @@ pub(super) struct SnapshotSieve<'files> {
     left_out: RefCell<AllLeftOut>,
 }
 
-impl<'files> SnapshotSieve<'files> {
+impl<'files> SnapshotFilter<'files> {
     pub(super) fn new(
         files: &'files dyn WorkspaceFiles,
         narrowed: Narrowed,
@@ -84,7 +84,7 @@ impl<'files> SnapshotSieve<'files> {
     }
 }
 
-impl Sieve for SnapshotSieve<'_> {
+impl FileFilter for SnapshotFilter<'_> {
     fn enter(&self, directory: Option<&RelPath>) -> Result<(), SourceProblem> {
         self.ignored.enter(directory)
     }

@@ -345,7 +345,7 @@ pub struct EnvironmentFlags {
 pub struct LimitFlags {
     #[command(flatten)]
     pub values: LimitValueFlags,
-    /// Between the stop signal and SIGKILL; may be 0s
+    /// Between the stop signal and SIGKILL; 0s: SIGKILL alone
     #[arg(long, value_name = "DURATION", env = "RUNNER_OPT_GRACE", hide_env_values = true, value_parser = parse_duration)]
     pub grace: Option<Duration>,
     /// What to do with a limit that this host cannot hold fully: refuse also weaker ones, or refuse none

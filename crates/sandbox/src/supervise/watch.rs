@@ -26,7 +26,7 @@ const MEMORY_PERIOD: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy)]
 pub struct WatchLimits {
     pub wall_time: Option<Duration>,
-    /// Between the stop signal and SIGKILL.
+    /// Between the stop signal and SIGKILL; zero: SIGKILL alone.
     pub grace: Duration,
     pub cpu_time: Option<Duration>,
     /// Memory of the whole tree, without a memory cgroup.
@@ -395,11 +395,13 @@ impl Watch<'_, '_> {
     fn stop(&mut self, reason: Reason, signal: i32, now: Instant) {
         self.observed.reason = Some(reason);
         self.stopping_since = Some(now);
+        if self.limits.grace.is_zero() {
+            // Without the signal: whether the body dies of it first would be a matter of chance.
+            self.kill(now);
+            return;
+        }
         for number in [signal, libc::SIGCONT] {
             self.pass_on(number);
-        }
-        if self.limits.grace.is_zero() {
-            self.kill(now);
         }
     }
 

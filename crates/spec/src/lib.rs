@@ -24,7 +24,6 @@ pub mod host;
 pub mod host_config;
 pub mod host_name;
 pub mod host_policy;
-pub mod http_date;
 pub mod image;
 pub mod image_choice;
 pub mod image_report;

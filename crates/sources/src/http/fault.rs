@@ -56,7 +56,7 @@ impl<E> Fault<E> {
     }
 }
 
-pub(super) fn unix_s() -> u64 {
+fn unix_s() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

@@ -1,11 +1,9 @@
 //! Response headers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ureq::http::{HeaderMap, header};
 
-use crate::http::fault::unix_s;
-use spec::http_date::unix_s_of;
 use spec::path::escape;
 
 /// Checks that `Content-Type`, if present, contains one of `known`.
@@ -39,6 +37,34 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let date = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    let at = unix_s_of(date.trim())?;
-    Some(Duration::from_secs(at.saturating_sub(unix_s())))
+    let at = httpdate::parse_http_date(date.trim()).ok()?;
+    Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_read_in_each_form() {
+        let far = Duration::from_secs(30 * 365 * 86_400);
+        for (text, read) in [
+            ("7200", Some(Duration::from_secs(7_200))),
+            // A date that has passed, in the three forms of RFC 9110, 5.6.7.
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(Duration::ZERO)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(Duration::ZERO)),
+            ("Sun Nov  6 08:49:37 1994", Some(Duration::ZERO)),
+            ("Sun, 32 Nov 1994 08:49:37 GMT", None),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, text.parse().expect("a value"));
+            assert_eq!(retry_after(&headers), read, "{text}");
+        }
+        let mut headers = HeaderMap::new();
+        let date = "Fri, 31 Dec 2100 00:00:00 GMT".parse().expect("a value");
+        headers.insert(header::RETRY_AFTER, date);
+        assert!(retry_after(&headers).is_some_and(|wait| far < wait));
+    }
 }

@@ -18,13 +18,12 @@ RECORD = DOCS / "fuzzing.json"
 
 HEAD = """# Fuzzing
 
-What hostile bytes reach first is fuzzed with libFuzzer: the targets of `fuzz/`, each a property that
-the tests check too (`tests/parsers`), most of them against another program's reading of the same
-bytes. `scripts/fuzz TARGET --seconds N --write-docs` adds a run to this table, and nothing else does:
-what `scripts/test` executes on every run is not counted. Inputs that broke a property are in
-`tests/parsers/corpus`. Edges are those that the last run reached.
+Code that reads untrusted bytes is fuzzed with libFuzzer. Each target of `fuzz/` checks a property that
+the tests check too (`tests/parsers`); most compare the result with another program's. Only
+`scripts/fuzz TARGET --seconds N --write-docs` adds to this table: the inputs that `scripts/test` runs are not
+counted. Inputs that broke a property are in `tests/parsers/corpus`. Edges are those of the last run.
 
-A parser that holds for so many inputs is not a parser without faults.
+These counts do not prove that a parser has no faults.
 
 | target | inputs | minutes | edges | last run |
 | --- | ---: | ---: | ---: | --- |
